@@ -1,0 +1,21 @@
+//! OpenZFS on-disk structures as plain values. Bytes in, values out, and back.
+//!
+//! Idea: every structure that lies on a disk or in a stream is here a plain Rust value with a
+//! `decode` and an `encode`, and nothing else: no I/O, no time, no threads, no `unsafe`. Input is
+//! untrusted. A decoder never panics, never loops without progress and never allocates more than
+//! a small multiple of the bytes it was given.
+//!
+//! Read in this order: `units` (the numbers that must not be mixed up), `bytes` (the bounded,
+//! endian-aware reader), `blkptr`, `dnode`, `objset`, `uberblock`, `nvlist`, `label`; then what
+//! objects hold: `zap`, `sa`, `znode`, `dsl`, `bpobj`, `space_map`, `zil`, `ddt`, `brt`.
+#![forbid(unsafe_code)]
+
+pub mod blkptr;
+pub mod bytes;
+pub mod dnode;
+pub mod error;
+pub mod objset;
+pub mod uberblock;
+pub mod units;
+
+pub use error::{FormatError, Result};
