@@ -1,1 +1,150 @@
-//! (being written)
+//! Object set head: the root of a dataset's (or the pool's own) objects.
+//!
+//! Layout:
+//!
+//! ```text
+//!      0 meta dnode (512): the object whose data are all dnodes
+//!    512 intent-log header (192)
+//!    704 type (8)   712 flags (8)   720 portable MAC (32)   752 local MAC (32)
+//!   1024 user-used dnode (512)   1536 group-used dnode (512)     from size 2048 on
+//!   2048 project-used dnode (512)                                from size 4096 on
+//! ```
+//!
+//! Source: OpenZFS `dmu_objset.h` (`objset_phys_t`), `zil.h` (`zil_header_t`).
+
+use bytes::Bytes;
+
+use crate::blkptr::Blkptr;
+use crate::bytes::{Endian, Reader, Writer};
+use crate::dnode::Dnode;
+use crate::error::{FormatError, Result};
+use crate::units::Txg;
+
+/// `OBJSET_PHYS_SIZE_V1`, without accounting objects.
+pub const OBJSET_PHYS_SIZE_V1: usize = 1024;
+/// `OBJSET_PHYS_SIZE_V2`, with user and group accounting.
+pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
+/// `OBJSET_PHYS_SIZE_V3`, with project accounting.
+pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
+
+/// What an object set is, `dmu_objset_type_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjsetType {
+    /// `DMU_OST_NONE`.
+    None,
+    /// The meta object set, `DMU_OST_META`.
+    Meta,
+    /// A file system, `DMU_OST_ZFS`.
+    Zfs,
+    /// A volume, `DMU_OST_ZVOL`.
+    Zvol,
+    /// Any other number.
+    Other(u64),
+}
+
+impl From<u64> for ObjsetType {
+    fn from(value: u64) -> Self {
+        match value {
+            0 => ObjsetType::None,
+            1 => ObjsetType::Meta,
+            2 => ObjsetType::Zfs,
+            3 => ObjsetType::Zvol,
+            other => ObjsetType::Other(other),
+        }
+    }
+}
+
+/// Where a dataset's intent log begins, `zil_header_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZilHeader {
+    /// Group in which the log's blocks were claimed; 0 if they have not been.
+    pub claim_txg: Txg,
+    /// Highest sequence number already replayed.
+    pub replay_seq: u64,
+    /// First block of the chain.
+    pub log: Blkptr,
+    /// Highest block sequence number claimed.
+    pub claim_blk_seq: u64,
+    /// `ZIL_REPLAY_NEEDED` (1), `ZIL_CLAIM_LR_SEQ_VALID` (2).
+    pub flags: u64,
+    /// Highest record sequence number claimed.
+    pub claim_lr_seq: u64,
+}
+
+/// Bytes of a `zil_header_t`.
+pub const ZIL_HEADER_BYTES: usize = 192;
+
+impl ZilHeader {
+    /// Reads the 192 bytes.
+    pub fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let header = ZilHeader {
+            claim_txg: Txg(r.u64()?),
+            replay_seq: r.u64()?,
+            log: Blkptr::read(r)?,
+            claim_blk_seq: r.u64()?,
+            flags: r.u64()?,
+            claim_lr_seq: r.u64()?,
+        };
+        r.skip(24)?;
+        Ok(header)
+    }
+
+    /// Appends the 192 bytes.
+    pub fn write(&self, w: &mut Writer) {
+        w.u64(self.claim_txg.0).u64(self.replay_seq);
+        self.log.write(w);
+        w.words(&[self.claim_blk_seq, self.flags, self.claim_lr_seq, 0, 0, 0]);
+    }
+}
+
+/// The head of an object set, `objset_phys_t`.
+#[derive(Debug, Clone)]
+pub struct ObjsetPhys {
+    /// The object that holds all dnodes; `None` only in a damaged or empty set.
+    pub meta_dnode: Option<Dnode>,
+    /// The intent log.
+    pub zil_header: ZilHeader,
+    /// What the set is.
+    pub objset_type: ObjsetType,
+    /// `OBJSET_FLAG_*`.
+    pub flags: u64,
+    /// MAC that stays valid when the set is sent elsewhere.
+    pub portable_mac: [u8; 32],
+    /// MAC over what only this pool accounts.
+    pub local_mac: [u8; 32],
+    /// Bytes used by user, if accounted.
+    pub userused_dnode: Option<Dnode>,
+    /// Bytes used by group, if accounted.
+    pub groupused_dnode: Option<Dnode>,
+    /// Bytes used by project, if accounted.
+    pub projectused_dnode: Option<Dnode>,
+}
+
+impl ObjsetPhys {
+    /// Decodes a block of 1024, 2048 or 4096 bytes.
+    pub fn decode(block: &Bytes, endian: Endian) -> Result<Self> {
+        if block.len() < OBJSET_PHYS_SIZE_V1 {
+            return Err(FormatError::Truncated {
+                what: "object set",
+                need: OBJSET_PHYS_SIZE_V1,
+                have: block.len(),
+            });
+        }
+        let dnode_at = |at: usize, since: usize| {
+            if block.len() < since { Ok(None) } else { Dnode::decode(block.slice(at..at + 512), endian) }
+        };
+        let mut r = Reader::new("object set", &block[512..], endian);
+        let zil_header = ZilHeader::read(&mut r)?;
+        Ok(ObjsetPhys {
+            meta_dnode: dnode_at(0, OBJSET_PHYS_SIZE_V1)?,
+            zil_header,
+            objset_type: r.u64()?.into(),
+            flags: r.u64()?,
+            portable_mac: r.array()?,
+            local_mac: r.array()?,
+            userused_dnode: dnode_at(1024, OBJSET_PHYS_SIZE_V2)?,
+            groupused_dnode: dnode_at(1536, OBJSET_PHYS_SIZE_V2)?,
+            projectused_dnode: dnode_at(2048, OBJSET_PHYS_SIZE_V3)?,
+        })
+    }
+}

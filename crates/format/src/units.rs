@@ -1,1 +1,77 @@
-//! (being written)
+//! The numbers that must not be mixed up: transaction groups, object numbers, the three sizes of a block.
+//!
+//! Every one is a `u64` on disk. Here each is a type of its own, so that a psize can't be passed
+//! where an asize is meant.
+
+use std::fmt;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The bare number.
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl From<u64> for $name {
+            fn from(value: u64) -> Self {
+                $name(value)
+            }
+        }
+    };
+}
+
+unit!(
+    /// A transaction group: the pool's logical clock. Each group is one atomic step of the whole pool.
+    Txg
+);
+unit!(
+    /// An object's number within its object set.
+    ObjectId
+);
+unit!(
+    /// A dataset's number: the object in the meta object set that holds its `dsl_dataset_phys_t`. 0 is the MOS itself.
+    DatasetId
+);
+unit!(
+    /// A top-level vdev's index in the root vdev's list of children.
+    VdevId
+);
+unit!(
+    /// A 64-bit random name of a pool, vdev or dataset that stays when its name changes.
+    Guid
+);
+unit!(
+    /// A block's position within its object at its level.
+    BlockId
+);
+unit!(
+    /// Bytes that a block takes on a vdev, with parity, padding and gang headers.
+    Asize
+);
+unit!(
+    /// Bytes of a block as stored: compressed, without parity.
+    Psize
+);
+unit!(
+    /// Bytes of a block as its owner sees it: not compressed.
+    Lsize
+);
+
+/// log2 of the smallest block and of the unit of sizes on disk, `SPA_MINBLOCKSHIFT`.
+pub const SPA_MINBLOCKSHIFT: u32 = 9;
+/// The smallest block in bytes, `SPA_MINBLOCKSIZE`.
+pub const SPA_MINBLOCKSIZE: u64 = 1 << SPA_MINBLOCKSHIFT;
+/// The largest block in bytes (16 MiB), `SPA_MAXBLOCKSIZE`.
+pub const SPA_MAXBLOCKSIZE: u64 = 1 << 24;
