@@ -1,0 +1,1 @@
+//! RAID-Z parity and reconstruction.
