@@ -1,0 +1,60 @@
+//! What can go wrong with a device: one flat enum, each with where it happened and what to do next.
+
+use std::io;
+use std::sync::Arc;
+
+/// The result of an operation on a device.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// An operation, as errors and traces name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the five operations of `Device`
+pub enum Op {
+    Read,
+    Write,
+    Flush,
+    Discard,
+}
+
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Flush => "flush",
+            Op::Discard => "discard",
+        })
+    }
+}
+
+/// An error of a device. Cheap to clone: several readers may wait for one transfer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[allow(missing_docs)] // path: the device as the user named it; offset, len, size in bytes
+pub enum DeviceError {
+    #[error(
+        "{path}: no such file or device; check the path, or name the folder that holds the disks with -d"
+    )]
+    NotFound { path: Arc<str> },
+    #[error("{path}: permission denied; run as a user who may {access} it")]
+    PermissionDenied { path: Arc<str>, access: &'static str },
+    #[error("{path}: is a folder, not a disk or an image; to search it for disks use -d")]
+    IsDirectory { path: Arc<str> },
+    #[error("{path}: is a {kind}, not a block device or a regular file")]
+    NotADevice { path: Arc<str>, kind: &'static str },
+    #[error("{path}: cannot open: {source}")]
+    Open { path: Arc<str>, source: Arc<io::Error> },
+    #[error(
+        "{path}: {op} of {len} bytes at offset {offset} goes beyond its end at {size_bytes}; is it truncated?"
+    )]
+    OutOfRange { path: Arc<str>, op: Op, offset: u64, len: u64, size_bytes: u64 },
+    #[error(
+        "{path}: {op} of {len} bytes at offset {offset} stopped after {done}; has it shrunk since it was opened?"
+    )]
+    Short { path: Arc<str>, op: Op, offset: u64, len: u64, done: u64 },
+    #[error("{path}: {op} refused: opened read-only")]
+    ReadOnly { path: Arc<str>, op: Op },
+    #[error("{path}: {op} is not supported by this device")]
+    Unsupported { path: Arc<str>, op: Op },
+    #[error("{path}: {op} of {len} bytes at offset {offset} failed: {source}")]
+    Io { path: Arc<str>, op: Op, offset: u64, len: u64, source: Arc<io::Error> },
+}

@@ -1,0 +1,137 @@
+//! A device in memory, with a live image and a durable one.
+//!
+//! ```text
+//!   write --> live image --> read          flush: the writes since the last flush become durable
+//!              |
+//!              +--> log of writes since the last flush --(power cut: by seed each is kept, lost or torn)--> durable image
+//! ```
+//!
+//! A real disk may keep any part of what was not flushed, in any order, sector by sector. [`MemoryDevice::power_cut`]
+//! does that, so a crash test is: write, cut, open again.
+
+use crate::error::{Op, Result};
+use crate::io::Io;
+use crate::{Device, DeviceInfo};
+use bytes::Bytes;
+use cenote_runtime::Rng;
+use parking_lot::Mutex;
+
+/// A device in memory.
+pub struct MemoryDevice {
+    info: DeviceInfo,
+    images: Mutex<Images>,
+}
+
+struct Images {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes since the last flush, oldest first.
+    unflushed: Vec<(usize, Bytes)>,
+}
+
+impl MemoryDevice {
+    /// A device of this many bytes, all zero.
+    pub fn new(name: &str, size_bytes: usize) -> MemoryDevice {
+        MemoryDevice::with_content(name, vec![0; size_bytes])
+    }
+
+    /// A device that holds these bytes, durably.
+    pub fn with_content(name: &str, content: Vec<u8>) -> MemoryDevice {
+        let info = DeviceInfo {
+            path: name.into(),
+            size_bytes: content.len() as u64,
+            sector_bytes: 512,
+            rotational: Some(false),
+            read_only: false,
+        };
+        let images = Images { durable: content.clone(), live: content, unflushed: Vec::new() };
+        MemoryDevice { info, images: Mutex::new(images) }
+    }
+
+    /// The same device with another sector size: the unit in which a power cut tears writes.
+    pub fn with_sector_bytes(mut self, sector_bytes: u32) -> MemoryDevice {
+        self.info.sector_bytes = sector_bytes.max(1);
+        self
+    }
+
+    /// Cuts the power: of the writes since the last flush each sector is kept or lost by `rng`, in an order by `rng`; what
+    /// is left is the content from now on.
+    pub fn power_cut(&self, rng: &mut Rng) {
+        let sector = self.info.sector_bytes as usize;
+        let images = &mut *self.images.lock();
+        let mut sectors: Vec<(usize, Bytes)> = Vec::new();
+        for (offset, data) in images.unflushed.drain(..) {
+            split_sectors(offset, &data, sector, &mut sectors);
+        }
+        // All, none or half: crashes just after a flush and just before one are as likely as those between.
+        let kept = [0.0, 0.5, 1.0][rng.below(3) as usize];
+        while !sectors.is_empty() {
+            let (offset, data) = sectors.swap_remove(rng.below(sectors.len() as u64) as usize);
+            if rng.chance(kept) {
+                images.durable[offset..offset + data.len()].copy_from_slice(&data);
+            }
+        }
+        images.live.clone_from(&images.durable);
+    }
+
+    /// A copy of what a reader sees now.
+    pub fn live_image(&self) -> Vec<u8> {
+        self.images.lock().live.clone()
+    }
+
+    /// A copy of what was flushed.
+    pub fn durable_image(&self) -> Vec<u8> {
+        self.images.lock().durable.clone()
+    }
+}
+
+/// Cuts a write at the device's sector bounds.
+fn split_sectors(offset: usize, data: &Bytes, sector: usize, out: &mut Vec<(usize, Bytes)>) {
+    let mut at = 0;
+    while at < data.len() {
+        let to_bound = sector - (offset + at) % sector;
+        let end = data.len().min(at + to_bound);
+        out.push((offset + at, data.slice(at..end)));
+        at = end;
+    }
+}
+
+impl Device for MemoryDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        Io::done(self.info.check_range(Op::Read, offset, len as u64).map(|()| {
+            let at = offset as usize; // within a Vec, as just checked
+            Bytes::copy_from_slice(&self.images.lock().live[at..at + len])
+        }))
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64).map(|()| {
+            let at = offset as usize;
+            let images = &mut *self.images.lock();
+            images.live[at..at + data.len()].copy_from_slice(&data);
+            images.unflushed.push((at, data));
+        }))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        let images = &mut *self.images.lock();
+        for (offset, data) in images.unflushed.drain(..) {
+            images.durable[offset..offset + data.len()].copy_from_slice(&data);
+        }
+        Io::done(Ok(()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        // The strictest reading of the contract: the content is gone at once.
+        let zeros = || Bytes::from(vec![0; len as usize]);
+        let checked: Result<()> = self.info.check_writable(Op::Discard, offset, len);
+        match checked {
+            Ok(()) => self.write_at(offset, zeros()),
+            Err(error) => Io::done(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Bounded parallelism: many items, a task each, never more than a limit at once.
+//!
+//! This is the one shape of fan-out in the engine: memory and queue depth are `limit` times what one item needs. Items
+//! are taken lazily, results come in the order of the items, the first error stops the rest, and dropping the stream
+//! aborts what still runs.
+
+use crate::Runtime;
+use crate::task::{AbortOnDrop, JoinError};
+use futures::stream::{Stream, StreamExt};
+use std::future::Future;
+
+impl Runtime {
+    /// Runs `step` on every item, each in a task of its own, at most `limit` at once; results in the items' order.
+    ///
+    /// A panic in a step goes on in the caller.
+    pub fn map_bounded<I, F, Step>(
+        &self,
+        limit: usize,
+        items: I,
+        step: F,
+    ) -> impl Stream<Item = Step::Output> + use<I, F, Step>
+    where
+        I: IntoIterator,
+        F: FnMut(I::Item) -> Step,
+        Step: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.map_bounded_stream(limit, futures::stream::iter(items), step)
+    }
+
+    /// [`Runtime::map_bounded`] over a stream.
+    pub fn map_bounded_stream<S, F, Step>(
+        &self,
+        limit: usize,
+        items: S,
+        mut step: F,
+    ) -> impl Stream<Item = Step::Output> + use<S, F, Step>
+    where
+        S: Stream,
+        F: FnMut(S::Item) -> Step,
+        Step: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let runtime = self.clone();
+        items.map(move |item| joined(runtime.spawn(step(item)).abort_on_drop())).buffered(limit.max(1))
+    }
+
+    /// Runs `step` on every item, at most `limit` at once, and returns the first error in the items' order.
+    pub async fn for_each_bounded<I, F, Step, E>(&self, limit: usize, items: I, step: F) -> Result<(), E>
+    where
+        I: IntoIterator,
+        F: FnMut(I::Item) -> Step,
+        Step: Future<Output = Result<(), E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let mut results = std::pin::pin!(self.map_bounded(limit, items, step));
+        while let Some(result) = results.next().await {
+            result?;
+        }
+        Ok(())
+    }
+}
+
+async fn joined<T>(task: AbortOnDrop<T>) -> T {
+    match task.await {
+        Ok(output) => output,
+        Err(JoinError::Panicked(message)) => panic!("{message}"),
+        // Nobody else holds the handle, so only a runtime that shuts down cancels it, and the caller with it.
+        Err(JoinError::Cancelled) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,93 @@
+//! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
+
+use crate::rng::Rng;
+use crate::time::Instant;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub(crate) struct Real {
+    /// `Some` until dropped: see `Drop`.
+    tokio: Option<tokio::runtime::Runtime>,
+    handle: tokio::runtime::Handle,
+    started: std::time::Instant,
+    rng: parking_lot::Mutex<Rng>,
+    parallelism: usize,
+}
+
+impl Real {
+    pub(crate) fn new(worker_threads: Option<usize>) -> Real {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let parallelism = worker_threads.unwrap_or_else(cores).max(1);
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(parallelism)
+            .thread_name("cenote")
+            .enable_time()
+            .build()
+            .unwrap_or_else(|error| panic!("cannot start {parallelism} worker threads: {error}"));
+        // RandomState is the standard library's door to the operating system's entropy.
+        let seed = RandomState::new().hash_one(std::process::id());
+        Real {
+            handle: tokio.handle().clone(),
+            tokio: Some(tokio),
+            started: std::time::Instant::now(),
+            rng: parking_lot::Mutex::new(Rng::new(seed)),
+            parallelism,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
+        &self.handle
+    }
+
+    pub(crate) fn block_on<F: Future>(&self, main: F) -> F::Output {
+        self.handle.block_on(main)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn unix_time_ns(&self) -> u64 {
+        // A clock set before 1970 reads as 1970.
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        let timer = {
+            // The caller may be polled outside tokio (by a test's own executor); the timer is ours all the same.
+            let _context = self.handle.enter();
+            tokio::time::sleep(duration)
+        };
+        timer.await;
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.rng.lock().next_u64()
+    }
+
+    pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
+        match self.handle.spawn_blocking(call).await {
+            Ok(output) => output,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that is shutting down cancels blocking calls; our caller is about to be dropped too.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    pub(crate) fn parallelism(&self) -> usize {
+        self.parallelism
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        // The last handle may be dropped inside a task, where waiting for the threads would panic.
+        if let Some(tokio) = self.tokio.take() {
+            tokio.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Modelled cores: work goes to the core that is free first.
+//!
+//! A queue in front of N equal servers needs no queue in code: first come, first served means that a job starts when the
+//! earliest core is free, so remembering when each core will be free is enough.
+
+use crate::work::WorkKind;
+
+pub(super) struct Cores {
+    /// When each core will have done all that was given to it.
+    free_at_ns: Vec<u64>,
+    busy_ns: [u64; WorkKind::ALL.len()],
+}
+
+impl Cores {
+    pub(super) fn new(cores: usize) -> Cores {
+        Cores { free_at_ns: vec![0; cores], busy_ns: [0; WorkKind::ALL.len()] }
+    }
+
+    /// Gives a job to a core; returns the instant at which it will be done. A job once given is not taken back.
+    pub(super) fn reserve(&mut self, now_ns: u64, kind: WorkKind, cost_ns: u64) -> u64 {
+        self.busy_ns[kind as usize] += cost_ns;
+        let Some(core) = self.free_at_ns.iter_mut().min() else { return now_ns };
+        *core = (*core).max(now_ns).saturating_add(cost_ns);
+        *core
+    }
+
+    /// Core time spent so far, by kind of work, without the kinds that spent none.
+    pub(super) fn busy_ns(&self) -> Vec<(WorkKind, u64)> {
+        WorkKind::ALL.into_iter().zip(self.busy_ns).filter(|(_, ns)| *ns > 0).collect()
+    }
+}

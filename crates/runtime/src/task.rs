@@ -1,0 +1,100 @@
+//! Handles of spawned tasks, the same under both back ends.
+
+use crate::Runtime;
+use crate::sim::SimTask;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Why a task gave no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// It was aborted, or the runtime shut down under it.
+    #[error("task was cancelled")]
+    Cancelled,
+    /// It panicked, with this message.
+    #[error("task panicked: {0}")]
+    Panicked(String),
+}
+
+/// The handle of a task. A future of the task's value; dropping it detaches the task.
+#[must_use = "dropping the handle detaches the task; say `drop(handle)` or `.detach()` if that is meant"]
+pub struct JoinHandle<T> {
+    inner: Inner<T>,
+}
+
+enum Inner<T> {
+    Real(tokio::task::JoinHandle<T>),
+    Simulated(Runtime, SimTask<T>),
+}
+
+impl<T> JoinHandle<T> {
+    pub(crate) fn real(handle: tokio::task::JoinHandle<T>) -> JoinHandle<T> {
+        JoinHandle { inner: Inner::Real(handle) }
+    }
+
+    pub(crate) fn simulated(runtime: Runtime, task: SimTask<T>) -> JoinHandle<T> {
+        JoinHandle { inner: Inner::Simulated(runtime, task) }
+    }
+
+    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless it was done before.
+    pub fn abort(&self) {
+        match &self.inner {
+            Inner::Real(handle) => handle.abort(),
+            Inner::Simulated(runtime, task) => runtime.abort_simulated(task.id),
+        }
+    }
+
+    /// Lets the task run on alone.
+    pub fn detach(self) {}
+
+    /// Ties the task to this handle: dropping it aborts the task.
+    pub fn abort_on_drop(self) -> AbortOnDrop<T> {
+        AbortOnDrop { handle: self }
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.inner {
+            Inner::Real(handle) => Pin::new(handle).poll(context).map(|joined| joined.map_err(from_tokio)),
+            Inner::Simulated(_, task) => Pin::new(&mut task.outcome)
+                .poll(context)
+                .map(|sent| sent.unwrap_or(Err(JoinError::Cancelled))),
+        }
+    }
+}
+
+fn from_tokio(error: tokio::task::JoinError) -> JoinError {
+    match error.try_into_panic() {
+        Ok(panic) => JoinError::Panicked(panic_message(&*panic)),
+        Err(_) => JoinError::Cancelled,
+    }
+}
+
+/// The text of a panic's payload.
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())
+}
+
+/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives whoever asked for it.
+pub struct AbortOnDrop<T> {
+    handle: JoinHandle<T>,
+}
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.handle).poll(context)
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
