@@ -19,3 +19,40 @@ pub mod compress;
 pub mod crypto;
 pub mod fletcher;
 pub mod raidz;
+
+/// Byte order of the machine that wrote a block; a block pointer's byte-order bit, or the order in
+/// which an embedded checksum's magic reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// Least significant byte first: x86, ARM as everyone runs it.
+    Little,
+    /// Most significant byte first: SPARC, POWER as Solaris and AIX ran them.
+    Big,
+}
+
+impl Endian {
+    pub(crate) fn u64(self, bytes: [u8; 8]) -> u64 {
+        match self {
+            Endian::Little => u64::from_le_bytes(bytes),
+            Endian::Big => u64::from_be_bytes(bytes),
+        }
+    }
+
+    pub(crate) fn bytes(self, value: u64) -> [u8; 8] {
+        match self {
+            Endian::Little => value.to_le_bytes(),
+            Endian::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// The 32 bytes as four words.
+    pub(crate) fn words(self, digest: [u8; 32]) -> [u64; 4] {
+        let (words, _) = digest.as_chunks::<8>();
+        std::array::from_fn(|i| self.u64(words[i]))
+    }
+
+    /// The `u64` at `offset`, or `None` past the end.
+    pub(crate) fn u64_at(self, data: &[u8], offset: usize) -> Option<u64> {
+        data.get(offset..)?.first_chunk::<8>().map(|bytes| self.u64(*bytes))
+    }
+}

@@ -1,0 +1,183 @@
+//! Skein-512 with 256 bits of output, keyed: the MAC that OpenZFS calls "skein".
+//!
+//! Idea: Skein chains the tweakable block cipher Threefish-512. Each 64-byte piece of input is encrypted
+//! under the chaining value as key, and the input is XORed onto the result; the tweak says how many bytes
+//! came before and what kind of input it is, so nothing can be moved or mistaken:
+//!
+//! ```text
+//! 0 ──key block──> k ──config block──> g ──message blocks──> m ──counter 0──> digest
+//! ```
+//!
+//! The first two steps depend only on the salt and are done once ([`Keyed`]).
+//!
+//! Source: The Skein Hash Function Family, version 1.3; OpenZFS skein_zfs.c (`Skein_512_InitExt` with a
+//! 32-byte key and 256 bits of output). Own code since `threefish` + glue measured less than half as fast.
+
+const WORDS: usize = 8;
+const BLOCK_BYTES: usize = WORDS * 8;
+
+/// Types of input, in bits 120-125 of the tweak.
+const TYPE_KEY: u64 = 0;
+const TYPE_CONFIG: u64 = 4;
+const TYPE_MESSAGE: u64 = 48;
+const TYPE_OUTPUT: u64 = 63;
+const TWEAK_FIRST: u64 = 1 << 62;
+const TWEAK_FINAL: u64 = 1 << 63;
+
+/// "SHA3" and version 1, little-endian: the first word of the configuration block.
+const CONFIG_SCHEMA: u64 = 0x1_3341_4853;
+
+/// The chaining value after key and configuration.
+#[derive(Clone)]
+pub(super) struct Keyed([u64; WORDS]);
+
+impl Keyed {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        let keyed = ubi([0; WORDS], key, TYPE_KEY);
+        Self(configure(keyed, 256))
+    }
+
+    pub(super) fn hash(&self, data: &[u8]) -> [u8; 32] {
+        let words = output(ubi(self.0, data, TYPE_MESSAGE));
+        let mut digest = [0; 32];
+        for (bytes, word) in digest.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        digest
+    }
+}
+
+fn configure(chain: [u64; WORDS], output_bits: u64) -> [u64; WORDS] {
+    let mut config = [0; 32];
+    config[..8].copy_from_slice(&CONFIG_SCHEMA.to_le_bytes());
+    config[8..16].copy_from_slice(&output_bits.to_le_bytes());
+    ubi(chain, &config, TYPE_CONFIG)
+}
+
+fn output(chain: [u64; WORDS]) -> [u64; WORDS] {
+    ubi(chain, &[0; 8], TYPE_OUTPUT)
+}
+
+/// Unique block iteration: absorbs `data` as input of one type. Empty input is one block of zeros.
+fn ubi(mut chain: [u64; WORDS], data: &[u8], input_type: u64) -> [u64; WORDS] {
+    let kind = input_type << 56;
+    let last_at = data.len().saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
+    let (head, tail) = data.split_at(last_at);
+    let mut first = TWEAK_FIRST;
+    let mut position = 0;
+    for block in head.as_chunks::<BLOCK_BYTES>().0 {
+        position += BLOCK_BYTES as u64;
+        chain = threefish_feed_forward(&chain, [position, kind | first], block);
+        first = 0;
+    }
+    let mut block = [0; BLOCK_BYTES];
+    block[..tail.len()].copy_from_slice(tail);
+    threefish_feed_forward(&chain, [data.len() as u64, kind | first | TWEAK_FINAL], &block)
+}
+
+/// Rotations of the four mixes in each of eight rounds (Skein 1.3, table 4).
+const ROTATIONS: [[u32; 4]; 8] = [
+    [46, 36, 19, 37],
+    [33, 27, 14, 42],
+    [17, 49, 36, 39],
+    [44, 9, 54, 56],
+    [39, 30, 34, 24],
+    [13, 50, 10, 17],
+    [25, 29, 39, 43],
+    [8, 35, 56, 22],
+];
+/// Makes the XOR of all key words, and so the ninth key word, never constant (`C240`).
+const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
+
+/// Threefish-512 of `block` under `key` and `tweak`, XORed with `block`.
+#[inline]
+fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOCK_BYTES]) -> [u64; WORDS] {
+    let plain: [u64; WORDS] = {
+        let (words, _) = block.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_le_bytes(words[i]))
+    };
+    let mut keys = [KEY_PARITY; WORDS + 1];
+    keys[..WORDS].copy_from_slice(key);
+    keys[WORDS] = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
+    let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
+
+    let mut x = plain;
+    // 72 rounds; a subkey is added before every fourth. Two groups of four use the eight rotations once.
+    for pair in 0..9 {
+        add_subkey(&mut x, &keys, &tweaks, 2 * pair);
+        four_rounds(&mut x, [ROTATIONS[0], ROTATIONS[1], ROTATIONS[2], ROTATIONS[3]]);
+        add_subkey(&mut x, &keys, &tweaks, 2 * pair + 1);
+        four_rounds(&mut x, [ROTATIONS[4], ROTATIONS[5], ROTATIONS[6], ROTATIONS[7]]);
+    }
+    add_subkey(&mut x, &keys, &tweaks, 18);
+    std::array::from_fn(|i| x[i] ^ plain[i])
+}
+
+#[inline(always)]
+fn add_subkey(x: &mut [u64; WORDS], keys: &[u64; WORDS + 1], tweaks: &[u64; 3], number: usize) {
+    for (i, word) in x.iter_mut().enumerate() {
+        *word = word.wrapping_add(keys[(number + i) % (WORDS + 1)]);
+    }
+    x[5] = x[5].wrapping_add(tweaks[number % 3]);
+    x[6] = x[6].wrapping_add(tweaks[(number + 1) % 3]);
+    x[7] = x[7].wrapping_add(number as u64);
+}
+
+/// Four rounds of mixing and permuting. The permutation has order four, so over four rounds it is done by
+/// naming the words in a different order each time, and nothing moves.
+#[inline(always)]
+fn four_rounds(x: &mut [u64; WORDS], rotations: [[u32; 4]; 4]) {
+    const PAIRS: [[(usize, usize); 4]; 4] = [
+        [(0, 1), (2, 3), (4, 5), (6, 7)],
+        [(2, 1), (4, 7), (6, 5), (0, 3)],
+        [(4, 1), (6, 3), (0, 5), (2, 7)],
+        [(6, 1), (0, 7), (2, 5), (4, 3)],
+    ];
+    for (pairs, rotations) in PAIRS.iter().zip(rotations) {
+        for (&(a, b), rotation) in pairs.iter().zip(rotations) {
+            x[a] = x[a].wrapping_add(x[b]);
+            x[b] = x[b].rotate_left(rotation) ^ x[a];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Unkeyed Skein-512-512, for which the paper has vectors.
+    fn skein_512_512(data: &[u8]) -> String {
+        let start = configure([0; WORDS], 512);
+        output(ubi(start, data, TYPE_MESSAGE)).iter().flat_map(|w| w.to_le_bytes()).fold(
+            String::new(),
+            |mut text, byte| {
+                text.push_str(&format!("{byte:02x}"));
+                text
+            },
+        )
+    }
+
+    /// The paper's messages count down from 0xff.
+    fn countdown(len: u8) -> Vec<u8> {
+        (0..len).map(|i| 0xff - i).collect()
+    }
+
+    #[test]
+    fn agrees_with_the_vectors_of_skein_1_3_appendix_c() {
+        assert_eq!(
+            skein_512_512(&countdown(1)),
+            "71b7bce6fe6452227b9ced6014249e5bf9a9754c3ad618ccc4e0aae16b316cc8\
+             ca698d864307ed3e80b6ef1570812ac5272dc409b5a012df2a579102f340617a"
+        );
+        assert_eq!(
+            skein_512_512(&countdown(64)),
+            "45863ba3be0c4dfc27e75d358496f4ac9a736a505d9313b42b2f5eada79fc17f\
+             63861e947afb1d056aa199575ad3f8c9a3cc1780b5e5fa4cae050e989876625b"
+        );
+        assert_eq!(
+            skein_512_512(&countdown(128)),
+            "91cca510c263c4ddd010530a33073309628631f308747e1bcbaa90e451cab92e\
+             5188087af4188773a332303e6667a7a210856f742139000071f48e8ba2a5adb7"
+        );
+    }
+}
