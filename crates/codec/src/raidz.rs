@@ -1,1 +1,233 @@
-//! RAID-Z parity and reconstruction.
+//! RAID-Z parity: generate it, rebuild columns from it, and tell which parity column is wrong.
+//!
+//! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column a
+//! disk. dRAID rows are the same to this module. Columns are plain byte slices:
+//!
+//! ```text
+//!            P        Q        D0       D1       D2       D3
+//!         +--------+--------+--------+--------+--------+--------+
+//!         |        |        |        |        |        |        |
+//!         |        |        |        |        +--------+--------+  a short column counts as if
+//!         +--------+--------+--------+--------+ . . . . . . . .    filled up with zeros
+//! ```
+//!
+//! Idea: every job here is one operation, a matrix of field elements times the columns. Generating
+//! parity multiplies the data by fixed weights; rebuilding multiplies what is left by weights solved for
+//! ([`code`]). So there is a single primitive, *combine*: up to three targets, each a weighted sum of the
+//! same sources. A [`Kernel`] implements it by reading each source byte once and keeping the partial sums
+//! in registers, so that parity costs about what reading the data costs.
+//!
+//! Invariants: all parity columns are equally long and no data column is longer; at most
+//! [`MAX_DATA_COLUMNS`] data columns, as the powers of 2 repeat after 255; at most as many columns are
+//! missing as there is parity. Violations are errors and leave every buffer unwritten.
+//!
+//! Which parity is used is the caller's choice: a column marked [`Column::Unknown`] is neither read nor
+//! written, so trying one assumption after another about who lies (combinatorial reconstruction) is
+//! marking other columns.
+//!
+//! Source: OpenZFS vdev_raidz.c, vdev_raidz_math_impl.h.
+
+mod code;
+mod combine;
+mod gf;
+mod kernel;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(test)]
+mod tests;
+
+use code::{Place, Solution, weight};
+use combine::{Term, combine};
+pub use kernel::Kernel;
+
+/// Most parity columns in a row: RAID-Z3. `VDEV_RAIDZ_MAXPARITY`.
+pub const MAX_PARITY: usize = 3;
+
+/// Most data columns in a row: the order of 2 in the field.
+pub const MAX_DATA_COLUMNS: usize = 255;
+
+/// Verification recomputes parity in strips of this size, which stay in the first-level cache.
+const VERIFY_STRIP_BYTES: usize = 4096;
+
+/// Why a row was refused. Nothing has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RaidzError {
+    /// A row holds one to three parity columns.
+    #[error("{0} parity columns: a RAID-Z row has 1 to 3")]
+    ParityCount(usize),
+    /// A row holds one to 255 data columns.
+    #[error("{0} data columns: a RAID-Z row has 1 to 255")]
+    DataCount(usize),
+    /// Parity columns are equally long, and no data column is longer.
+    #[error("column {column} is {len} bytes long, which does not fit parity columns of {parity_len}")]
+    ColumnLength {
+        /// Index in the row, parity first.
+        column: usize,
+        /// Its length in bytes.
+        len: usize,
+        /// Length of the parity columns in bytes.
+        parity_len: usize,
+    },
+    /// More data columns are missing than parity columns are present.
+    #[error("{missing} data columns are missing and {parity} parity columns present: read more columns")]
+    TooManyMissing {
+        /// Data columns that are not present.
+        missing: usize,
+        /// Parity columns that are present.
+        parity: usize,
+    },
+}
+
+/// One column of a row that is to be rebuilt.
+#[derive(Debug)]
+pub enum Column<'a> {
+    /// Read, and taken for true.
+    Present(&'a [u8]),
+    /// Wanted: its bytes are written here. What the buffer holds before does not matter.
+    Missing(&'a mut [u8]),
+    /// Not read, or not trusted, and not wanted.
+    Unknown,
+}
+
+/// Computes the parity columns `parity` (P, then Q, then R) of `data`.
+pub fn generate(parity: &mut [&mut [u8]], data: &[&[u8]]) -> Result<(), RaidzError> {
+    Kernel::best().generate(parity, data)
+}
+
+/// Rebuilds the [`Column::Missing`] columns of a row that begins with `parity_count` parity columns.
+///
+/// Of the parity present, the first as many as there are missing or unknown data columns are used.
+pub fn reconstruct(parity_count: usize, columns: &mut [Column<'_>]) -> Result<(), RaidzError> {
+    Kernel::best().reconstruct(parity_count, columns)
+}
+
+/// For each parity column, whether it differs from what `data` gives. Columns that are `None` were not
+/// read and are not reported.
+pub fn verify_parity(parity: &[Option<&[u8]>], data: &[&[u8]]) -> Result<[bool; MAX_PARITY], RaidzError> {
+    Kernel::best().verify_parity(parity, data)
+}
+
+impl Kernel {
+    /// [`generate`] with this kernel.
+    pub fn generate(self, parity: &mut [&mut [u8]], data: &[&[u8]]) -> Result<(), RaidzError> {
+        let lengths = parity.iter().map(|column| Some(column.len()));
+        check_shape(parity.len(), lengths.chain(data.iter().map(|column| Some(column.len()))))?;
+        combine(self, parity, &parity_terms(data));
+        Ok(())
+    }
+
+    /// [`reconstruct`] with this kernel.
+    pub fn reconstruct(self, parity_count: usize, columns: &mut [Column<'_>]) -> Result<(), RaidzError> {
+        check_shape(parity_count, columns.iter().map(Column::len))?;
+        let solution = solve(parity_count, columns)?;
+        let (mut wanted, mut targets) = (Vec::with_capacity(MAX_PARITY), Vec::with_capacity(MAX_PARITY));
+        let mut sources = Vec::with_capacity(columns.len());
+        for (index, column) in columns.iter_mut().enumerate() {
+            let place = Place::of(index, parity_count);
+            match column {
+                Column::Present(bytes) => sources.push((place, *bytes)),
+                Column::Missing(bytes) => {
+                    wanted.push(place);
+                    targets.push(&mut **bytes);
+                }
+                Column::Unknown => {}
+            }
+        }
+        let terms: Vec<Term> = sources
+            .into_iter()
+            .filter_map(|(place, bytes)| {
+                let mut factors = [0; MAX_PARITY];
+                for (factor, &target) in factors.iter_mut().zip(&wanted) {
+                    *factor = solution.factor(place, target);
+                }
+                (factors != [0; MAX_PARITY]).then_some(Term { bytes, factors })
+            })
+            .collect();
+        combine(self, &mut targets, &terms);
+        Ok(())
+    }
+
+    /// [`verify_parity`] with this kernel.
+    pub fn verify_parity(
+        self,
+        parity: &[Option<&[u8]>],
+        data: &[&[u8]],
+    ) -> Result<[bool; MAX_PARITY], RaidzError> {
+        let lengths = parity.iter().map(|column| column.map(<[u8]>::len));
+        check_shape(parity.len(), lengths.chain(data.iter().map(|column| Some(column.len()))))?;
+        let terms = parity_terms(data);
+        let len = parity.iter().flatten().map(|column| column.len()).max().unwrap_or(0);
+        let mut differs = [false; MAX_PARITY];
+        let mut scratch = [[0; VERIFY_STRIP_BYTES]; MAX_PARITY];
+        let mut strip_terms = Vec::with_capacity(terms.len());
+        for start in (0..len).step_by(VERIFY_STRIP_BYTES) {
+            let end = len.min(start + VERIFY_STRIP_BYTES);
+            strip_terms.clear();
+            strip_terms.extend(terms.iter().filter_map(|term| term.window(start, end)));
+            let mut strips = scratch.each_mut().map(|strip| &mut strip[..end - start]);
+            combine(self, &mut strips[..parity.len()], &strip_terms);
+            for ((differs, column), strip) in differs.iter_mut().zip(parity).zip(&strips) {
+                *differs |= column.is_some_and(|column| column[start..end] != **strip);
+            }
+        }
+        Ok(differs)
+    }
+}
+
+impl Column<'_> {
+    fn len(&self) -> Option<usize> {
+        match self {
+            Column::Present(bytes) => Some(bytes.len()),
+            Column::Missing(bytes) => Some(bytes.len()),
+            Column::Unknown => None,
+        }
+    }
+}
+
+/// Checks the counts and lengths of a row, parity first; a column that is not there has no length.
+fn check_shape(
+    parity_count: usize,
+    lengths: impl Iterator<Item = Option<usize>> + Clone,
+) -> Result<(), RaidzError> {
+    if !(1..=MAX_PARITY).contains(&parity_count) {
+        return Err(RaidzError::ParityCount(parity_count));
+    }
+    let data_count = lengths.clone().count().saturating_sub(parity_count);
+    if !(1..=MAX_DATA_COLUMNS).contains(&data_count) {
+        return Err(RaidzError::DataCount(data_count));
+    }
+    let Some(parity_len) = lengths.clone().take(parity_count).flatten().next() else {
+        return Ok(());
+    };
+    for (column, len) in lengths.enumerate() {
+        let fits = |len| if column < parity_count { len == parity_len } else { len <= parity_len };
+        if let Some(len) = len.filter(|&len| !fits(len)) {
+            return Err(RaidzError::ColumnLength { column, len, parity_len });
+        }
+    }
+    Ok(())
+}
+
+/// Each data column with its weight in P, Q and R.
+fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
+    let terms = data.iter().enumerate().map(|(index, bytes)| {
+        let factors = std::array::from_fn(|row| weight(row, index, data.len()));
+        Term { bytes, factors }
+    });
+    terms.collect()
+}
+
+/// Solves for the data columns that are not present with the first parity columns that are.
+fn solve(parity_count: usize, columns: &[Column<'_>]) -> Result<Solution, RaidzError> {
+    let present = |column: &Column| matches!(column, Column::Present(_));
+    let (parity, data) = columns.split_at(parity_count);
+    let unknown: Vec<usize> = (0..data.len()).filter(|&index| !present(&data[index])).collect();
+    let mut rows: Vec<usize> = (0..parity.len()).filter(|&row| present(&parity[row])).collect();
+    if unknown.len() > rows.len() {
+        return Err(RaidzError::TooManyMissing { missing: unknown.len(), parity: rows.len() });
+    }
+    rows.truncate(unknown.len());
+    Ok(Solution::new(data.len(), unknown, rows))
+}

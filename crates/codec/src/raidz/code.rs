@@ -1,0 +1,174 @@
+//! The RAID-Z code as a small matrix: which combination of known columns gives each wanted one.
+//!
+//! With `n` data columns, parity row `r` weighs data column `i` with `(2^r)^(n-1-i)`:
+//!
+//! ```text
+//!   P = D0 + D1 + ... + Dn-1                      r = 0, weights of 1
+//!   Q = 2^(n-1)·D0 + ... + 2·Dn-2 + Dn-1          r = 1, powers of 2
+//!   R = 4^(n-1)·D0 + ... + 4·Dn-2 + Dn-1          r = 2, powers of 4
+//! ```
+//!
+//! Idea: with `k` unknown data columns, `k` known parity columns are `k` linear equations. Their `k×k`
+//! matrix over the unknown columns is inverted (k <= 3), and each unknown column becomes a weighted sum
+//! of known columns. An unknown parity column is a weighted sum of all data; substituting the unknown
+//! data leaves known columns only. So every wanted column is one row of weights over the *same* known
+//! columns, and a kernel computes all of them in a single pass.
+//!
+//! Any choice of up to 3 rows can be inverted for any distinct columns: the determinants of one, two
+//! or all three rows, P with R included, are products of differences of powers of 2 or of 4, and those
+//! differ for up to 255 columns, as 2 and 4 both have order 255.
+//!
+//! Source: OpenZFS vdev_raidz.c (theory comments on parity and on reconstruction).
+
+use super::{MAX_PARITY, gf};
+
+/// Weight of data column `index` of `data_count` in parity row `row`.
+pub(super) fn weight(row: usize, index: usize, data_count: usize) -> u8 {
+    gf::power_of_two(row * (data_count - 1 - index))
+}
+
+/// Up to three unknown data columns, solved for in terms of known columns.
+pub(super) struct Solution {
+    data_count: usize,
+    /// Unknown data columns, by index among the data columns.
+    unknown: Vec<usize>,
+    /// Parity rows that serve as equations; as many as there are unknown columns.
+    rows: Vec<usize>,
+    /// `inverse[u][e]`: weight of equation `e` in unknown column `u`.
+    inverse: Matrix,
+}
+
+impl Solution {
+    /// Solves for `unknown` with the parity rows `rows`: equally many, at most three of each, distinct.
+    pub(super) fn new(data_count: usize, unknown: Vec<usize>, rows: Vec<usize>) -> Solution {
+        debug_assert!(unknown.len() == rows.len() && rows.len() <= MAX_PARITY);
+        let mut matrix = [[0; MAX_PARITY]; MAX_PARITY];
+        for (equation, &row) in matrix.iter_mut().zip(&rows) {
+            for (cell, &index) in equation.iter_mut().zip(&unknown) {
+                *cell = weight(row, index, data_count);
+            }
+        }
+        let inverse = invert(matrix, rows.len());
+        Solution { data_count, unknown, rows, inverse }
+    }
+
+    /// Weight of known data column `index` in the unknown data column number `u`.
+    fn data_in_unknown(&self, index: usize, u: usize) -> u8 {
+        let terms = self.rows.iter().zip(&self.inverse[u]);
+        terms.fold(0, |sum, (&row, &factor)| sum ^ gf::multiply(factor, weight(row, index, self.data_count)))
+    }
+
+    /// Weight of the known column `from` in the wanted column `to`.
+    ///
+    /// A parity column that is not among the equations, and the unknown columns, have weight zero.
+    pub(super) fn factor(&self, from: Place, to: Place) -> u8 {
+        match to {
+            Place::Data(wanted) => match self.unknown.iter().position(|&index| index == wanted) {
+                Some(u) => self.factor_in_unknown(from, u),
+                None => u8::from(from == to),
+            },
+            Place::Parity(row) => {
+                let direct = match from {
+                    Place::Data(index) => weight(row, index, self.data_count),
+                    Place::Parity(_) => 0,
+                };
+                let substituted = self.unknown.iter().enumerate().map(|(u, &index)| {
+                    gf::multiply(weight(row, index, self.data_count), self.factor_in_unknown(from, u))
+                });
+                substituted.fold(direct, |sum, term| sum ^ term)
+            }
+        }
+    }
+
+    fn factor_in_unknown(&self, from: Place, u: usize) -> u8 {
+        match from {
+            Place::Data(index) => self.data_in_unknown(index, u),
+            Place::Parity(row) => match self.rows.iter().position(|&known| known == row) {
+                Some(equation) => self.inverse[u][equation],
+                None => 0,
+            },
+        }
+    }
+}
+
+/// Where a column stands in the row: the parity row it holds, or its index among the data columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Parity(usize),
+    Data(usize),
+}
+
+impl Place {
+    /// Place of column `column` of a row that begins with `parity_count` parity columns.
+    pub(super) fn of(column: usize, parity_count: usize) -> Place {
+        match column.checked_sub(parity_count) {
+            Some(index) => Place::Data(index),
+            None => Place::Parity(column),
+        }
+    }
+}
+
+type Matrix = [[u8; MAX_PARITY]; MAX_PARITY];
+
+/// Gauss-Jordan elimination on the leading `size × size` part, which must be regular.
+fn invert(mut matrix: Matrix, size: usize) -> Matrix {
+    let mut result = [[0; MAX_PARITY]; MAX_PARITY];
+    for (i, row) in result.iter_mut().enumerate() {
+        row[i] = 1;
+    }
+    for pivot in 0..size {
+        if let Some(swap) = (pivot..size).find(|&row| matrix[row][pivot] != 0) {
+            matrix.swap(pivot, swap);
+            result.swap(pivot, swap);
+        }
+        let scale = gf::inverse(matrix[pivot][pivot]);
+        for column in 0..size {
+            matrix[pivot][column] = gf::multiply(matrix[pivot][column], scale);
+            result[pivot][column] = gf::multiply(result[pivot][column], scale);
+        }
+        for row in (0..size).filter(|&row| row != pivot) {
+            let factor = matrix[row][pivot];
+            for column in 0..size {
+                matrix[row][column] ^= gf::multiply(factor, matrix[pivot][column]);
+                result[row][column] ^= gf::multiply(factor, result[pivot][column]);
+            }
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_of_rows_is_regular_for_the_widest_row() {
+        // One unknown is trivial; for two and three, the first column against all others.
+        let product = |a: &Matrix, b: &Matrix, size: usize| {
+            let mut c = [[0; MAX_PARITY]; MAX_PARITY];
+            for i in 0..size {
+                for j in 0..size {
+                    c[i][j] = (0..size).fold(0, |sum, k| sum ^ gf::multiply(a[i][k], b[k][j]));
+                }
+            }
+            c
+        };
+        for rows in [&[0, 1][..], &[0, 2], &[1, 2], &[0, 1, 2]] {
+            for other in 1..254 {
+                let columns = [0, other, 254];
+                let mut matrix = [[0; MAX_PARITY]; MAX_PARITY];
+                for (i, &row) in rows.iter().enumerate() {
+                    for j in 0..rows.len() {
+                        matrix[i][j] = weight(row, columns[j], 255);
+                    }
+                }
+                let identity = product(&invert(matrix, rows.len()), &matrix, rows.len());
+                for (i, row) in identity.iter().enumerate().take(rows.len()) {
+                    for (j, &cell) in row.iter().enumerate().take(rows.len()) {
+                        assert_eq!(cell, u8::from(i == j), "rows {rows:?}, columns {columns:?}");
+                    }
+                }
+            }
+        }
+    }
+}
