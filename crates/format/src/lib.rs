@@ -11,11 +11,16 @@
 #![forbid(unsafe_code)]
 
 pub mod blkptr;
+pub mod bpobj;
 pub mod bytes;
 pub mod dnode;
+pub mod dsl;
 pub mod error;
+pub mod gang;
 pub mod objset;
 pub mod uberblock;
 pub mod units;
+pub mod words;
 
 pub use error::{FormatError, Result};
+pub use words::Phys;

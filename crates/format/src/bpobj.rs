@@ -1,0 +1,117 @@
+//! Bpobj: a list of block pointers that grows at its end, with lists within the list.
+//!
+//! Idea: the object's content is an array of block pointers, `blkptr_count` long; its bonus is the head
+//! below. The head may name another object, an array of `subobj_count` object numbers, each a bpobj
+//! whose blocks belong to this list too: so lists are merged without copying. Subobjects may nest:
+//! whoever walks them must bound the depth and the total.
+//!
+//! Entries are stored without checksum (unless deduplicated) or payload, and their fill count is gone:
+//! its lowest bit says, in a livelist, that the block was freed rather than allocated.
+//!
+//! Source: OpenZFS `bpobj.h`, `bpobj.c`; `bptree.h`.
+
+use crate::blkptr::Blkptr;
+use crate::units::{ObjectId, Txg};
+use crate::words::word_struct;
+
+word_struct! {
+    /// Head of a bpobj, `bpobj_phys_t`: its bonus. It grew: two words, four
+    /// (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), seven since livelists.
+    pub struct BpobjPhys("bpobj", required: 2) {
+        /// Block pointers in the object's content.
+        pub blkptr_count: u64,
+        /// Space of all blocks, subobjects' included.
+        pub bytes: u64,
+        /// Their bytes as stored; from `BPOBJ_SIZE_V1` on.
+        pub compressed_bytes: u64,
+        /// Their bytes before compression; from `BPOBJ_SIZE_V1` on.
+        pub uncompressed_bytes: u64,
+        /// Object that holds the array of subobjects, 0: none; from `BPOBJ_SIZE_V2` on.
+        pub subobjs: ObjectId,
+        /// Length of that array; from `BPOBJ_SIZE_V2` on.
+        pub subobj_count: u64,
+        /// Of the block pointers, those that are marked as freed.
+        pub freed_count: u64,
+    }
+}
+
+/// An entry of a list and what became of the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BpobjEntry {
+    /// The block; its checksum, payload and fill count are not those of the original pointer.
+    pub bp: Blkptr,
+    /// Livelists: the clone freed the block (otherwise it allocated it).
+    pub freed: bool,
+}
+
+/// Word of a block pointer that holds the fill count.
+const FILL: usize = 11;
+
+impl BpobjEntry {
+    /// Reads the mark of a stored block pointer.
+    pub fn from_blkptr(bp: Blkptr) -> Self {
+        BpobjEntry { bp, freed: bp.words()[FILL] & 1 == 1 }
+    }
+
+    /// The pointer to store.
+    pub fn to_blkptr(&self) -> Blkptr {
+        let mut words = *self.bp.words();
+        words[FILL] = u64::from(self.freed);
+        Blkptr::from_words(words)
+    }
+}
+
+word_struct! {
+    /// Head of the list of datasets being destroyed in the background, `bptree_phys_t`: its bonus.
+    pub struct BptreePhys("bptree", required: all) {
+        /// First entry still to do.
+        pub begin: u64,
+        /// One past the last entry.
+        pub end: u64,
+        /// Space still to free.
+        pub bytes: u64,
+        /// The same as stored.
+        pub compressed_bytes: u64,
+        /// The same before compression.
+        pub uncompressed_bytes: u64,
+    }
+}
+
+word_struct! {
+    /// A tree of blocks to free, `bptree_entry_phys_t`.
+    pub struct BptreeEntry("bptree entry", required: all) {
+        /// Root of the tree.
+        pub bp: Blkptr,
+        /// Only blocks born after this group are to be freed.
+        pub birth_txg: Txg,
+        /// Where to go on: objset, object, level, block (`zbookmark_phys_t`).
+        pub resume: [u64; 4],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{Phys, check_phys};
+
+    #[test]
+    fn sizes_are_those_of_the_disk_and_words_come_back() {
+        check_phys::<BpobjPhys>(56);
+        check_phys::<BptreePhys>(40);
+        check_phys::<BptreeEntry>(168);
+    }
+
+    #[test]
+    fn older_heads_lack_what_came_later() {
+        let v1 = BpobjPhys::from_words(&[1, 2, 3, 4]).unwrap();
+        assert_eq!((v1.blkptr_count, v1.uncompressed_bytes, v1.subobj_count), (1, 4, 0));
+    }
+
+    #[test]
+    fn the_mark_survives() {
+        for freed in [false, true] {
+            let entry = BpobjEntry { bp: Blkptr::from_words([6; 16]), freed };
+            assert_eq!(BpobjEntry::from_blkptr(entry.to_blkptr()).freed, freed);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Structures that are nothing but 64-bit words.
+//!
+//! Idea: most structures of the DSL, the scan and the vdevs are lists of words. They lie in a bonus
+//! or an object as bytes in the block's order, or in a ZAP entry as an array of integers. So each is
+//! described once, by [`word_struct!`], and goes both ways from both forms. Several grew over the
+//! years: a struct states how many words it must have; those that an old pool lacks read as zero, and
+//! words after the last known one are ignored.
+//!
+//! Source: OpenZFS says of these structures that all members must be `uint64_t`, for byte-swapping.
+
+use crate::blkptr::Blkptr;
+use crate::bytes::{Endian, Writer};
+use crate::error::{FormatError, Result};
+use crate::units::{BlockId, DatasetId, Guid, ObjectId, Txg, VdevId};
+
+/// A value that takes a fixed number of words.
+pub trait Words: Sized {
+    /// How many.
+    const COUNT: usize;
+
+    /// Takes exactly `COUNT` words from an endless source.
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self;
+
+    /// Appends exactly `COUNT` words.
+    fn put(&self, sink: &mut Vec<u64>);
+}
+
+/// An on-disk structure of words.
+pub trait Phys: Words {
+    /// Its name in errors.
+    const WHAT: &'static str;
+    /// Words that even its oldest form has.
+    const REQUIRED: usize;
+
+    /// From the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
+    fn from_words(words: &[u64]) -> Result<Self> {
+        if words.len() < Self::REQUIRED {
+            return Err(FormatError::Truncated {
+                what: Self::WHAT,
+                need: Self::REQUIRED * 8,
+                have: words.len() * 8,
+            });
+        }
+        Ok(Self::take(&mut words.iter().copied().chain(std::iter::repeat(0))))
+    }
+
+    /// All words, padding as zeros.
+    fn to_words(&self) -> Vec<u64> {
+        let mut words = Vec::with_capacity(Self::COUNT);
+        self.put(&mut words);
+        words
+    }
+
+    /// From the start of `data`, which may hold more after it.
+    fn decode(data: &[u8], endian: Endian) -> Result<Self> {
+        let words = data.as_chunks::<8>().0;
+        if words.len() < Self::REQUIRED {
+            return Err(FormatError::Truncated {
+                what: Self::WHAT,
+                need: Self::REQUIRED * 8,
+                have: data.len(),
+            });
+        }
+        Ok(Self::take(&mut words.iter().map(|w| endian.u64(*w)).chain(std::iter::repeat(0))))
+    }
+
+    /// All words as bytes.
+    fn encode(&self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        w.words(&self.to_words());
+        w.finish()
+    }
+}
+
+impl Words for u64 {
+    const COUNT: usize = 1;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        source.next().unwrap_or_default()
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        sink.push(*self);
+    }
+}
+
+impl Words for i64 {
+    const COUNT: usize = 1;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        u64::take(source).cast_signed()
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        sink.push(self.cast_unsigned());
+    }
+}
+
+macro_rules! unit_words {
+    ($($unit:ident),*) => {
+        $(impl Words for $unit {
+            const COUNT: usize = 1;
+
+            fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+                $unit(u64::take(source))
+            }
+
+            fn put(&self, sink: &mut Vec<u64>) {
+                sink.push(self.0);
+            }
+        })*
+    };
+}
+
+unit_words!(Txg, ObjectId, DatasetId, VdevId, Guid, BlockId);
+
+impl<T: Words, const N: usize> Words for [T; N] {
+    const COUNT: usize = N * T::COUNT;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        std::array::from_fn(|_| T::take(source))
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        for item in self {
+            item.put(sink);
+        }
+    }
+}
+
+impl Words for Blkptr {
+    const COUNT: usize = 16;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        Blkptr::from_words(Words::take(source))
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        sink.extend_from_slice(self.words());
+    }
+}
+
+/// Padding of `N` words: not kept when read, zeros when written.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Pad<const N: usize>;
+
+impl<const N: usize> Words for Pad<N> {
+    const COUNT: usize = N;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        for _ in 0..N {
+            source.next();
+        }
+        Pad
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        sink.extend([0; N]);
+    }
+}
+
+/// Defines a struct with the fields in the order of the disk, and how it goes to words and back.
+///
+/// `required` is the number of words of the oldest form; `all` if it never grew.
+macro_rules! word_struct {
+    ($(#[$doc:meta])* pub struct $name:ident($what:literal, required: $required:tt) {
+        $($(#[$field_doc:meta])* pub $field:ident: $ty:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $ty,)*
+        }
+
+        impl $crate::words::Words for $name {
+            const COUNT: usize = 0 $(+ <$ty as $crate::words::Words>::COUNT)*;
+
+            fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+                $name { $($field: <$ty as $crate::words::Words>::take(source)),* }
+            }
+
+            fn put(&self, sink: &mut Vec<u64>) {
+                $($crate::words::Words::put(&self.$field, sink);)*
+            }
+        }
+
+        impl $crate::words::Phys for $name {
+            const WHAT: &'static str = $what;
+            const REQUIRED: usize = $crate::words::word_struct!(@required $name $required);
+        }
+    };
+    (@required $name:ident all) => { <$name as $crate::words::Words>::COUNT };
+    (@required $name:ident $count:literal) => { $count };
+}
+pub(crate) use word_struct;
+
+/// What every word structure must do, checked on random words: used by the tests of the modules that define them.
+#[cfg(test)]
+pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>(size_on_disk_bytes: usize) {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    assert_eq!(T::COUNT * 8, size_on_disk_bytes, "{}", T::WHAT);
+    let mut runner = TestRunner::default();
+    let words = proptest::collection::vec(any::<u64>(), 0..T::COUNT + 2);
+    runner
+        .run(&words, |words| {
+            let Ok(value) = T::from_words(&words) else {
+                prop_assert!(words.len() < T::REQUIRED);
+                return Ok(());
+            };
+            prop_assert!(words.len() >= T::REQUIRED);
+            prop_assert_eq!(&T::from_words(&value.to_words()).unwrap(), &value);
+            for endian in [Endian::Little, Endian::Big] {
+                prop_assert_eq!(&T::decode(&value.encode(endian), endian).unwrap(), &value);
+                prop_assert_eq!(value.encode(endian).len(), size_on_disk_bytes);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    word_struct! {
+        /// A structure that grew by one word, with a hole.
+        pub struct Grown("grown", required: 2) {
+            /// First.
+            pub a: u64,
+            /// Hole.
+            pub pad: Pad<1>,
+            /// Signed.
+            pub b: [i64; 2],
+        }
+    }
+
+    #[test]
+    fn an_old_short_form_reads_as_zeros() {
+        check_phys::<Grown>(32);
+        let old = Grown::from_words(&[5, 9]).unwrap();
+        assert_eq!(old.to_words(), [5, 0, 0, 0]);
+        assert_eq!(Grown::from_words(&[1, 2, u64::MAX]).unwrap().b, [-1, 0]);
+    }
+}
