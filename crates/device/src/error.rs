@@ -51,6 +51,8 @@ pub enum DeviceError {
         "{path}: {op} of {len} bytes at offset {offset} stopped after {done}; has it shrunk since it was opened?"
     )]
     Short { path: Arc<str>, op: Op, offset: u64, len: u64, done: u64 },
+    #[error("{path}: direct {op} of {len} bytes at offset {offset} is not a multiple of {align} bytes")]
+    Misaligned { path: Arc<str>, op: Op, offset: u64, len: u64, align: u64 },
     #[error("{path}: {op} refused: opened read-only")]
     ReadOnly { path: Arc<str>, op: Op },
     #[error("{path}: {op} is not supported by this device")]

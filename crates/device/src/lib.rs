@@ -21,7 +21,7 @@ mod memory;
 
 pub use bytes::Bytes;
 pub use error::{DeviceError, Op, Result};
-pub use file::{Access, FileDevice, OpenOptions};
+pub use file::{Access, FileDevice, IoPath, OpenOptions};
 pub use io::Io;
 pub use memory::MemoryDevice;
 

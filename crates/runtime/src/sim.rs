@@ -62,7 +62,7 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
-    /// One modelled core per default price list, from this seed.
+    /// Four modelled cores at default prices, from this seed.
     pub fn seed(seed: u64) -> SimConfig {
         SimConfig { seed, ..SimConfig::default() }
     }

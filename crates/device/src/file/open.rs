@@ -4,9 +4,10 @@
 
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, major, minor};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,36 +20,87 @@ pub enum Access {
     ReadWrite,
 }
 
+/// Which way transfers take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoPath {
+    /// The page cache inline, then io_uring, then threads: what programs want.
+    Auto,
+    /// Always io_uring (threads where the kernel refuses it): to measure and to test.
+    Uring,
+    /// Always the runtime's thread pool: to measure and to test.
+    Threads,
+}
+
 /// How to open a file or block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Reading, or writing too.
     pub access: Access,
-    /// Past the page cache (`O_DIRECT`).
+    /// Past the page cache (`O_DIRECT`). Worth it for a block device that is read once; never for warm images.
     pub direct: bool,
+    /// Which way transfers take.
+    pub io_path: IoPath,
 }
 
 impl OpenOptions {
     /// Through the page cache, never to write.
-    pub const READ_ONLY: OpenOptions = OpenOptions { access: Access::ReadOnly, direct: false };
+    pub const READ_ONLY: OpenOptions =
+        OpenOptions { access: Access::ReadOnly, direct: false, io_path: IoPath::Auto };
     /// Through the page cache, to read and write.
-    pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, direct: false };
+    pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
 }
 
-pub(super) fn open(path: &Path, options: OpenOptions) -> Result<(File, DeviceInfo)> {
+/// Memory and ranges of direct I/O on a regular file: no file system asks for more than a page.
+const FILE_DIRECT_ALIGN: usize = 4096;
+
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) info: DeviceInfo,
+    pub(super) direct_align: Option<usize>,
+}
+
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let name: Arc<str> = path.to_string_lossy().into();
+    let direct = if options.direct { libc::O_DIRECT } else { 0 };
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(options.access == Access::ReadWrite)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK) // a FIFO must not make us wait
+        .custom_flags(libc::O_NONBLOCK | direct) // O_NONBLOCK: a pipe must not make us wait
         .open(path)
         .map_err(|error| open_error(&name, options, error))?;
     let failed = |error| DeviceError::Open { path: name.clone(), source: Arc::new(error) };
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&name, &metadata)?;
+    // Left on, io_uring would answer EAGAIN instead of waiting for the disk.
+    let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|errno| failed(errno.into()))?;
+    // The end is the size for files and block devices alike (the kernel answers from what BLKGETSIZE64 returns).
     let size_bytes = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
-    let read_only = options.access == Access::ReadOnly;
-    Ok((file, DeviceInfo { path: name, size_bytes, sector_bytes: 512, rotational: None, read_only }))
+    let block = metadata.file_type().is_block_device();
+    let direct_align = options.direct.then(|| match rustix::fs::ioctl_blksszget(&file) {
+        Ok(logical_bytes) if block && logical_bytes.is_power_of_two() => logical_bytes as usize,
+        _ => FILE_DIRECT_ALIGN,
+    });
+    let sector_bytes = rustix::fs::ioctl_blkpbszget(&file).ok().filter(|bytes| block && *bytes >= 512);
+    let info = DeviceInfo {
+        path: name,
+        size_bytes,
+        sector_bytes: sector_bytes.unwrap_or(512),
+        rotational: if block { rotational(metadata.rdev()) } else { None },
+        read_only: options.access == Access::ReadOnly,
+    };
+    Ok(Opened { file, info, direct_align })
+}
+
+/// What sysfs says of a block device; a partition's queue is that of its disk, one folder up.
+fn rotational(device: u64) -> Option<bool> {
+    let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    let read = |queue: &str| std::fs::read_to_string(format!("{folder}/{queue}/rotational"));
+    match read("queue").or_else(|_| read("../queue")).ok()?.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
 }
 
 fn check_kind(path: &Arc<str>, metadata: &Metadata) -> Result<()> {

@@ -1,0 +1,93 @@
+//! How fast reads of a warm file are, by way and size: MB/s and reads a second.
+//!
+//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its own). Each way runs
+//! alone (one read after the other) and 32 deep; `memcpy` is the floor: the copy out of the cache alone.
+
+use cenote_device::{Device, FileDevice, IoPath, OpenOptions};
+use cenote_runtime::{Rng, Runtime};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FILE_BYTES: usize = 256 << 20;
+/// What each measurement reads in all, at most...
+const TOTAL_BYTES: u64 = 2 << 30;
+/// ...and in how many reads.
+const TOTAL_READS: u64 = 200_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let rt = Runtime::real(None);
+    let mut own = tempfile::NamedTempFile::new()?;
+    let path = match std::env::args_os().nth(1) {
+        Some(path) => path.into(),
+        None => {
+            let mut content = vec![0; FILE_BYTES];
+            Rng::new(1).fill(&mut content);
+            own.write_all(&content)?;
+            own.path().to_owned()
+        }
+    };
+    println!("{:<10} {:>6} {:>8} {:>10} {:>12}", "way", "depth", "bytes", "MB/s", "reads/s");
+    for len in [4 << 10, 128 << 10, 1 << 20] {
+        for (way, io_path) in
+            [("inline", IoPath::Auto), ("io_uring", IoPath::Uring), ("threads", IoPath::Threads)]
+        {
+            for depth in [1, 32] {
+                let (reads, took) = measure(&rt, &path, io_path, depth, len)?;
+                row(way, depth, len, reads, took);
+            }
+        }
+        row("memcpy", 1, len, TOTAL_BYTES / len as u64, copy(&rt, len));
+    }
+    Ok(())
+}
+
+/// Reads at random places of that size; the file is read once before, to be warm.
+fn measure(
+    rt: &Runtime,
+    path: &Path,
+    io_path: IoPath,
+    depth: usize,
+    len: usize,
+) -> Result<(u64, Duration), Box<dyn std::error::Error>> {
+    let device = Arc::new(FileDevice::open(path, OpenOptions { io_path, ..OpenOptions::READ_ONLY }, rt)?);
+    let places = device.size_bytes() / len as u64;
+    let each = (TOTAL_BYTES / len as u64).min(TOTAL_READS) / depth as u64;
+    rt.block_on(async {
+        for place in 0..places {
+            device.read_at(place * len as u64, len).await?;
+        }
+        let start = rt.now();
+        rt.for_each_bounded(depth, 0..depth as u64, |reader| {
+            let device = device.clone();
+            async move {
+                let mut rng = Rng::new(reader);
+                for _ in 0..each {
+                    device.read_at(rng.below(places) * len as u64, len).await?;
+                }
+                Ok::<(), cenote_device::DeviceError>(())
+            }
+        })
+        .await?;
+        Ok((each * depth as u64, rt.now() - start))
+    })
+}
+
+/// The same amount copied from memory into fresh buffers.
+fn copy(rt: &Runtime, len: usize) -> Duration {
+    let content = vec![1u8; FILE_BYTES];
+    let mut rng = Rng::new(2);
+    let start = rt.now();
+    for _ in 0..TOTAL_BYTES / len as u64 {
+        let at = rng.below((FILE_BYTES / len) as u64) as usize * len;
+        std::hint::black_box(content[at..at + len].to_vec());
+    }
+    rt.now() - start
+}
+
+fn row(way: &str, depth: usize, len: usize, reads: u64, took: Duration) {
+    let seconds = took.as_secs_f64();
+    let mb_per_s = (reads * len as u64) as f64 / 1e6 / seconds;
+    println!("{way:<10} {depth:>6} {len:>8} {mb_per_s:>10.0} {:>12.0}", reads as f64 / seconds);
+}

@@ -1,0 +1,97 @@
+//! The memory of a read: filled from front to back by the kernel, never zeroed first.
+//!
+//! ```text
+//!   vec:   | lead: to the alignment | filled ........ | spare ...... |
+//!                                   ^ ends on a multiple of the alignment, for direct I/O
+//! ```
+//!
+//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this module has
+//! `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the memory stays
+//! where the kernel was told it is.
+#![allow(unsafe_code)] // uninitialised memory handed to read calls, which say how much of it they filled
+
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+pub(super) struct Buffer {
+    vec: Vec<u8>,
+    /// Unused bytes at the front.
+    lead: usize,
+    /// Bytes the transfer may fill.
+    room: usize,
+    /// Bytes it must fill: less than the room where direct I/O rounds up beyond the end of a file.
+    need: usize,
+}
+
+impl Buffer {
+    /// Memory for `need` bytes, beginning and ending on a multiple of `align` bytes (a power of two).
+    pub(super) fn new(need: usize, align: usize) -> Buffer {
+        let room = need.next_multiple_of(align);
+        let mut vec = Vec::<u8>::with_capacity(room + align - 1);
+        let lead = vec.as_ptr().align_offset(align);
+        vec.resize(lead, 0);
+        Buffer { vec, lead, room, need }
+    }
+
+    /// Bytes filled so far.
+    pub(super) fn filled(&self) -> usize {
+        self.vec.len() - self.lead
+    }
+
+    /// Whether all that is needed has been filled.
+    pub(super) fn is_complete(&self) -> bool {
+        self.filled() >= self.need
+    }
+
+    /// The bytes filled, as a value: `len` of them from `from` on, all that there are if there are fewer.
+    pub(super) fn into_bytes(self, from: usize, len: usize) -> Bytes {
+        let start = (self.lead + from).min(self.vec.len());
+        let end = (start + len).min(self.vec.len());
+        let whole = start == 0 && end == self.vec.len();
+        let bytes = Bytes::from(self.vec);
+        if whole { bytes } else { bytes.slice(start..end) }
+    }
+
+    /// Where the kernel shall write next: all the room that is left.
+    pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        let left = self.room - self.filled();
+        &mut self.vec.spare_capacity_mut()[..left]
+    }
+
+    /// Takes what is next in the spare memory as filled.
+    ///
+    /// # Safety
+    /// The next `count` bytes of the spare memory have been initialised.
+    pub(super) unsafe fn assume_filled(&mut self, count: usize) {
+        let left = self.room - self.filled();
+        assert!(count <= left, "the kernel wrote {count} bytes where {left} were asked for");
+        // SAFETY: within capacity, as just checked; initialised, as the caller promises.
+        unsafe { self.vec.set_len(self.vec.len() + count) };
+    }
+
+    /// Reads once, waiting for the device if need be. Returns the bytes read: zero at the end of the file.
+    pub(super) fn read(&mut self, file: &File, offset: u64) -> io::Result<usize> {
+        let at = offset + self.filled() as u64;
+        let (filled, _) = rustix::io::pread(file, self.spare(), at)?;
+        let count = filled.len();
+        // SAFETY: pread returned these very bytes as initialised.
+        unsafe { self.assume_filled(count) };
+        Ok(count)
+    }
+
+    /// Reads once from the page cache, without waiting: `WouldBlock` if the next byte is not there.
+    pub(super) fn read_cached(&mut self, file: &File, offset: u64) -> io::Result<usize> {
+        let at = i64::try_from(offset + self.filled() as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let spare = self.spare();
+        let target = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+        // SAFETY: one vector over memory that is ours and writable for its whole length; the descriptor is open.
+        let count = unsafe { libc::preadv2(file.as_raw_fd(), &target, 1, at, libc::RWF_NOWAIT) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: the kernel has written this many bytes at the start of the vector.
+        unsafe { self.assume_filled(count) };
+        Ok(count)
+    }
+}

@@ -1,0 +1,217 @@
+//! io_uring: one ring for the process, one thread that owns it.
+//!
+//! ```text
+//!   any task                      reactor thread (owns the ring)
+//!   ---------                     -------------------------------------------
+//!   push request on the inbox --> take the inbox, one entry each, one system call for all
+//!   (eventfd if it was empty)     wait for completions or the eventfd
+//!   await the reply           <-- short? again for the rest : send the reply
+//! ```
+//!
+//! Why a thread of its own submits: the kernel runs completions in the context of the submitter and cancels what a thread
+//! has in flight when that thread ends; a worker thread has better things to do, and may end.
+//!
+//! Ownership: from submission to completion the request (buffer, data, file) belongs to the reactor. A task that goes
+//! away loses the reply, never the memory under the kernel's pen.
+#![allow(unsafe_code)] // entries name memory by address; the reactor keeps it alive until the kernel says it is done
+
+use super::buffer::Buffer;
+use bytes::Bytes;
+use futures::channel::oneshot;
+use io_uring::{IoUring, opcode, squeue, types};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use slab::Slab;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, LazyLock};
+
+/// Entries of the submission queue: requests that go down in one system call.
+const SUBMISSION_ENTRIES: u32 = 256;
+/// A transfer above this goes in pieces: the kernel's length is 32 bits and its limit just under 2 GiB.
+const PIECE_BYTES: usize = 1 << 30;
+/// The completion that means: look into the inbox.
+const WAKE: u64 = u64::MAX;
+
+/// What a request moves.
+pub(super) enum Transfer {
+    Read(Buffer),
+    /// The data, and how much of it has been written.
+    Write(Bytes, usize),
+    /// `fdatasync`.
+    Sync,
+}
+
+struct Request {
+    transfer: Transfer,
+    file: Arc<File>,
+    offset: u64,
+    reply: oneshot::Sender<io::Result<Transfer>>,
+}
+
+/// The way to the reactor.
+pub(super) struct Ring {
+    /// `None` when the reactor has ended.
+    inbox: Mutex<Option<Vec<Request>>>,
+    wake: OwnedFd,
+}
+
+impl Ring {
+    /// The ring of this process, or `None` where the kernel has none or refuses it (old, seccomp, sysctl).
+    pub(super) fn shared() -> Option<&'static Arc<Ring>> {
+        static RING: LazyLock<Option<Arc<Ring>>> = LazyLock::new(|| Ring::start().ok());
+        RING.as_ref()
+    }
+
+    fn start() -> io::Result<Arc<Ring>> {
+        let kernel = IoUring::builder().dontfork().build(SUBMISSION_ENTRIES)?;
+        let mut probe = io_uring::Probe::new();
+        kernel.submitter().register_probe(&mut probe)?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        if !needed.into_iter().all(|code| probe.is_supported(code)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let ring = Arc::new(Ring { inbox: Mutex::new(Some(Vec::new())), wake });
+        let reactor = Reactor { kernel, ring: ring.clone(), in_flight: Slab::new(), woken: Box::new([0; 8]) };
+        std::thread::Builder::new().name("cenote-uring".into()).spawn(move || reactor.run())?;
+        Ok(ring)
+    }
+
+    /// Starts a transfer. A read or write is whole unless the file ended before it.
+    pub(super) async fn transfer(
+        &self,
+        file: Arc<File>,
+        offset: u64,
+        transfer: Transfer,
+    ) -> io::Result<Transfer> {
+        let (reply, outcome) = oneshot::channel();
+        let was_empty = {
+            let mut inbox = self.inbox.lock();
+            // With no inbox the reply's channel closes with the request, below.
+            inbox.as_mut().is_some_and(|inbox| {
+                inbox.push(Request { transfer, file, offset, reply });
+                inbox.len() == 1
+            })
+        };
+        if was_empty {
+            rustix::io::retry_on_intr(|| rustix::io::write(&self.wake, &1u64.to_ne_bytes()))?;
+        }
+        outcome.await.unwrap_or_else(|_| Err(io::Error::other("the io_uring thread has ended")))
+    }
+}
+
+struct Reactor {
+    kernel: IoUring,
+    ring: Arc<Ring>,
+    in_flight: Slab<Request>,
+    /// Where the kernel puts the eventfd's count.
+    woken: Box<[u8; 8]>,
+}
+
+impl Reactor {
+    fn run(mut self) {
+        self.await_wake();
+        loop {
+            match self.kernel.submit_and_wait(1) {
+                Ok(_) => {}
+                // Interrupted, or the kernel is short of memory or of room for completions, which are taken next.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(_) => return self.give_up(),
+            }
+            self.take_completions();
+        }
+    }
+
+    /// The ring is unusable: every caller, now and later, gets an error. The kernel may still write to what is in flight, so
+    /// that memory is never freed.
+    fn give_up(self) {
+        let waiting = self.ring.inbox.lock().take();
+        drop(waiting);
+        std::mem::forget(self.woken);
+        for request in self.in_flight {
+            let Request { transfer, file, reply, .. } = request.1;
+            std::mem::forget((transfer, file));
+            drop(reply);
+        }
+    }
+
+    fn take_completions(&mut self) {
+        while let Some(completion) = { self.kernel.completion().next() } {
+            match completion.user_data() {
+                WAKE => {
+                    let requests = self.ring.inbox.lock().as_mut().map(std::mem::take);
+                    requests.into_iter().flatten().for_each(|request| self.submit(request));
+                    self.await_wake();
+                }
+                key => {
+                    if let Some(request) = self.in_flight.try_remove(key as usize) {
+                        self.complete(request, completion.result());
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, mut request: Request, result: i32) {
+        let Ok(count) = usize::try_from(result) else {
+            return match -result {
+                libc::EINTR | libc::EAGAIN => self.submit(request),
+                errno => drop(request.reply.send(Err(io::Error::from_raw_os_error(errno)))),
+            };
+        };
+        let complete = match &mut request.transfer {
+            Transfer::Read(buffer) => {
+                // SAFETY: the kernel has completed a read of `count` bytes at the start of the spare memory.
+                unsafe { buffer.assume_filled(count) };
+                buffer.is_complete()
+            }
+            Transfer::Write(data, done) => {
+                *done += count;
+                *done >= data.len()
+            }
+            Transfer::Sync => true,
+        };
+        if !complete && count > 0 {
+            return self.submit(request);
+        }
+        drop(request.reply.send(Ok(request.transfer)));
+    }
+
+    fn submit(&mut self, mut request: Request) {
+        let fd = types::Fd(request.file.as_raw_fd());
+        let entry = match &mut request.transfer {
+            Transfer::Read(buffer) => {
+                let at = request.offset + buffer.filled() as u64;
+                let spare = buffer.spare();
+                opcode::Read::new(fd, spare.as_mut_ptr().cast(), spare.len().min(PIECE_BYTES) as u32)
+                    .offset(at)
+                    .build()
+            }
+            Transfer::Write(data, done) => {
+                let (at, rest) = (request.offset + *done as u64, &data[*done..]);
+                opcode::Write::new(fd, rest.as_ptr(), rest.len().min(PIECE_BYTES) as u32).offset(at).build()
+            }
+            Transfer::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        // The memory behind the address is the vector's, which does not move when the request does.
+        let key = self.in_flight.insert(request);
+        self.push(entry.user_data(key as u64));
+    }
+
+    fn await_wake(&mut self) {
+        let fd = types::Fd(self.ring.wake.as_raw_fd());
+        let entry = opcode::Read::new(fd, self.woken.as_mut_ptr(), 8).build();
+        self.push(entry.user_data(WAKE));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: the memory, the descriptor and the data of the entry live in `in_flight` or in `self` until it completes.
+        while unsafe { self.kernel.submission().push(&entry) }.is_err() {
+            // Full: give what is there to the kernel. An error leaves it full, and we try again.
+            let _ = self.kernel.submit();
+        }
+    }
+}

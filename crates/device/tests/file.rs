@@ -1,0 +1,196 @@
+//! Files: every way of reading gives the same bytes, ends and errors are clear, read-only is read-only.
+
+use cenote_device::{Access, Bytes, Device, DeviceError, FileDevice, IoPath, OpenOptions};
+use cenote_runtime::{Rng, Runtime, SimConfig};
+use rustix::fs::{OFlags, fcntl_getfl};
+use std::io::Write;
+use tempfile::NamedTempFile;
+
+/// Not a multiple of a page or a sector, so the end is at an odd place.
+const SIZE: usize = 3 * 1024 * 1024 + 777;
+
+fn random_file(seed: u64) -> (NamedTempFile, Vec<u8>) {
+    let mut content = vec![0; SIZE];
+    Rng::new(seed).fill(&mut content);
+    let mut file = NamedTempFile::new().expect("a temporary file");
+    file.write_all(&content).expect("written");
+    file.as_file().sync_all().expect("synced");
+    (file, content)
+}
+
+fn evict(file: &NamedTempFile) {
+    rustix::fs::fadvise(file.as_file(), 0, None, rustix::fs::Advice::DontNeed).expect("evicted");
+}
+
+/// All ways to read; direct only where the file system of the temporary folder has it.
+fn ways(file: &NamedTempFile, rt: &Runtime) -> Vec<(String, FileDevice)> {
+    let mut devices = Vec::new();
+    for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+        for direct in [false, true] {
+            let options = OpenOptions { direct, io_path, ..OpenOptions::READ_ONLY };
+            match FileDevice::open(file.path(), options, rt) {
+                Ok(device) => devices.push((format!("{io_path:?}, direct {direct}"), device)),
+                Err(error) if direct => println!("skipped: {error}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    devices
+}
+
+#[test]
+fn every_way_gives_equal_bytes_at_odd_offsets_cold_and_warm() {
+    let (file, content) = random_file(1);
+    for rt in [Runtime::real(Some(2)), Runtime::simulated(SimConfig::seed(1))] {
+        for (way, device) in ways(&file, &rt) {
+            let mut rng = Rng::new(2);
+            for round in 0..100 {
+                if round % 10 == 0 {
+                    evict(&file);
+                }
+                let offset = rng.below(SIZE as u64);
+                let longest = if round % 2 == 0 { 10_000 } else { 1 << 20 };
+                let len = rng.below((SIZE as u64 - offset).min(longest) + 1) as usize;
+                let bytes = rt.block_on(device.read_at(offset, len)).expect("read");
+                assert!(bytes == content[offset as usize..][..len], "{way}: {len} bytes at {offset}");
+            }
+            let last = rt.block_on(device.read_at(SIZE as u64 - 1, 1)).expect("the last byte");
+            assert_eq!(last[0], content[SIZE - 1], "{way}");
+            assert!(rt.block_on(device.read_at(SIZE as u64, 0)).expect("nothing at the end").is_empty());
+        }
+    }
+}
+
+#[test]
+fn many_reads_at_once_do_not_mix() {
+    let (file, content) = random_file(3);
+    let rt = Runtime::real(Some(2));
+    for (way, device) in ways(&file, &rt) {
+        evict(&file);
+        let reads = (0..700u64).map(|n| {
+            let read = device.read_at(n * 4391, 4096);
+            async move { (n, read.await) }
+        });
+        for (n, bytes) in rt.block_on(futures::future::join_all(reads)) {
+            assert!(bytes.expect("read") == content[n as usize * 4391..][..4096], "{way}: read {n}");
+        }
+    }
+}
+
+#[test]
+fn warm_reads_are_done_when_asked_for() {
+    let (file, _) = random_file(4);
+    let rt = Runtime::real(Some(1));
+    let device = FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt).expect("opens");
+    rt.block_on(device.read_at(0, 8192)).expect("read");
+    // Network file systems and old tmpfs do not offer it; there the slow way is right.
+    let mut probe = [0; 1];
+    let probed = rustix::io::preadv2(
+        device.file(),
+        &mut [std::io::IoSliceMut::new(&mut probe)],
+        0,
+        rustix::io::ReadWriteFlags::NOWAIT,
+    );
+    let warm = device.read_at(1000, 4096);
+    assert_eq!(warm.is_done(), probed.is_ok(), "a warm read needs no thread");
+    rt.block_on(warm).expect("read");
+}
+
+#[test]
+fn a_read_whose_future_is_dropped_hurts_nobody() {
+    let (file, content) = random_file(5);
+    let rt = Runtime::real(Some(2));
+    for (way, device) in ways(&file, &rt) {
+        evict(&file);
+        for n in 0..200 {
+            let mut read = device.read_at(n * 4096, 65536);
+            // Polled once, so that it is on its way, and dropped.
+            rt.block_on(async { assert!(futures::poll!(&mut read).is_ready() || !read.is_done()) });
+        }
+        let bytes = rt.block_on(device.read_at(0, SIZE)).expect("read");
+        assert!(bytes == content, "{way}");
+    }
+}
+
+#[test]
+fn reads_beyond_the_end_and_of_a_file_that_shrank_say_so() {
+    let (file, _) = random_file(6);
+    let rt = Runtime::real(Some(1));
+    for (way, device) in ways(&file, &rt) {
+        for (offset, len) in [(SIZE as u64, 1), (SIZE as u64 - 1, 2), (u64::MAX, 1), (1, usize::MAX)] {
+            let error = rt.block_on(device.read_at(offset, len)).expect_err("beyond the end");
+            assert!(matches!(error, DeviceError::OutOfRange { .. }), "{way}: {error}");
+        }
+    }
+    let devices = ways(&file, &rt);
+    file.as_file().set_len(10_000).expect("shrinks");
+    for (way, device) in devices {
+        let error = rt.block_on(device.read_at(8192, 5000)).expect_err("the file is shorter now");
+        let DeviceError::Short { offset, len, done, .. } = error else { panic!("{way}: {error}") };
+        assert_eq!((offset, len, done), (8192, 5000, 1808), "{way}");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let rt = Runtime::real(Some(1));
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |path: &std::path::Path| FileDevice::open(path, OpenOptions::READ_ONLY, &rt).err();
+    assert!(matches!(open(&folder.path().join("none")), Some(DeviceError::NotFound { .. })));
+    assert!(matches!(open(folder.path()), Some(DeviceError::IsDirectory { .. })));
+    assert!(matches!(
+        open("/dev/null".as_ref()),
+        Some(DeviceError::NotADevice { kind: "character device", .. })
+    ));
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    assert!(matches!(open(&pipe), Some(DeviceError::NotADevice { kind: "pipe", .. })));
+}
+
+#[test]
+fn read_only_is_read_only_at_the_descriptor() {
+    let (file, content) = random_file(7);
+    let rt = Runtime::real(Some(1));
+    for (way, device) in ways(&file, &rt) {
+        let flags = fcntl_getfl(device.file()).expect("flags");
+        assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY, "{way}");
+        let refused = [
+            rt.block_on(device.write_at(0, Bytes::from_static(b"no"))),
+            rt.block_on(device.discard(0, 4096)),
+        ];
+        for outcome in refused {
+            assert!(matches!(outcome, Err(DeviceError::ReadOnly { .. })), "{way}: {outcome:?}");
+        }
+        // And past our own check, at the kernel's.
+        assert!(std::os::unix::fs::FileExt::write_at(device.file(), b"no", 0).is_err(), "{way}");
+    }
+    assert!(std::fs::read(file.path()).expect("read") == content);
+}
+
+#[test]
+fn written_bytes_are_read_back_on_every_way() {
+    let rt = Runtime::real(Some(2));
+    for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+        for direct in [false, true] {
+            let (file, mut content) = random_file(8);
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let device = match FileDevice::open(file.path(), options, &rt) {
+                Ok(device) => device,
+                Err(error) => {
+                    println!("skipped: {error}");
+                    continue;
+                }
+            };
+            let way = format!("{io_path:?}, direct {direct}");
+            let data = Bytes::from(vec![0x5a; 100_001]).slice(1 + 1696..); // 98304 bytes, not aligned in memory
+            rt.block_on(device.write_at(8192, data.clone())).expect("written");
+            content[8192..8192 + data.len()].copy_from_slice(&data);
+            rt.block_on(device.flush()).expect("flushed");
+            rt.block_on(device.discard(40960, 4096)).expect("discarded");
+            content[40960..45056].fill(0);
+            assert!(rt.block_on(device.read_at(0, SIZE)).expect("read") == content, "{way}");
+            let odd = rt.block_on(device.write_at(3, Bytes::from_static(b"odd")));
+            assert_eq!(matches!(odd, Err(DeviceError::Misaligned { .. })), direct, "{way}: {odd:?}");
+        }
+    }
+}
