@@ -1,0 +1,95 @@
+//! Unpacking images: sparse, checked against their hash, visible only when whole.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Unpacks `packed` (zstd, windows up to 128 MiB) to `image`, leaving out pages of zeros.
+///
+/// # Panics
+/// If the result does not have this SHA-256, or on any I/O error: the test can't go on.
+pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
+    let folder = image.parent().expect("an image lies in a folder");
+    fs::create_dir_all(folder).expect("make the folder for images");
+    let partial = image.with_extension(format!("partial-{}", std::process::id()));
+    let mut out = File::create(&partial).expect("create the image");
+    let mut hash = Sha256::new();
+    let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
+    stream(input, |chunk| {
+        hash.update(chunk);
+        for page in chunk.chunks(4096) {
+            if page.iter().all(|&b| b == 0) {
+                out.seek(SeekFrom::Current(page.len() as i64)).expect("seek");
+            } else {
+                out.write_all(page).expect("write the image");
+            }
+        }
+    });
+    let end = out.stream_position().expect("position");
+    out.set_len(end).expect("set the length");
+    let found: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(found, sha256, "{} does not unpack to what pool.json says", packed.display());
+    let mut permissions = out.metadata().expect("metadata").permissions();
+    permissions.set_readonly(true);
+    out.set_permissions(permissions).expect("make the image read-only");
+    fs::rename(&partial, image).expect("rename the image");
+}
+
+/// Decompresses zstd data in memory.
+pub fn decompress(packed: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    stream(packed, |chunk| out.extend_from_slice(chunk));
+    out
+}
+
+fn stream(mut input: impl Read, mut sink: impl FnMut(&[u8])) {
+    let mut context = DCtx::create();
+    context.set_parameter(DParameter::WindowLogMax(27)).expect("zstd takes a window of 128 MiB");
+    let mut source = vec![0; CHUNK_BYTES];
+    let mut target = vec![0; CHUNK_BYTES];
+    loop {
+        let len = input.read(&mut source).expect("read the packed file");
+        if len == 0 {
+            return;
+        }
+        let mut from = InBuffer::around(&source[..len]);
+        loop {
+            let mut to = OutBuffer::around(&mut target[..]);
+            context.decompress_stream(&mut to, &mut from).expect("zstd data");
+            let produced = to.pos();
+            sink(&target[..produced]);
+            if from.pos() == len && produced < CHUNK_BYTES {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_golden_pool_unpacks_to_its_hash() {
+        let Some(pool) = crate::golden("legacy-fuse10") else { return };
+        let scratch = std::env::temp_dir().join(format!("cenote-testkit-{}", std::process::id()));
+        let disk = &pool.facts().disks[0];
+        unpack_image(&pool.folder().join(&disk.file), &scratch.join("disk0.img"), &disk.sha256);
+        assert_eq!(fs::metadata(scratch.join("disk0.img")).unwrap().len(), disk.size);
+        fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn every_pool_json_is_understood() {
+        for name in crate::golden_names() {
+            let pool = crate::golden(&name).unwrap();
+            assert!(!pool.facts().datasets.is_empty(), "{name}");
+            assert!(!pool.properties().is_empty(), "{name}");
+        }
+    }
+}
