@@ -1,1 +1,34 @@
-//! (being written)
+//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes.
+//!
+//! ```text
+//!   paths --discover--> FoundPool --assemble--> Pool --read(bp)--> bytes
+//!           labels,       config, uberblocks,     vdev tree
+//!           uberblocks    devices by guid         pipeline
+//! ```
+//!
+//! Nothing here knows objects: a block pointer comes in, a block or a typed error goes out. The path of a
+//! block reads top to bottom in `read`; where its bytes lie is the business of [`vdev`].
+//!
+//! Read in this order: [`config`] (what pools say of themselves), [`discover`] (finding them), [`vdev`]
+//! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy).
+
+pub mod config;
+pub mod crypt;
+pub mod discover;
+mod error;
+pub mod health;
+mod place;
+mod pool;
+mod status;
+pub mod vdev;
+pub mod verify;
+
+pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
+pub use crypt::DatasetKey;
+pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover};
+pub use error::{PoolError, Result};
+pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
+pub use place::Place;
+pub use pool::{Pool, ReadContext, Trusted};
+pub use vdev::{IndirectMapping, VdevTree};
+pub use verify::{Fault, Finding, VerifyItem};
