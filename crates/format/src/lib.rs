@@ -17,6 +17,7 @@ pub mod dnode;
 pub mod dsl;
 pub mod error;
 pub mod gang;
+pub mod nvlist;
 pub mod objset;
 pub mod uberblock;
 pub mod units;

@@ -1,0 +1,261 @@
+//! Name-value lists: the self-describing maps in which OpenZFS keeps configuration.
+//!
+//! Idea: a list keeps its pairs in the order on disk, since order is what a reader of a dump sees and
+//! what a byte-exact encoding needs; look-up walks the pairs, of which there are few. A typed getter
+//! answers `None` both for a missing pair and for one of another type: who must tell them apart asks `get`.
+//!
+//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1 little;
+//! two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR.
+//!
+//! Invariants: nesting is at most `MAX_DEPTH`; a decoded list takes at most a small multiple of its packed
+//! bytes, as no count is believed before the bytes it promises are seen.
+//!
+//! Source: OpenZFS `nvpair.h`, `nvpair.c`.
+
+mod decode;
+mod display;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Result;
+
+/// Lists within lists, `nvpair_max_recursion` outside the kernel.
+pub const MAX_DEPTH: u32 = 100;
+/// `NV_UNIQUE_NAME`: flag of a list in which no name occurs twice; all lists on disk have it.
+pub const NV_UNIQUE_NAME: u32 = 1;
+
+/// An ordered list of named, typed values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nvlist {
+    /// `NV_UNIQUE_NAME` or `NV_UNIQUE_NAME_TYPE` (2), as stored.
+    pub flags: u32,
+    pairs: Vec<(String, NvValue)>,
+}
+
+/// A value and its type, `data_type_t`. Strings are bytes: OpenZFS asks no encoding of them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NvValue {
+    /// A flag: there, or not.
+    Boolean,
+    /// One byte.
+    Byte(u8),
+    /// 16-bit signed.
+    Int16(i16),
+    /// 16-bit unsigned.
+    Uint16(u16),
+    /// 32-bit signed.
+    Int32(i32),
+    /// 32-bit unsigned.
+    Uint32(u32),
+    /// 64-bit signed.
+    Int64(i64),
+    /// 64-bit unsigned.
+    Uint64(u64),
+    /// A string without NUL.
+    String(Vec<u8>),
+    /// Bytes.
+    ByteArray(Vec<u8>),
+    /// 16-bit signed numbers.
+    Int16Array(Vec<i16>),
+    /// 16-bit unsigned numbers.
+    Uint16Array(Vec<u16>),
+    /// 32-bit signed numbers.
+    Int32Array(Vec<i32>),
+    /// 32-bit unsigned numbers.
+    Uint32Array(Vec<u32>),
+    /// 64-bit signed numbers.
+    Int64Array(Vec<i64>),
+    /// 64-bit unsigned numbers.
+    Uint64Array(Vec<u64>),
+    /// Strings without NUL.
+    StringArray(Vec<Vec<u8>>),
+    /// A time in nanoseconds, `hrtime_t`.
+    Hrtime(i64),
+    /// A list.
+    Nvlist(Nvlist),
+    /// Lists.
+    NvlistArray(Vec<Nvlist>),
+    /// True or false.
+    BooleanValue(bool),
+    /// 8-bit signed.
+    Int8(i8),
+    /// 8-bit unsigned.
+    Uint8(u8),
+    /// Booleans.
+    BooleanArray(Vec<bool>),
+    /// 8-bit signed numbers.
+    Int8Array(Vec<i8>),
+    /// 8-bit unsigned numbers.
+    Uint8Array(Vec<u8>),
+    /// A floating-point number.
+    Double(f64),
+}
+
+impl Default for Nvlist {
+    fn default() -> Self {
+        Nvlist { flags: NV_UNIQUE_NAME, pairs: Vec::new() }
+    }
+}
+
+impl Nvlist {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Unpacks a list, native or XDR; bytes after its end are ignored.
+    ///
+    /// # Errors
+    /// An unknown packing or type, text that is cut, nesting beyond `MAX_DEPTH`.
+    pub fn decode(packed: &[u8]) -> Result<Nvlist> {
+        decode::decode(packed)
+    }
+
+    /// Packs the list as XDR, header included.
+    pub fn encode(&self) -> Vec<u8> {
+        encode::encode(self)
+    }
+
+    /// Appends a pair; a pair of that name is replaced where it stands.
+    pub fn insert(&mut self, name: &str, value: NvValue) -> &mut Self {
+        match self.pairs.iter_mut().find(|(n, _)| n == name) {
+            Some(pair) => pair.1 = value,
+            None => self.pairs.push((name.to_owned(), value)),
+        }
+        self
+    }
+
+    /// The pairs in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &NvValue)> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Number of pairs.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// There are no pairs.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The first value of that name.
+    pub fn get(&self, name: &str) -> Option<&NvValue> {
+        self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+
+    /// A pair of that name is there.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// A `uint64`.
+    pub fn get_u64(&self, name: &str) -> Option<u64> {
+        match self.get(name)? {
+            NvValue::Uint64(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A string that is UTF-8.
+    pub fn get_str(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.get_string_bytes(name)?).ok()
+    }
+
+    /// A string, whatever its encoding.
+    pub fn get_string_bytes(&self, name: &str) -> Option<&[u8]> {
+        match self.get(name)? {
+            NvValue::String(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A boolean value; a flag that is there is `true`.
+    pub fn get_bool(&self, name: &str) -> Option<bool> {
+        match self.get(name)? {
+            NvValue::BooleanValue(value) => Some(*value),
+            NvValue::Boolean => Some(true),
+            _ => None,
+        }
+    }
+
+    /// A list.
+    pub fn get_nvlist(&self, name: &str) -> Option<&Nvlist> {
+        match self.get(name)? {
+            NvValue::Nvlist(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An array of lists.
+    pub fn get_nvlist_array(&self, name: &str) -> Option<&[Nvlist]> {
+        match self.get(name)? {
+            NvValue::NvlistArray(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An array of `uint64`.
+    pub fn get_u64_array(&self, name: &str) -> Option<&[u64]> {
+        match self.get(name)? {
+            NvValue::Uint64Array(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An array of bytes, `byte` or `uint8`.
+    pub fn get_bytes(&self, name: &str) -> Option<&[u8]> {
+        match self.get(name)? {
+            NvValue::ByteArray(value) | NvValue::Uint8Array(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An array of strings.
+    pub fn get_string_array(&self, name: &str) -> Option<&[Vec<u8>]> {
+        match self.get(name)? {
+            NvValue::StringArray(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl FromIterator<(String, NvValue)> for Nvlist {
+    /// Keeps every pair, also those whose names repeat.
+    fn from_iter<I: IntoIterator<Item = (String, NvValue)>>(pairs: I) -> Self {
+        Nvlist { flags: NV_UNIQUE_NAME, pairs: pairs.into_iter().collect() }
+    }
+}
+
+/// The numbers of `data_type_t` on disk.
+mod data_type {
+    pub const BOOLEAN: u32 = 1;
+    pub const BYTE: u32 = 2;
+    pub const INT16: u32 = 3;
+    pub const UINT16: u32 = 4;
+    pub const INT32: u32 = 5;
+    pub const UINT32: u32 = 6;
+    pub const INT64: u32 = 7;
+    pub const UINT64: u32 = 8;
+    pub const STRING: u32 = 9;
+    pub const BYTE_ARRAY: u32 = 10;
+    pub const INT16_ARRAY: u32 = 11;
+    pub const UINT16_ARRAY: u32 = 12;
+    pub const INT32_ARRAY: u32 = 13;
+    pub const UINT32_ARRAY: u32 = 14;
+    pub const INT64_ARRAY: u32 = 15;
+    pub const UINT64_ARRAY: u32 = 16;
+    pub const STRING_ARRAY: u32 = 17;
+    pub const HRTIME: u32 = 18;
+    pub const NVLIST: u32 = 19;
+    pub const NVLIST_ARRAY: u32 = 20;
+    pub const BOOLEAN_VALUE: u32 = 21;
+    pub const INT8: u32 = 22;
+    pub const UINT8: u32 = 23;
+    pub const BOOLEAN_ARRAY: u32 = 24;
+    pub const INT8_ARRAY: u32 = 25;
+    pub const UINT8_ARRAY: u32 = 26;
+    pub const DOUBLE: u32 = 27;
+}
