@@ -1,1 +1,169 @@
-//! (being written)
+//! The block cache: verified, decoded metadata blocks within a budget of bytes.
+//!
+//! Idea: nearly every look-up walks the same few indirect blocks, blocks of dnodes and ZAP leaves. They are kept
+//! decoded, keyed by what identifies a block for ever: its first address, its birth and its checksum. Blocks never
+//! change in place, so nothing is ever invalidated. File data goes past the cache: it would only push metadata out.
+//!
+//! Eviction is second chance (CLOCK): a shard's blocks stand in a ring; a hit sets a mark; the hand takes the first
+//! block without one and clears marks on its way. As good as LRU for this use, with no list to reorder on a hit.
+//!
+//! Single flight: readers that miss on the same block wait for one read. If the one that reads is cancelled, the
+//! next in line takes over; if it fails, each tries itself.
+//!
+//! Memory: at most the budget, plus the blocks that callers still hold, plus blocks on their way in.
+//!
+//! Source: the idea of OpenZFS's `arc.c`, none of its policy: a read-only tree needs no ghost lists to be fast.
+#![forbid(unsafe_code)]
+
+mod shard;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_pool::{Pool, PoolError, ReadContext};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use shard::Shard;
+
+/// Shards: enough that two threads seldom want the same lock.
+const SHARDS: usize = 16;
+
+/// What identifies a block's content for ever: first DVA, properties, birth and a word of the checksum.
+type Key = [u64; 5];
+
+/// A bounded cache of decoded blocks. Share it in an `Arc`.
+pub struct BlockCache {
+    shards: Vec<Mutex<Shard>>,
+    in_flight: Mutex<HashMap<Key, Arc<OnceCell<Bytes>>>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    budget_bytes: usize,
+}
+
+/// What a cache has done so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Reads answered from memory.
+    pub hits: u64,
+    /// Reads that went to the pool (or waited for one that did).
+    pub misses: u64,
+    /// Blocks pushed out.
+    pub evictions: u64,
+    /// Blocks held now.
+    pub blocks: u64,
+    /// Bytes held now, bookkeeping included.
+    pub bytes: u64,
+    /// Bytes it may hold.
+    pub budget_bytes: u64,
+}
+
+impl BlockCache {
+    /// An empty cache that holds at most `budget_bytes`.
+    pub fn new(budget_bytes: usize) -> BlockCache {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(budget_bytes / SHARDS))).collect();
+        BlockCache {
+            shards,
+            in_flight: Mutex::default(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            budget_bytes,
+        }
+    }
+
+    /// Reads a block: verified, decrypted, decompressed.
+    ///
+    /// # Errors
+    /// Those of [`Pool::read`]; a failed read leaves nothing behind.
+    pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
+        let Some(key) = key_of(bp) else { return pool.read(bp, ctx).await };
+        if let Some(block) = self.look_up(&key) {
+            return Ok(block);
+        }
+        let flight = self.in_flight.lock().entry(key).or_default().clone();
+        let result = flight.get_or_try_init(|| pool.read(bp, ctx)).await.cloned();
+        if let Ok(block) = &result {
+            self.insert(key, block.clone());
+        }
+        self.in_flight.lock().remove(&key);
+        result
+    }
+
+    /// Reads many blocks, those not cached together in disk order; results in the order asked.
+    pub async fn read_many(
+        &self,
+        pool: &Pool,
+        requests: Vec<(Blkptr, ReadContext)>,
+    ) -> Vec<Result<Bytes, PoolError>> {
+        let cached: Vec<Option<Bytes>> =
+            requests.iter().map(|(bp, _)| key_of(bp).and_then(|key| self.look_up(&key))).collect();
+        let missing: Vec<_> =
+            requests.iter().zip(&cached).filter(|(_, hit)| hit.is_none()).map(|(r, _)| r.clone()).collect();
+        let mut fresh =
+            if missing.is_empty() { Vec::new() } else { pool.read_many(missing).await }.into_iter();
+        let mut results = Vec::with_capacity(requests.len());
+        for ((bp, ctx), hit) in requests.iter().zip(cached) {
+            let block = match hit {
+                Some(block) => Ok(block),
+                None => match fresh.next() {
+                    Some(result) => result,
+                    None => pool.read(bp, ctx).await,
+                },
+            };
+            if let (Ok(block), Some(key)) = (&block, key_of(bp)) {
+                self.insert(key, block.clone());
+            }
+            results.push(block);
+        }
+        results
+    }
+
+    /// What the cache has done and holds.
+    pub fn stats(&self) -> CacheStats {
+        let mut stats = CacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            budget_bytes: self.budget_bytes as u64,
+            ..CacheStats::default()
+        };
+        for shard in &self.shards {
+            let shard = shard.lock();
+            stats.evictions += shard.evictions();
+            stats.blocks += shard.len() as u64;
+            stats.bytes += shard.bytes() as u64;
+        }
+        stats
+    }
+
+    fn look_up(&self, key: &Key) -> Option<Bytes> {
+        let found = self.shard(key).lock().get(key);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    fn insert(&self, key: Key, block: Bytes) {
+        self.shard(&key).lock().insert(key, block);
+    }
+
+    fn shard(&self, key: &Key) -> &Mutex<Shard> {
+        // Checksum words are as good as random; offsets alone would put neighbours into one shard.
+        let mixed = (key[1] ^ key[4]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 60) as usize % SHARDS]
+    }
+}
+
+impl std::fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+/// `None` for pointers that hold their content, or none: there is nothing to gain.
+fn key_of(bp: &Blkptr) -> Option<Key> {
+    let w = bp.words();
+    (bp.kind() == BlkptrKind::Normal).then(|| [w[0], w[1], w[6], w[10], w[12]])
+}

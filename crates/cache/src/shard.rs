@@ -1,0 +1,111 @@
+//! One shard of the block cache: a map, and a ring for the hand of the clock.
+//!
+//! Invariants: a key is in the ring exactly if it is in the map; the cost of all blocks is at most the budget.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::Key;
+
+/// What a block costs beside its bytes: map entry, ring entry, reference count. Measured roughly, erring high.
+const OVERHEAD_BYTES: usize = 192;
+
+struct Slot {
+    block: Bytes,
+    /// Used since the hand came by.
+    marked: bool,
+}
+
+pub(crate) struct Shard {
+    slots: HashMap<Key, Slot>,
+    ring: VecDeque<Key>,
+    bytes: usize,
+    budget_bytes: usize,
+    evictions: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(budget_bytes: usize) -> Shard {
+        Shard { slots: HashMap::new(), ring: VecDeque::new(), bytes: 0, budget_bytes, evictions: 0 }
+    }
+
+    pub(crate) fn get(&mut self, key: &Key) -> Option<Bytes> {
+        let slot = self.slots.get_mut(key)?;
+        slot.marked = true;
+        Some(slot.block.clone())
+    }
+
+    /// Takes a block in and pushes out others until all fit. A block larger than the budget is not taken.
+    pub(crate) fn insert(&mut self, key: Key, block: Bytes) {
+        let cost = block.len() + OVERHEAD_BYTES;
+        if cost > self.budget_bytes || self.slots.contains_key(&key) {
+            return;
+        }
+        while self.bytes + cost > self.budget_bytes {
+            self.evict_one();
+        }
+        self.bytes += cost;
+        self.ring.push_back(key);
+        self.slots.insert(key, Slot { block, marked: false });
+    }
+
+    /// Each turn removes a block or clears a mark, so this ends.
+    fn evict_one(&mut self) {
+        while let Some(key) = self.ring.pop_front() {
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            if std::mem::take(&mut slot.marked) {
+                self.ring.push_back(key);
+                continue;
+            }
+            self.bytes -= slot.block.len() + OVERHEAD_BYTES;
+            self.slots.remove(&key);
+            self.evictions += 1;
+            return;
+        }
+        self.bytes = 0;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u64) -> Key {
+        [n, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_budget() {
+        let mut shard = Shard::new(10 * (1000 + OVERHEAD_BYTES));
+        for n in 0..100 {
+            shard.insert(key(n), vec![n as u8; 1000].into());
+            assert!(shard.bytes() <= 10 * (1000 + OVERHEAD_BYTES));
+        }
+        assert_eq!((shard.len(), shard.evictions()), (10, 90));
+        shard.insert(key(1000), vec![0; 20_000].into());
+        assert_eq!(shard.get(&key(1000)), None, "larger than the whole budget");
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        let mut shard = Shard::new(4 * (100 + OVERHEAD_BYTES));
+        for n in 0..40 {
+            shard.insert(key(n), vec![n as u8; 100].into());
+            assert!(shard.get(&key(0)).is_some(), "after {n}");
+        }
+        assert_eq!(shard.get(&key(5)), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! What can go wrong between a pool and its datasets: one flat enum.
+//!
+//! Errors are cheap to clone (a damaged indirect block fails many reads) and say where and what to do next.
+
+use std::sync::Arc;
+
+use cenote_format::FormatError;
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_pool::PoolError;
+
+/// Result of the dataset layer.
+pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
+
+/// An error of the dataset layer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DatasetError {
+    /// A block could not be read.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A structure has the right checksum and makes no sense.
+    #[error("dataset {dataset} object {object}: {source}")]
+    Format {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The object.
+        object: ObjectId,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// An object contradicts what refers to it.
+    #[error("dataset {dataset} object {object}: damaged: {why}")]
+    Damaged {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The object.
+        object: ObjectId,
+        /// The contradiction.
+        why: Arc<str>,
+    },
+    /// There is no object of that number.
+    #[error("dataset {dataset} has no object {object}")]
+    NoObject {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The number asked for.
+        object: ObjectId,
+    },
+    /// There is no dataset, snapshot or bookmark of that name.
+    #[error("cannot open '{name}': dataset does not exist; `zfs list -t all` shows what there is")]
+    NoDataset {
+        /// The name asked for.
+        name: Arc<str>,
+    },
+    /// The dataset is encrypted and nobody gave its key.
+    #[error("'{name}' is encrypted; give the key of '{root}' with --key {root}=...")]
+    KeyMissing {
+        /// The dataset asked for.
+        name: Arc<str>,
+        /// Its encryption root: whose key it is.
+        root: Arc<str>,
+    },
+    /// The key that was given does not fit.
+    #[error("incorrect key for '{root}': {why}")]
+    WrongKey {
+        /// The encryption root.
+        root: Arc<str>,
+        /// How it does not fit.
+        why: Arc<str>,
+    },
+    /// The pool uses features that this program can't read.
+    #[error("pool '{pool}' uses features that this version can't read: {features}")]
+    UnsupportedFeatures {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The features' guids and descriptions.
+        features: Arc<str>,
+    },
+    /// The pool's version was never released.
+    #[error("pool '{pool}' has version {version}; this version reads 1 to 28 and 5000")]
+    UnsupportedVersion {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The version in its uberblock.
+        version: u64,
+    },
+    /// No state of the pool could be opened.
+    #[error("pool '{pool}': no transaction group could be opened; the newest one tried, {txg}: {why}")]
+    NotOpened {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The newest group tried.
+        txg: Txg,
+        /// Why it could not be opened.
+        why: Arc<str>,
+    },
+    /// The pool has no checkpoint.
+    #[error("pool '{pool}' has no checkpoint")]
+    NoCheckpoint {
+        /// The pool's name.
+        pool: Arc<str>,
+    },
+    /// What was asked for does not make sense for this dataset.
+    #[error("'{name}': {why}")]
+    Unsuitable {
+        /// The dataset.
+        name: Arc<str>,
+        /// Why not.
+        why: Arc<str>,
+    },
+}
+
+impl DatasetError {
+    /// Something on disk is damaged, as opposed to a wrong name or key.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            DatasetError::Pool(error) => error.is_damage(),
+            DatasetError::Format { .. } | DatasetError::Damaged { .. } => true,
+            _ => false,
+        }
+    }
+}

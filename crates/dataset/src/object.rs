@@ -1,0 +1,305 @@
+//! Object: a numbered, sparse array of blocks under one dnode, and how to find and read them.
+//!
+//! Idea: the blocks of an object are the leaves of a tree of indirect blocks, each an array of block pointers. Which
+//! pointer leads to block N is arithmetic on N; nothing is searched. All reading is built on one function,
+//! [`Object::pointers`]: the pointers of a range at a level, found from the top down, all indirect blocks of one level
+//! read together.
+//!
+//! ```text
+//!   dnode    [p0 p1 p2]                  level L-1       fanout F = indirect block / 128
+//!   level 2  [............]              block N at level l is under block N / F at level l+1
+//!   level 1  [....][....]
+//!   level 0  data blocks of one size     offset o lies in block o / size
+//! ```
+//!
+//! A hole at any level means zeros below. Indirect blocks and metadata come from the block cache, data of files
+//! and volumes from the pool directly, many blocks at once.
+//!
+//! Invariants: every index is checked against `max_block_id` and the length of the block that it points into.
+//!
+//! Source: OpenZFS `dbuf.c` (`dbuf_findbp`), `dnode.c` (`dnode_next_offset`).
+
+mod chunks;
+mod holes;
+mod walk;
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
+use cenote_format::units::{BlockId, ObjectId};
+
+use crate::error::{DatasetError, Result};
+use crate::objset::Objset;
+
+pub use chunks::{Chunk, Chunks};
+pub use walk::{SPILL_BLOCK, Visited, Walk};
+
+/// An opened object. Cloning it copies the dnode's header and two reference counts.
+#[derive(Debug, Clone)]
+pub struct Object {
+    objset: Objset,
+    id: ObjectId,
+    dnode: Dnode,
+}
+
+/// Pointers of neighbouring blocks, or why they can't be had.
+#[derive(Debug)]
+pub struct Run {
+    /// The first block's number at its level.
+    pub first: BlockId,
+    /// How many blocks this is about.
+    pub count: u64,
+    /// Their pointers, `count` of them.
+    pub pointers: Result<Vec<Blkptr>>,
+}
+
+impl Object {
+    /// An object whose dnode is at hand.
+    pub fn new(objset: Objset, id: ObjectId, dnode: Dnode) -> Object {
+        Object { objset, id, dnode }
+    }
+
+    /// The set that it belongs to.
+    pub fn objset(&self) -> &Objset {
+        &self.objset
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its head.
+    pub fn dnode(&self) -> &Dnode {
+        &self.dnode
+    }
+
+    /// Bytes of a data block.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.dnode.data_block_bytes)
+    }
+
+    /// Bytes that its blocks can hold; the last may not be filled. What a file's size is, its attributes say.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.dnode.max_block_id.0.saturating_add(1).saturating_mul(self.block_bytes())
+    }
+
+    /// An error that names this object.
+    pub fn damaged(&self, why: &str) -> DatasetError {
+        self.objset.damaged(self.id, why)
+    }
+
+    /// The pointer to one block; a hole if there is none, or beyond the end.
+    ///
+    /// # Errors
+    /// An indirect block above it can't be read.
+    pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
+        let mut at = self.dnode.levels - 1;
+        if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
+            return Ok(Blkptr::HOLE);
+        }
+        let mut bp = self.dnode.blkptr(self.ancestor(block, level, at) as u8);
+        while at > level && !bp.is_hole() {
+            let parent = BlockId(self.ancestor(block, level, at));
+            let indirect = self.read_metadata(at, parent, &bp).await?;
+            at -= 1;
+            let index = self.ancestor(block, level, at) & ((1 << self.dnode.fanout_shift()) - 1);
+            bp = self.child(&indirect, &bp, index)?;
+        }
+        Ok(bp)
+    }
+
+    /// The pointers of blocks `range` at `level`, as runs that share an indirect block. Blocks under a hole are holes.
+    ///
+    /// Allocates in proportion to the range: callers ask for windows, not for whole objects.
+    pub async fn pointers(&self, level: u8, range: Range<u64>) -> Vec<Run> {
+        let top = self.dnode.levels - 1;
+        if level > top || range.is_empty() {
+            return Vec::new();
+        }
+        let span_at = |at: u8| {
+            let last = BlockId(range.end - 1);
+            self.ancestor(BlockId(range.start), level, at)..self.ancestor(last, level, at) + 1
+        };
+        let span = span_at(top);
+        let count = span.end - span.start;
+        let slots = u64::from(DN_MAX_NBLKPTR);
+        // Slots that the dnode does not have are holes: `Dnode::blkptr` says so for any of them.
+        let pointers = span.clone().map(|i| self.dnode.blkptr(i.min(slots) as u8));
+        let pointers =
+            if top == level || span.start < slots { Ok(pointers.collect()) } else { Ok(Vec::new()) };
+        let mut runs = vec![Run { first: BlockId(span.start), count, pointers }];
+        for at in (level..top).rev() {
+            runs = self.descend(runs, at, span_at(at)).await;
+        }
+        runs
+    }
+
+    /// From runs of level `at + 1` to those of level `at`, clipped to `span`.
+    async fn descend(&self, parents: Vec<Run>, at: u8, span: Range<u64>) -> Vec<Run> {
+        let shift = self.dnode.fanout_shift();
+        let mut slots = Vec::new();
+        let mut requests = Vec::new();
+        for run in parents {
+            match run.pointers {
+                Ok(pointers) => slots.extend(pointers.into_iter().enumerate().map(|(i, bp)| {
+                    let parent = run.first.0 + i as u64;
+                    if !bp.is_hole() {
+                        requests.push((bp, self.objset.context(self.id, at + 1, BlockId(parent))));
+                    }
+                    (parent, 1, Ok(bp))
+                })),
+                Err(error) => slots.push((run.first.0, run.count, Err(error))),
+            }
+        }
+        let blocks = self.objset.cache().read_many(self.objset.pool(), requests).await;
+        let mut blocks = blocks.into_iter();
+        let mut runs = Vec::with_capacity(slots.len());
+        for (parent, parents, bp) in slots {
+            let first = (parent << shift).max(span.start);
+            let end = (parent + parents).checked_shl(shift).unwrap_or(u64::MAX).min(span.end);
+            let count = end.saturating_sub(first);
+            let pointers = match bp {
+                Err(error) => Err(error),
+                Ok(bp) if bp.is_hole() => Ok(vec![bp; count as usize]),
+                Ok(bp) => match blocks.next() {
+                    Some(Ok(block)) => (first..end)
+                        .map(|child| self.child(&block, &bp, child & ((1 << shift) - 1)))
+                        .collect(),
+                    Some(Err(error)) => Err(error.into()),
+                    None => Err(self.damaged("a block was not read")),
+                },
+            };
+            runs.push(Run { first: BlockId(first), count, pointers });
+        }
+        runs
+    }
+
+    /// Reads one block of an indirect level or of metadata, through the cache.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub async fn read_metadata(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
+        let ctx = self.objset.context(self.id, level, block);
+        Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx).await?)
+    }
+
+    /// Reads one data block, whole, through the cache: for metadata objects. A hole is zeros.
+    ///
+    /// # Errors
+    /// The block or an indirect block above it can't be read.
+    pub async fn read_block(&self, block: BlockId) -> Result<Bytes> {
+        let bp = self.blkptr(0, block).await?;
+        let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
+        Ok(fit(bytes, self.block_bytes() as usize))
+    }
+
+    /// The spill block, if there is one, and the pointer that led to it.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub async fn read_spill(&self) -> Result<Option<(Blkptr, Bytes)>> {
+        let Some(bp) = self.dnode.spill().filter(|bp| !bp.is_hole()) else { return Ok(None) };
+        let bytes = self.read_metadata(0, SPILL_BLOCK, &bp).await?;
+        Ok(Some((bp, bytes)))
+    }
+
+    /// Reads `len_bytes` at `offset_bytes`, all blocks at once. Holes, and what lies beyond the end, are zeros.
+    ///
+    /// # Errors
+    /// Any block can't be read.
+    pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
+        let size = self.block_bytes();
+        let end = offset_bytes.saturating_add(len_bytes as u64).min(self.capacity_bytes());
+        if size == 0 || offset_bytes >= end {
+            return Ok(zeros(len_bytes));
+        }
+        let first = offset_bytes / size;
+        let blocks = self.read_blocks(first..end.div_ceil(size)).await;
+        let skip = (offset_bytes - first * size) as usize;
+        if blocks.len() == 1 && skip + len_bytes <= size as usize {
+            let block = blocks.into_iter().next().map_or(Ok(None), |(_, block)| block)?;
+            return Ok(block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes)));
+        }
+        let mut out = BytesMut::with_capacity(len_bytes);
+        for (block, bytes) in blocks {
+            let from = if block.0 == first { skip } else { 0 };
+            let take = (size as usize - from).min(len_bytes - out.len());
+            match bytes? {
+                Some(bytes) => out.extend_from_slice(&bytes[from..from + take]),
+                None => out.resize(out.len() + take, 0),
+            }
+        }
+        out.resize(len_bytes, 0);
+        Ok(out.freeze())
+    }
+
+    /// Reads data blocks past the cache, neighbours on disk together. `None` is a hole; others are whole blocks.
+    pub async fn read_blocks(&self, range: Range<u64>) -> Vec<(BlockId, Result<Option<Bytes>>)> {
+        let size = self.block_bytes() as usize;
+        let mut requests = Vec::new();
+        let mut blocks: Vec<(BlockId, Result<Option<Bytes>>)> = Vec::new();
+        let mut waiting = Vec::new();
+        for run in self.pointers(0, range).await {
+            for i in 0..run.count {
+                let block = BlockId(run.first.0 + i);
+                match &run.pointers {
+                    Err(error) => blocks.push((block, Err(error.clone()))),
+                    Ok(pointers) => {
+                        if let Some(bp) = pointers.get(i as usize).filter(|bp| !bp.is_hole()) {
+                            requests.push((*bp, self.objset.context(self.id, 0, block)));
+                            waiting.push(blocks.len());
+                        }
+                        blocks.push((block, Ok(None)));
+                    }
+                }
+            }
+        }
+        let results = self.objset.pool().read_many(requests).await;
+        for (index, result) in waiting.into_iter().zip(results) {
+            blocks[index].1 = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
+        }
+        blocks
+    }
+
+    /// All block pointers of the object, indirect ones included, batch by batch.
+    pub fn walk(&self) -> Walk {
+        Walk::new(self.clone())
+    }
+
+    /// The content from `offset_bytes` to `end_bytes` in order, read ahead of the caller.
+    pub fn chunks(&self, offset_bytes: u64, end_bytes: u64) -> Chunks {
+        Chunks::new(self.clone(), offset_bytes, end_bytes)
+    }
+
+    /// The block at level `at` that `block` of `level` is under.
+    fn ancestor(&self, block: BlockId, level: u8, at: u8) -> u64 {
+        let shift = self.dnode.fanout_shift() * u32::from(at - level);
+        block.0.checked_shr(shift).unwrap_or(0)
+    }
+
+    /// Entry `index` of an indirect block that `parent` points to.
+    fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
+        let at = index as usize * BLKPTR_BYTES;
+        let raw = indirect.get(at..).unwrap_or_default();
+        Blkptr::decode(raw, parent.endian()).map_err(|e| self.objset.format(self.id, e))
+    }
+}
+
+/// A block at the size that its dnode says: cut, or filled up with zeros.
+fn fit(bytes: Bytes, size: usize) -> Bytes {
+    if bytes.len() >= size {
+        return bytes.slice(..size);
+    }
+    let mut whole = BytesMut::zeroed(size);
+    whole[..bytes.len()].copy_from_slice(&bytes);
+    whole.freeze()
+}
+
+/// Zeros, without allocation where they are few.
+fn zeros(len: usize) -> Bytes {
+    static ZEROS: [u8; 1 << 17] = [0; 1 << 17];
+    if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { BytesMut::zeroed(len).freeze() }
+}
