@@ -56,6 +56,24 @@ pub struct Dva {
     pub gang: bool,
 }
 
+impl Dva {
+    /// From its two words, in a block pointer or elsewhere.
+    pub fn from_words([a, b]: [u64; 2]) -> Dva {
+        Dva {
+            vdev: VdevId((a >> 32) & 0xff_ffff),
+            asize: Asize((a & 0xff_ffff) << SPA_MINBLOCKSHIFT),
+            offset_bytes: (b & !(1 << 63)) << SPA_MINBLOCKSHIFT,
+            gang: b >> 63 == 1,
+        }
+    }
+
+    /// Its two words, without the RAID-Z "grid" byte that nobody reads.
+    pub fn to_words(self) -> [u64; 2] {
+        let a = (self.vdev.0 & 0xff_ffff) << 32 | ((self.asize.0 >> SPA_MINBLOCKSHIFT) & 0xff_ffff);
+        [a, u64::from(self.gang) << 63 | self.offset_bytes >> SPA_MINBLOCKSHIFT]
+    }
+}
+
 /// What kind of thing a block pointer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlkptrKind {
@@ -224,13 +242,7 @@ impl Blkptr {
 
     /// The address in slot `index` (0 to 2), whatever it holds.
     fn dva_at(&self, index: usize) -> Dva {
-        let (a, b) = (self.words[2 * index], self.words[2 * index + 1]);
-        Dva {
-            vdev: VdevId((a >> 32) & 0xff_ffff),
-            asize: Asize((a & 0xff_ffff) << SPA_MINBLOCKSHIFT),
-            offset_bytes: (b & !(1 << 63)) << SPA_MINBLOCKSHIFT,
-            gang: b >> 63 == 1,
-        }
+        Dva::from_words([self.words[2 * index], self.words[2 * index + 1]])
     }
 
     /// The first copy's address is a gang block's (then all are).

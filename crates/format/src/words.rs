@@ -8,7 +8,7 @@
 //!
 //! Source: OpenZFS says of these structures that all members must be `uint64_t`, for byte-swapping.
 
-use crate::blkptr::Blkptr;
+use crate::blkptr::{Blkptr, Dva};
 use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result};
 use crate::units::{BlockId, DatasetId, Guid, ObjectId, Txg, VdevId};
@@ -137,6 +137,18 @@ impl Words for Blkptr {
 
     fn put(&self, sink: &mut Vec<u64>) {
         sink.extend_from_slice(self.words());
+    }
+}
+
+impl Words for Dva {
+    const COUNT: usize = 2;
+
+    fn take(source: &mut dyn Iterator<Item = u64>) -> Self {
+        Dva::from_words(Words::take(source))
+    }
+
+    fn put(&self, sink: &mut Vec<u64>) {
+        sink.extend(self.to_words());
     }
 }
 

@@ -1,0 +1,252 @@
+//! Space maps: what is allocated on a metaslab, as a log of allocations and frees.
+//!
+//! Idea: the object's content is a log of 64-bit words, `length_bytes` long. Replaying it from empty
+//! gives the allocated ranges. A metaslab's own map uses the short form, offsets counted from the
+//! metaslab's start; a log space map (feature `log_spacemap`) collects the changes of all vdevs in one
+//! group with the long form, offsets counted from the vdev's start.
+//!
+//! Layout (bits, highest at the left):
+//!
+//! ```text
+//!   debug     | 10 | action (2) | sync pass (10) | txg (50) |          also pads blocks, with txg 0
+//!   one word  | 0 | offset (47) | free (1) | run - 1 (15) |
+//!   two words | 11 | 0 (2) | run - 1 (36) | vdev (24) |
+//!             | free (1) | offset (63) |
+//! ```
+//!
+//! Offsets and runs are in units of `1 << shift` bytes: the vdev's ashift for metaslabs and checkpoints,
+//! 9 in a log space map, 0 in DTLs and in the obsolete map of an indirect vdev (a DTL counts groups).
+//! A two-word entry never straddles a block of the object.
+//!
+//! Source: OpenZFS `space_map.h`, `space_map.c`, `metaslab_impl.h`.
+
+use crate::bytes::{Endian, Writer};
+use crate::error::{FormatError, Result, at_most};
+use crate::units::{ObjectId, Txg, VdevId};
+use crate::words::{Pad, word_struct};
+
+/// Buckets of the histogram, `SPACE_MAP_HISTOGRAM_SIZE`.
+pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
+/// Bytes of the oldest head, `SPACE_MAP_SIZE_V0`: without histogram.
+pub const SPACE_MAP_SIZE_V0: usize = 24;
+
+word_struct! {
+    /// Head of a space map, `space_map_phys_t`: its bonus. Three words before feature `spacemap_histogram`.
+    pub struct SpaceMapPhys("space map", required: 3) {
+        /// The object's own number; unused.
+        pub object: ObjectId,
+        /// Bytes of the log.
+        pub length_bytes: u64,
+        /// Bytes allocated according to the log. Negative in some log space maps.
+        pub alloc_bytes: i64,
+        /// Reserved.
+        pub pad: Pad<5>,
+        /// Free ranges by size: bucket i counts those of `2^(i + shift)` bytes up to twice that.
+        pub histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
+    }
+}
+
+word_struct! {
+    /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one a metaslab: `metaslab_unflushed_phys_t`.
+    pub struct MetaslabUnflushed("unflushed metaslab", required: all) {
+        /// Changes of this group and later are still only in log space maps; 0: none are.
+        pub unflushed_txg: Txg,
+    }
+}
+
+/// What became of a range, `maptype_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MapType {
+    /// `SM_ALLOC`.
+    Alloc,
+    /// `SM_FREE`.
+    Free,
+}
+
+/// One change of a space map, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpaceMapEntry {
+    /// What became of the range.
+    pub map_type: MapType,
+    /// The top-level vdev of a two-word entry. It means something only in log space maps: elsewhere a
+    /// range too long or far for one word says vdev 0.
+    pub vdev: Option<VdevId>,
+    /// Start, counted from where the map starts.
+    pub offset_bytes: u64,
+    /// Length; never zero.
+    pub run_bytes: u64,
+    /// Group of the change, if a debug entry before it said.
+    pub txg: Txg,
+    /// Pass within that group.
+    pub sync_pass: u16,
+}
+
+const VDEV_LIMIT: u64 = 1 << 24;
+const OFFSET_LIMIT: u64 = 1 << 47;
+const RUN_LIMIT: u64 = 1 << 15;
+const LONG_RUN_LIMIT: u64 = 1 << 36;
+const DEBUG_PREFIX: u64 = 2;
+const LONG_PREFIX: u64 = 3;
+
+fn bits(word: u64, low: u32, len: u32) -> u64 {
+    (word >> low) & ((1 << len) - 1)
+}
+
+/// Reads the entries of a log block by block.
+///
+/// Feed it the object's blocks in order, the last one cut at `length_bytes`. It keeps the group of
+/// the last debug entry from one block to the next.
+#[derive(Debug, Clone)]
+pub struct SpaceMapReader {
+    shift: u32,
+    endian: Endian,
+    txg: Txg,
+    sync_pass: u16,
+}
+
+impl SpaceMapReader {
+    /// A reader at the start of a log whose units are `1 << shift` bytes.
+    ///
+    /// # Errors
+    /// A shift of 64 or more.
+    pub fn new(shift: u32, endian: Endian) -> Result<Self> {
+        at_most("space map shift", shift.into(), 63)?;
+        Ok(SpaceMapReader { shift, endian, txg: Txg(0), sync_pass: 0 })
+    }
+
+    /// The entries of the next block. After an error the iterator ends.
+    pub fn block<'a>(&'a mut self, block: &'a [u8]) -> Entries<'a> {
+        Entries { words: block.as_chunks::<8>().0.iter(), reader: self }
+    }
+
+    fn entry(&self, map_type: MapType, vdev: Option<VdevId>, offset: u64, run: u64) -> Result<SpaceMapEntry> {
+        let bound = u64::MAX >> self.shift;
+        let end = offset.saturating_add(run);
+        at_most("space map entry's end", end, bound)?;
+        Ok(SpaceMapEntry {
+            map_type,
+            vdev,
+            offset_bytes: offset << self.shift,
+            run_bytes: run << self.shift,
+            txg: self.txg,
+            sync_pass: self.sync_pass,
+        })
+    }
+}
+
+/// Iterator over the entries of one block of a space map.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    reader: &'a mut SpaceMapReader,
+    words: std::slice::Iter<'a, [u8; 8]>,
+}
+
+impl Entries<'_> {
+    fn next_word(&mut self) -> Option<u64> {
+        self.words.next().map(|w| self.reader.endian.u64(*w))
+    }
+
+    fn long_entry(&mut self, first: u64) -> Result<SpaceMapEntry> {
+        let second = self.next_word().ok_or(FormatError::Corrupt {
+            what: "space map",
+            why: "a two-word entry is cut at the end of a block",
+        })?;
+        let map_type = if second >> 63 == 0 { MapType::Alloc } else { MapType::Free };
+        let vdev = VdevId(bits(first, 0, 24));
+        self.reader.entry(map_type, Some(vdev), bits(second, 0, 63), bits(first, 24, 36) + 1)
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<SpaceMapEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let word = self.next_word()?;
+            let entry = match word >> 62 {
+                DEBUG_PREFIX => {
+                    let txg = bits(word, 0, 50);
+                    if txg != 0 {
+                        self.reader.txg = Txg(txg);
+                        self.reader.sync_pass = bits(word, 50, 10) as u16;
+                    }
+                    continue;
+                }
+                LONG_PREFIX => self.long_entry(word),
+                _ => {
+                    let map_type = if bits(word, 15, 1) == 0 { MapType::Alloc } else { MapType::Free };
+                    self.reader.entry(map_type, None, bits(word, 16, 47), bits(word, 0, 15) + 1)
+                }
+            };
+            if entry.is_err() {
+                self.words = [].iter();
+            }
+            return Some(entry);
+        }
+    }
+}
+
+/// A range to log, in units of the map's shift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// What became of the range.
+    pub map_type: MapType,
+    /// The top-level vdev; `None` in a metaslab's own map.
+    pub vdev: Option<VdevId>,
+    /// Start in units; below 2^63.
+    pub offset: u64,
+    /// Length in units; not zero.
+    pub run: u64,
+}
+
+/// Writes a log: the words of entries, padded so that none straddles a block.
+#[derive(Debug)]
+pub struct SpaceMapWriter {
+    block_words: usize,
+    words: Vec<u64>,
+}
+
+impl SpaceMapWriter {
+    /// A writer for an object with blocks of `block_bytes` (at least 16), from the start of a block.
+    pub fn new(block_bytes: usize) -> Self {
+        SpaceMapWriter { block_words: (block_bytes / 8).max(2), words: Vec::new() }
+    }
+
+    /// Notes the group and pass of the entries that follow.
+    pub fn debug(&mut self, map_type: MapType, txg: Txg, sync_pass: u16) {
+        let action = u64::from(map_type == MapType::Free);
+        let pass = u64::from(sync_pass).min(1023);
+        self.words.push(DEBUG_PREFIX << 62 | action << 60 | pass << 50 | bits(txg.0, 0, 50));
+    }
+
+    /// Logs a range, in as many entries as it needs.
+    pub fn segment(&mut self, mut segment: Segment) {
+        let free = u64::from(segment.map_type == MapType::Free);
+        while segment.run > 0 {
+            let short = segment.vdev.is_none() && segment.run <= RUN_LIMIT && segment.offset < OFFSET_LIMIT;
+            let run = segment.run.min(if short { RUN_LIMIT } else { LONG_RUN_LIMIT });
+            if short {
+                self.words.push(segment.offset << 16 | free << 15 | (run - 1));
+            } else {
+                if (self.words.len() + 1).is_multiple_of(self.block_words) {
+                    self.words.push(DEBUG_PREFIX << 62);
+                }
+                let vdev = segment.vdev.map_or(0, |v| v.0) % VDEV_LIMIT;
+                self.words.push(LONG_PREFIX << 62 | (run - 1) << 24 | vdev);
+                self.words.push(free << 63 | bits(segment.offset, 0, 63));
+            }
+            segment.offset += run;
+            segment.run -= run;
+        }
+    }
+
+    /// The log's bytes.
+    pub fn finish(self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        w.words(&self.words);
+        w.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
