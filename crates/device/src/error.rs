@@ -8,12 +8,17 @@ pub type Result<T> = std::result::Result<T, DeviceError>;
 
 /// An operation, as errors and traces name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the five operations of `Device`
+#[allow(missing_docs)] // the operations of `Device`
 pub enum Op {
     Read,
     Write,
     Flush,
     Discard,
+}
+
+impl Op {
+    /// Every operation, in the order of the discriminants.
+    pub const ALL: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
 }
 
 impl std::fmt::Display for Op {

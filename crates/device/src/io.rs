@@ -30,6 +30,24 @@ impl<'a, T> Io<'a, T> {
         Io(State::Pending(Box::pin(future)))
     }
 
+    /// Looks at the outcome when there is one: at once if the transfer is done, without making it wait.
+    pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'a) -> Io<'a, T>
+    where
+        T: Send + 'a,
+    {
+        match self.0 {
+            State::Done(result) => {
+                result.as_ref().inspect(|result| look(result));
+                Io(State::Done(result))
+            }
+            State::Pending(future) => Io::pending(async move {
+                let result = future.await;
+                look(&result);
+                result
+            }),
+        }
+    }
+
     /// Whether it is done, and awaiting it will not wait.
     pub fn is_done(&self) -> bool {
         matches!(self.0, State::Done(_))

@@ -14,16 +14,22 @@
 //!
 //! Nothing here knows what the bytes mean.
 
+mod delayed;
 mod error;
+mod faulty;
 mod file;
 mod io;
 mod memory;
+mod traced;
 
 pub use bytes::Bytes;
+pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
+pub use faulty::{Fault, Faulty};
 pub use file::{Access, FileDevice, IoPath, OpenOptions};
 pub use io::Io;
 pub use memory::MemoryDevice;
+pub use traced::{Event, OpCount, Traced};
 
 use std::sync::Arc;
 

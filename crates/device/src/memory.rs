@@ -8,6 +8,8 @@
 //!
 //! A real disk may keep any part of what was not flushed, in any order, sector by sector. [`MemoryDevice::power_cut`]
 //! does that, so a crash test is: write, cut, open again.
+//!
+//! Memory: twice the size, and what was written since the last flush.
 
 use crate::error::{Op, Result};
 use crate::io::Io;

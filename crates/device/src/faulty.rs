@@ -1,0 +1,280 @@
+//! A layer that makes a device fail, from a seed.
+//!
+//! Rules are tried in order on every operation; the first that strikes decides. What a rule needs of chance comes from the
+//! seed, so under the simulator one seed is one history of faults. Bad *sectors* are bad for ever: which they are depends
+//! only on the seed and the sector, as on a worn disk.
+//!
+//! ```
+//! # use cenote_device::{Fault, Faulty, MemoryDevice, Op};
+//! # use std::sync::Arc;
+//! let disk = Arc::new(MemoryDevice::new("disk0", 1 << 20));
+//! let worn = Faulty::new(disk, 42)
+//!     .with(Fault::error(Op::Read).sectors(0.001))
+//!     .with(Fault::corruption().within(0..262_144).chance(0.01))
+//!     .with(Fault::error(Op::Write).times(1));
+//! ```
+
+use crate::error::{Op, Result};
+use crate::io::Io;
+use crate::{Device, DeviceInfo};
+use bytes::Bytes;
+use cenote_runtime::Rng;
+use parking_lot::Mutex;
+use std::io::Error;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The unit in which media go bad, in bytes.
+const SECTOR_BYTES: u64 = 512;
+
+/// One rule: what happens, where, how often.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    effect: Effect,
+    range: Range<u64>,
+    when: When,
+    times: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    Error(Op),
+    Hang(Op),
+    Corruption,
+    TornWrite,
+    LostWrite,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum When {
+    Chance(f64),
+    Sectors(f64),
+}
+
+impl Fault {
+    /// The operation fails with EIO and does nothing.
+    pub fn error(op: Op) -> Fault {
+        Fault::new(Effect::Error(op))
+    }
+
+    /// The operation never ends.
+    pub fn hang(op: Op) -> Fault {
+        Fault::new(Effect::Hang(op))
+    }
+
+    /// A read succeeds, with one bit wrong (one in each bad sector, for [`Fault::sectors`]).
+    pub fn corruption() -> Fault {
+        Fault::new(Effect::Corruption)
+    }
+
+    /// A write reports success, but only its first sectors reach the device.
+    pub fn torn_write() -> Fault {
+        Fault::new(Effect::TornWrite)
+    }
+
+    /// A write reports success, but nothing reaches the device.
+    pub fn lost_write() -> Fault {
+        Fault::new(Effect::LostWrite)
+    }
+
+    /// Always, everywhere, until said otherwise.
+    fn new(effect: Effect) -> Fault {
+        Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), times: u64::MAX }
+    }
+
+    /// Only operations that touch these bytes. (Not for flushes, which touch none and are always meant.)
+    pub fn within(self, range: Range<u64>) -> Fault {
+        Fault { range, ..self }
+    }
+
+    /// Strikes an operation with this probability.
+    pub fn chance(self, probability: f64) -> Fault {
+        Fault { when: When::Chance(probability), ..self }
+    }
+
+    /// Strikes operations on bad sectors (512 bytes); this share of all sectors is bad, for ever.
+    pub fn sectors(self, share: f64) -> Fault {
+        Fault { when: When::Sectors(share), ..self }
+    }
+
+    /// Strikes at most so many operations, then never again.
+    pub fn times(self, times: u64) -> Fault {
+        Fault { times, ..self }
+    }
+
+    fn op(&self) -> Op {
+        match self.effect {
+            Effect::Error(op) | Effect::Hang(op) => op,
+            Effect::Corruption => Op::Read,
+            Effect::TornWrite | Effect::LostWrite => Op::Write,
+        }
+    }
+}
+
+/// A device that fails by rules.
+pub struct Faulty {
+    inner: Arc<dyn Device>,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    rng: Rng,
+    rules: Vec<Fault>,
+    injected: u64,
+}
+
+/// A rule that struck, and the bytes of the device it struck at.
+struct Strike {
+    effect: Effect,
+    places: Vec<u64>,
+}
+
+impl Faulty {
+    /// A device without faults yet.
+    pub fn new(inner: Arc<dyn Device>, seed: u64) -> Faulty {
+        let state = State { rng: Rng::new(seed), rules: Vec::new(), injected: 0 };
+        Faulty { inner, seed, state: Mutex::new(state) }
+    }
+
+    /// Adds a rule, after those before it.
+    pub fn with(self, fault: Fault) -> Faulty {
+        self.add(fault);
+        self
+    }
+
+    /// Adds a rule while the device is in use: a disk that dies later.
+    pub fn add(&self, fault: Fault) {
+        self.state.lock().rules.push(fault);
+    }
+
+    /// Takes all rules away: a disk that comes back.
+    pub fn heal(&self) {
+        self.state.lock().rules.clear();
+    }
+
+    /// Operations that were struck so far.
+    pub fn injected(&self) -> u64 {
+        self.state.lock().injected
+    }
+
+    fn strike(&self, op: Op, offset: u64, len: u64) -> Option<Strike> {
+        let state = &mut *self.state.lock();
+        for (number, rule) in state.rules.iter_mut().enumerate() {
+            if rule.op() != op || rule.times == 0 {
+                continue;
+            }
+            let touched = rule.range.start.max(offset)..rule.range.end.min(offset + len);
+            let places = match rule.when {
+                _ if op == Op::Flush => state.rng.chance(rule.chance_of_flush()).then(Vec::new),
+                _ if touched.is_empty() => None,
+                When::Chance(probability) => {
+                    let place = touched.start + state.rng.below(touched.end - touched.start);
+                    state.rng.chance(probability).then(|| vec![place])
+                }
+                When::Sectors(share) => bad_places(self.seed ^ number as u64, share, touched),
+            };
+            if let Some(places) = places {
+                rule.times -= 1;
+                state.injected += 1;
+                return Some(Strike { effect: rule.effect, places });
+            }
+        }
+        None
+    }
+
+    fn error(&self, op: Op, offset: u64, len: u64) -> Result<()> {
+        Err(self.info().io_error(op, offset, len, Error::from_raw_os_error(libc::EIO)))
+    }
+
+    /// An operation without data: it fails, hangs or goes on.
+    fn gate(&self, op: Op, offset: u64, len: u64) -> Option<Io<'_, ()>> {
+        match self.strike(op, offset, len)?.effect {
+            Effect::Hang(_) => Some(Io::pending(std::future::pending())),
+            _ => Some(Io::done(self.error(op, offset, len))),
+        }
+    }
+}
+
+impl Fault {
+    fn chance_of_flush(&self) -> f64 {
+        match self.when {
+            When::Chance(probability) => probability,
+            When::Sectors(_) => 0.0,
+        }
+    }
+}
+
+/// In each bad sector of the range its bad byte, or `None` if no sector is bad.
+fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
+    let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+    let bad = sectors.filter_map(|sector| {
+        let mut rng = Rng::stream(seed, sector);
+        rng.chance(share).then(|| sector * SECTOR_BYTES + rng.below(SECTOR_BYTES))
+    });
+    let places: Vec<u64> = bad.collect();
+    (!places.is_empty()).then_some(places)
+}
+
+/// The bytes read at `offset` with a bit wrong at each of these places of the device.
+fn corrupted(bytes: Bytes, offset: u64, places: &[u64]) -> Bytes {
+    let mut bytes = Vec::from(bytes);
+    for place in places {
+        if let Some(byte) = place.checked_sub(offset).and_then(|at| bytes.get_mut(at as usize)) {
+            *byte ^= 1 << (place % 8);
+        }
+    }
+    Bytes::from(bytes)
+}
+
+impl Device for Faulty {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        let in_range = self.info().check_range(Op::Read, offset, len as u64).is_ok();
+        let strike = if in_range { self.strike(Op::Read, offset, len as u64) } else { None };
+        match strike {
+            None => self.inner.read_at(offset, len),
+            Some(Strike { effect: Effect::Corruption, places }) => {
+                let read = self.inner.read_at(offset, len);
+                Io::pending(async move { Ok(corrupted(read.await?, offset, &places)) })
+            }
+            Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(_) => Io::done(self.error(Op::Read, offset, len as u64).map(|()| Bytes::new())),
+        }
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        let len = data.len() as u64;
+        let in_range = self.info().check_writable(Op::Write, offset, len).is_ok();
+        let strike = if in_range { self.strike(Op::Write, offset, len) } else { None };
+        match strike {
+            None => self.inner.write_at(offset, data),
+            Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
+            Some(Strike { effect: Effect::TornWrite, places }) => {
+                // Up to the sector that was struck.
+                let place = places.first().copied().unwrap_or(offset);
+                let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
+                self.inner.write_at(offset, data.slice(..kept as usize))
+            }
+            Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(_) => Io::done(self.error(Op::Write, offset, len)),
+        }
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.gate(Op::Flush, 0, 0).unwrap_or_else(|| self.inner.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        let in_range = self.info().check_writable(Op::Discard, offset, len).is_ok();
+        let struck = if in_range { self.gate(Op::Discard, offset, len) } else { None };
+        struck.unwrap_or_else(|| self.inner.discard(offset, len))
+    }
+
+    fn advise(&self, offset: u64, len: u64) {
+        self.inner.advise(offset, len);
+    }
+}
