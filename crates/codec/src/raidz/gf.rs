@@ -38,7 +38,7 @@ pub(super) fn inverse(a: u8) -> u8 {
 
 /// `2 · a`, by shifting and reducing: what the tables are made from.
 const fn double(a: u8) -> u8 {
-    (a << 1) ^ (a >> 7) * POLYNOMIAL
+    (a << 1) ^ ((a >> 7) * POLYNOMIAL)
 }
 
 const fn powers_of_two() -> [u8; 510] {

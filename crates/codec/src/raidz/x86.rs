@@ -159,6 +159,7 @@ unsafe fn rows<M: Multiplier, const T: usize, const N: usize, const PLAIN_FIRST:
 /// # Safety
 /// As [`rows`], and `at + N * M::Register::BYTES` is within all slices.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // Iterators over the matrix of sums keep it out of registers.
 unsafe fn block<M: Multiplier, const T: usize, const N: usize, const PLAIN_FIRST: bool>(
     targets: [*mut u8; T],
     terms: &[Term<'_>],
@@ -170,7 +171,7 @@ unsafe fn block<M: Multiplier, const T: usize, const N: usize, const PLAIN_FIRST
         let mut sums = [[M::Register::zero(); N]; T];
         for term in terms {
             let source = term.bytes.as_ptr().add(at);
-            let mut factors = [M::factor(0); T];
+            let mut factors = [M::factor(1); T];
             for t in first..T {
                 factors[t] = M::factor(term.factors[t]);
             }
