@@ -13,46 +13,30 @@
 //! A tail shorter than one group (16 bytes for fletcher2, 4 for fletcher4) is ignored, as the sizes of
 //! all blocks are multiples of 512 bytes.
 //!
+//! The definition is serial, yet wide registers compute it: interleaved lanes sum separately, and a few
+//! constant weights join them at the end ([`lanes`]). A [`Kernel`] is chosen at run time.
+//!
 //! Source: OpenZFS zfs_fletcher.c (theory comment).
+
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use kernel::Kernel;
 
 /// fletcher2 over `data`: `[a0, a1, b0, b1]`.
 #[must_use]
 pub fn fletcher2(data: &[u8], byteswap: bool) -> [u64; 4] {
-    if byteswap { sum2(data, u64::from_be_bytes) } else { sum2(data, u64::from_le_bytes) }
+    Kernel::best().fletcher2(data, byteswap)
 }
 
 /// fletcher4 over `data`: `[a, b, c, d]`.
-///
-/// Picks the fastest implementation this machine has; all agree with [`portable_fletcher4`].
 #[must_use]
 pub fn fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
-    portable_fletcher4(data, byteswap)
-}
-
-/// fletcher4 in plain Rust: the definition that every vectorised kernel is tested against.
-#[must_use]
-pub fn portable_fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
-    if byteswap { sum4(data, u32::from_be_bytes) } else { sum4(data, u32::from_le_bytes) }
-}
-
-fn sum2(data: &[u8], word: impl Fn([u8; 8]) -> u64) -> [u64; 4] {
-    let (words, _) = data.as_chunks::<8>();
-    let (pairs, _) = words.as_chunks::<2>();
-    pairs.iter().fold([0u64; 4], |[a0, a1, b0, b1], &[even, odd]| {
-        let a0 = a0.wrapping_add(word(even));
-        let a1 = a1.wrapping_add(word(odd));
-        [a0, a1, b0.wrapping_add(a0), b1.wrapping_add(a1)]
-    })
-}
-
-fn sum4(data: &[u8], word: impl Fn([u8; 4]) -> u32) -> [u64; 4] {
-    let (words, _) = data.as_chunks::<4>();
-    words.iter().fold([0u64; 4], |[a, b, c, d], &bytes| {
-        let a = a.wrapping_add(u64::from(word(bytes)));
-        let b = b.wrapping_add(a);
-        let c = c.wrapping_add(b);
-        [a, b, c, d.wrapping_add(c)]
-    })
+    Kernel::best().fletcher4(data, byteswap)
 }
 
 #[cfg(test)]
@@ -79,5 +63,25 @@ mod tests {
         let little4: Vec<u8> = words.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect();
         let big4: Vec<u8> = words.iter().flat_map(|w| (*w as u32).to_be_bytes()).collect();
         assert_eq!(fletcher4(&little4, false), fletcher4(&big4, true));
+    }
+
+    #[test]
+    fn every_kernel_agrees_with_the_definition() {
+        // Extreme and mixed words; every length around the registers' sizes, at an odd address too.
+        let mixed = |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 23) as u8;
+        let bytes: Vec<u8> = (0..9000).map(|i| if i % 700 < 80 { 0xff } else { mixed(i) }).collect();
+        let lengths = (0..400).chain([512, 4096, 8191, 8192]);
+        for (len, start) in lengths.flat_map(|len| [(len, 0), (len, 1)]) {
+            let data = &bytes[start..start + len];
+            for byteswap in [false, true] {
+                let two = portable::fletcher2([0; 4], data, byteswap);
+                let four = portable::fletcher4([0; 4], data, byteswap);
+                for kernel in Kernel::available() {
+                    let what = format!("{}: {len} bytes from {start}, byteswap {byteswap}", kernel.name());
+                    assert_eq!(kernel.fletcher2(data, byteswap), two, "fletcher2, {what}");
+                    assert_eq!(kernel.fletcher4(data, byteswap), four, "fletcher4, {what}");
+                }
+            }
+        }
     }
 }
