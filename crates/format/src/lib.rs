@@ -18,6 +18,7 @@ pub mod dsl;
 pub mod error;
 pub mod gang;
 pub mod indirect;
+pub mod label;
 pub mod nvlist;
 pub mod objset;
 pub mod space_map;

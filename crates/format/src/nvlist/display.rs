@@ -7,7 +7,7 @@ use super::{NvValue, Nvlist};
 const INDENT: usize = 4;
 
 impl Display for Nvlist {
-    /// One pair a line; lists within are indented by four blanks.
+    /// One pair or item of an array a line; lists within are indented by four blanks.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_list(f, self, 0)
     }
@@ -28,19 +28,10 @@ impl Display for NvValue {
             NvValue::Uint64(v) => v.fmt(f),
             NvValue::Double(v) => v.fmt(f),
             NvValue::BooleanValue(v) => v.fmt(f),
-            NvValue::String(v) => write_string(f, v),
-            NvValue::ByteArray(v) | NvValue::Uint8Array(v) => write_items(f, v, u8::fmt),
-            NvValue::Int8Array(v) => write_items(f, v, i8::fmt),
-            NvValue::Int16Array(v) => write_items(f, v, i16::fmt),
-            NvValue::Uint16Array(v) => write_items(f, v, u16::fmt),
-            NvValue::Int32Array(v) => write_items(f, v, i32::fmt),
-            NvValue::Uint32Array(v) => write_items(f, v, u32::fmt),
-            NvValue::Int64Array(v) => write_items(f, v, i64::fmt),
-            NvValue::Uint64Array(v) => write_items(f, v, u64::fmt),
-            NvValue::BooleanArray(v) => write_items(f, v, bool::fmt),
-            NvValue::StringArray(v) => write_items(f, v, |s, f| write_string(f, s)),
+            NvValue::String(v) => f.write_str(&quoted(v)),
             NvValue::Nvlist(v) => v.fmt(f),
             NvValue::NvlistArray(v) => v.iter().try_for_each(|list| list.fmt(f)),
+            array => write!(f, "[{}]", items(array).unwrap_or_default().join(", ")),
         }
     }
 }
@@ -59,32 +50,42 @@ fn write_list(f: &mut Formatter<'_>, list: &Nvlist, indent: usize) -> fmt::Resul
                 }
             }
             NvValue::Boolean => writeln!(f, "{:indent$}{name}", "")?,
-            plain => writeln!(f, "{:indent$}{name}: {plain}", "")?,
+            plain => match items(plain) {
+                None => writeln!(f, "{:indent$}{name}: {plain}", "")?,
+                Some(items) => {
+                    for (i, item) in items.iter().enumerate() {
+                        writeln!(f, "{:indent$}{name}[{i}]: {item}", "")?;
+                    }
+                }
+            },
         }
     }
     Ok(())
 }
 
-fn write_string(f: &mut Formatter<'_>, text: &[u8]) -> fmt::Result {
-    f.write_str("'")?;
-    for chunk in text.utf8_chunks() {
-        write!(f, "{}", chunk.valid())?;
-        write!(f, "{}", chunk.invalid().escape_ascii())?;
+/// An array's items as text; `None` of anything else.
+fn items(value: &NvValue) -> Option<Vec<String>> {
+    fn each<T: ToString>(values: &[T]) -> Option<Vec<String>> {
+        Some(values.iter().map(T::to_string).collect())
     }
-    f.write_str("'")
+    match value {
+        NvValue::ByteArray(v) | NvValue::Uint8Array(v) => each(v),
+        NvValue::Int8Array(v) => each(v),
+        NvValue::Int16Array(v) => each(v),
+        NvValue::Uint16Array(v) => each(v),
+        NvValue::Int32Array(v) => each(v),
+        NvValue::Uint32Array(v) => each(v),
+        NvValue::Int64Array(v) => each(v),
+        NvValue::Uint64Array(v) => each(v),
+        NvValue::BooleanArray(v) => each(v),
+        NvValue::StringArray(v) => Some(v.iter().map(|s| quoted(s)).collect()),
+        _ => None,
+    }
 }
 
-fn write_items<T>(
-    f: &mut Formatter<'_>,
-    items: &[T],
-    item: impl Fn(&T, &mut Formatter<'_>) -> fmt::Result,
-) -> fmt::Result {
-    f.write_str("[")?;
-    for (i, value) in items.iter().enumerate() {
-        if i > 0 {
-            f.write_str(", ")?;
-        }
-        item(value, f)?;
-    }
-    f.write_str("]")
+/// Text in quotes; bytes that are not UTF-8 as `\xNN`.
+fn quoted(text: &[u8]) -> String {
+    let escaped = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let inner: String = text.utf8_chunks().map(|c| c.valid().to_owned() + &escaped(c.invalid())).collect();
+    format!("'{inner}'")
 }

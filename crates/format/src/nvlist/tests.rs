@@ -196,6 +196,11 @@ fn text_is_laid_out_as_zdb_does() {
     let mut inner = Nvlist::new();
     inner.insert("type", NvValue::String(b"disk\xff".to_vec())).insert("flag", NvValue::Boolean);
     let mut list = Nvlist::new();
-    list.insert("txg", NvValue::Uint64(4)).insert("children", NvValue::NvlistArray(vec![inner]));
-    assert_eq!(list.to_string(), "txg: 4\nchildren[0]:\n    type: 'disk\\xff'\n    flag\n");
+    list.insert("txg", NvValue::Uint64(4))
+        .insert("holes", NvValue::Uint64Array(vec![1, 2]))
+        .insert("children", NvValue::NvlistArray(vec![inner]));
+    assert_eq!(
+        list.to_string(),
+        "txg: 4\nholes[0]: 1\nholes[1]: 2\nchildren[0]:\n    type: 'disk\\xff'\n    flag\n"
+    );
 }

@@ -1,0 +1,38 @@
+//! Boot settings in a label: what `zpool bootenv` tools and boot loaders leave for each other.
+//!
+//! Layout of the 8 KiB: form (8, big-endian: 0 text, 1 packed nvlist), 8144 bytes of content, checksum (40).
+//!
+//! Source: OpenZFS `vdev_impl.h` (`vdev_boot_envblock_t`, `vbe_vers_t`).
+
+use super::{ECK_BYTES, VDEV_PAD_SIZE};
+use crate::bytes::{Endian, Reader};
+use crate::error::Result;
+use crate::nvlist::Nvlist;
+
+/// The content of the boot settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BootEnv {
+    /// `VB_RAW`: text up to the first NUL, GRUB's environment. Empty in most labels.
+    Raw(Vec<u8>),
+    /// `VB_NVLIST`.
+    Nvlist(Nvlist),
+    /// Some other form; FreeBSD's old `bootonce` text lies so.
+    Other(u64),
+}
+
+impl BootEnv {
+    /// Decodes the 8 KiB at `BOOT_ENV_OFFSET`, whose checksum the caller has verified.
+    ///
+    /// # Errors
+    /// Bytes that are cut; an nvlist that cannot be unpacked.
+    pub fn decode(block: &[u8]) -> Result<BootEnv> {
+        let mut r = Reader::new("boot settings", block, Endian::Big);
+        let form = r.u64()?;
+        let content = r.bytes(VDEV_PAD_SIZE as usize - ECK_BYTES - 8)?;
+        Ok(match form {
+            0 => BootEnv::Raw(content.split(|b| *b == 0).next().unwrap_or_default().to_vec()),
+            1 => BootEnv::Nvlist(Nvlist::decode(content)?),
+            other => BootEnv::Other(other),
+        })
+    }
+}
