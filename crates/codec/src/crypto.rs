@@ -1,1 +1,221 @@
-//! (being written)
+//! Encryption of blocks and keys: the primitives, and which bytes of a block they cover.
+//!
+//! Idea: a dataset has a random **master key** and a random **HMAC key**. Both lie in the pool, wrapped by
+//! a **wrapping key** that the user holds. Data is never encrypted with the master key itself: each block
+//! pointer names an 8-byte salt, and the key for all blocks of that salt is derived from the two.
+//!
+//! ```text
+//! passphrase ─PBKDF2─┐
+//! 64 hex digits ─────┼─> WrappingKey ──unwrap──> MasterKey ──HKDF(salt)──> BlockKey ──open──> plaintext
+//! 32 raw bytes ──────┘                               └── HMAC ──> MACs of what is not encrypted
+//! ```
+//!
+//! What covers what in an encrypted dataset (`BP_USES_CRYPT`):
+//!
+//! | block | protected by | MAC is in | here |
+//! |---|---|---|---|
+//! | level 0 of an encrypted type | AES over the stored (compressed) bytes | pointer | [`BlockKey::open`] |
+//! | dnodes | AES over bonus buffers, the rest as AAD | pointer | [`layout::dnodes`] |
+//! | intent log | AES over record bodies, the rest as AAD | block, [`layout::log_mac`] | [`layout::log`] |
+//! | level 0 of other types | HMAC over the stored bytes | pointer | [`MasterKey::authenticate`] |
+//! | levels 1 and up | SHA-512 over the MACs below, no key | pointer | [`mac::indirect_matches`] |
+//! | object set | two HMACs over its fields | object set | [`mac::objset_macs`] |
+//!
+//! **CCM and long blocks.** A 12-byte nonce leaves 24 bits for the length, so CCM cannot hold 2^24 bytes.
+//! OpenZFS's ICP refuses such a request on both sides (`ccm_validate_args`), so a 16 MiB block that does
+//! not compress cannot be written with CCM and none exists; here it is [`CryptoError::TooLong`].
+//!
+//! Libraries, measured on AES-256 and 128 KiB: GCM by `aws-lc-rs` 10.9 GB/s (RustCrypto 2.5); CCM here over
+//! RustCrypto's `aes` and `ctr` three to four times as fast as the `ccm` crate (0.21), since it keeps the
+//! chained MAC inside one AES-NI function.
+//!
+//! Source: OpenZFS zio_crypt.c, dsl_crypt.c, hkdf.c, libzfs_crypto.c, icp/algs/modes/ccm.c.
+
+mod ccm;
+mod keys;
+pub mod layout;
+pub mod mac;
+
+pub use keys::{KeyVersion, MasterKey, WrappedKey, WrappingKey};
+
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use layout::Layout;
+
+/// Nonce of a block or of wrapped keys (`ZIO_DATA_IV_LEN`).
+pub type Iv = [u8; 12];
+/// Authentication tag (`ZIO_DATA_MAC_LEN`).
+pub type Mac = [u8; 16];
+/// Names the key of a block (`ZIO_DATA_SALT_LEN`).
+pub type KeySalt = [u8; 8];
+
+/// Cipher, mode and key length with its on-disk number (`enum zio_encrypt`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // the names say it all
+pub enum Cipher {
+    Aes128Ccm = 3,
+    Aes192Ccm = 4,
+    Aes256Ccm = 5,
+    Aes128Gcm = 6,
+    Aes192Gcm = 7,
+    Aes256Gcm = 8,
+}
+
+/// Why something could not be decrypted or authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CryptoError {
+    /// No cipher has this number.
+    #[error("unknown encryption suite {0}: made by a newer OpenZFS, or the key object is damaged")]
+    UnknownCipher(u64),
+    /// No such version of the key format.
+    #[error("unknown version {0} of the encryption key format: made by a newer OpenZFS")]
+    UnknownVersion(u64),
+    /// The wrapping key does not open the master key.
+    #[error("the key is not the one this dataset was encrypted with")]
+    WrongKey,
+    /// A raw or hex key of the wrong length, or a digit that is none.
+    #[error("the key must be exactly {0}")]
+    BadKeyFormat(&'static str),
+    /// The MAC does not match: damaged or tampered with.
+    #[error("authentication failed: the block is not what was encrypted")]
+    Mac,
+    /// More bytes than the mode can hold under one nonce.
+    #[error("{0} bytes are more than one nonce of this cipher can cover")]
+    TooLong(usize),
+    /// The block's structure leads outside the block.
+    #[error("cannot tell which bytes are encrypted: {0}")]
+    BadLayout(&'static str),
+}
+
+impl Cipher {
+    /// Every cipher.
+    pub const ALL: [Cipher; 6] = {
+        use Cipher::*;
+        [Aes128Ccm, Aes192Ccm, Aes256Ccm, Aes128Gcm, Aes192Gcm, Aes256Gcm]
+    };
+
+    /// Length of master and block keys.
+    #[must_use]
+    pub fn key_bytes(self) -> usize {
+        match self {
+            Cipher::Aes128Ccm | Cipher::Aes128Gcm => 16,
+            Cipher::Aes192Ccm | Cipher::Aes192Gcm => 24,
+            Cipher::Aes256Ccm | Cipher::Aes256Gcm => 32,
+        }
+    }
+
+    /// What wraps the keys of this cipher: its mode, but always with a key of 256 bits.
+    fn for_wrapping(self) -> Self {
+        match self {
+            Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => Cipher::Aes256Ccm,
+            Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => Cipher::Aes256Gcm,
+        }
+    }
+
+    /// The name that `zfs get encryption` shows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Ccm => "aes-128-ccm",
+            Cipher::Aes192Ccm => "aes-192-ccm",
+            Cipher::Aes256Ccm => "aes-256-ccm",
+            Cipher::Aes128Gcm => "aes-128-gcm",
+            Cipher::Aes192Gcm => "aes-192-gcm",
+            Cipher::Aes256Gcm => "aes-256-gcm",
+        }
+    }
+}
+
+impl TryFrom<u64> for Cipher {
+    type Error = CryptoError;
+
+    fn try_from(number: u64) -> Result<Self, CryptoError> {
+        Self::ALL.into_iter().find(|c| *c as u64 == number).ok_or(CryptoError::UnknownCipher(number))
+    }
+}
+
+/// The key of all blocks with one salt, scheduled and ready. Threads may share it.
+pub struct BlockKey(Mode);
+
+enum Mode {
+    Ccm(ccm::Ccm),
+    Gcm(Box<LessSafeKey>),
+}
+
+impl BlockKey {
+    /// A key for `cipher`; the first [`Cipher::key_bytes`] of `key` are used.
+    #[must_use]
+    pub fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        let key = &key[..cipher.key_bytes()];
+        let gcm = |algorithm| {
+            let key = UnboundKey::new(algorithm, key).expect("key_bytes() is this algorithm's key length");
+            BlockKey(Mode::Gcm(Box::new(LessSafeKey::new(key))))
+        };
+        match cipher {
+            Cipher::Aes128Gcm => gcm(&aead::AES_128_GCM),
+            Cipher::Aes192Gcm => gcm(&aead::AES_192_GCM),
+            Cipher::Aes256Gcm => gcm(&aead::AES_256_GCM),
+            _ => BlockKey(Mode::Ccm(ccm::Ccm::new(key))),
+        }
+    }
+
+    /// Decrypts `data` in place after checking it and `aad` against `mac`.
+    ///
+    /// On [`CryptoError::Mac`] `data` is zeroed: nothing unauthenticated leaves.
+    pub fn open(&self, iv: &Iv, mac: &Mac, aad: &[u8], data: &mut [u8]) -> Result<(), CryptoError> {
+        let opened = match &self.0 {
+            Mode::Ccm(key) => key.open(iv, mac, aad, data),
+            Mode::Gcm(key) => key
+                .open_in_place_separate_tag(nonce(iv), Aad::from(aad), mac, data)
+                .map(|_| ())
+                .map_err(|_| CryptoError::Mac),
+        };
+        if opened.is_err() {
+            data.fill(0);
+        }
+        opened
+    }
+
+    /// Encrypts `data` in place and returns the MAC over it and `aad`. An `iv` must never be used twice
+    /// with one key.
+    pub fn seal(&self, iv: &Iv, aad: &[u8], data: &mut [u8]) -> Result<Mac, CryptoError> {
+        match &self.0 {
+            Mode::Ccm(key) => key.seal(iv, aad, data),
+            Mode::Gcm(key) => {
+                let tag = key
+                    .seal_in_place_separate_tag(nonce(iv), Aad::from(aad), data)
+                    .map_err(|_| CryptoError::TooLong(data.len()))?;
+                tag.as_ref().try_into().map_err(|_| CryptoError::Mac)
+            }
+        }
+    }
+
+    /// Decrypts the secret parts of a block whose other parts are in the clear.
+    pub fn open_parts(
+        &self,
+        iv: &Iv,
+        mac: &Mac,
+        layout: &Layout,
+        block: &mut [u8],
+    ) -> Result<(), CryptoError> {
+        let mut secret = layout.gather(block)?;
+        let opened = self.open(iv, mac, layout.aad(), &mut secret);
+        layout.scatter(&secret, block)?;
+        opened
+    }
+
+    /// Encrypts the secret parts of a block and returns the MAC over all of it.
+    pub fn seal_parts(&self, iv: &Iv, layout: &Layout, block: &mut [u8]) -> Result<Mac, CryptoError> {
+        let mut secret = layout.gather(block)?;
+        let mac = self.seal(iv, layout.aad(), &mut secret)?;
+        layout.scatter(&secret, block)?;
+        Ok(mac)
+    }
+}
+
+fn nonce(iv: &Iv) -> Nonce {
+    Nonce::assume_unique_for_key(*iv)
+}
+
+#[cfg(test)]
+mod tests;

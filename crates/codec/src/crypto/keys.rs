@@ -1,0 +1,231 @@
+//! Keys: from what the user types to the key of a block.
+//!
+//! Secrets are wiped when dropped and never printed.
+//!
+//! Source: OpenZFS libzfs_crypto.c (`derive_key`), zio_crypt.c (`zio_crypt_key_unwrap`), hkdf.c.
+
+use super::{BlockKey, Cipher, CryptoError, Iv, KeySalt, Mac};
+use aws_lc_rs::{hkdf, hmac, pbkdf2};
+use std::num::NonZeroU32;
+use zeroize::Zeroize;
+
+/// `SHA512_HMAC_KEYLEN`.
+const HMAC_KEY_BYTES: usize = 64;
+
+/// The user's key, which wraps the master keys of an encryption root and what inherits from it.
+pub struct WrappingKey([u8; 32]);
+
+impl Drop for WrappingKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl WrappingKey {
+    /// `keyformat=raw`: exactly 32 bytes.
+    pub fn from_raw(key: &[u8]) -> Result<Self, CryptoError> {
+        key.try_into().map(Self).map_err(|_| CryptoError::BadKeyFormat("32 bytes"))
+    }
+
+    /// `keyformat=hex`: exactly 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Result<Self, CryptoError> {
+        const BAD: CryptoError = CryptoError::BadKeyFormat("64 hexadecimal digits");
+        let digit = |c: u8| char::from(c).to_digit(16).ok_or(BAD);
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(BAD) };
+        let mut key = Self([0; 32]);
+        if pairs.len() != key.0.len() {
+            return Err(BAD);
+        }
+        for (byte, [high, low]) in key.0.iter_mut().zip(pairs) {
+            *byte = (digit(*high)? << 4 | digit(*low)?) as u8;
+        }
+        Ok(key)
+    }
+
+    /// `keyformat=passphrase`: PBKDF2-HMAC-SHA1 with the properties `pbkdf2salt` and `pbkdf2iters`.
+    ///
+    /// Deliberately slow: 0.15 s for the default 350,000 rounds. `rounds` comes from the pool, so the
+    /// caller should say what it is waiting for, and may want to bound it.
+    #[must_use]
+    pub fn from_passphrase(passphrase: &[u8], salt: u64, rounds: NonZeroU32) -> Self {
+        let mut key = Self([0; 32]);
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA1, rounds, &salt.to_le_bytes(), passphrase, &mut key.0);
+        key
+    }
+}
+
+/// Version of the key format (`DSL_CRYPTO_VERSION`); it also decides what MACs cover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyVersion {
+    /// Pre-release pools of 2017 (errata 3 and 4): readable, never written.
+    V0,
+    /// All others (`ZIO_CRYPT_KEY_CURRENT_VERSION`).
+    V1,
+}
+
+impl TryFrom<u64> for KeyVersion {
+    type Error = CryptoError;
+
+    fn try_from(number: u64) -> Result<Self, CryptoError> {
+        match number {
+            0 => Ok(KeyVersion::V0),
+            1 => Ok(KeyVersion::V1),
+            _ => Err(CryptoError::UnknownVersion(number)),
+        }
+    }
+}
+
+/// Master and HMAC key as the pool stores them in a DSL crypto key object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrappedKey {
+    /// `DSL_CRYPTO_SUITE`.
+    pub cipher: Cipher,
+    /// `DSL_CRYPTO_VERSION`, 0 where it is missing.
+    pub version: KeyVersion,
+    /// `DSL_CRYPTO_GUID`.
+    pub guid: u64,
+    /// `DSL_CRYPTO_IV`.
+    pub iv: Iv,
+    /// `DSL_CRYPTO_MAC`.
+    pub mac: Mac,
+    /// `DSL_CRYPTO_MASTER_KEY_1`: as many bytes as the cipher's key has, then zeros.
+    pub master: [u8; 32],
+    /// `DSL_CRYPTO_HMAC_KEY_1`.
+    pub hmac: [u8; HMAC_KEY_BYTES],
+}
+
+impl WrappedKey {
+    /// Opens the keys; [`CryptoError::WrongKey`] if `wrapping` is not what wrapped them.
+    pub fn unwrap(&self, wrapping: &WrappingKey) -> Result<MasterKey, CryptoError> {
+        let key_bytes = self.cipher.key_bytes();
+        let mut secret = [0; 32 + HMAC_KEY_BYTES];
+        let secret_both = &mut secret[..key_bytes + HMAC_KEY_BYTES];
+        secret_both[..key_bytes].copy_from_slice(&self.master[..key_bytes]);
+        secret_both[key_bytes..].copy_from_slice(&self.hmac);
+
+        let opened = BlockKey::new(self.cipher.for_wrapping(), &wrapping.0).open(
+            &self.iv,
+            &self.mac,
+            &self.aad()[..self.aad_bytes()],
+            secret_both,
+        );
+        let key = opened.map(|()| {
+            let mut master = [0; 32];
+            master[..key_bytes].copy_from_slice(&secret_both[..key_bytes]);
+            MasterKey {
+                cipher: self.cipher,
+                version: self.version,
+                guid: self.guid,
+                master,
+                hmac: hmac::Key::new(hmac::HMAC_SHA512, &secret_both[key_bytes..]),
+            }
+        });
+        secret.zeroize();
+        key.map_err(|_| CryptoError::WrongKey)
+    }
+
+    /// The identity that the MAC of the wrapped keys covers.
+    fn aad(&self) -> [u8; 24] {
+        let mut aad = [0; 24];
+        aad[..8].copy_from_slice(&self.guid.to_le_bytes());
+        aad[8..16].copy_from_slice(&(self.cipher as u64).to_le_bytes());
+        aad[16..].copy_from_slice(&1u64.to_le_bytes());
+        aad
+    }
+
+    fn aad_bytes(&self) -> usize {
+        match self.version {
+            KeyVersion::V0 => 8,
+            KeyVersion::V1 => 24,
+        }
+    }
+
+    /// Wraps keys, for tests and for what will write. `self` gives identity and nonce.
+    #[cfg(test)]
+    pub(super) fn wrap(&mut self, wrapping: &WrappingKey) {
+        let key_bytes = self.cipher.key_bytes();
+        let mut secret = [&self.master[..key_bytes], &self.hmac[..]].concat();
+        let key = BlockKey::new(self.cipher.for_wrapping(), &wrapping.0);
+        self.mac = key.seal(&self.iv, &self.aad()[..self.aad_bytes()], &mut secret).unwrap();
+        self.master[..key_bytes].copy_from_slice(&secret[..key_bytes]);
+        self.hmac.copy_from_slice(&secret[key_bytes..]);
+    }
+}
+
+/// The unwrapped keys of a dataset and its clones.
+pub struct MasterKey {
+    cipher: Cipher,
+    version: KeyVersion,
+    guid: u64,
+    master: [u8; 32],
+    hmac: hmac::Key,
+}
+
+impl Drop for MasterKey {
+    fn drop(&mut self) {
+        self.master.zeroize();
+    }
+}
+
+impl std::fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MasterKey({}, guid {})", self.cipher.name(), self.guid)
+    }
+}
+
+impl MasterKey {
+    /// Cipher of all blocks under this key.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// Decides what the AAD of dnode blocks and the MACs of object sets cover.
+    #[must_use]
+    pub fn version(&self) -> KeyVersion {
+        self.version
+    }
+
+    /// `DSL_CRYPTO_GUID`.
+    #[must_use]
+    pub fn guid(&self) -> u64 {
+        self.guid
+    }
+
+    /// The key of all blocks whose pointers carry `salt`. Derivation costs some microseconds and a salt
+    /// serves many blocks: worth caching.
+    #[must_use]
+    pub fn block_key(&self, salt: &KeySalt) -> BlockKey {
+        struct Length(usize);
+        impl hkdf::KeyType for Length {
+            fn len(&self) -> usize {
+                self.0
+            }
+        }
+        // What ZFS calls the salt is HKDF's info; HKDF's salt is empty.
+        const SHORT: &str = "32 bytes are less than HKDF-SHA512's limit of 16,320";
+        let key_bytes = self.cipher.key_bytes();
+        let mut key = [0; 32];
+        hkdf::Salt::new(hkdf::HKDF_SHA512, &[])
+            .extract(&self.master[..key_bytes])
+            .expand(&[salt], Length(key_bytes))
+            .expect(SHORT)
+            .fill(&mut key[..key_bytes])
+            .expect(SHORT);
+        let block_key = BlockKey::new(self.cipher, &key);
+        key.zeroize();
+        block_key
+    }
+
+    /// Checks the MAC of a block that is authenticated and not encrypted; `stored` are its bytes as on
+    /// disk, compressed if they are.
+    pub fn authenticate(&self, stored: &[u8], mac: &Mac) -> Result<(), CryptoError> {
+        let digest = hmac::sign(&self.hmac, stored);
+        aws_lc_rs::constant_time::verify_slices_are_equal(&digest.as_ref()[..mac.len()], mac)
+            .map_err(|_| CryptoError::Mac)
+    }
+
+    pub(super) fn hmac(&self) -> hmac::Context {
+        hmac::Context::with_key(&self.hmac)
+    }
+}
