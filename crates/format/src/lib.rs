@@ -12,6 +12,7 @@
 
 pub mod blkptr;
 pub mod bpobj;
+pub mod brt;
 pub mod bytes;
 pub mod dnode;
 pub mod dsl;
@@ -25,6 +26,7 @@ pub mod space_map;
 pub mod uberblock;
 pub mod units;
 pub mod words;
+pub mod zil;
 
 pub use error::{FormatError, Result};
 pub use words::Phys;

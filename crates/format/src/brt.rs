@@ -1,0 +1,128 @@
+//! Block reference table: how often cloned blocks are referenced, by address.
+//!
+//! Idea: each top-level vdev with cloned blocks has an object in the MOS directory, named
+//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below; its content is an array of 16-bit
+//! counts, one for each range of the vdev (16 MiB): how many entries lie there, so that most frees need
+//! no look-up. The entries are a ZAP with one 64-bit key, the block's offset in bytes, and as value 8
+//! bytes that are a number in the byte order of the machine that wrote it: the references beyond the first.
+//!
+//! Source: OpenZFS `brt_impl.h`, `brt.c`.
+
+use crate::bytes::Endian;
+use crate::error::{FormatError, Result};
+use crate::units::{ObjectId, VdevId};
+use crate::words::word_struct;
+
+/// `BRT_OBJECT_VDEV_PREFIX`.
+pub const BRT_OBJECT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
+
+/// Key in the MOS directory of a vdev's table.
+pub fn brt_object_name(vdev: VdevId) -> String {
+    format!("{BRT_OBJECT_VDEV_PREFIX}{vdev}")
+}
+
+word_struct! {
+    /// Head of a vdev's table, `brt_vdev_phys_t`: its bonus.
+    pub struct BrtVdevPhys("BRT vdev", required: all) {
+        /// ZAP of entries.
+        pub entries_zap: ObjectId,
+        /// Length of the array of counts.
+        pub range_count: u64,
+        /// Byte order of the counts: 0 little, 1 big.
+        pub byteorder: u64,
+        /// Sum of the counts.
+        pub total_count: u64,
+        /// Bytes of vdev that one count stands for.
+        pub range_bytes: u64,
+        /// Space of the cloned blocks, each once.
+        pub used_bytes: u64,
+        /// Space that the further references save.
+        pub saved_bytes: u64,
+    }
+}
+
+impl BrtVdevPhys {
+    /// Byte order of the array of counts and of the entries' values.
+    pub fn endian(&self) -> Endian {
+        if self.byteorder == 0 { Endian::Little } else { Endian::Big }
+    }
+
+    /// The range that a block's offset lies in; `None` if the head knows no such range.
+    pub fn range_of(&self, offset_bytes: u64) -> Option<u64> {
+        offset_bytes.checked_div(self.range_bytes).filter(|&range| range < self.range_count)
+    }
+}
+
+/// Decodes counts of consecutive ranges.
+pub fn decode_entry_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = u16> + '_ {
+    data.as_chunks::<2>().0.iter().map(move |c| match endian {
+        Endian::Little => u16::from_le_bytes(*c),
+        Endian::Big => u16::from_be_bytes(*c),
+    })
+}
+
+/// An entry: further references to the block at an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrtEntry {
+    /// Byte offset on the vdev, as in the block's DVA.
+    pub offset_bytes: u64,
+    /// References beyond the first.
+    pub count: u64,
+}
+
+impl BrtEntry {
+    /// From a ZAP entry: its one key word and its value as bytes.
+    pub fn from_zap(key: &[u64], value: &[u8], endian: Endian) -> Result<Self> {
+        match (key, <[u8; 8]>::try_from(value)) {
+            (&[offset_bytes], Ok(value)) => Ok(BrtEntry { offset_bytes, count: endian.u64(value) }),
+            _ => Err(FormatError::Corrupt { what: "BRT entry", why: "is not one key word and eight bytes" }),
+        }
+    }
+
+    /// The ZAP entry's key and value.
+    pub fn to_zap(&self, endian: Endian) -> (u64, [u8; 8]) {
+        let value = match endian {
+            Endian::Little => self.count.to_le_bytes(),
+            Endian::Big => self.count.to_be_bytes(),
+        };
+        (self.offset_bytes, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{Phys, check_phys};
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_those_of_the_disk_and_words_come_back() {
+        check_phys::<BrtVdevPhys>(56);
+    }
+
+    #[test]
+    fn ranges_are_bounded_by_the_head() {
+        let head = BrtVdevPhys::from_words(&[9, 2, 1, 3, 1 << 24, 0, 0]).unwrap();
+        assert_eq!(head.range_of((1 << 24) + 5), Some(1));
+        assert_eq!(head.range_of(2 << 24), None);
+        assert_eq!(BrtVdevPhys { range_bytes: 0, ..head }.range_of(0), None);
+        assert_eq!(decode_entry_counts(&[0, 1, 2, 0, 9], head.endian()).collect::<Vec<_>>(), [1, 512]);
+    }
+
+    proptest! {
+        #[test]
+        fn entries_round_trip(offset_bytes in any::<u64>(), count in any::<u64>()) {
+            let entry = BrtEntry { offset_bytes, count };
+            for endian in [Endian::Little, Endian::Big] {
+                let (key, value) = entry.to_zap(endian);
+                prop_assert_eq!(BrtEntry::from_zap(&[key], &value, endian).unwrap(), entry);
+            }
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        assert!(BrtEntry::from_zap(&[1, 2], &[0; 8], Endian::Little).is_err());
+        assert!(BrtEntry::from_zap(&[1], &[0; 7], Endian::Little).is_err());
+    }
+}

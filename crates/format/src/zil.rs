@@ -1,0 +1,159 @@
+//! Intent log: what synchronous writers were promised since the last transaction group.
+//!
+//! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records
+//! and the pointer to the next block, allocated before the block was written; so the chain ends where
+//! a block doesn't verify. There is no checksum to verify against in the pointer: it holds the identity
+//! that the block must carry instead (two random words, the dataset, a sequence number that grows by
+//! one a block), and the block's own checksum lies in its `zio_eck`.
+//!
+//! Layout: the chain structure is 184 bytes; at the end of a block with checksum `zilog`, at the start
+//! of one with `zilog2`, so that only what is used needs to be written or read.
+//!
+//! ```text
+//!   zilog   | records ... (used bytes) | ...             | pad 8 | next 128 | used 8 | eck 40 |
+//!   zilog2  | pad 8 | next 128 | used 8 | eck 40 | records ... up to used bytes | ... |
+//! ```
+//!
+//! Source: OpenZFS `zil.h`, `zil.c`.
+
+pub mod attr;
+pub mod record;
+
+use bytes::Bytes;
+
+pub use record::{LogRecord, Operation};
+
+use crate::blkptr::{BLKPTR_BYTES, Blkptr};
+use crate::bytes::{Endian, Reader, Writer};
+use crate::error::{FormatError, Result};
+use crate::gang::{EmbeddedChecksum, ZIO_ECK_BYTES};
+
+/// Bytes of a `zil_chain_t`.
+pub const ZIL_CHAIN_BYTES: usize = 8 + BLKPTR_BYTES + 8 + ZIO_ECK_BYTES;
+/// The smallest log block, `ZIL_MIN_BLKSZ`.
+pub const ZIL_MIN_BLKSZ: usize = 4096;
+/// Index of the dataset among the words of a log block's identity, `ZIL_ZC_OBJSET`.
+pub const ZIL_ZC_OBJSET: usize = 2;
+/// Index of the sequence number, `ZIL_ZC_SEQ`.
+pub const ZIL_ZC_SEQ: usize = 3;
+
+/// Where a log block keeps its chain structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLayout {
+    /// Checksum `ZIO_CHECKSUM_ZILOG`: at the end.
+    Tail,
+    /// Checksum `ZIO_CHECKSUM_ZILOG2`: at the start.
+    Head,
+}
+
+impl LogLayout {
+    /// The layout that a checksum algorithm means, if it is one of the intent log's.
+    pub fn of_checksum(checksum_id: u8) -> Option<LogLayout> {
+        match checksum_id {
+            5 => Some(LogLayout::Tail),
+            9 => Some(LogLayout::Head),
+            _ => None,
+        }
+    }
+}
+
+/// A block of the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogBlock {
+    /// Byte order of the block.
+    pub endian: Endian,
+    /// The next block. Its checksum words are the identity that the block must carry.
+    pub next: Blkptr,
+    /// The block's own checksum.
+    pub eck: EmbeddedChecksum,
+    /// The records, one after the other.
+    pub records: Bytes,
+}
+
+impl LogBlock {
+    /// Opens a block whose checksum has been verified (and whose records have been decrypted).
+    pub fn decode(block: &Bytes, layout: LogLayout) -> Result<Self> {
+        let chain_at = match layout {
+            LogLayout::Head => 0,
+            LogLayout::Tail => block.len().saturating_sub(ZIL_CHAIN_BYTES),
+        };
+        let chain = block.get(chain_at..chain_at + ZIL_CHAIN_BYTES).ok_or(FormatError::Truncated {
+            what: "log block",
+            need: ZIL_CHAIN_BYTES,
+            have: block.len(),
+        })?;
+        let eck = EmbeddedChecksum::decode(&chain[ZIL_CHAIN_BYTES - ZIO_ECK_BYTES..])?;
+        let mut r = Reader::new("log block", chain, eck.endian);
+        r.skip(8)?;
+        let next = Blkptr::read(&mut r)?;
+        let used = r.u64()?;
+        let (start, limit) = match layout {
+            LogLayout::Head => (ZIL_CHAIN_BYTES, block.len()),
+            LogLayout::Tail => (0, chain_at),
+        };
+        let end = usize::try_from(used).unwrap_or(usize::MAX);
+        if end < start || end > limit {
+            return Err(FormatError::OutOfRange {
+                what: "log block's used bytes",
+                value: used,
+                bound: limit as u64,
+            });
+        }
+        Ok(LogBlock { endian: eck.endian, next, eck, records: block.slice(start..end) })
+    }
+
+    /// The block as `block_bytes` bytes; the checksum is written as it stands in `eck`.
+    ///
+    /// # Errors
+    /// Records that don't fit.
+    pub fn encode(&self, layout: LogLayout, block_bytes: usize) -> Result<Vec<u8>> {
+        let room = block_bytes.saturating_sub(ZIL_CHAIN_BYTES);
+        if self.records.len() > room {
+            return Err(FormatError::OutOfRange {
+                what: "log block's records",
+                value: self.records.len() as u64,
+                bound: room as u64,
+            });
+        }
+        let mut w = Writer::new(self.endian);
+        if layout == LogLayout::Tail {
+            w.bytes(&self.records).pad_to(room);
+        }
+        w.u64(0);
+        self.next.write(&mut w);
+        let used = self.records.len() + if layout == LogLayout::Head { ZIL_CHAIN_BYTES } else { 0 };
+        w.u64(used as u64);
+        self.eck.write(&mut w);
+        if layout == LogLayout::Head {
+            w.bytes(&self.records).pad_to(block_bytes);
+        }
+        Ok(w.finish())
+    }
+
+    /// The block's link is that of the block that `own` points to: the same log, the next number.
+    /// If not, the chain ends before this block.
+    pub fn continues(&self, own: &Blkptr) -> bool {
+        let mut expected = own.checksum();
+        expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
+        self.next.checksum() == expected
+    }
+
+    /// The records in order. The iterator ends after the first error.
+    pub fn records(&self) -> impl Iterator<Item = Result<LogRecord>> + '_ {
+        let mut rest = self.records.clone();
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let record = LogRecord::decode(&rest, self.endian);
+            match &record {
+                Ok((_, len)) => rest = rest.slice(*len..),
+                Err(_) => rest = Bytes::new(),
+            }
+            Some(record.map(|(record, _)| record))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

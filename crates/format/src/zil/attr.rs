@@ -1,0 +1,156 @@
+//! Parts of log records that several kinds share: names, extended attributes of a file, ACLs, FUIDs.
+//!
+//! Layout:
+//!
+//! ```text
+//!   lr_attr   masksize (4) | bitmap (4 each, masksize of them) | attrs (8) | crtime (16) | scanstamp (32)
+//!   ACL       entries (acl_bytes, padded to 8) | log FUIDs (8 each) | domain names (NUL-terminated)
+//! ```
+//!
+//! Source: OpenZFS `zil.h` (`lr_attr_t`, `lr_acl_t`), `xvattr.h`, `zfs_log.c`.
+
+use bytes::Bytes;
+
+use crate::bytes::{Reader, Writer};
+use crate::error::{FormatError, Result, at_most};
+
+/// Words in the bitmap of every known writer, `XVA_MAPSIZE`.
+const XVA_MAPSIZE: u64 = 3;
+/// Domain names in a record: more make no sense and are refused.
+const MAX_DOMAINS: u64 = 1 << 16;
+
+/// Attributes beyond POSIX's in a log record: `lr_attr_t` and `lr_attr_end_t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogAttrs {
+    /// Which attributes are set by the record, `XAT_*`; one to three words.
+    pub requested: Vec<u32>,
+    /// Their values, `XAT0_*` bits.
+    pub attrs: u64,
+    /// Creation time: seconds, nanoseconds.
+    pub crtime: [u64; 2],
+    /// Virus scanner's mark; or the project id in the first 8 bytes, in the writer's byte order.
+    pub scanstamp: [u8; 32],
+}
+
+impl LogAttrs {
+    /// Reads an `lr_attr_t` with what follows it.
+    pub fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let masksize = at_most("log attribute mask", r.u32()?.into(), XVA_MAPSIZE)?;
+        let requested = (0..masksize.max(1)).map(|_| r.u32()).collect::<Result<_>>()?;
+        Ok(LogAttrs { requested, attrs: r.u64()?, crtime: r.words()?, scanstamp: r.array()? })
+    }
+
+    /// Appends it.
+    pub fn write(&self, w: &mut Writer) {
+        w.u32(self.requested.len() as u32);
+        for &word in &self.requested {
+            w.u32(word);
+        }
+        w.u64(self.attrs).words(&self.crtime).bytes(&self.scanstamp);
+    }
+}
+
+/// An ACL as logged, with what is needed to make its identities real.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogAcl {
+    /// Number of access control entries.
+    pub entry_count: u64,
+    /// ACL-wide flags.
+    pub flags: u64,
+    /// The entries (`ace_t`s of varying size), in the writer's byte order.
+    pub entries: Bytes,
+    /// Identities that stand for those of other domains in the entries.
+    pub fuids: Vec<u64>,
+    /// Domain names that the identities' upper halves count, from 1.
+    pub domains: Vec<Bytes>,
+}
+
+/// The counts in front of an ACL: `lr_aclcnt`, `lr_domcnt`, `lr_fuidcnt`, `lr_acl_bytes`, `lr_acl_flags`.
+pub(super) type AclCounts = [u64; 5];
+
+impl LogAcl {
+    /// The counts to write in front.
+    pub(super) fn counts(&self) -> AclCounts {
+        let (domains, fuids) = (self.domains.len() as u64, self.fuids.len() as u64);
+        [self.entry_count, domains, fuids, self.entries.len() as u64, self.flags]
+    }
+
+    /// Reads what the counts announce. Each is checked against the bytes that are left.
+    pub(super) fn read(p: &mut Payload<'_>, counts: AclCounts) -> Result<Self> {
+        let [entry_count, domain_count, fuid_count, acl_bytes, flags] = counts;
+        let entries = p.take(acl_bytes)?;
+        p.skip_padding(acl_bytes)?;
+        at_most("log ACL's FUIDs", fuid_count, (p.reader.remaining() / 8) as u64)?;
+        let fuids = (0..fuid_count).map(|_| p.reader.u64()).collect::<Result<_>>()?;
+        Ok(LogAcl { entry_count, flags, entries, fuids, domains: p.names(domain_count)? })
+    }
+
+    pub(super) fn write(&self, w: &mut Writer) {
+        w.bytes(&self.entries);
+        w.bytes(&[0; 8][..self.entries.len().next_multiple_of(8) - self.entries.len()]);
+        w.words(&self.fuids);
+        for domain in &self.domains {
+            write_name(w, domain);
+        }
+    }
+}
+
+/// Domain names that a record without ACL carries for its owner and group: one for each that is a
+/// FUID (has an upper half), only one if both are of the same domain.
+pub(super) fn owner_domains(uid: u64, gid: u64) -> u64 {
+    let (uid_domain, gid_domain) = (uid >> 32, gid >> 32);
+    u64::from(uid_domain != 0) + u64::from(gid_domain != 0 && gid_domain != uid_domain)
+}
+
+/// The variable part of a record: a bounded reader that can hand out shared slices.
+pub(super) struct Payload<'a> {
+    pub(super) reader: Reader<'a>,
+    bytes: &'a Bytes,
+}
+
+impl<'a> Payload<'a> {
+    pub(super) fn new(bytes: &'a Bytes, endian: crate::bytes::Endian) -> Self {
+        Payload { reader: Reader::new("log record", bytes, endian), bytes }
+    }
+
+    /// The next `len` bytes, shared.
+    pub(super) fn take(&mut self, len: u64) -> Result<Bytes> {
+        let len = at_most("log record's data", len, self.reader.remaining() as u64)? as usize;
+        let start = self.reader.position();
+        self.reader.skip(len)?;
+        Ok(self.bytes.slice(start..start + len))
+    }
+
+    /// All that is left.
+    pub(super) fn rest(&mut self) -> Result<Bytes> {
+        self.take(self.reader.remaining() as u64)
+    }
+
+    /// Passes over the bytes that pad `len` to a multiple of 8.
+    fn skip_padding(&mut self, len: u64) -> Result<()> {
+        self.reader.skip((len.wrapping_neg() % 8) as usize)
+    }
+
+    /// The next NUL-terminated name, without the NUL.
+    pub(super) fn name(&mut self) -> Result<Bytes> {
+        let start = self.reader.position();
+        let len = self.bytes[start..]
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or(FormatError::Corrupt { what: "log record", why: "a name has no end" })?;
+        let name = self.take(len as u64)?;
+        self.reader.skip(1)?;
+        Ok(name)
+    }
+
+    /// The next `count` names.
+    pub(super) fn names(&mut self, count: u64) -> Result<Vec<Bytes>> {
+        at_most("log record's domains", count, (self.reader.remaining() as u64).min(MAX_DOMAINS))?;
+        (0..count).map(|_| self.name()).collect()
+    }
+}
+
+/// Appends a name and its NUL.
+pub(super) fn write_name(w: &mut Writer, name: &[u8]) {
+    w.bytes(name).u8(0);
+}
