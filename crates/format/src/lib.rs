@@ -14,6 +14,7 @@ pub mod blkptr;
 pub mod bpobj;
 pub mod brt;
 pub mod bytes;
+pub mod ddt;
 pub mod dnode;
 pub mod dsl;
 pub mod error;
