@@ -1,7 +1,8 @@
 //! How fast reads of a warm file are, by way and size: MB/s and reads a second.
 //!
 //! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its own). Each way runs
-//! alone (one read after the other) and 32 deep; `memcpy` is the floor: the copy out of the cache alone.
+//! alone (one read after the other) and 32 deep; `memcpy` is the floor: the copy out of the cache alone. `cold` rows first
+//! drop the file from the cache and then read it once, in random order.
 
 use cenote_device::{Device, FileDevice, IoPath, OpenOptions};
 use cenote_runtime::{Rng, Runtime};
@@ -25,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut content = vec![0; FILE_BYTES];
             Rng::new(1).fill(&mut content);
             own.write_all(&content)?;
+            own.as_file().sync_all()?; // only clean pages can be dropped
             own.path().to_owned()
         }
     };
@@ -37,6 +39,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let (reads, took) = measure(&rt, &path, io_path, depth, len)?;
                 row(way, depth, len, reads, took);
             }
+        }
+        for (way, io_path) in [("cold ring", IoPath::Auto), ("cold pool", IoPath::Threads)] {
+            let (reads, took) = measure_cold(&rt, &path, io_path, 32, len)?;
+            row(way, 32, len, reads, took);
         }
         row("memcpy", 1, len, TOTAL_BYTES / len as u64, copy(&rt, len));
     }
@@ -71,6 +77,33 @@ fn measure(
         })
         .await?;
         Ok((each * depth as u64, rt.now() - start))
+    })
+}
+
+/// Reads every place once after the file was dropped from the cache.
+fn measure_cold(
+    rt: &Runtime,
+    path: &Path,
+    io_path: IoPath,
+    depth: usize,
+    len: usize,
+) -> Result<(u64, Duration), Box<dyn std::error::Error>> {
+    let device = Arc::new(FileDevice::open(path, OpenOptions { io_path, ..OpenOptions::READ_ONLY }, rt)?);
+    rustix::fs::fadvise(device.file(), 0, None, rustix::fs::Advice::DontNeed)?;
+    rustix::fs::fadvise(device.file(), 0, None, rustix::fs::Advice::Random)?;
+    let mut places: Vec<u64> = (0..device.size_bytes() / len as u64).collect();
+    let mut rng = Rng::new(1);
+    (1..places.len()).rev().for_each(|at| places.swap(at, rng.below(at as u64 + 1) as usize));
+    places.truncate(TOTAL_READS as usize / 20);
+    let reads = places.len() as u64;
+    rt.block_on(async {
+        let start = rt.now();
+        rt.for_each_bounded(depth, places, |place| {
+            let device = device.clone();
+            async move { device.read_at(place * len as u64, len).await.map(drop) }
+        })
+        .await?;
+        Ok((reads, rt.now() - start))
     })
 }
 

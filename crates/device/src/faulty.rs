@@ -109,6 +109,14 @@ impl Fault {
             Effect::TornWrite | Effect::LostWrite => Op::Write,
         }
     }
+
+    /// A flush touches no sector, so no bad one.
+    fn chance_of_flush(&self) -> f64 {
+        match self.when {
+            When::Chance(probability) => probability,
+            When::Sectors(_) => 0.0,
+        }
+    }
 }
 
 /// A device that fails by rules.
@@ -192,15 +200,6 @@ impl Faulty {
         match self.strike(op, offset, len)?.effect {
             Effect::Hang(_) => Some(Io::pending(std::future::pending())),
             _ => Some(Io::done(self.error(op, offset, len))),
-        }
-    }
-}
-
-impl Fault {
-    fn chance_of_flush(&self) -> f64 {
-        match self.when {
-            When::Chance(probability) => probability,
-            When::Sectors(_) => 0.0,
         }
     }
 }

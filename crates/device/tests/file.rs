@@ -194,3 +194,27 @@ fn written_bytes_are_read_back_on_every_way() {
         }
     }
 }
+
+#[test]
+fn a_block_device_has_the_size_the_kernel_says() {
+    let rt = Runtime::real(Some(1));
+    let mut tried = 0;
+    for entry in std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten() {
+        let path = std::path::Path::new("/dev").join(entry.file_name());
+        let sectors = std::fs::read_to_string(entry.path().join("size")).unwrap_or_default();
+        let Ok(sectors @ 16..) = sectors.trim().parse::<u64>() else { continue };
+        let Ok(device) = FileDevice::open(&path, OpenOptions::READ_ONLY, &rt) else { continue };
+        assert_eq!(device.size_bytes(), sectors * 512, "{}", path.display());
+        assert!(device.info().rotational.is_some() && device.info().sector_bytes >= 512);
+        // The first sector of a disk in use is quiet: read through the cache and past it, it is the same.
+        let direct = OpenOptions { direct: true, ..OpenOptions::READ_ONLY };
+        let direct = FileDevice::open(&path, direct, &rt).expect("opened a moment ago");
+        let [cached, direct] =
+            [&device, &direct].map(|device| rt.block_on(device.read_at(3, 500)).expect("read"));
+        assert!(cached == direct, "{}", path.display());
+        tried += 1;
+    }
+    if tried == 0 {
+        println!("skipped: no block device that this user may read");
+    }
+}
