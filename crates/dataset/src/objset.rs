@@ -16,6 +16,7 @@
 //! Source: OpenZFS `dmu_objset.c`, `dnode.c` (`dnode_hold_impl`).
 
 mod dnodes;
+mod gather;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::error::{DatasetError, Result};
 use crate::object::Object;
 
 pub use dnodes::{DnodeBatch, Dnodes};
+pub use gather::Gathered;
 
 /// `DMU_USERUSED_OBJECT`: the object of space used by user.
 pub const USERUSED_OBJECT: ObjectId = ObjectId(u64::MAX);
