@@ -28,6 +28,22 @@ impl Endian {
         }
     }
 
+    /// Reads a 16-bit number.
+    pub fn u16(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Endian::Little => u16::from_le_bytes(bytes),
+            Endian::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    /// Reads a 32-bit number.
+    pub fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Endian::Little => u32::from_le_bytes(bytes),
+            Endian::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
     /// Reads a word.
     pub fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
@@ -101,20 +117,12 @@ impl<'a> Reader<'a> {
 
     /// The next 16-bit number.
     pub fn u16(&mut self) -> Result<u16> {
-        let b = self.array()?;
-        Ok(match self.endian {
-            Endian::Little => u16::from_le_bytes(b),
-            Endian::Big => u16::from_be_bytes(b),
-        })
+        Ok(self.endian.u16(self.array()?))
     }
 
     /// The next 32-bit number.
     pub fn u32(&mut self) -> Result<u32> {
-        let b = self.array()?;
-        Ok(match self.endian {
-            Endian::Little => u32::from_le_bytes(b),
-            Endian::Big => u32::from_be_bytes(b),
-        })
+        Ok(self.endian.u32(self.array()?))
     }
 
     /// The next 64-bit number.

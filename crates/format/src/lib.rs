@@ -27,6 +27,7 @@ pub mod space_map;
 pub mod uberblock;
 pub mod units;
 pub mod words;
+pub mod zap;
 pub mod zil;
 
 pub use error::{FormatError, Result};

@@ -1,0 +1,194 @@
+//! Header of a fat ZAP: block 0, with the pointer table in its second half or elsewhere in the object.
+//!
+//! Layout, in words:
+//!
+//! ```text
+//!   0 block type  1 magic  2 table: first block  3 blocks (0: the table is here)  4 shift
+//!   5 next block of a table being doubled  6 blocks copied to it
+//!   7 free block  8 leaves  9 entries  10 salt  11 normflags  12 flags
+//!   second half of the block: the embedded table
+//! ```
+//!
+//! Source: OpenZFS `zap_impl.h` (`zap_phys_t`).
+
+use bytes::Bytes;
+
+use super::{ZBT_HEADER, ZapHasher};
+use crate::bytes::{Endian, Reader, Writer};
+use crate::error::{FormatError, Result, at_most};
+use crate::units::BlockId;
+
+/// `ZAP_MAGIC`.
+pub const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
+const WHAT: &str = "fat ZAP";
+/// log2 of the smallest and the largest block that a fat ZAP has had.
+const BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=20;
+/// More bits than the hash has cannot index a table.
+const MAX_TABLE_SHIFT: u64 = 48;
+
+/// Where the pointers to the leaves lie, `zap_table_phys_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PointerTable {
+    /// First block of the table.
+    pub first_block: BlockId,
+    /// Blocks that it takes; 0: it is embedded in the header.
+    pub blocks: u64,
+    /// Bits of the hash that index it.
+    pub shift: u32,
+    /// First block of the table of twice the size to which this one is being copied; 0 if it isn't.
+    pub next_block: BlockId,
+    /// Blocks already copied. Look-ups use this table until all are.
+    pub blocks_copied: u64,
+}
+
+/// The header of a fat ZAP.
+#[derive(Debug, Clone)]
+pub struct FatHeader {
+    /// The pointer table.
+    pub table: PointerTable,
+    /// The first block that has never been used: the ZAP's end.
+    pub free_block: BlockId,
+    /// Leaves there are.
+    pub leaf_count: u64,
+    /// Entries there are.
+    pub entry_count: u64,
+    /// Where the hash starts.
+    pub salt: u64,
+    /// Normalization of names.
+    pub normflags: u64,
+    /// `ZAP_FLAG_*`.
+    pub flags: u64,
+    block_shift: u32,
+    endian: Endian,
+    block: Bytes,
+}
+
+/// Where the pointer to a leaf is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeafPointer {
+    /// In the header: this is the leaf.
+    Leaf(BlockId),
+    /// In a block of the table, at this byte: see `read_pointer`.
+    InTable {
+        /// The block to read.
+        block: BlockId,
+        /// Where in it.
+        offset_bytes: usize,
+    },
+}
+
+impl FatHeader {
+    /// Opens block 0, whose length is the ZAP's block size.
+    ///
+    /// # Errors
+    /// Another magic number, a block size that is no power of two, a table larger than its blocks.
+    pub fn decode(block: Bytes, endian: Endian) -> Result<FatHeader> {
+        let block_shift = block_shift(&block)?;
+        let mut r = Reader::new(WHAT, &block, endian);
+        let [block_type, magic, first_block, blocks, shift, next_block, blocks_copied, rest @ ..] =
+            r.words::<13>()?;
+        let [free_block, leaf_count, entry_count, salt, normflags, flags] = rest;
+        if block_type != ZBT_HEADER || magic != ZAP_MAGIC {
+            return Err(FormatError::BadMagic { what: WHAT, found: magic });
+        }
+        at_most("fat ZAP table shift", shift, MAX_TABLE_SHIFT)?;
+        let room = match blocks {
+            0 => 1 << (block_shift - 4),
+            _ => blocks.saturating_mul(1 << (block_shift - 3)),
+        };
+        at_most("fat ZAP table entries", 1 << shift, room)?;
+        first_block.checked_add(blocks).ok_or(FormatError::OutOfRange {
+            what: "fat ZAP table block",
+            value: first_block,
+            bound: u64::MAX - blocks,
+        })?;
+        Ok(FatHeader {
+            table: PointerTable {
+                first_block: BlockId(first_block),
+                blocks,
+                shift: shift as u32,
+                next_block: BlockId(next_block),
+                blocks_copied,
+            },
+            free_block: BlockId(free_block),
+            leaf_count,
+            entry_count,
+            salt,
+            normflags,
+            flags,
+            block_shift,
+            endian,
+            block,
+        })
+    }
+
+    /// What hashes its names.
+    pub fn hasher(&self) -> ZapHasher {
+        ZapHasher { salt: self.salt, flags: self.flags }
+    }
+
+    /// Pointers in the table.
+    pub fn table_len(&self) -> u64 {
+        1 << self.table.shift
+    }
+
+    /// The index in the table for a hash.
+    pub fn table_index(&self, hash: u64) -> u64 {
+        hash.checked_shr(64 - self.table.shift).unwrap_or(0)
+    }
+
+    /// Where the pointer at an index (below `table_len`) is; an index beyond counts as the last.
+    pub fn locate(&self, index: u64) -> LeafPointer {
+        let index = index.min(self.table_len() - 1);
+        if self.table.blocks == 0 {
+            let at = self.block.len() / 2 + index as usize * 8;
+            return LeafPointer::Leaf(read_pointer(&self.block, at, self.endian).unwrap_or_default());
+        }
+        let per_block_shift = self.block_shift - 3;
+        LeafPointer::InTable {
+            block: BlockId(self.table.first_block.0 + (index >> per_block_shift)),
+            offset_bytes: (index & ((1 << per_block_shift) - 1)) as usize * 8,
+        }
+    }
+
+    /// The header as a block of `1 << block_shift` bytes, with an embedded table if it has no other.
+    ///
+    /// # Errors
+    /// A table that does not fit.
+    pub fn encode(&self, embedded: &[BlockId]) -> Result<Vec<u8>> {
+        let t = &self.table;
+        let mut w = Writer::new(self.endian);
+        w.words(&[ZBT_HEADER, ZAP_MAGIC, t.first_block.0, t.blocks, t.shift.into(), t.next_block.0]);
+        w.words(&[t.blocks_copied, self.free_block.0, self.leaf_count, self.entry_count]);
+        w.words(&[self.salt, self.normflags, self.flags]);
+        let half = 1 << (self.block_shift - 1);
+        at_most("fat ZAP embedded table bytes", embedded.len() as u64 * 8, half as u64)?;
+        w.pad_to(half);
+        embedded.iter().for_each(|leaf| _ = w.u64(leaf.0));
+        w.pad_to(2 * half);
+        Ok(w.finish())
+    }
+}
+
+/// The pointer at a byte of a block of the table.
+///
+/// # Errors
+/// A block that ends before it.
+pub fn read_pointer(block: &[u8], offset_bytes: usize, endian: Endian) -> Result<BlockId> {
+    let mut r = Reader::new("ZAP pointer table", block, endian);
+    r.skip(offset_bytes)?;
+    Ok(BlockId(r.u64()?))
+}
+
+/// log2 of a fat ZAP block's size.
+pub(super) fn block_shift(block: &[u8]) -> Result<u32> {
+    let shift = block.len().checked_ilog2().unwrap_or(0);
+    if !block.len().is_power_of_two() || !BLOCK_SHIFTS.contains(&shift) {
+        return Err(FormatError::OutOfRange {
+            what: "fat ZAP block bytes",
+            value: block.len() as u64,
+            bound: 1 << BLOCK_SHIFTS.end(),
+        });
+    }
+    Ok(shift)
+}

@@ -1,0 +1,337 @@
+//! Leaf of a fat ZAP: a block of entries whose hashes share a prefix.
+//!
+//! Idea: the block is cut in chunks of 24 bytes, each an entry, 21 bytes of a name or value, or free. Chunks name
+//! each other by 16-bit number. A chain can be damaged into a loop; every walk is bounded by what it wants
+//! (a name's length) or by the number of chunks, so it ends.
+//!
+//! Layout, for blocks of 2^b bytes:
+//!
+//! ```text
+//!   0 block type (8)  8 zeros (8)  16 hash prefix (8)  24 magic (4)  28 free chunks (2)  30 entries (2)
+//!   32 bits of the prefix (2)  34 first free chunk (2)  36 flags (1)  37 zeros (11)
+//!   48 hash table: 2^(b-5) chunk numbers (2 each), 0xffff: empty      then the chunks
+//!
+//!   entry: 252  integer size (1)  next in chain (2)  name chunk (2)  name length (2)
+//!          value chunk (2)  value length (2)  collision differentiator (4)  hash (8)      lengths in integers
+//!   array: 251  content (21), integers in big-endian  next chunk (2)
+//!   free:  253  zeros (21)  next free chunk (2)
+//! ```
+//!
+//! A text name's length counts its NUL. Source: OpenZFS `zap_leaf.h`, `zap_leaf.c`.
+
+use bytes::Bytes;
+
+use super::ZBT_LEAF;
+use super::header::block_shift;
+use crate::bytes::{Endian, Reader};
+use crate::error::{FormatError, Result, at_most};
+
+/// `ZAP_LEAF_MAGIC`.
+pub const ZAP_LEAF_MAGIC: u32 = 0x2AB_1EAF;
+pub(super) const WHAT: &str = "ZAP leaf";
+pub(super) const HEADER_BYTES: usize = 48;
+pub(super) const CHUNK_BYTES: usize = 24;
+/// Content bytes of an array chunk, `ZAP_LEAF_ARRAY_BYTES`.
+pub(super) const ARRAY_BYTES: usize = CHUNK_BYTES - 3;
+pub(super) const CHAIN_END: u16 = 0xffff;
+pub(super) const CHUNK_ENTRY: u8 = 252;
+pub(super) const CHUNK_ARRAY: u8 = 251;
+pub(super) const CHUNK_FREE: u8 = 253;
+
+/// Buckets and chunks of a leaf of `1 << block_shift` bytes.
+pub(super) fn geometry(block_shift: u32) -> (usize, usize) {
+    let buckets = 1 << (block_shift - 5);
+    (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
+}
+
+/// The bucket of a hash in a leaf of that prefix length.
+pub(super) fn bucket_of(hash: u64, prefix_len: u32, buckets: usize) -> usize {
+    let below_prefix = hash.checked_shl(prefix_len).unwrap_or(0);
+    (below_prefix >> (64 - buckets.ilog2())) as usize
+}
+
+/// A leaf block.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    /// The first bits that all its hashes share, as a number.
+    pub prefix: u64,
+    /// How many bits those are.
+    pub prefix_len: u32,
+    /// Entries that the header counts.
+    pub entry_count: u16,
+    /// Free chunks that the header counts.
+    pub free_count: u16,
+    /// `ZLF_ENTRIES_CDSORTED` (1): entries of one hash are sorted by differentiator.
+    pub flags: u8,
+    buckets: usize,
+    chunk_count: usize,
+    endian: Endian,
+    block: Bytes,
+}
+
+/// An entry of a leaf.
+#[derive(Debug, Clone, Copy)]
+pub struct LeafEntry<'a> {
+    /// The name's hash.
+    pub hash: u64,
+    /// Tells names of one hash apart.
+    pub cd: u32,
+    /// Bytes of each integer of the value: 1, 2, 4 or 8.
+    pub int_bytes: u8,
+    /// Integers in the value.
+    pub int_count: u16,
+    /// Length of the name: bytes with NUL, or words.
+    pub name_len: u16,
+    name_chunk: u16,
+    value_chunk: u16,
+    next: u16,
+    leaf: &'a Leaf,
+}
+
+impl Leaf {
+    /// Opens a leaf block.
+    ///
+    /// # Errors
+    /// Another magic number, a block size that is no power of two, a prefix longer than a hash.
+    pub fn decode(block: Bytes, endian: Endian) -> Result<Leaf> {
+        let (buckets, chunk_count) = geometry(block_shift(&block)?);
+        let mut r = Reader::new(WHAT, &block, endian);
+        let block_type = r.u64()?;
+        r.skip(8)?;
+        let prefix = r.u64()?;
+        let magic = r.u32()?;
+        if block_type != ZBT_LEAF || magic != ZAP_LEAF_MAGIC {
+            return Err(FormatError::BadMagic { what: WHAT, found: magic.into() });
+        }
+        let (free_count, entry_count) = (r.u16()?, r.u16()?);
+        let prefix_len = u32::from(r.u16()?);
+        at_most("ZAP leaf prefix bits", prefix_len.into(), 64)?;
+        r.skip(2)?;
+        let flags = r.u8()?;
+        Ok(Leaf { prefix, prefix_len, entry_count, free_count, flags, buckets, chunk_count, endian, block })
+    }
+
+    /// The entries as they lie; a chunk that calls itself an entry and cannot be one is an error in its place.
+    pub fn entries(&self) -> impl Iterator<Item = Result<LeafEntry<'_>>> {
+        let is_entry = |chunk: &&[u8; CHUNK_BYTES]| chunk[0] == CHUNK_ENTRY;
+        self.chunks().iter().filter(is_entry).map(|chunk| self.decode_entry(chunk))
+    }
+
+    /// The entries in the order of a ZAP cursor: by hash, then differentiator.
+    ///
+    /// # Errors
+    /// As `entries`.
+    pub fn entries_in_order(&self) -> Result<Vec<LeafEntry<'_>>> {
+        let mut entries = self.entries().collect::<Result<Vec<_>>>()?;
+        entries.sort_by_key(|entry| (entry.hash, entry.cd));
+        Ok(entries)
+    }
+
+    /// The entry of a text name (without NUL).
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn lookup(&self, hash: u64, name: &[u8]) -> Result<Option<LeafEntry<'_>>> {
+        self.find(hash, |entry| entry.is_named(name))
+    }
+
+    /// The entry of a name of words.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn lookup_words(&self, hash: u64, name: &[u64]) -> Result<Option<LeafEntry<'_>>> {
+        self.find(hash, |entry| Ok(usize::from(entry.name_len) == name.len() && entry.name_words()? == name))
+    }
+
+    /// The first entry of that hash that `wanted` accepts: how a name is found under normalization.
+    ///
+    /// # Errors
+    /// A damaged chain, and what `wanted` answers.
+    pub fn find(
+        &self,
+        hash: u64,
+        mut wanted: impl FnMut(&LeafEntry<'_>) -> Result<bool>,
+    ) -> Result<Option<LeafEntry<'_>>> {
+        let at = HEADER_BYTES + 2 * bucket_of(hash, self.prefix_len, self.buckets);
+        let mut r = Reader::new(WHAT, &self.block, self.endian);
+        r.skip(at)?;
+        let mut next = r.u16()?;
+        for _ in 0..=self.chunk_count {
+            if next == CHAIN_END {
+                return Ok(None);
+            }
+            let entry = self.decode_entry(self.chunk(next)?)?;
+            if entry.hash == hash && wanted(&entry)? {
+                return Ok(Some(entry));
+            }
+            next = entry.next;
+        }
+        Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain that bites its tail" })
+    }
+
+    fn chunks(&self) -> &[[u8; CHUNK_BYTES]] {
+        let start = HEADER_BYTES + 2 * self.buckets;
+        let chunks = self.block.get(start..).unwrap_or_default().as_chunks().0;
+        &chunks[..self.chunk_count.min(chunks.len())]
+    }
+
+    fn chunk(&self, number: u16) -> Result<&[u8; CHUNK_BYTES]> {
+        self.chunks().get(usize::from(number)).ok_or(FormatError::OutOfRange {
+            what: "ZAP leaf chunk",
+            value: number.into(),
+            bound: self.chunk_count as u64,
+        })
+    }
+
+    fn decode_entry(&self, chunk: &[u8; CHUNK_BYTES]) -> Result<LeafEntry<'_>> {
+        if chunk[0] != CHUNK_ENTRY {
+            return Err(FormatError::Corrupt {
+                what: WHAT,
+                why: "has a hash chain through a chunk that is no entry",
+            });
+        }
+        let mut r = Reader::new(WHAT, &chunk[1..], self.endian);
+        let int_bytes = r.u8()?;
+        if !matches!(int_bytes, 1 | 2 | 4 | 8) {
+            return Err(FormatError::OutOfRange {
+                what: "ZAP integer bytes",
+                value: int_bytes.into(),
+                bound: 8,
+            });
+        }
+        Ok(LeafEntry {
+            int_bytes,
+            next: r.u16()?,
+            name_chunk: r.u16()?,
+            name_len: r.u16()?,
+            value_chunk: r.u16()?,
+            int_count: r.u16()?,
+            cd: r.u32()?,
+            hash: r.u64()?,
+            leaf: self,
+        })
+    }
+
+    /// The content of an array of `len` bytes, piece by piece.
+    fn pieces(&self, first: u16, len: usize) -> Result<impl Iterator<Item = Result<&[u8]>>> {
+        // What cannot lie in this many chunks is not worth its memory.
+        at_most("ZAP leaf array bytes", len as u64, (self.chunk_count * ARRAY_BYTES) as u64)?;
+        let (mut next, mut left) = (first, len);
+        Ok(std::iter::from_fn(move || {
+            (left > 0).then(|| {
+                let here = left.min(ARRAY_BYTES);
+                left -= here;
+                let chunk = self.chunk(next).inspect_err(|_| left = 0)?;
+                let [kind, content @ .., a, b] = chunk;
+                if *kind != CHUNK_ARRAY {
+                    left = 0;
+                    return Err(FormatError::Corrupt {
+                        what: WHAT,
+                        why: "has a name or value in a chunk that is no array",
+                    });
+                }
+                next = self.endian.u16([*a, *b]);
+                Ok(&content[..here])
+            })
+        }))
+    }
+
+    fn read_into(&self, first: u16, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        for piece in self.pieces(first, len)? {
+            out.extend_from_slice(piece?);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> LeafEntry<'a> {
+    fn name_pieces(&self) -> Result<impl Iterator<Item = Result<&'a [u8]>>> {
+        self.leaf.pieces(self.name_chunk, self.name_len.into())
+    }
+
+    fn is_named(&self, name: &[u8]) -> Result<bool> {
+        if usize::from(self.name_len) != name.len() + 1 {
+            return Ok(false);
+        }
+        let mut rest = name;
+        for piece in self.name_pieces()? {
+            let piece = piece?;
+            let (part, later) = rest.split_at(rest.len().min(piece.len()));
+            if !piece.starts_with(part) {
+                return Ok(false);
+            }
+            rest = later;
+        }
+        Ok(true)
+    }
+
+    /// Puts a text name, without NUL, in place of what `out` holds.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn read_name(&self, out: &mut Vec<u8>) -> Result<()> {
+        self.leaf.read_into(self.name_chunk, self.name_len.into(), out)?;
+        if out.last() == Some(&0) {
+            out.pop();
+        }
+        Ok(())
+    }
+
+    /// A text name, without NUL.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn name(&self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.read_name(&mut out)?;
+        Ok(out)
+    }
+
+    /// A name of words.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn name_words(&self) -> Result<Vec<u64>> {
+        let mut bytes = Vec::new();
+        self.leaf.read_into(self.name_chunk, usize::from(self.name_len) * 8, &mut bytes)?;
+        Ok(integers(&bytes, 8))
+    }
+
+    /// The value if it is a single integer, of any size.
+    ///
+    /// # Errors
+    /// A value of another length; a damaged chain.
+    pub fn value_u64(&self) -> Result<u64> {
+        if self.int_count != 1 {
+            return Err(FormatError::Corrupt { what: "ZAP value", why: "is not a single integer" });
+        }
+        let mut pieces = self.leaf.pieces(self.value_chunk, self.int_bytes.into())?;
+        let piece = pieces.next().unwrap_or(Ok(&[]))?;
+        Ok(piece.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    /// The value's integers, widened.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn value_words(&self) -> Result<Vec<u64>> {
+        Ok(integers(&self.value_bytes()?, self.int_bytes.into()))
+    }
+
+    /// The value's bytes; integers larger than a byte are in big-endian.
+    ///
+    /// # Errors
+    /// A damaged chain.
+    pub fn value_bytes(&self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let len = usize::from(self.int_count) * usize::from(self.int_bytes);
+        self.leaf.read_into(self.value_chunk, len, &mut out)?;
+        Ok(out)
+    }
+}
+
+fn integers(big_endian: &[u8], int_bytes: usize) -> Vec<u64> {
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    big_endian.chunks_exact(int_bytes).map(number).collect()
+}

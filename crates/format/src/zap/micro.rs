@@ -1,0 +1,114 @@
+//! Micro ZAP: names of up to 49 bytes, each with one 64-bit value, in one block.
+//!
+//! Layout:
+//!
+//! ```text
+//!   0 block type (8)  8 salt (8)  16 normflags (8)  24 zeros (40)
+//!   then entries of 64: value (8)  collision differentiator (4)  zeros (2)  name with NUL (50); free if the name is empty
+//! ```
+//!
+//! Source: OpenZFS `zap_impl.h` (`mzap_phys_t`, `mzap_ent_phys_t`).
+
+use bytes::Bytes;
+
+use super::{ZBT_MICRO, ZapHasher};
+use crate::bytes::{Endian, Reader, Writer};
+use crate::error::{FormatError, Result, at_most};
+
+/// Bytes of a name with its NUL, `MZAP_NAME_LEN`.
+pub const MZAP_NAME_LEN: usize = 50;
+/// Bytes of an entry and of the header, `MZAP_ENT_LEN`.
+const ENTRY_BYTES: usize = 64;
+/// The largest micro ZAP, `MZAP_MAX_SIZE`; more than 128 KiB with the feature `large_microzap`.
+const MAX_BLOCK_BYTES: u64 = 1 << 20;
+
+/// A whole micro ZAP.
+#[derive(Debug, Clone)]
+pub struct MicroZap {
+    /// Where its hash starts.
+    pub salt: u64,
+    /// Normalization of its names.
+    pub normflags: u64,
+    endian: Endian,
+    block: Bytes,
+}
+
+/// An entry of a micro ZAP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MicroEntry<'a> {
+    /// Never empty, without NUL.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: u64,
+    /// Tells names of one hash apart.
+    pub cd: u32,
+}
+
+impl MicroZap {
+    /// Opens the block.
+    ///
+    /// # Errors
+    /// Another block type, a block that is cut or larger than 1 MiB.
+    pub fn decode(block: Bytes, endian: Endian) -> Result<MicroZap> {
+        at_most("micro ZAP bytes", block.len() as u64, MAX_BLOCK_BYTES)?;
+        let mut r = Reader::new("micro ZAP", &block, endian);
+        let [block_type, salt, normflags, ..] = r.words::<8>()?;
+        if block_type != ZBT_MICRO {
+            return Err(FormatError::BadMagic { what: "micro ZAP", found: block_type });
+        }
+        Ok(MicroZap { salt, normflags, endian, block })
+    }
+
+    /// What hashes its names, should they be wanted in hash order.
+    pub fn hasher(&self) -> ZapHasher {
+        ZapHasher { salt: self.salt, flags: 0 }
+    }
+
+    /// The entries as they lie.
+    pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'_>> {
+        let endian = self.endian;
+        let slots = self.block.as_chunks::<ENTRY_BYTES>().0;
+        slots.iter().skip(1).filter(|slot| slot[14] != 0).map(move |slot| decode_entry(slot, endian))
+    }
+
+    /// The value of a name.
+    pub fn lookup(&self, name: &[u8]) -> Option<u64> {
+        self.entries().find(|entry| entry.name == name).map(|entry| entry.value)
+    }
+
+    /// A block of `block_bytes` with these entries.
+    ///
+    /// # Errors
+    /// More entries than fit; a name that is empty, too long or holds NUL.
+    pub fn encode<'a>(
+        entries: impl IntoIterator<Item = MicroEntry<'a>>,
+        hasher: ZapHasher,
+        normflags: u64,
+        block_bytes: usize,
+        endian: Endian,
+    ) -> Result<Vec<u8>> {
+        let mut w = Writer::new(endian);
+        w.words(&[ZBT_MICRO, hasher.salt, normflags]).pad_to(ENTRY_BYTES);
+        for entry in entries {
+            at_most("micro ZAP name bytes", entry.name.len() as u64, MZAP_NAME_LEN as u64 - 1)?;
+            if entry.name.is_empty() || entry.name.contains(&0) {
+                return Err(FormatError::Corrupt { what: "micro ZAP name", why: "is empty or holds NUL" });
+            }
+            let end = w.position() + ENTRY_BYTES;
+            w.u64(entry.value).u32(entry.cd).u16(0).bytes(entry.name).pad_to(end);
+        }
+        at_most("micro ZAP bytes", w.position() as u64, MAX_BLOCK_BYTES.min(block_bytes as u64))?;
+        w.pad_to(block_bytes);
+        Ok(w.finish())
+    }
+}
+
+fn decode_entry(slot: &[u8; ENTRY_BYTES], endian: Endian) -> MicroEntry<'_> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, _, _, text @ ..] = slot;
+    let len = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    MicroEntry {
+        name: &text[..len],
+        value: endian.u64([*a, *b, *c, *d, *e, *f, *g, *h]),
+        cd: endian.u32([*i, *j, *k, *l]),
+    }
+}
