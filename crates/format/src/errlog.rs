@@ -1,0 +1,130 @@
+//! Error logs: which blocks could not be read, as found by scrubs and reads.
+//!
+//! Idea: two objects of the MOS directory, `errlog_last` and `errlog_scrub`, are ZAPs whose keys are the
+//! blocks, written as four hexadecimal numbers with colons. With feature `head_errlog` the key names
+//! no dataset but a birth; each head dataset has a ZAP of its own, and the object in the directory is a
+//! ZAP of head dataset (hexadecimal) to such a ZAP.
+//!
+//! Source: OpenZFS `spa_errlog.c`, `zio.h` (`zbookmark_phys_t`, `zbookmark_err_phys_t`).
+
+use crate::dsl::deadlist::parse_hex;
+use crate::error::{FormatError, Result};
+use crate::units::{BlockId, DatasetId, ObjectId, Txg};
+use crate::words::word_struct;
+
+word_struct! {
+    /// A block by its place, `zbookmark_phys_t`.
+    pub struct BlockBookmark("block bookmark", required: all) {
+        /// The dataset; 0: the MOS.
+        pub dataset: DatasetId,
+        /// The object; 0 with level -1 is the object set's root, with level -2 the intent log.
+        pub object: ObjectId,
+        /// 0 for data, 1 and up for indirect blocks.
+        pub level: i64,
+        /// The block within its level.
+        pub block: BlockId,
+    }
+}
+
+word_struct! {
+    /// A damaged block of a head dataset or its snapshots, `zbookmark_err_phys_t`.
+    pub struct ErrorBookmark("error bookmark", required: all) {
+        /// The object.
+        pub object: ObjectId,
+        /// 0 for data, 1 and up for indirect blocks.
+        pub level: i64,
+        /// The block within its level.
+        pub block: BlockId,
+        /// When the block was born: which snapshots have it. 0: not known.
+        pub birth: Txg,
+    }
+}
+
+/// Four hexadecimal numbers with colons between.
+fn parse_key(name: &[u8]) -> Result<[u64; 4]> {
+    let bad = FormatError::Corrupt { what: "error log key", why: "is not four hexadecimal numbers" };
+    let mut parts = name.split(|&b| b == b':');
+    let mut words = [0; 4];
+    for word in &mut words {
+        *word = parts.next().and_then(parse_hex).ok_or(bad.clone())?;
+    }
+    if parts.next().is_some() { Err(bad) } else { Ok(words) }
+}
+
+impl BlockBookmark {
+    /// From a key of a log without feature `head_errlog`.
+    pub fn from_key(name: &[u8]) -> Result<Self> {
+        let [dataset, object, level, block] = parse_key(name)?;
+        Ok(BlockBookmark {
+            dataset: DatasetId(dataset),
+            object: ObjectId(object),
+            level: level.cast_signed(),
+            block: BlockId(block),
+        })
+    }
+
+    /// The key.
+    pub fn to_key(&self) -> String {
+        format!("{:x}:{:x}:{:x}:{:x}", self.dataset.0, self.object.0, self.level, self.block.0)
+    }
+}
+
+impl ErrorBookmark {
+    /// From a key of a head dataset's log.
+    pub fn from_key(name: &[u8]) -> Result<Self> {
+        let [object, level, block, birth] = parse_key(name)?;
+        Ok(ErrorBookmark {
+            object: ObjectId(object),
+            level: level.cast_signed(),
+            block: BlockId(block),
+            birth: Txg(birth),
+        })
+    }
+
+    /// The key.
+    pub fn to_key(&self) -> String {
+        format!("{:x}:{:x}:{:x}:{:x}", self.object.0, self.level, self.block.0, self.birth.0)
+    }
+}
+
+/// The head dataset that a key of the outer ZAP names, with feature `head_errlog`.
+pub fn parse_head_key(name: &[u8]) -> Result<DatasetId> {
+    parse_hex(name)
+        .map(DatasetId)
+        .ok_or(FormatError::Corrupt { what: "error log key", why: "is not a hexadecimal number" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{Phys, check_phys};
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_those_of_the_disk_and_words_come_back() {
+        check_phys::<BlockBookmark>(32);
+        check_phys::<ErrorBookmark>(32);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_round_trip(words in any::<[u64; 4]>()) {
+            let block = BlockBookmark::from_words(&words).unwrap();
+            prop_assert_eq!(BlockBookmark::from_key(block.to_key().as_bytes()).unwrap(), block);
+            let error = ErrorBookmark::from_words(&words).unwrap();
+            prop_assert_eq!(ErrorBookmark::from_key(error.to_key().as_bytes()).unwrap(), error);
+        }
+
+        #[test]
+        fn hostile_keys_are_refused(name in prop::collection::vec(any::<u8>(), 0..60)) {
+            let colons = name.iter().filter(|&&b| b == b':').count();
+            prop_assert!(BlockBookmark::from_key(&name).is_err() || colons == 3);
+        }
+    }
+
+    #[test]
+    fn the_root_of_an_object_set_reads_as_level_minus_one() {
+        let root = BlockBookmark::from_key(b"36:0:ffffffffffffffff:0").unwrap();
+        assert_eq!((root.dataset, root.level), (DatasetId(0x36), -1));
+    }
+}

@@ -1,0 +1,181 @@
+//! Command history: a ring of packed nvlists that never loses how the pool was made.
+//!
+//! Idea: the object's content is a buffer of `max_offset_bytes`. Up to `create_end_bytes` lies the record
+//! of `zpool create`, for ever; the rest is a ring. `first` and `end` are logical offsets that only grow;
+//! they wrap around the ring by the remainder. A record is a length of 8 bytes, always little-endian,
+//! and a packed nvlist (keys below).
+//!
+//! ```text
+//!   0        create_end                                  max_offset
+//!   | create | ... end of newest | gap | oldest ...      |
+//! ```
+//!
+//! Source: OpenZFS `spa_impl.h` (`spa_history_phys_t`), `spa_history.c`, `fs/zfs.h` (`ZPOOL_HIST_*`).
+
+use std::ops::Range;
+
+use crate::error::{FormatError, Result, at_most};
+use crate::words::word_struct;
+
+word_struct! {
+    /// Head of the history, `spa_history_phys_t`: its bonus.
+    pub struct HistoryPhys("pool history", required: all) {
+        /// End of the record of `zpool create`, where the ring starts.
+        pub create_end_bytes: u64,
+        /// Bytes of the buffer. At most 1 GiB.
+        pub max_offset_bytes: u64,
+        /// Logical offset of the oldest record in the ring.
+        pub first_bytes: u64,
+        /// Logical offset after the newest record.
+        pub end_bytes: u64,
+        /// Records overwritten.
+        pub records_lost: u64,
+    }
+}
+
+/// The largest buffer that OpenZFS makes.
+pub const MAX_HISTORY_BYTES: u64 = 1 << 30;
+
+impl HistoryPhys {
+    /// Physical ranges of the object to read, in order, so that their concatenation is a sequence of
+    /// whole records from the oldest to the newest. At most three.
+    ///
+    /// # Errors
+    /// Offsets that contradict each other.
+    pub fn ranges(&self) -> Result<Vec<Range<u64>>> {
+        at_most("history's size", self.max_offset_bytes, MAX_HISTORY_BYTES)?;
+        at_most("history's end of creation", self.create_end_bytes, self.max_offset_bytes)?;
+        let ring = self.max_offset_bytes - self.create_end_bytes;
+        let start = self.first_bytes.max(self.create_end_bytes);
+        let len = match self.end_bytes.checked_sub(start) {
+            Some(len) if len <= ring => len,
+            None if self.end_bytes == 0 => 0,
+            _ => return Err(FormatError::Corrupt { what: "pool history", why: "its ends are out of order" }),
+        };
+        let create = 0..self.create_end_bytes.min(self.end_bytes);
+        if len == 0 {
+            return Ok(if create.is_empty() { Vec::new() } else { vec![create] });
+        }
+        let at = self.create_end_bytes + (start - self.create_end_bytes) % ring;
+        let to_edge = len.min(self.max_offset_bytes - at);
+        let wrapped = self.create_end_bytes..self.create_end_bytes + (len - to_edge);
+        Ok([create, at..at + to_edge, wrapped].into_iter().filter(|r| !r.is_empty()).collect())
+    }
+}
+
+/// The packed nvlists in a concatenation of records. The iterator ends after the first error.
+pub fn records(data: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let record = split_record(rest);
+        rest = record.as_ref().map_or(&[], |(_, after)| after);
+        Some(record.map(|(nvlist, _)| nvlist))
+    })
+}
+
+fn split_record(data: &[u8]) -> Result<(&[u8], &[u8])> {
+    let truncated = |need| FormatError::Truncated { what: "history record", need, have: data.len() };
+    let (len, body) = data.split_first_chunk::<8>().ok_or(truncated(8))?;
+    let len = at_most("history record's length", u64::from_le_bytes(*len), body.len() as u64)? as usize;
+    if len == 0 {
+        return Err(FormatError::Corrupt { what: "history record", why: "is empty" });
+    }
+    Ok(body.split_at(len))
+}
+
+/// A record with its length in front.
+pub fn encode_record(nvlist: &[u8]) -> Vec<u8> {
+    [&(nvlist.len() as u64).to_le_bytes(), nvlist].concat()
+}
+
+/// Keys of a record's nvlist, `ZPOOL_HIST_*`.
+pub mod key {
+    /// Seconds since 1970 (uint64).
+    pub const TIME: &str = "history time";
+    /// The command line (string).
+    pub const CMD: &str = "history command";
+    /// Uid of who ran it (uint64).
+    pub const WHO: &str = "history who";
+    /// Zone it ran in (string).
+    pub const ZONE: &str = "history zone";
+    /// Machine it ran on (string).
+    pub const HOST: &str = "history hostname";
+    /// Transaction group of an internal event (uint64).
+    pub const TXG: &str = "history txg";
+    /// Number of an internal event, old form (uint64).
+    pub const INT_EVENT: &str = "history internal event";
+    /// Details of an internal event (string).
+    pub const INT_STR: &str = "history internal str";
+    /// Name of an internal event (string).
+    pub const INT_NAME: &str = "internal_name";
+    /// Name of an ioctl (string).
+    pub const IOCTL: &str = "ioctl";
+    /// Arguments of an ioctl (nvlist).
+    pub const INPUT_NVL: &str = "in_nvl";
+    /// Result of an ioctl (nvlist).
+    pub const OUTPUT_NVL: &str = "out_nvl";
+    /// Bytes of a result too large to keep (int64).
+    pub const OUTPUT_SIZE: &str = "out_size";
+    /// Dataset of an internal event (string).
+    pub const DSNAME: &str = "dsname";
+    /// Its object number (uint64).
+    pub const DSID: &str = "dsid";
+    /// Error that the ioctl ended with (int32).
+    pub const ERRNO: &str = "errno";
+    /// How long it took (int64).
+    pub const ELAPSED_NS: &str = "elapsed_ns";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{Phys, check_phys};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_those_of_the_disk_and_words_come_back() {
+        check_phys::<HistoryPhys>(40);
+    }
+
+    fn head(words: [u64; 5]) -> HistoryPhys {
+        HistoryPhys::from_words(&words).unwrap()
+    }
+
+    #[test]
+    fn a_ring_that_wrapped_is_read_oldest_first() {
+        assert_eq!(head([100, 1000, 100, 300, 0]).ranges().unwrap(), [0..100, 100..300]);
+        assert_eq!(head([100, 1000, 500, 1300, 3]).ranges().unwrap(), [0..100, 500..1000, 100..400]);
+        assert_eq!(head([0, 1000, 0, 0, 0]).ranges().unwrap(), []);
+        assert!(head([100, 1000, 500, 2000, 0]).ranges().is_err());
+        assert!(head([100, 50, 0, 0, 0]).ranges().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_lie_in_the_buffer(words in any::<[u64; 5]>(), small in any::<[u16; 5]>()) {
+            for words in [words, small.map(u64::from)] {
+                let head = head(words);
+                if let Ok(ranges) = head.ranges() {
+                    prop_assert!(ranges.len() <= 3);
+                    prop_assert!(ranges.iter().all(|r| r.end <= head.max_offset_bytes));
+                }
+            }
+        }
+
+        #[test]
+        fn records_round_trip(lists in vec(vec(any::<u8>(), 1..40), 0..6)) {
+            let raw: Vec<u8> = lists.iter().flat_map(|l| encode_record(l)).collect();
+            let back: Vec<_> = records(&raw).map(|r| r.unwrap().to_vec()).collect();
+            prop_assert_eq!(back, lists);
+        }
+
+        #[test]
+        fn hostile_records_end(raw in vec(prop_oneof![Just(0u8), any::<u8>()], 0..200)) {
+            prop_assert!(records(&raw).count() <= raw.len() / 8 + 1);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Long-running work as noted on disk: scrub, resilver, rebuild, removal, expansion, initialize, trim.
+//!
+//! Idea: each kind of work keeps its progress as words in a ZAP, so that it goes on after a restart and
+//! `zpool status` can tell of it afterwards. Scans and removal are pool-wide (MOS directory), rebuild and
+//! RAID-Z expansion belong to a top-level vdev's ZAP, initialize and trim to a leaf's
+//! (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over transaction groups, shift 0.
+//! `zpool checkpoint` is a copy of the uberblock; its discard leaves a space map per vdev to work off.
+//!
+//! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
+
+use crate::errlog::BlockBookmark;
+use crate::units::{ObjectId, Txg, VdevId};
+use crate::words::word_struct;
+
+/// What a scan does, `pool_scan_func_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanFunc {
+    /// No scan has run.
+    None,
+    /// Verifies everything.
+    Scrub,
+    /// Brings replaced or returned disks up to date.
+    Resilver,
+    /// Verifies only what the error log names.
+    ErrorScrub,
+    /// Any other number.
+    Other(u64),
+}
+
+impl From<u64> for ScanFunc {
+    fn from(value: u64) -> Self {
+        match value {
+            0 => ScanFunc::None,
+            1 => ScanFunc::Scrub,
+            2 => ScanFunc::Resilver,
+            3 => ScanFunc::ErrorScrub,
+            other => ScanFunc::Other(other),
+        }
+    }
+}
+
+/// How far work has come, `dsl_scan_state_t`. Scans, removal and RAID-Z expansion share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanState {
+    /// Never started.
+    None,
+    /// Under way.
+    Scanning,
+    /// Done.
+    Finished,
+    /// Stopped by someone.
+    Canceled,
+    /// Under way, as an error scrub.
+    ErrorScrubbing,
+    /// Any other number.
+    Other(u64),
+}
+
+impl From<u64> for ScanState {
+    fn from(value: u64) -> Self {
+        match value {
+            0 => ScanState::None,
+            1 => ScanState::Scanning,
+            2 => ScanState::Finished,
+            3 => ScanState::Canceled,
+            4 => ScanState::ErrorScrubbing,
+            other => ScanState::Other(other),
+        }
+    }
+}
+
+/// State of rebuild, initialize and trim: `vdev_rebuild_state_t`, `vdev_initializing_state_t`,
+/// `vdev_trim_state_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VdevWorkState {
+    /// Never started.
+    None,
+    /// Under way.
+    Active,
+    /// Stopped by someone.
+    Canceled,
+    /// Paused (not a rebuild).
+    Suspended,
+    /// Done.
+    Complete,
+    /// Any other number.
+    Other(u64),
+}
+
+impl VdevWorkState {
+    /// State of initialize or trim.
+    pub fn of_leaf(value: u64) -> Self {
+        match value {
+            0 => VdevWorkState::None,
+            1 => VdevWorkState::Active,
+            2 => VdevWorkState::Canceled,
+            3 => VdevWorkState::Suspended,
+            4 => VdevWorkState::Complete,
+            other => VdevWorkState::Other(other),
+        }
+    }
+
+    /// State of a rebuild, which can't be suspended.
+    pub fn of_rebuild(value: u64) -> Self {
+        match value {
+            3 => VdevWorkState::Complete,
+            4 => VdevWorkState::Other(4),
+            other => VdevWorkState::of_leaf(other),
+        }
+    }
+}
+
+/// `DSF_VISIT_DS_AGAIN`: a dataset is visited once more.
+pub const DSF_VISIT_DS_AGAIN: u64 = 1 << 0;
+/// `DSF_SCRUB_PAUSED`.
+pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
+
+word_struct! {
+    /// Where a walk over dedup tables is, `ddt_bookmark_t`.
+    pub struct DdtBookmark("DDT bookmark", required: all) {
+        /// Class.
+        pub class: u64,
+        /// Storage type.
+        pub storage_type: u64,
+        /// Checksum algorithm.
+        pub checksum: u64,
+        /// Place within the ZAP.
+        pub cursor: u64,
+    }
+}
+
+word_struct! {
+    /// The last or running scrub or resilver, `dsl_scan_phys_t`: words in the MOS directory.
+    pub struct ScanPhys("scan", required: all) {
+        /// A `ScanFunc`.
+        pub func: u64,
+        /// A `ScanState`.
+        pub state: u64,
+        /// Object of the queue of datasets.
+        pub queue: ObjectId,
+        /// Blocks born after this group are scanned.
+        pub min_txg: Txg,
+        /// Blocks born up to this group are scanned.
+        pub max_txg: Txg,
+        /// The same for the dataset being scanned.
+        pub cur_min_txg: Txg,
+        /// The same for the dataset being scanned.
+        pub cur_max_txg: Txg,
+        /// Seconds since 1970.
+        pub start_time_s: u64,
+        /// Seconds since 1970; 0: still running.
+        pub end_time_s: u64,
+        /// Allocated bytes when it began.
+        pub to_examine_bytes: u64,
+        /// Bytes found so far.
+        pub examined_bytes: u64,
+        /// Of these, bytes that did not have to be read.
+        pub skipped_bytes: u64,
+        /// Bytes repaired, or resilvered.
+        pub processed_bytes: u64,
+        /// Errors found.
+        pub errors: u64,
+        /// Dedup classes up to this one are scanned through the tables.
+        pub ddt_class_max: u64,
+        /// Where the walk over the tables is.
+        pub ddt_bookmark: DdtBookmark,
+        /// Where the walk over the tree is.
+        pub bookmark: BlockBookmark,
+        /// `DSF_*`.
+        pub flags: u64,
+    }
+}
+
+impl ScanPhys {
+    /// Paused by `zpool scrub -p`.
+    pub fn is_paused(&self) -> bool {
+        self.flags & DSF_SCRUB_PAUSED != 0
+    }
+}
+
+word_struct! {
+    /// The last or running error scrub, `dsl_errorscrub_phys_t`: words in the MOS directory.
+    pub struct ErrorScrubPhys("error scrub", required: all) {
+        /// A `ScanFunc`.
+        pub func: u64,
+        /// A `ScanState`.
+        pub state: u64,
+        /// Place within the error log.
+        pub cursor: u64,
+        /// Seconds since 1970.
+        pub start_time_s: u64,
+        /// Seconds since 1970.
+        pub end_time_s: u64,
+        /// Blocks to scrub.
+        pub to_examine: u64,
+        /// Blocks scrubbed.
+        pub examined: u64,
+        /// Errors found.
+        pub errors: u64,
+        /// Not 0 if paused.
+        pub paused: u64,
+    }
+}
+
+/// "No vdev" in a `RemovingPhys`.
+pub const NO_VDEV: VdevId = VdevId(u64::MAX);
+
+word_struct! {
+    /// The last or running removal of a top-level vdev, `spa_removing_phys_t`: words in the MOS directory.
+    pub struct RemovingPhys("removal", required: all) {
+        /// A `ScanState`.
+        pub state: u64,
+        /// The vdev being removed, or last tried; `NO_VDEV` if none.
+        pub removing_vdev: VdevId,
+        /// The vdev last removed: head of the chain of indirect vdevs; `NO_VDEV` if none.
+        pub prev_indirect_vdev: VdevId,
+        /// Seconds since 1970.
+        pub start_time_s: u64,
+        /// Seconds since 1970.
+        pub end_time_s: u64,
+        /// Bytes to copy off the vdev.
+        pub to_copy_bytes: u64,
+        /// Bytes copied, or freed meanwhile.
+        pub copied_bytes: u64,
+    }
+}
+
+word_struct! {
+    /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the vdev's ZAP.
+    pub struct RebuildPhys("rebuild", required: all) {
+        /// A `VdevWorkState` (`of_rebuild`).
+        pub state: u64,
+        /// Offset up to which it is done.
+        pub last_offset_bytes: u64,
+        /// First group that is missing.
+        pub min_txg: Txg,
+        /// Last group that is missing.
+        pub max_txg: Txg,
+        /// Seconds since 1970.
+        pub start_time_s: u64,
+        /// Seconds since 1970.
+        pub end_time_s: u64,
+        /// Milliseconds that it has run.
+        pub scan_time_ms: u64,
+        /// Allocated bytes found so far.
+        pub scanned_bytes: u64,
+        /// Bytes read.
+        pub issued_bytes: u64,
+        /// Bytes rebuilt.
+        pub rebuilt_bytes: u64,
+        /// Bytes to do in all.
+        pub estimated_bytes: u64,
+        /// Errors.
+        pub errors: u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{Phys, check_phys};
+
+    #[test]
+    fn sizes_are_those_of_the_disk_and_words_come_back() {
+        check_phys::<ScanPhys>(192);
+        check_phys::<ErrorScrubPhys>(72);
+        check_phys::<RemovingPhys>(56);
+        check_phys::<RebuildPhys>(96);
+    }
+
+    #[test]
+    fn a_finished_scrub_reads_as_it_lies_on_disk() {
+        let mut words = [0; 24];
+        (words[0], words[1], words[12], words[13], words[23]) = (1, 2, 4096, 3, 2);
+        let scan = ScanPhys::from_words(&words).unwrap();
+        assert_eq!(
+            (ScanFunc::from(scan.func), ScanState::from(scan.state)),
+            (ScanFunc::Scrub, ScanState::Finished)
+        );
+        assert_eq!((scan.processed_bytes, scan.errors, scan.is_paused()), (4096, 3, true));
+        assert_eq!(VdevWorkState::of_rebuild(3), VdevWorkState::of_leaf(4));
+    }
+}
