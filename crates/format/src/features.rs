@@ -1,0 +1,220 @@
+//! Feature flags and versions: what a pool or file system may need its reader to know.
+//!
+//! Idea: up to version 28 a pool's version said what it uses. Version 5000 instead keeps, in the MOS, two
+//! ZAPs of feature guid to reference count: `features_for_read` must all be known to read the pool at
+//! all, `features_for_write` only to write it. A count above zero is an active feature, zero an enabled
+//! one. The labels repeat those that are needed to open the MOS.
+//!
+//! Source: OpenZFS `zfeature_common.c`, `zfeature_common.h`, `fs/zfs.h` (`SPA_VERSION_*`, `ZPL_VERSION_*`).
+
+/// Version of pools with feature flags, `SPA_VERSION_FEATURES`.
+pub const SPA_VERSION_FEATURES: u64 = 5000;
+/// The last version before feature flags, `SPA_VERSION_BEFORE_FEATURES`.
+pub const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
+/// The newest version of the file system, `ZPL_VERSION`.
+pub const ZPL_VERSION: u64 = 5;
+
+/// The pool's version is one that exists, `SPA_VERSION_IS_SUPPORTED`.
+pub fn spa_version_is_known(version: u64) -> bool {
+    (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version) || version == SPA_VERSION_FEATURES
+}
+
+/// What a dataset's own field for a feature holds, `zfeature_type_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureType {
+    /// Present or not.
+    Boolean,
+    /// An array of words (guids of snapshots).
+    U64Array,
+}
+
+/// A feature, `zfeature_info_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feature {
+    /// Its key in the feature ZAPs.
+    pub guid: &'static str,
+    /// Its name after `feature@`.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub description: &'static str,
+    /// A pool that uses it can be read without knowing it.
+    pub readonly_compatible: bool,
+    /// Needed to open the MOS: repeated in the labels.
+    pub mos: bool,
+    /// Active as soon as it is enabled.
+    pub activate_on_enable: bool,
+    /// Each dataset that uses it says so.
+    pub per_dataset: bool,
+    /// What such a dataset says.
+    pub value_type: FeatureType,
+    /// Names of the features that it needs.
+    pub depends: &'static [&'static str],
+}
+
+const RO: u8 = 1 << 0;
+const MOS: u8 = 1 << 1;
+const ACTIVATE: u8 = 1 << 2;
+const DATASET: u8 = 1 << 3;
+
+const EXT: &str = "extensible_dataset";
+
+/// A row of the table: organization, name, flags, dependencies, description.
+const fn feature(
+    guid: &'static str,
+    name: &'static str,
+    flags: u8,
+    depends: &'static [&'static str],
+    description: &'static str,
+) -> Feature {
+    Feature {
+        guid,
+        name,
+        description,
+        readonly_compatible: flags & RO != 0,
+        mos: flags & MOS != 0,
+        activate_on_enable: flags & ACTIVATE != 0,
+        per_dataset: flags & DATASET != 0,
+        value_type: FeatureType::Boolean,
+        depends,
+    }
+}
+
+/// All features of OpenZFS 2.3, in its order (that of `zpool get all`).
+#[rustfmt::skip]
+pub static SPA_FEATURES: [Feature; 44] = [
+    feature("com.delphix:async_destroy", "async_destroy", RO, &[], "datasets are destroyed in the background"),
+    feature("com.delphix:empty_bpobj", "empty_bpobj", RO, &[], "all empty block lists share one object"),
+    feature("org.illumos:lz4_compress", "lz4_compress", ACTIVATE, &[], "LZ4 compression"),
+    feature("com.joyent:multi_vdev_crash_dump", "multi_vdev_crash_dump", 0, &[], "crash dumps to volumes on several vdevs"),
+    feature("com.delphix:spacemap_histogram", "spacemap_histogram", RO, &[], "space maps count free ranges by size"),
+    feature("com.delphix:enabled_txg", "enabled_txg", RO, &[], "notes in which txg a feature was enabled"),
+    feature("com.delphix:hole_birth", "hole_birth", MOS | ACTIVATE, &["enabled_txg"], "holes know in which txg they were made"),
+    feature("com.delphix:extensible_dataset", EXT, 0, &[], "datasets and directories may have further fields"),
+    feature("com.delphix:embedded_data", "embedded_data", MOS | ACTIVATE, &[], "tiny blocks lie in their block pointer"),
+    feature("com.delphix:bookmarks", "bookmarks", RO, &[EXT], "bookmarks of snapshots"),
+    feature("com.joyent:filesystem_limits", "filesystem_limits", RO, &[EXT], "limits on numbers of file systems and snapshots"),
+    feature("org.open-zfs:large_blocks", "large_blocks", DATASET, &[EXT], "blocks of more than 128 KiB"),
+    feature("org.zfsonlinux:large_dnode", "large_dnode", DATASET, &[EXT], "dnodes of more than 512 bytes"),
+    feature("org.illumos:sha512", "sha512", DATASET, &[EXT], "SHA-512/256 checksums"),
+    feature("org.illumos:skein", "skein", DATASET, &[EXT], "Skein checksums"),
+    feature("org.illumos:edonr", "edonr", DATASET, &[EXT], "Edon-R checksums"),
+    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DATASET, &[EXT], "objects are counted by user and group"),
+    feature("com.datto:encryption", "encryption", DATASET, &[EXT, "bookmark_v2"], "encrypted datasets"),
+    feature("org.zfsonlinux:project_quota", "project_quota", RO | DATASET, &[EXT], "space and objects are counted by project"),
+    feature("com.delphix:device_removal", "device_removal", MOS, &[], "top-level vdevs can be removed"),
+    feature("com.delphix:obsolete_counts", "obsolete_counts", RO, &[EXT, "device_removal"], "removed vdevs' tables shrink as their blocks are freed"),
+    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[], "the pool's state can be kept to rewind to"),
+    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ACTIVATE, &[], "space map entries for long ranges"),
+    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], "special and dedup vdevs"),
+    feature("com.datto:resilver_defer", "resilver_defer", RO, &[], "a new resilver waits for the one under way"),
+    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &[EXT, "bookmarks"], "bookmarks with more fields"),
+    feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0, &["bookmark_v2", EXT, "bookmarks"], "bookmarks that list what a redacted send leaves out"),
+    Feature {
+        value_type: FeatureType::U64Array,
+        ..feature("com.delphix:redacted_datasets", "redacted_datasets", DATASET, &[EXT], "datasets received from a redacted send")
+    },
+    feature("com.delphix:bookmark_written", "bookmark_written", 0, &["bookmark_v2", EXT, "bookmarks"], "space written since a bookmark is known"),
+    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], "one log of space changes for all metaslabs"),
+    feature("com.delphix:livelist", "livelist", RO, &[EXT], "clones list their own blocks, to be deleted faster"),
+    feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[], "sequential rebuild of mirrors and dRAID"),
+    feature("org.freebsd:zstd_compress", "zstd_compress", DATASET, &[EXT], "Zstandard compression"),
+    feature("org.openzfs:draid", "draid", MOS, &[], "RAID with distributed spares"),
+    feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DATASET, &[EXT], "extended attributes in system attributes are logged"),
+    feature("com.delphix:head_errlog", "head_errlog", ACTIVATE, &[], "error logs by head dataset"),
+    feature("org.openzfs:blake3", "blake3", DATASET, &[EXT], "BLAKE3 checksums"),
+    feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[], "files may share blocks, counted in a table"),
+    feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], "the root vdev has a ZAP of its own"),
+    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0, &["redaction_bookmarks"], "redaction lists for more snapshots"),
+    feature("org.openzfs:raidz_expansion", "raidz_expansion", MOS, &[], "disks can be added to RAID-Z"),
+    feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[], "flat dedup tables with a log"),
+    feature("org.zfsonlinux:longname", "longname", DATASET, &[EXT], "file names of up to 1023 bytes"),
+    feature("com.klarasystems:large_microzap", "large_microzap", RO | DATASET, &[EXT, "large_blocks"], "micro ZAPs of more than 128 KiB"),
+];
+
+impl Feature {
+    /// The feature with this guid.
+    pub fn by_guid(guid: &str) -> Option<&'static Feature> {
+        SPA_FEATURES.iter().find(|f| f.guid == guid)
+    }
+
+    /// The feature with this name, without `feature@`.
+    pub fn by_name(name: &str) -> Option<&'static Feature> {
+        SPA_FEATURES.iter().find(|f| f.name == name)
+    }
+}
+
+/// What each pool version from 1 on brought.
+pub static SPA_VERSIONS: [&str; 28] = [
+    "first version",
+    "ditto blocks: metadata in several copies",
+    "hot spares and double-parity RAID-Z",
+    "zpool history",
+    "gzip compression",
+    "pool property bootfs",
+    "separate intent log devices",
+    "delegated administration",
+    "refquota and refreservation",
+    "cache devices",
+    "faster scrub",
+    "snapshot properties",
+    "space usage of snapshots",
+    "ACL inheritance passthrough-x",
+    "space accounting by user and group",
+    "property of the SCSI target framework",
+    "triple-parity RAID-Z",
+    "holds on snapshots",
+    "removal of log devices",
+    "zle compression",
+    "deduplication",
+    "received properties",
+    "slim intent log",
+    "system attributes",
+    "scrub statistics",
+    "faster deletion of snapshots",
+    "faster creation of snapshots",
+    "replacement of several vdevs at once",
+];
+
+/// What each file system version from 1 on brought.
+pub static ZPL_VERSIONS: [&str; 5] = [
+    "first version",
+    "file types in directory entries",
+    "names without regard to case, FUIDs, normalization, system attributes of files",
+    "space accounting by user and group",
+    "system attributes",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_and_names_are_unique_and_dependencies_exist() {
+        for (i, feature) in SPA_FEATURES.iter().enumerate() {
+            assert_eq!(Feature::by_guid(feature.guid), Some(feature));
+            assert_eq!(Feature::by_name(feature.name), Some(feature));
+            assert!(SPA_FEATURES[i + 1..].iter().all(|f| f.guid != feature.guid && f.name != feature.name));
+            for name in feature.depends {
+                assert!(Feature::by_name(name).is_some(), "{} needs {name}", feature.name);
+            }
+        }
+        assert!(Feature::by_guid("com.example:none").is_none());
+    }
+
+    #[test]
+    fn flags_are_those_of_openzfs() {
+        let encryption = Feature::by_name("encryption").unwrap();
+        assert!(!encryption.readonly_compatible && encryption.per_dataset && !encryption.mos);
+        let hole_birth = Feature::by_guid("com.delphix:hole_birth").unwrap();
+        assert!(hole_birth.mos && hole_birth.activate_on_enable);
+        assert_eq!(SPA_FEATURES.iter().filter(|f| f.readonly_compatible).count(), 20);
+        assert_eq!(SPA_FEATURES.iter().filter(|f| f.mos).count(), 6);
+    }
+
+    #[test]
+    fn only_versions_that_exist_are_known() {
+        let known = [1, 28, 5000].map(spa_version_is_known);
+        let unknown = [0, 29, 4999, 5001].map(spa_version_is_known);
+        assert_eq!((known, unknown), ([true; 3], [false; 4]));
+    }
+}
