@@ -228,3 +228,6 @@ fn log_record(layout: &mut Layout, rest: &[u8], at: usize, endian: Endian) -> Re
     }
     Ok(length)
 }
+
+#[cfg(test)]
+mod tests;
