@@ -8,8 +8,8 @@
 //! `gen_*` computes parity, `rec_*` rebuilds one to three data columns of a triple-parity row from the
 //! parity columns named. The unit is `raidz_test`'s: MiB/s a disk, that is block size / 8 / time.
 //! Each of the RUNS (default 3) measures Cenote, then runs `raidz_test -B` (some four minutes), so that
-//! both see the same weather on a shared machine; the table holds medians over the runs. The ratio is
-//! Cenote's best kernel over OpenZFS's best implementation. With RUNS = 0 only Cenote is measured.
+//! both see the same weather on a shared machine; the table holds medians over the runs. The ratio is the
+//! kernel that Cenote would choose (the first column) over the best of OpenZFS's implementations. With RUNS = 0 only Cenote is measured.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ use cenote_codec::raidz::{Column, Kernel};
 const DATA_COLUMNS: usize = 8;
 const PAGE_BYTES: usize = 4096;
 const BLOCK_SIZES: [usize; 4] = [128 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// How long one kernel, operation and size is measured in a run, split in as many samples.
+/// One kernel, operation and size is measured for this long, this many times a run.
 const SAMPLE: Duration = Duration::from_millis(20);
 const SAMPLES: usize = 5;
 
@@ -60,14 +60,17 @@ fn operations() -> impl Iterator<Item = &'static str> {
     GENERATE.iter().map(|(name, _)| *name).chain(REBUILD.iter().map(|(name, _)| *name))
 }
 
+/// Goes over the whole table once a sample, so that a burst of other work spoils few samples of a cell.
 fn measure(results: &mut Results) {
-    for kernel in Kernel::available() {
+    for _ in 0..SAMPLES {
         for (operation, name) in operations().enumerate() {
             for block_bytes in BLOCK_SIZES {
                 let mut row = Row::new(block_bytes);
-                let mut samples: Vec<f64> = (0..SAMPLES).map(|_| sample(&mut row, kernel, name)).collect();
-                let slot = results.entry((operation, block_bytes)).or_default();
-                slot.entry(kernel.name().to_owned()).or_default().append(&mut samples);
+                for kernel in Kernel::available() {
+                    let slot = results.entry((operation, block_bytes)).or_default();
+                    let speed = sample(&mut row, kernel, name);
+                    slot.entry(kernel.name().to_owned()).or_default().push(speed);
+                }
             }
         }
     }
@@ -154,13 +157,14 @@ fn report(ours: &Results, theirs: &Results) {
     for (&(operation, block_bytes), kernels) in ours {
         print!("{:<12} {:>7}", operations().nth(operation).unwrap_or(""), block_bytes >> 10);
         names.iter().for_each(|&name| print!(" {:>12.0}", kernels.get(name).map_or(0.0, |s| median(s))));
-        let best = |results: &BTreeMap<String, Vec<f64>>| {
-            let medians = results.iter().map(|(name, samples)| (name.clone(), median(samples)));
+        let chosen = kernels.get(Kernel::best().name()).map(|samples| median(samples));
+        let best = theirs.get(&(operation, block_bytes)).and_then(|implementations| {
+            let medians = implementations.iter().map(|(name, samples)| (name, median(samples)));
             medians.max_by(|a, b| a.1.total_cmp(&b.1))
-        };
-        match (best(kernels), theirs.get(&(operation, block_bytes)).and_then(best)) {
-            (Some((_, our_best)), Some((name, their_best))) => {
-                println!("  | {name:<12} {their_best:>8.0} {:>8.2}", our_best / their_best);
+        });
+        match (chosen, best) {
+            (Some(chosen), Some((name, best))) => {
+                println!("  | {name:<12} {best:>8.0} {:>8.2}", chosen / best);
             }
             _ => println!("  | not measured"),
         }

@@ -14,7 +14,7 @@
 //! all blocks are multiples of 512 bytes.
 //!
 //! The definition is serial, yet wide registers compute it: interleaved lanes sum separately, and a few
-//! constant weights join them at the end ([`lanes`]). A [`Kernel`] is chosen at run time.
+//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time.
 //!
 //! Source: OpenZFS zfs_fletcher.c (theory comment).
 

@@ -13,7 +13,7 @@
 //!
 //! Idea: every job here is one operation, a matrix of field elements times the columns. Generating
 //! parity multiplies the data by fixed weights; rebuilding multiplies what is left by weights solved for
-//! ([`code`]). So there is a single primitive, *combine*: up to three targets, each a weighted sum of the
+//! (module `code`). So there is a single primitive, *combine*: up to three targets, each a weighted sum of the
 //! same sources. A [`Kernel`] implements it by reading each source byte once and keeping the partial sums
 //! in registers, so that parity costs about what reading the data costs.
 //!
