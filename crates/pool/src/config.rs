@@ -6,6 +6,10 @@
 //!
 //! Source: OpenZFS `spa_config_generate`, `vdev_config_generate`, `vdev_label.c` (theory comment).
 
+pub(crate) mod decode;
+
+pub use decode::vdev_list;
+
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 
 /// What the pool's last writer left it as, `pool_state_t`.
@@ -122,8 +126,8 @@ pub struct VdevConfig {
     pub parity: usize,
     /// The shape of a dRAID.
     pub draid: Option<DraidConfig>,
-    /// Of a distributed spare: the guid-less address `(top-level vdev, spare index)`.
-    pub spare_of: Option<(VdevId, u64)>,
+    /// Of a distributed spare: which of its dRAID's spares it is.
+    pub spare_id: Option<u64>,
     /// When it was added.
     pub create_txg: Txg,
     /// Taken offline by the administrator.
@@ -146,6 +150,8 @@ pub struct VdevConfig {
     pub metaslab_shift: u32,
     /// The array of space maps.
     pub metaslab_array: ObjectId,
+    /// The ZAP of a top-level vdev's own state (`com.delphix:vdev_zap_top`); 0: none.
+    pub top_zap: ObjectId,
     /// The space map of groups that the leaf lacks.
     pub dtl: ObjectId,
     /// Of a removed vdev: where its blocks are now.
@@ -175,7 +181,7 @@ impl VdevConfig {
             class: VdevClass::Normal,
             parity: 0,
             draid: None,
-            spare_of: None,
+            spare_id: None,
             create_txg: Txg(0),
             offline: false,
             faulted: false,
@@ -187,6 +193,7 @@ impl VdevConfig {
             raidz_expanding: false,
             metaslab_shift: 0,
             metaslab_array: ObjectId(0),
+            top_zap: ObjectId(0),
             dtl: ObjectId(0),
             indirect_object: ObjectId(0),
             indirect_births: ObjectId(0),

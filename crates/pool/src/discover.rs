@@ -1,4 +1,30 @@
 //! Discovery: which pools lie on these folders, files and devices, and in what state.
+//!
+//! Idea: every device tells what it believes of its pool: the pool's name and guid, the top-level vdev it
+//! belongs to with all siblings, its own guid. Nothing else is needed, so disks may have moved, changed
+//! names or come from another machine. Beliefs may disagree, since a device that was away kept its old
+//! labels; the highest txg is right, pool-wide for what concerns the pool, and among a top-level vdev's
+//! devices for what concerns that vdev.
+//!
+//! ```text
+//!   paths -> candidates -> labels       per device (scan; inside partitions, too)
+//!         -> devices by pool guid       (group)
+//!         -> newest config, top-level vdevs by id, holes
+//!         -> every uberblock, newest first; devices by leaf guid
+//! ```
+//!
+//! Left out with a note: a second device with the same guid, devices that the newest configuration no
+//! longer names (replaced, detached, removed). Spares and cache devices say only their guid; which pool
+//! they serve, the MOS knows.
+//!
+//! Source: OpenZFS `zutil_import.c`, `vdev_label.c`.
+
+mod group;
+mod partition;
+mod scan;
+mod window;
+
+pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
 use crate::health::PoolHealth;
@@ -15,7 +41,7 @@ use std::sync::Arc;
 pub struct Discovery {
     /// Pools, by name and guid.
     pub pools: Vec<FoundPool>,
-    /// What could not be read, or is not what it seems. Things that are plainly no vdev are not listed.
+    /// What could not be read, or is not what it seems. Things in a folder that are plainly no vdev are not listed.
     pub problems: Vec<Problem>,
 }
 
@@ -28,6 +54,10 @@ pub struct Problem {
     pub why: String,
 }
 
+fn problem(path: impl std::fmt::Display, why: impl Into<String>) -> Problem {
+    Problem { path: path.to_string(), why: why.into() }
+}
+
 /// A device that carries labels of a pool.
 #[derive(Clone)]
 pub struct FoundDevice {
@@ -37,8 +67,10 @@ pub struct FoundDevice {
     pub device: Arc<dyn Device>,
     /// The newest group that its labels name.
     pub label_txg: Txg,
-    /// Labels of four that are whole.
+    /// Labels of four whose configuration is whole.
     pub good_labels: u32,
+    /// Its labels are older than its siblings': it was away while they were written.
+    pub stale: bool,
 }
 
 impl std::fmt::Debug for FoundDevice {
@@ -56,7 +88,9 @@ pub struct FoundPool {
     pub uberblocks: Vec<Uberblock>,
     /// The devices, by the guid of their leaf vdev.
     pub devices: BTreeMap<Guid, FoundDevice>,
-    /// Sentences about devices left out or labels that disagree.
+    /// All spares and cache devices that the search found, by guid; the MOS says which are this pool's.
+    pub auxiliary: BTreeMap<Guid, FoundDevice>,
+    /// Devices left out, labels that disagree or are damaged.
     pub notes: Vec<Problem>,
 }
 
@@ -84,7 +118,8 @@ impl FoundPool {
 
 /// Looks for pools in folders (their files, not those below), files and block devices.
 ///
-/// Never fails as a whole: what can't be read is among the problems.
-pub async fn discover(_rt: &Runtime, _paths: &[PathBuf]) -> Discovery {
-    Discovery::default()
+/// Never fails as a whole: what can't be read is among the problems. [`machine_devices`] lists this machine's disks.
+pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
+    let (scanned, problems) = scan::scan(rt, paths).await;
+    group::group(scanned, problems)
 }

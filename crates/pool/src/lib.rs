@@ -17,6 +17,7 @@ pub mod crypt;
 pub mod discover;
 mod error;
 pub mod health;
+pub mod label;
 mod place;
 mod pool;
 mod status;

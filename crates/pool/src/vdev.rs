@@ -1,37 +1,109 @@
 //! The vdev tree: where the bytes of a block lie.
+//!
+//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z), but
+//! below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same offset*. So
+//! the tree is flattened to two levels:
+//!
+//! ```text
+//!   top-level vdev    Copies(slot)              disk, file, mirror, replacing, spare
+//!                     Raidz | Draid (slots)     a slot for each child
+//!                     Indirect                  a mapping to other top-level vdevs
+//!                     Absent                    hole, missing, unknown
+//!   slot              leaves that hold the same bytes, the most trustworthy first
+//! ```
+//!
+//! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a row
+//! of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a removed vdev
+//! may take several rows. All that reads, rebuilds or verifies works on such maps and knows no vdev type.
+//!
+//! Invariants: the tree never changes after it is built; leaves outlive it (they carry error counters).
 
-use crate::config::{PoolConfig, VdevClass, VdevConfig};
-use cenote_format::blkptr::Dva;
+mod build;
+pub(crate) mod draid;
+pub(crate) mod leaf;
+pub(crate) mod map;
+pub(crate) mod raidz;
+
+pub(crate) use build::build;
+
+use crate::config::{VdevClass, VdevConfig};
 use cenote_format::units::VdevId;
+use draid::Draid;
+use leaf::{Leaf, Slot};
+use raidz::Raidz;
+use std::sync::Arc;
 
-/// A piece of a removed vdev and where it is now: one `vdev_indirect_mapping_entry_phys_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndirectMapping {
-    /// Where it was on the removed vdev, in bytes.
-    pub source_offset_bytes: u64,
-    /// Where it is; `asize` is its length (of source and destination).
-    pub destination: Dva,
-}
+pub use cenote_format::indirect::IndirectMapping;
 
 /// The vdevs of an assembled pool.
-#[derive(Debug)]
 pub struct VdevTree {
-    config: PoolConfig,
+    tops: Vec<Top>,
+    leaves: Vec<Arc<Leaf>>,
+}
+
+/// A top-level vdev.
+pub(crate) struct Top {
+    pub(crate) config: VdevConfig,
+    pub(crate) layout: Layout,
+}
+
+/// How a top-level vdev places bytes.
+pub(crate) enum Layout {
+    /// Every leaf holds all.
+    Copies(Slot),
+    /// Rows of variable width with parity.
+    Raidz(Raidz, Vec<Slot>),
+    /// Groups of fixed width, permuted over the children.
+    Draid(Draid, Vec<Slot>),
+    /// Removed: `None` until the MOS has been read.
+    Indirect(Option<Arc<IndirectMapping>>),
+    /// Nothing is here.
+    Absent,
+}
+
+impl Top {
+    /// The slots of its columns.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        match &self.layout {
+            Layout::Copies(slot) => std::slice::from_ref(slot),
+            Layout::Raidz(_, slots) | Layout::Draid(_, slots) => slots,
+            Layout::Indirect(_) | Layout::Absent => &[],
+        }
+    }
+
+    /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot, best first.
+    pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<&Arc<Leaf>> {
+        let mut found = Vec::new();
+        self.collect_leaves(slot, offset_bytes, 0, &mut found);
+        found
+    }
+
+    fn collect_leaves<'a>(&'a self, slot: usize, offset_bytes: u64, depth: u32, found: &mut Vec<&'a Arc<Leaf>>) {
+        /// A distributed spare may stand in on a child that stands in for another; there are few of them.
+        const MAX_DEPTH: u32 = 8;
+        let Some(slot) = self.slots().get(slot) else { return };
+        found.extend(&slot.leaves);
+        if let Layout::Draid(draid, _) = &self.layout
+            && depth < MAX_DEPTH
+        {
+            for &spare in &slot.spares {
+                if let Some(child) = draid.spare_child(spare, offset_bytes) {
+                    self.collect_leaves(child, offset_bytes, depth + 1, found);
+                }
+            }
+        }
+    }
 }
 
 impl VdevTree {
-    pub(crate) fn new(config: PoolConfig) -> VdevTree {
-        VdevTree { config }
+    /// Configurations of the top-level vdevs by id, holes included.
+    pub fn tops(&self) -> impl ExactSizeIterator<Item = &VdevConfig> {
+        self.tops.iter().map(|top| &top.config)
     }
 
-    /// Top-level vdevs by id, holes included.
-    pub fn tops(&self) -> &[VdevConfig] {
-        &self.config.vdevs
-    }
-
-    /// A top-level vdev.
+    /// A top-level vdev's configuration.
     pub fn top(&self, id: VdevId) -> Option<&VdevConfig> {
-        self.config.vdevs.get(usize::try_from(id.0).ok()?)
+        self.layout_of(id).map(|top| &top.config)
     }
 
     /// The allocation class that a top-level vdev serves.
@@ -39,9 +111,29 @@ impl VdevTree {
         self.top(id).map(|vdev| vdev.class)
     }
 
-    /// Bytes that a block of `psize_bytes` takes on a vdev, with parity and padding (`vdev_psize_to_asize`).
-    /// `None` if there is no such vdev.
-    pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64) -> Option<u64> {
-        self.top(id).map(|_| psize_bytes)
+    /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, with parity and padding
+    /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
+    pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: cenote_format::units::Txg) -> Option<u64> {
+        let top = self.layout_of(id)?;
+        Some(match &top.layout {
+            Layout::Raidz(raidz, _) => raidz.asize(psize_bytes, birth),
+            Layout::Draid(draid, _) => draid.asize(psize_bytes),
+            _ => psize_bytes.next_multiple_of(1 << top.config.ashift),
+        })
+    }
+
+    pub(crate) fn layout_of(&self, id: VdevId) -> Option<&Top> {
+        self.tops.get(usize::try_from(id.0).ok()?)
+    }
+
+    /// Every leaf that there is a device for or that is configured.
+    pub(crate) fn leaves(&self) -> &[Arc<Leaf>] {
+        &self.leaves
+    }
+}
+
+impl std::fmt::Debug for VdevTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.tops()).finish()
     }
 }

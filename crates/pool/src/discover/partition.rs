@@ -1,0 +1,123 @@
+//! Partition tables, just enough to find partitions inside the image of a whole disk.
+//!
+//! ```text
+//!   MBR, sector 0:   446 four entries of 16 bytes (type at 4, first sector u32 at 8, sectors u32 at 12)   510 0x55aa
+//!   GPT, sector 1:   "EFI PART", entry array at 72 (u64), entries at 80 (u32), bytes an entry at 84 (u32)
+//!       entry:       type GUID 0..16 (zero: unused), first sector u64 at 32, last sector u64 at 40
+//! ```
+//!
+//! The kernel does this for block devices; image files have only us. Logical (extended) MBR partitions are
+//! not followed: ZFS tools never make them. The table is not trusted for more than where to look: a label
+//! found there proves itself by its checksum.
+
+use super::window::WindowDevice;
+use cenote_device::Device;
+use std::sync::Arc;
+
+/// Entries followed at most; GPT has 128 by default.
+const MAX_ENTRIES: u32 = 256;
+
+/// A partition: its number as the kernel counts, first byte and length.
+#[derive(Debug, PartialEq, Eq)]
+struct Extent {
+    number: usize,
+    start_bytes: u64,
+    size_bytes: u64,
+}
+
+/// The partitions of a device, or none if it carries no table.
+pub(super) async fn partitions(device: &Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
+    let mut found: Vec<Arc<dyn Device>> = Vec::new();
+    // Sectors are 512 bytes, or 4096 on native 4K disks, where the GPT header then lies at 4096.
+    for sector_bytes in [512, 4096] {
+        for Extent { number, start_bytes, size_bytes } in table(device, sector_bytes).await {
+            if let Some(window) = WindowDevice::new(device.clone(), number, start_bytes, size_bytes) {
+                found.push(Arc::new(window));
+            }
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+async fn table(device: &Arc<dyn Device>, sector_bytes: u64) -> Vec<Extent> {
+    let Ok(head) = device.read_at(0, 2 * sector_bytes as usize).await else { return Vec::new() };
+    let (mbr, header) = head.split_at(sector_bytes as usize);
+    if !header.starts_with(b"EFI PART") {
+        return mbr_entries(mbr, sector_bytes);
+    }
+    let fields = (u64_at(header, 72), u32_at(header, 80), u32_at(header, 84));
+    let (Some(lba), Some(count), Some(entry_bytes @ 128..=4096)) = fields else { return Vec::new() };
+    let len = count.min(MAX_ENTRIES) as usize * entry_bytes as usize;
+    let Some(at) = lba.checked_mul(sector_bytes) else { return Vec::new() };
+    let Ok(entries) = device.read_at(at, len).await else { return Vec::new() };
+    gpt_entries(&entries, entry_bytes as usize, sector_bytes)
+}
+
+fn gpt_entries(entries: &[u8], entry_bytes: usize, sector_bytes: u64) -> Vec<Extent> {
+    let entry = |(index, entry): (usize, &[u8])| {
+        if entry.get(..16)?.iter().all(|&byte| byte == 0) {
+            return None;
+        }
+        let (first, last) = (u64_at(entry, 32)?, u64_at(entry, 40)?);
+        let sectors = last.checked_sub(first)?.checked_add(1)?;
+        extent(index + 1, first, sectors, sector_bytes)
+    };
+    entries.chunks_exact(entry_bytes).enumerate().filter_map(entry).collect()
+}
+
+fn mbr_entries(mbr: &[u8], sector_bytes: u64) -> Vec<Extent> {
+    if mbr.get(510..512) != Some(&[0x55, 0xaa]) {
+        return Vec::new();
+    }
+    let entry = |(index, entry): (usize, &[u8])| {
+        let used = *entry.get(4)? != 0;
+        let (first, sectors) = (u32_at(entry, 8)?, u32_at(entry, 12)?);
+        extent(index + 1, first.into(), sectors.into(), sector_bytes).filter(|e| used && e.size_bytes > 0)
+    };
+    mbr[446..510].chunks_exact(16).enumerate().filter_map(entry).collect()
+}
+
+fn extent(number: usize, first: u64, sectors: u64, sector_bytes: u64) -> Option<Extent> {
+    let (start_bytes, size_bytes) = (first.checked_mul(sector_bytes)?, sectors.checked_mul(sector_bytes)?);
+    Some(Extent { number, start_bytes, size_bytes })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|b| u64::from_le_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpt_entry_gives_its_extent_and_unused_ones_none() {
+        let mut entries = vec![0; 4 * 128];
+        entries[128..144].fill(7);
+        entries[128 + 32..128 + 40].copy_from_slice(&2048u64.to_le_bytes());
+        entries[128 + 40..128 + 48].copy_from_slice(&4095u64.to_le_bytes());
+        // Third entry: last before first, and not a partition.
+        entries[256..272].fill(7);
+        entries[256 + 32..256 + 40].copy_from_slice(&9u64.to_le_bytes());
+        let expected = Extent { number: 2, start_bytes: 1 << 20, size_bytes: 1 << 20 };
+        assert_eq!(gpt_entries(&entries, 128, 512), [expected]);
+    }
+
+    #[test]
+    fn an_mbr_entry_gives_its_extent() {
+        let mut mbr = vec![0; 512];
+        assert_eq!(mbr_entries(&mbr, 512), []);
+        mbr[510..].copy_from_slice(&[0x55, 0xaa]);
+        mbr[450] = 0xbf;
+        mbr[454..458].copy_from_slice(&8u32.to_le_bytes());
+        mbr[458..462].copy_from_slice(&16u32.to_le_bytes());
+        assert_eq!(mbr_entries(&mbr, 512), [Extent { number: 1, start_bytes: 4096, size_bytes: 8192 }]);
+    }
+}

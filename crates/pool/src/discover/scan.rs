@@ -1,0 +1,128 @@
+//! Which files and devices to look at, and what their labels say.
+
+use super::partition::partitions;
+use super::{Problem, problem};
+use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
+use cenote_device::{Device, DeviceError, FileDevice, OpenOptions};
+use cenote_runtime::Runtime;
+use futures::StreamExt;
+use std::collections::HashSet;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Devices whose labels are read at the same time.
+const SCAN_WIDTH: usize = 16;
+
+/// A device and its labels; at least one of them is of use.
+pub(super) struct Scanned {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) labels: Vec<Label>,
+}
+
+/// A path to look at. What the user named is reported when it fails; what was found in a folder need not be a vdev.
+struct Candidate {
+    path: PathBuf,
+    named: bool,
+}
+
+/// Reads the labels of everything below `paths`.
+pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<Problem>) {
+    let asked = paths.to_vec();
+    let (candidates, mut problems) = rt.blocking(move || candidates(&asked)).await;
+    let runtime = rt.clone();
+    let step = move |candidate: Candidate| {
+        let runtime = runtime.clone();
+        async move { scan_one(&runtime, &candidate).await }
+    };
+    let mut scanned = Vec::new();
+    let mut results = std::pin::pin!(rt.map_bounded(SCAN_WIDTH, candidates, step));
+    while let Some((found, trouble)) = results.next().await {
+        scanned.extend(found);
+        problems.extend(trouble);
+    }
+    (scanned, problems)
+}
+
+/// The block devices of this machine, partitions included.
+pub fn machine_devices() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    // In /sys a '!' stands for the '/' of names such as cciss/c0d0.
+    names.into_iter().map(|name| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))).collect()
+}
+
+fn candidates(paths: &[PathBuf]) -> (Vec<Candidate>, Vec<Problem>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    for path in paths {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => match folder(path) {
+                Ok(entries) => found.extend(entries),
+                Err(error) => {
+                    problems.push(problem(path.display(), format!("can't list the folder: {error}")));
+                }
+            },
+            Ok(_) => found.push(Candidate { path: path.clone(), named: true }),
+            Err(error) => problems.push(problem(path.display(), format!("{error}; check the path"))),
+        }
+    }
+    // The same disk has many names (by-id, by-path); the first asked for stays.
+    found.retain(|candidate| identity(&candidate.path).is_none_or(|id| seen.insert(id)));
+    (found, problems)
+}
+
+fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(path)?.flatten().map(|entry| entry.path()).collect();
+    names.sort();
+    let may_be_vdev = |path: &PathBuf| {
+        let kind = std::fs::metadata(path).map(|metadata| (metadata.file_type(), metadata.len()));
+        kind.is_ok_and(|(kind, len)| kind.is_block_device() || (kind.is_file() && len >= SPA_MINDEVSIZE))
+    };
+    let found = names.into_iter().filter(may_be_vdev);
+    Ok(found.map(|path| Candidate { path, named: false }).collect())
+}
+
+/// What two paths to the same device or file have in common.
+fn identity(path: &Path) -> Option<(bool, u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(match metadata.file_type().is_block_device() {
+        true => (true, metadata.rdev(), 0),
+        false => (false, metadata.dev(), metadata.ino()),
+    })
+}
+
+async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
+    let complain = |why: String| Some(problem(candidate.path.display(), why));
+    let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt) {
+        Ok(device) => Arc::new(device),
+        // A folder of devices holds empty drives and such; but disks that we may not read are told.
+        Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
+        Err(error) => return (Vec::new(), complain(error.to_string())),
+    };
+    let labels = read_labels(&*device).await;
+    if is_of_use(&labels) {
+        return (vec![Scanned { device, labels }], None);
+    }
+    let mut found = Vec::new();
+    for partition in partitions(&device).await {
+        let labels = read_labels(&*partition).await;
+        if is_of_use(&labels) {
+            found.push(Scanned { device: partition, labels });
+        }
+    }
+    let unreadable = labels.iter().find_map(|label| label.unreadable.as_ref());
+    let trouble = match unreadable {
+        Some(error) if found.is_empty() => complain(format!("labels can't be read: {error}")),
+        None if found.is_empty() && candidate.named => {
+            complain("no ZFS label here: not a vdev, or all four labels are destroyed".into())
+        }
+        _ => None,
+    };
+    (found, trouble)
+}
+
+fn is_of_use(labels: &[Label]) -> bool {
+    labels.iter().any(|label| label.config.is_some() || !label.uberblocks.is_empty())
+}

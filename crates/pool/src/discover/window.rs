@@ -1,0 +1,59 @@
+//! A partition as a device of its own: a window onto part of another device.
+
+use bytes::Bytes;
+use cenote_device::{Device, DeviceInfo, Io, Op};
+use std::sync::Arc;
+
+/// Part of a device, for reading.
+pub(super) struct WindowDevice {
+    info: DeviceInfo,
+    base: Arc<dyn Device>,
+    start_bytes: u64,
+}
+
+impl WindowDevice {
+    /// The `size_bytes` at `start_bytes` of `base`, as partition `number`. `None` if they lie beyond its end.
+    pub(super) fn new(
+        base: Arc<dyn Device>,
+        number: usize,
+        start_bytes: u64,
+        size_bytes: u64,
+    ) -> Option<Self> {
+        start_bytes.checked_add(size_bytes).filter(|&end| end <= base.size_bytes())?;
+        let path = format!("{}#{number}", base.describe()).into();
+        let info = DeviceInfo { path, size_bytes, read_only: true, ..base.info().clone() };
+        Some(WindowDevice { info, base, start_bytes })
+    }
+}
+
+impl Device for WindowDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        match self.info.check_range(Op::Read, offset, len as u64) {
+            Ok(()) => self.base.read_at(self.start_bytes + offset, len),
+            Err(error) => Io::done(Err(error)),
+        }
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        // Always refused: the window is read-only.
+        Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        Io::done(Ok(()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        Io::done(self.info.check_writable(Op::Discard, offset, len))
+    }
+
+    fn advise(&self, offset: u64, len: u64) {
+        if let Some(start) = self.start_bytes.checked_add(offset) {
+            self.base.advise(start, len);
+        }
+    }
+}

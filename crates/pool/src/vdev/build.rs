@@ -1,0 +1,110 @@
+//! From configuration and devices to the flattened tree.
+
+use super::draid::Draid;
+use super::leaf::{Leaf, Slot};
+use super::raidz::{Raidz, Reflow};
+use super::{IndirectMapping, Layout, Top, VdevTree};
+use crate::config::{PoolConfig, VdevConfig, VdevKind};
+use crate::discover::FoundDevice;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{Guid, Txg, VdevId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a tree is built from, besides the configuration.
+pub(crate) struct Material<'a> {
+    pub(crate) uberblock: &'a Uberblock,
+    pub(crate) devices: &'a BTreeMap<Guid, FoundDevice>,
+    pub(crate) auxiliary: &'a BTreeMap<Guid, FoundDevice>,
+    pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMapping>>,
+    /// Leaves of the tree that this one follows: their counters go on.
+    pub(crate) earlier: &'a [Arc<Leaf>],
+}
+
+/// Builds the tree.
+pub(crate) fn build(config: &PoolConfig, material: &Material<'_>) -> VdevTree {
+    let mut builder = Builder { material, leaves: Vec::new() };
+    let tops = config.vdevs.iter().map(|top| builder.top(top)).collect();
+    VdevTree { tops, leaves: builder.leaves }
+}
+
+struct Builder<'a> {
+    material: &'a Material<'a>,
+    leaves: Vec<Arc<Leaf>>,
+}
+
+impl Builder<'_> {
+    fn top(&mut self, config: &VdevConfig) -> Top {
+        let layout = match config.kind {
+            VdevKind::Disk | VdevKind::File | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
+                Layout::Copies(self.slot(config))
+            }
+            VdevKind::Raidz => Layout::Raidz(self.raidz(config), self.slots(config)),
+            VdevKind::Draid => match Draid::new(config) {
+                Some(draid) => Layout::Draid(draid, self.slots(config)),
+                None => Layout::Absent,
+            },
+            VdevKind::Indirect => {
+                Layout::Indirect(self.material.indirect.get(&VdevId(config.id)).cloned())
+            }
+            _ => Layout::Absent,
+        };
+        Top { config: config.clone(), layout }
+    }
+
+    fn raidz(&self, config: &VdevConfig) -> Raidz {
+        let uberblock = self.material.uberblock;
+        let reflow = config.raidz_expanding.then(|| Reflow {
+            offset_bytes: uberblock.reflow_offset_bytes(),
+            scratch_is_valid: uberblock.reflow_scratch_state() == 1,
+        });
+        Raidz {
+            parity: config.parity,
+            width: config.children.len(),
+            ashift: config.ashift,
+            expand_txgs: config.raidz_expand_txgs.clone(),
+            reflow,
+        }
+    }
+
+    fn slots(&mut self, config: &VdevConfig) -> Vec<Slot> {
+        config.children.iter().map(|child| self.slot(child)).collect()
+    }
+
+    fn slot(&mut self, config: &VdevConfig) -> Slot {
+        let mut slot = Slot::default();
+        self.fill(config, &mut slot);
+        slot.leaves.sort_by_key(|leaf| leaf.lagging);
+        slot
+    }
+
+    /// Adds the leaves of a vdev of any depth; each holds what the slot holds.
+    fn fill(&mut self, config: &VdevConfig, slot: &mut Slot) {
+        match config.kind {
+            VdevKind::Disk | VdevKind::File => {
+                slot.configured += 1;
+                slot.leaves.extend(self.leaf(config));
+            }
+            VdevKind::DistributedSpare => slot.spares.extend(config.spare_id),
+            VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
+                for child in &config.children {
+                    self.fill(child, slot);
+                }
+            }
+            _ => slot.configured += 1,
+        }
+    }
+
+    fn leaf(&mut self, config: &VdevConfig) -> Option<Arc<Leaf>> {
+        let guid = config.guid;
+        let known = |leaves: &[Arc<Leaf>]| leaves.iter().find(|leaf| leaf.guid == guid).cloned();
+        let found = self.material.devices.get(&guid).or_else(|| self.material.auxiliary.get(&guid))?;
+        let away = config.offline || config.faulted || config.removed;
+        let lagging = found.stale || away || config.resilver_txg != Txg(0);
+        let leaf = known(self.material.earlier)
+            .filter(|leaf| leaf.lagging == lagging)
+            .unwrap_or_else(|| Arc::new(Leaf::new(guid, found.device.clone(), lagging)));
+        self.leaves.push(leaf.clone());
+        Some(leaf)
+    }
+}

@@ -1,0 +1,149 @@
+//! Maps: a block as rows of columns, whatever the vdev.
+//!
+//! ```text
+//!   row      | P | Q | D0 | D1 | D2 |      parity columns first, then data
+//!   column   slot, offset on the slot's leaves, length, and where its bytes stand in the block
+//! ```
+//!
+//! A *unit* is what can be good or bad as a whole when columns are doubted: all columns of a block on one
+//! RAID-Z child are one unit; each piece of a block on a removed vdev is its own.
+
+use super::{Layout, VdevTree};
+use crate::label::VDEV_LABEL_START_BYTES;
+use cenote_format::blkptr::Dva;
+use cenote_format::units::{Txg, VdevId};
+
+/// Removed vdevs may point to vdevs that were removed later; each step needs one more vdev.
+const MAX_INDIRECTION: u32 = 64;
+
+/// A range on a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// Index of the slot in its top-level vdev.
+    pub(crate) slot: usize,
+    /// What is doubted together with it.
+    pub(crate) unit: usize,
+    /// Byte offset on the slot's leaves, labels included.
+    pub(crate) offset_bytes: u64,
+    /// Bytes.
+    pub(crate) len: usize,
+    /// Where its bytes stand in the block; of a parity column, 0.
+    pub(crate) data_at: usize,
+}
+
+/// Columns that parity ties together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// The top-level vdev.
+    pub(crate) top: VdevId,
+    /// Parity columns in front.
+    pub(crate) parity: usize,
+    pub(crate) columns: Vec<Column>,
+}
+
+impl Row {
+    pub(crate) fn data(&self) -> &[Column] {
+        &self.columns[self.parity..]
+    }
+}
+
+/// Where one copy of a block lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockMap {
+    pub(crate) rows: Vec<Row>,
+    /// Bytes of all data columns: the block rounded up to whole sectors.
+    pub(crate) data_bytes: usize,
+    /// Units in all rows.
+    pub(crate) units: usize,
+}
+
+impl BlockMap {
+    fn add_row(&mut self, row: Row) {
+        self.data_bytes += row.data().iter().map(|column| column.len).sum::<usize>();
+        self.rows.push(row);
+    }
+}
+
+/// Why an address maps to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MapError {
+    /// The pointer is wrong.
+    #[error("{0}")]
+    BadAddress(String),
+    /// The vdev is not here, or not known yet.
+    #[error("{0}")]
+    Absent(String),
+}
+
+impl VdevTree {
+    /// Maps `psize` bytes at an address, of a block born in `birth`.
+    pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: Txg) -> Result<BlockMap, MapError> {
+        let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0 };
+        self.map_into(&mut map, dva, psize, birth, 0)?;
+        Ok(map)
+    }
+
+    fn map_into(
+        &self,
+        map: &mut BlockMap,
+        dva: &Dva,
+        psize: usize,
+        birth: Txg,
+        depth: u32,
+    ) -> Result<(), MapError> {
+        let at = dva.offset_bytes;
+        let bad = |why: &str| MapError::BadAddress(format!("address {}:{at:x}: {why}", dva.vdev));
+        let top = self.layout_of(dva.vdev).ok_or_else(|| bad("the pool has no such vdev"))?;
+        let end = at.checked_add(psize as u64).ok_or_else(|| bad("beyond any vdev"))?;
+        // Labels of old pools may lack the size; the device's own end bounds the read then.
+        if top.config.asize_bytes != 0 && end > top.config.asize_bytes {
+            return Err(bad("beyond the end of its vdev"));
+        }
+        let (data_at, first_unit) = (map.data_bytes, map.units);
+        match &top.layout {
+            Layout::Copies(_) => {
+                let offset_bytes = at.checked_add(VDEV_LABEL_START_BYTES).ok_or_else(|| bad("beyond any vdev"))?;
+                let column = Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at };
+                map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
+                map.units += 1;
+            }
+            Layout::Raidz(raidz, slots) => {
+                let rows = raidz.rows(at, psize, birth).ok_or_else(|| bad("not at a sector of its vdev"))?;
+                self.add_striped(map, dva.vdev, slots.len(), rows);
+            }
+            Layout::Draid(draid, slots) => {
+                let rows = draid.rows(at, psize).ok_or_else(|| bad("not at a group's sector of its vdev"))?;
+                self.add_striped(map, dva.vdev, slots.len(), rows);
+            }
+            Layout::Indirect(Some(mapping)) => {
+                let pieces = mapping.resolve(at, psize as u64);
+                if pieces.is_empty() || depth >= MAX_INDIRECTION {
+                    return Err(bad("its vdev was removed and the mapping has no place for it"));
+                }
+                for piece in pieces {
+                    self.map_into(map, &piece, piece.asize.0 as usize, birth, depth + 1)?;
+                }
+            }
+            Layout::Indirect(None) => {
+                return Err(MapError::Absent(format!("the mapping of removed vdev {} is not loaded", dva.vdev)));
+            }
+            Layout::Absent => {
+                let kind = &top.config.type_name;
+                return Err(MapError::Absent(format!("vdev {} is missing or a hole ({kind})", dva.vdev)));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_striped(&self, map: &mut BlockMap, top: VdevId, width: usize, rows: Vec<(usize, Vec<Column>)>) {
+        let (data_at, first_unit) = (map.data_bytes, map.units);
+        for (parity, mut columns) in rows {
+            for column in &mut columns {
+                column.unit = first_unit + column.slot;
+                column.data_at += data_at;
+            }
+            map.add_row(Row { top, parity, columns });
+        }
+        map.units += width;
+    }
+}

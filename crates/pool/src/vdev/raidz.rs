@@ -1,0 +1,186 @@
+//! RAID-Z geometry: which sectors of which children hold a block.
+//!
+//! Idea: a block's sectors, each row's parity before its data, run across the children one sector a child.
+//! The row's width follows from the block, not from the vdev: a small block is a short row.
+//!
+//! ```text
+//!   RAID-Z1 of 5, a block of 9 data sectors at sector 1 (big columns: P D0; all of 3 or 2 sectors)
+//!
+//!       child 0    1    2    3    4
+//!             .    P    D0   D3   D5       column D0 holds sectors 0 1 2 of the block, D1 3 4 ...:
+//!             D7   P    D1   D4   D6       the block is cut column by column, each contiguous
+//!             D8   P    D2   X    .        X: skip sector, so that no hole is too small to use
+//! ```
+//!
+//! On disk the sectors of one column lie under each other, so a column is one contiguous range of its child.
+//!
+//! Two quirks are format: with single parity, columns 0 and 1 swap where bit 20 of the offset is set; and an
+//! expanded vdev keeps each block at the width it was born with, wrapped row by row at the new width
+//! ([`Raidz::wrapped_rows`]), so that every sector is a row's column of its own.
+//!
+//! While an expansion runs, rows beyond the point it has reached are still at the old width, and for a moment
+//! at its start the first rows are valid in the scratch area, which is the boot area of each child.
+//!
+//! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`, `vdev_raidz_asize`).
+
+use super::map::Column;
+use crate::label::{VDEV_BOOT_BYTES, VDEV_LABEL_START_BYTES};
+use cenote_format::units::Txg;
+
+/// Single parity: bit of the offset that swaps the first two columns.
+const SWAP_BIT: u64 = 1 << 20;
+
+/// Progress of an expansion, from the uberblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reflow {
+    /// Bytes of the vdev that are at their new place.
+    pub(crate) offset_bytes: u64,
+    /// What is below that offset is in the scratch area.
+    pub(crate) scratch_is_valid: bool,
+}
+
+/// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, parity < every width it ever had.
+#[derive(Debug, Clone)]
+pub(crate) struct Raidz {
+    pub(crate) parity: usize,
+    /// Children now.
+    pub(crate) width: usize,
+    pub(crate) ashift: u32,
+    /// Groups in which it grew by one child.
+    pub(crate) expand_txgs: Vec<Txg>,
+    pub(crate) reflow: Option<Reflow>,
+}
+
+/// Sectors of a block over the columns of a row.
+struct Shape {
+    /// Data and parity sectors in all.
+    total: u64,
+    /// Full rows of sectors.
+    full_rows: u64,
+    /// Data sectors in the last row, if it isn't full.
+    remainder: u64,
+    /// Columns that are one sector longer: those of the last row. 0 if it is full.
+    big_columns: u64,
+}
+
+impl Raidz {
+    /// Children that a block born in `birth` is spread over.
+    fn logical_width(&self, birth: Txg) -> usize {
+        let grown = self.expand_txgs.len() + usize::from(self.reflow.is_some());
+        let original = self.width - grown;
+        original + self.expand_txgs.iter().filter(|&&txg| txg <= birth).count()
+    }
+
+    fn shape(&self, psize: usize, width: usize) -> Shape {
+        let sectors = (psize as u64).div_ceil(1 << self.ashift);
+        let (parity, data_columns) = (self.parity as u64, (width - self.parity) as u64);
+        let (full_rows, remainder) = (sectors / data_columns, sectors % data_columns);
+        let big_columns = if remainder == 0 { 0 } else { remainder + parity };
+        let total = sectors + parity * sectors.div_ceil(data_columns);
+        Shape { total, full_rows, remainder, big_columns }
+    }
+
+    /// Bytes a block takes, with parity and skip sectors.
+    pub(crate) fn asize(&self, psize_bytes: u64, birth: Txg) -> u64 {
+        let Ok(psize) = usize::try_from(psize_bytes) else { return u64::MAX };
+        let total = self.shape(psize.max(1), self.logical_width(birth)).total;
+        total.next_multiple_of(self.parity as u64 + 1) << self.ashift
+    }
+
+    /// Rows of a block as (parity, columns); slots, offsets on the leaves and places in the block are set.
+    /// `None` if the offset is not at a sector.
+    pub(crate) fn rows(&self, offset: u64, psize: usize, birth: Txg) -> Option<Vec<(usize, Vec<Column>)>> {
+        if psize == 0 || !offset.is_multiple_of(1 << self.ashift) {
+            return None;
+        }
+        let width = self.logical_width(birth);
+        let mut rows = match width == self.width {
+            true => vec![self.whole_row(offset, psize)],
+            false => self.wrapped_rows(offset, psize, width),
+        };
+        if self.parity == 1 && offset & SWAP_BIT != 0 {
+            for columns in &mut rows {
+                if let [first, second, ..] = &mut columns[..] {
+                    std::mem::swap(&mut first.slot, &mut second.slot);
+                    std::mem::swap(&mut first.offset_bytes, &mut second.offset_bytes);
+                }
+            }
+        }
+        Some(rows.into_iter().map(|columns| (self.parity, columns)).collect())
+    }
+
+    /// The usual case: one row, each column contiguous.
+    fn whole_row(&self, offset: u64, psize: usize) -> Vec<Column> {
+        let width = self.width as u64;
+        let shape = self.shape(psize, self.width);
+        let columns = if shape.full_rows == 0 { shape.big_columns } else { width };
+        let first = offset >> self.ashift;
+        let mut data_at = 0;
+        let column = |c: u64| {
+            let sector = first % width + c;
+            let sectors = shape.full_rows + u64::from(c < shape.big_columns);
+            let len = (sectors << self.ashift) as usize;
+            let column = Column {
+                slot: (sector % width) as usize,
+                unit: 0,
+                offset_bytes: self.on_leaf(first / width + sector / width),
+                len,
+                data_at,
+            };
+            data_at += if c < self.parity as u64 { 0 } else { len };
+            column
+        };
+        (0..columns).map(column).collect()
+    }
+
+    /// A block born narrower than the vdev is now: its sectors run on over the present children.
+    fn wrapped_rows(&self, offset: u64, psize: usize, width: usize) -> Vec<Vec<Column>> {
+        let shape = self.shape(psize, width);
+        let row_count = shape.total.div_ceil(width as u64);
+        let columns = shape.total.min(width as u64);
+        let first = offset >> self.ashift;
+        let row = |row: u64| {
+            let start = first + row * width as u64;
+            let (children, scratch) = self.placement(start + columns);
+            let is_last = row + 1 == row_count;
+            let column = |c: u64| {
+                let sector = start + c;
+                let beyond_end = is_last && shape.big_columns != 0 && c >= shape.big_columns;
+                let data_sector = match c.checked_sub(self.parity as u64) {
+                    None => 0,
+                    Some(_) if beyond_end => 0,
+                    // Columns of the last row are one sector longer than those that come after them.
+                    Some(d) if c < shape.big_columns || shape.remainder == 0 => d * row_count + row,
+                    Some(d) => {
+                        let short = d - shape.remainder;
+                        shape.remainder * row_count + short * (row_count - 1) + row
+                    }
+                };
+                let offset_bytes = self.on_leaf(sector / children);
+                Column {
+                    slot: (sector % children) as usize,
+                    unit: 0,
+                    offset_bytes: if scratch { offset_bytes - VDEV_BOOT_BYTES } else { offset_bytes },
+                    len: if beyond_end { 0 } else { 1 << self.ashift },
+                    data_at: (data_sector << self.ashift) as usize,
+                }
+            };
+            (0..columns).map(column).collect()
+        };
+        (0..row_count).map(row).collect()
+    }
+
+    /// Over how many children the row that ends at sector `end` lies, and whether in the scratch area.
+    fn placement(&self, end: u64) -> (u64, bool) {
+        match self.reflow {
+            Some(reflow) if end > reflow.offset_bytes >> self.ashift => (self.width as u64 - 1, false),
+            Some(reflow) => (self.width as u64, reflow.scratch_is_valid),
+            None => (self.width as u64, false),
+        }
+    }
+
+    /// Byte offset on a leaf of its allocatable sector `sector`.
+    fn on_leaf(&self, sector: u64) -> u64 {
+        (sector << self.ashift) + VDEV_LABEL_START_BYTES
+    }
+}
