@@ -93,9 +93,7 @@ fn uberblocks(ring: &[u8], offset: u64) -> Vec<Uberblock> {
         let verifies = SLOT_SHIFTS.map(|shift| 1 << shift).any(|len: usize| {
             let slot = ring.get(at..at + len).filter(|_| at.is_multiple_of(len));
             let verifier = label_verifier(offset + at as u64);
-            slot.is_some_and(|slot| {
-                Checksum::Label.verify_embedded(slot, verifier, Stored::Checksum).is_ok()
-            })
+            slot.is_some_and(|slot| Checksum::Label.verify_embedded(slot, verifier, Stored::Checksum).is_ok())
         });
         if verifies {
             found.push(uberblock);

@@ -12,14 +12,19 @@
 //! Read in this order: [`config`] (what pools say of themselves), [`discover`] (finding them), [`vdev`]
 //! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy).
 
+mod check;
 pub mod config;
 pub mod crypt;
 pub mod discover;
 mod error;
+mod gang;
 pub mod health;
 pub mod label;
 mod place;
 mod pool;
+mod read;
+mod read_many;
+mod recover;
 mod status;
 pub mod vdev;
 pub mod verify;
@@ -30,6 +35,6 @@ pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover};
 pub use error::{PoolError, Result};
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use place::Place;
-pub use pool::{Pool, ReadContext, Trusted};
-pub use vdev::{IndirectMapping, VdevTree};
+pub use pool::{IndirectMapping, Pool, ReadContext, Trusted};
+pub use vdev::VdevTree;
 pub use verify::{Fault, Finding, VerifyItem};

@@ -1,14 +1,18 @@
 //! An assembled pool: a cheap, immutable handle through which blocks are read.
+//!
+//! A pool is assembled twice. Labels alone give a tree that can read the MOS; the MOS gives the trusted
+//! configuration, from which the same devices are assembled again.
 
-use crate::config::{PoolConfig, VdevClass};
+use crate::config::{PoolConfig, PoolState, VdevClass};
 use crate::crypt::DatasetKey;
 use crate::discover::FoundPool;
 use crate::error::{PoolError, Result};
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::place::Place;
-use crate::vdev::{IndirectMapping, VdevTree};
-use bytes::Bytes;
-use cenote_format::blkptr::Blkptr;
+use crate::vdev::{IndirectMap, VdevTree, build, leaf::Leaf};
+use cenote_codec::checksum::ChecksumSalt;
+use cenote_format::blkptr::Dva;
+use cenote_format::indirect::IndirectMappingEntry;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, VdevId};
 use cenote_runtime::Runtime;
@@ -24,8 +28,8 @@ struct Inner {
     config: PoolConfig,
     uberblock: Uberblock,
     vdevs: VdevTree,
-    found: FoundPool,
-    salt: Option<[u8; 32]>,
+    found: Arc<FoundPool>,
+    salt: Option<ChecksumSalt>,
 }
 
 /// What a block is read for.
@@ -50,10 +54,19 @@ impl ReadContext {
     }
 }
 
+/// A piece of a removed vdev and where it is now: one `vdev_indirect_mapping_entry_phys_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndirectMapping {
+    /// Where it was on the removed vdev, in bytes.
+    pub source_offset_bytes: u64,
+    /// Where it is; `asize` is its length (of source and destination).
+    pub destination: Dva,
+}
+
 /// What the MOS knows of the pool and labels don't.
 #[derive(Debug, Clone)]
 pub struct Trusted {
-    /// The configuration in the MOS (`PoolConfig::from_mos`).
+    /// The configuration in the MOS ([`PoolConfig::from_mos`]).
     pub config: PoolConfig,
     /// For each removed top-level vdev its mapping, sorted by source offset.
     pub indirect: BTreeMap<VdevId, Vec<IndirectMapping>>,
@@ -64,27 +77,44 @@ pub struct Trusted {
 impl Pool {
     /// Assembles a pool from labels alone, as of `uberblock` (one of `found.uberblocks`).
     ///
-    /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`].
+    /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`]. Missing
+    /// devices are no error here: reading what they alone hold is.
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
+        let found = Arc::new(found.clone());
+        let config = found.config.clone();
+        let vdevs = tree(&config, uberblock, &found, &BTreeMap::new(), &[]);
         Ok(Pool(Arc::new(Inner {
             runtime: rt.clone(),
-            config: found.config.clone(),
+            config,
             uberblock: *uberblock,
-            vdevs: VdevTree::new(found.config.clone()),
-            found: found.clone(),
+            vdevs,
+            found,
             salt: None,
         })))
     }
 
     /// The same pool, devices and error counters, with what the MOS says in place of what labels say.
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
+        let inner = &self.0;
+        let mut indirect = BTreeMap::new();
+        for (vdev, mappings) in trusted.indirect {
+            let entry = |m: IndirectMapping| IndirectMappingEntry {
+                src_offset_bytes: m.source_offset_bytes,
+                dst: m.destination,
+            };
+            let map = IndirectMap::new(mappings.into_iter().map(entry).collect());
+            let what = || format!("pool '{}': mapping of removed vdev {vdev}", self.name()).into();
+            let map = map.map_err(|source| PoolError::Format { what: what(), source })?;
+            indirect.insert(vdev, Arc::new(map));
+        }
+        let vdevs = tree(&trusted.config, &inner.uberblock, &inner.found, &indirect, inner.vdevs.leaves());
         Ok(Pool(Arc::new(Inner {
-            runtime: self.0.runtime.clone(),
-            config: trusted.config.clone(),
-            uberblock: self.0.uberblock,
-            vdevs: VdevTree::new(trusted.config),
-            found: self.0.found.clone(),
-            salt: trusted.checksum_salt,
+            runtime: inner.runtime.clone(),
+            config: trusted.config,
+            uberblock: inner.uberblock,
+            vdevs,
+            found: inner.found.clone(),
+            salt: trusted.checksum_salt.map(ChecksumSalt::new),
         })))
     }
 
@@ -130,12 +160,12 @@ impl Pool {
 
     /// State of the pool and every vdev now, with error counters.
     pub fn status(&self) -> PoolHealth {
-        self.0.found.status()
+        crate::status::of_pool(self)
     }
 
-    /// Errors so far of each leaf, by guid.
+    /// Errors so far of each leaf that has a device, by guid.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
-        self.0.found.devices.keys().map(|&guid| (guid, ErrorCounts::default())).collect()
+        self.0.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
     /// The allocation class of a top-level vdev.
@@ -143,31 +173,25 @@ impl Pool {
         self.0.vdevs.class_of(vdev)
     }
 
-    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes.
-    pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        self.read_physical(bp, ctx).await
+    pub(crate) fn salt(&self) -> Option<&ChecksumSalt> {
+        self.0.salt.as_ref()
     }
 
-    /// Reads a block as stored: verified, neither decrypted nor decompressed; `psize` bytes.
-    pub async fn read_physical(&self, _bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        let _ = self.0.salt;
-        Err(PoolError::BadPointer { place: ctx.place, why: "not read yet".into() })
+    /// Somebody else may be writing to it now: it was never exported.
+    pub(crate) fn may_be_live(&self) -> bool {
+        self.0.found.state() == PoolState::Active
     }
+}
 
-    /// Reads many blocks, neighbours on disk together; results in the order asked.
-    pub async fn read_many(&self, requests: Vec<(Blkptr, ReadContext)>) -> Vec<Result<Bytes>> {
-        let mut results = Vec::with_capacity(requests.len());
-        for (bp, ctx) in &requests {
-            results.push(self.read(bp, ctx).await);
-        }
-        results
-    }
-
-    /// Reads a log block: its checksum is inside, and its pointer's says which block it must be. At most
-    /// `lsize` bytes, decrypted if a key is given; an error if it is not the block (the chain's end).
-    pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        self.read_physical(bp, ctx).await
-    }
+fn tree(
+    config: &PoolConfig,
+    uberblock: &Uberblock,
+    found: &FoundPool,
+    indirect: &BTreeMap<VdevId, Arc<IndirectMap>>,
+    earlier: &[Arc<Leaf>],
+) -> VdevTree {
+    let (devices, auxiliary) = (&found.devices, &found.auxiliary);
+    build::build(config, &build::Material { uberblock, devices, auxiliary, indirect, earlier })
 }
 
 impl std::fmt::Debug for Pool {

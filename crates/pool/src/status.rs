@@ -28,3 +28,7 @@ pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
         l2cache: Vec::new(),
     }
 }
+
+pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
+    of_found(pool.found())
+}

@@ -18,13 +18,11 @@
 //!
 //! Invariants: the tree never changes after it is built; leaves outlive it (they carry error counters).
 
-mod build;
+pub(crate) mod build;
 pub(crate) mod draid;
 pub(crate) mod leaf;
 pub(crate) mod map;
 pub(crate) mod raidz;
-
-pub(crate) use build::build;
 
 use crate::config::{VdevClass, VdevConfig};
 use cenote_format::units::VdevId;
@@ -33,7 +31,7 @@ use leaf::{Leaf, Slot};
 use raidz::Raidz;
 use std::sync::Arc;
 
-pub use cenote_format::indirect::IndirectMapping;
+pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
 
 /// The vdevs of an assembled pool.
 pub struct VdevTree {
@@ -56,7 +54,7 @@ pub(crate) enum Layout {
     /// Groups of fixed width, permuted over the children.
     Draid(Draid, Vec<Slot>),
     /// Removed: `None` until the MOS has been read.
-    Indirect(Option<Arc<IndirectMapping>>),
+    Indirect(Option<Arc<IndirectMap>>),
     /// Nothing is here.
     Absent,
 }
@@ -78,7 +76,13 @@ impl Top {
         found
     }
 
-    fn collect_leaves<'a>(&'a self, slot: usize, offset_bytes: u64, depth: u32, found: &mut Vec<&'a Arc<Leaf>>) {
+    fn collect_leaves<'a>(
+        &'a self,
+        slot: usize,
+        offset_bytes: u64,
+        depth: u32,
+        found: &mut Vec<&'a Arc<Leaf>>,
+    ) {
         /// A distributed spare may stand in on a child that stands in for another; there are few of them.
         const MAX_DEPTH: u32 = 8;
         let Some(slot) = self.slots().get(slot) else { return };
@@ -113,7 +117,12 @@ impl VdevTree {
 
     /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, with parity and padding
     /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
-    pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: cenote_format::units::Txg) -> Option<u64> {
+    pub fn psize_to_asize(
+        &self,
+        id: VdevId,
+        psize_bytes: u64,
+        birth: cenote_format::units::Txg,
+    ) -> Option<u64> {
         let top = self.layout_of(id)?;
         Some(match &top.layout {
             Layout::Raidz(raidz, _) => raidz.asize(psize_bytes, birth),

@@ -36,7 +36,8 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
             continue;
         }
         let Some(pool) = member.config.get_u64("pool_guid").filter(|_| member.found.label_txg.0 != 0) else {
-            problems.push(problem(path, "its label names no pool: it was being added or removed when written"));
+            problems
+                .push(problem(path, "its label names no pool: it was being added or removed when written"));
             continue;
         };
         let (members, pool_notes) = pools.entry(Guid(pool)).or_default();
@@ -68,7 +69,10 @@ fn member(scanned: Scanned) -> Option<(Member, Vec<Problem>)> {
     if configs.iter().any(|config| config.get_u64("guid") != best.get_u64("guid")) {
         notes.push(problem(&path, "its labels belong to different vdevs; the newest is believed"));
     } else if configs.iter().any(|config| txg(config) != txg(best)) {
-        notes.push(problem(&path, "its labels are of different txgs: a write was cut short; the newest is used"));
+        notes.push(problem(
+            &path,
+            "its labels are of different txgs: a write was cut short; the newest is used",
+        ));
     }
     let found = FoundDevice {
         path,
@@ -90,8 +94,7 @@ fn admit(members: &mut Members, member: Member) -> Option<Problem> {
         return None;
     };
     let rank = |m: &Member| (m.found.label_txg, m.found.good_labels);
-    let dropped =
-        if rank(&member) > rank(present) { std::mem::replace(present, member) } else { member };
+    let dropped = if rank(&member) > rank(present) { std::mem::replace(present, member) } else { member };
     let kept = &present.found.path;
     let why = format!("is a copy of the same vdev as {kept} and is left out; take one of them away");
     Some(problem(dropped.found.path, why))
@@ -163,7 +166,8 @@ fn keep_named(
         };
         found.stale = found.label_txg < newest;
         if found.stale {
-            let why = format!("was away: its labels are of txg {}, its siblings' of {newest}", found.label_txg);
+            let why =
+                format!("was away: its labels are of txg {}, its siblings' of {newest}", found.label_txg);
             notes.push(problem(&found.path, why));
         }
         devices.insert(guid, found);

@@ -3,7 +3,7 @@
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::raidz::{Raidz, Reflow};
-use super::{IndirectMapping, Layout, Top, VdevTree};
+use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind};
 use crate::discover::FoundDevice;
 use cenote_format::uberblock::Uberblock;
@@ -16,7 +16,7 @@ pub(crate) struct Material<'a> {
     pub(crate) uberblock: &'a Uberblock,
     pub(crate) devices: &'a BTreeMap<Guid, FoundDevice>,
     pub(crate) auxiliary: &'a BTreeMap<Guid, FoundDevice>,
-    pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMapping>>,
+    pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
     /// Leaves of the tree that this one follows: their counters go on.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
@@ -44,9 +44,7 @@ impl Builder<'_> {
                 Some(draid) => Layout::Draid(draid, self.slots(config)),
                 None => Layout::Absent,
             },
-            VdevKind::Indirect => {
-                Layout::Indirect(self.material.indirect.get(&VdevId(config.id)).cloned())
-            }
+            VdevKind::Indirect => Layout::Indirect(self.material.indirect.get(&VdevId(config.id)).cloned()),
             _ => Layout::Absent,
         };
         Top { config: config.clone(), layout }

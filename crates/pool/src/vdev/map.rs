@@ -102,7 +102,8 @@ impl VdevTree {
         let (data_at, first_unit) = (map.data_bytes, map.units);
         match &top.layout {
             Layout::Copies(_) => {
-                let offset_bytes = at.checked_add(VDEV_LABEL_START_BYTES).ok_or_else(|| bad("beyond any vdev"))?;
+                let offset_bytes =
+                    at.checked_add(VDEV_LABEL_START_BYTES).ok_or_else(|| bad("beyond any vdev"))?;
                 let column = Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at };
                 map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
                 map.units += 1;
@@ -125,7 +126,10 @@ impl VdevTree {
                 }
             }
             Layout::Indirect(None) => {
-                return Err(MapError::Absent(format!("the mapping of removed vdev {} is not loaded", dva.vdev)));
+                return Err(MapError::Absent(format!(
+                    "the mapping of removed vdev {} is not loaded",
+                    dva.vdev
+                )));
             }
             Layout::Absent => {
                 let kind = &top.config.type_name;

@@ -1,0 +1,100 @@
+//! How the bytes of a block prove that they are what was written.
+
+use cenote_codec::Endian as CodecEndian;
+use cenote_codec::checksum::embedded::gang_verifier;
+use cenote_codec::checksum::{Checksum, ChecksumError, ChecksumSalt, Stored};
+use cenote_codec::compress::Compression;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_runtime::WorkKind;
+
+/// The same byte order in the codec's words.
+pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
+    match endian {
+        Endian::Little => CodecEndian::Little,
+        Endian::Big => CodecEndian::Big,
+    }
+}
+
+/// A checksum to be met.
+#[derive(Clone, Copy)]
+pub(crate) enum Check<'a> {
+    /// By the pointer's four words.
+    Pointer {
+        checksum: Checksum,
+        words: [u64; 4],
+        endian: CodecEndian,
+        holds: Stored,
+        salt: Option<&'a ChecksumSalt>,
+    },
+    /// By one inside the block, bound to `verifier`.
+    Embedded { checksum: Checksum, verifier: [u64; 4], holds: Stored },
+}
+
+impl<'a> Check<'a> {
+    /// What a pointer asks of its block. Errors: an unknown algorithm.
+    pub(crate) fn of(bp: &Blkptr, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
+        let checksum = Checksum::try_from(bp.checksum_id())?;
+        let words = bp.checksum();
+        let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;
+        let holds = if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum };
+        if checksum.is_embedded() {
+            return Ok(Check::Embedded { checksum, verifier: words, holds });
+        }
+        Ok(Check::Pointer { checksum, words, endian: codec_endian(bp.endian()), holds, salt })
+    }
+
+    /// What a gang header must meet: bound to its pointer's first address and birth.
+    pub(crate) fn gang_header(bp: &Blkptr) -> Option<Check<'a>> {
+        let first = bp.dvas().next()?;
+        let verifier = gang_verifier(first.vdev.0, first.offset_bytes, bp.physical_birth().0);
+        Some(Check::Embedded { checksum: Checksum::GangHeader, verifier, holds: Stored::Checksum })
+    }
+
+    pub(crate) fn verify(&self, data: &[u8]) -> Result<(), ChecksumError> {
+        match *self {
+            Check::Pointer { checksum, words, endian, holds, salt } => {
+                checksum.verify(data, endian, salt, words, holds)
+            }
+            Check::Embedded { checksum, verifier, holds } => {
+                checksum.verify_embedded(data, verifier, holds).map(|_| ())
+            }
+        }
+    }
+
+    /// There is no checksum: any bytes pass.
+    pub(crate) fn is_vacuous(&self) -> bool {
+        matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
+    }
+
+    pub(crate) fn algorithm(&self) -> Checksum {
+        match *self {
+            Check::Pointer { checksum, .. } | Check::Embedded { checksum, .. } => checksum,
+        }
+    }
+
+    pub(crate) fn work(&self) -> WorkKind {
+        match self.algorithm() {
+            Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
+            Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => WorkKind::Sha256,
+            Checksum::Sha512 => WorkKind::Sha512,
+            Checksum::Skein => WorkKind::Skein,
+            Checksum::EdonR => WorkKind::EdonR,
+            Checksum::Blake3 => WorkKind::Blake3,
+            _ => WorkKind::Fletcher4,
+        }
+    }
+}
+
+/// The price of decompression.
+pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
+    match compression {
+        Compression::Lzjb => WorkKind::DecompressLzjb,
+        Compression::Zle => WorkKind::DecompressZle,
+        Compression::Lz4 => WorkKind::DecompressLz4,
+        Compression::Zstd => WorkKind::DecompressZstd,
+        Compression::Off => WorkKind::Copy,
+        _ => WorkKind::DecompressGzip,
+    }
+}

@@ -1,0 +1,65 @@
+//! Gang blocks: a block in pieces, since no single free range was long enough.
+//!
+//! The pointer leads to a header with up to three pointers to pieces, each with its own checksum; a piece may be a
+//! gang in turn. The pieces' bytes, one after the other, are the block as stored. What the pieces' checksums
+//! vouch for needs no checksum over the whole, and OpenZFS rewrites headers without renewing it.
+//!
+//! Bounds: the pieces of a header together are as long as the block, so every level shrinks what is left and the
+//! total read is bounded by the size of the block times the depth.
+
+use crate::check::Check;
+use crate::error::{PoolError, Result};
+use crate::pool::{Pool, ReadContext};
+use crate::read::{bad_pointer, checked_psize};
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::gang::{GangHeader, SPA_GANGBLOCKSIZE};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+/// Levels of gangs: three pieces each split 16 MiB into sectors in ten.
+const MAX_GANG_DEPTH: u32 = 16;
+
+impl Pool {
+    /// Reads the block that a gang pointer leads to; `psize` bytes.
+    pub(crate) fn read_gang<'a>(
+        &'a self,
+        bp: &'a Blkptr,
+        ctx: &'a ReadContext,
+        depth: u32,
+    ) -> BoxFuture<'a, Result<Bytes>> {
+        async move {
+            let psize = checked_psize(bp, ctx.place)?;
+            let bad = |why: String| bad_pointer(ctx.place, why);
+            if depth >= MAX_GANG_DEPTH {
+                return Err(bad("gang headers lead to gang headers without end".into()));
+            }
+            let header = self.read_gang_header(bp, ctx).await?;
+            let pieces = || header.pieces.iter().filter(|piece| !piece.is_hole());
+            let total: u64 = pieces().map(|piece| piece.psize().0).sum();
+            if total != psize as u64 || pieces().any(|piece| piece.psize().0 == 0) {
+                return Err(bad(format!("the pieces of its gang have {total} bytes, not {psize}")));
+            }
+            let mut block = BytesMut::with_capacity(psize);
+            for piece in pieces() {
+                let bytes = match piece.is_gang() {
+                    true => self.read_gang(piece, ctx, depth + 1).await?,
+                    false => self.read_physical(piece, ctx).boxed().await?,
+                };
+                block.extend_from_slice(&bytes);
+            }
+            Ok(block.freeze())
+        }
+        .boxed()
+    }
+
+    /// Reads the header itself.
+    pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
+        let place = ctx.place;
+        let check =
+            Check::gang_header(bp).ok_or_else(|| bad_pointer(place, "a gang without address".into()))?;
+        let bytes = self.read_copies(bp, SPA_GANGBLOCKSIZE, &check, place).await?;
+        let what = || format!("{place}: gang header").into();
+        GangHeader::decode(&bytes).map_err(|source| PoolError::Format { what: what(), source })
+    }
+}

@@ -1,0 +1,214 @@
+//! The read pipeline: from a block pointer to bytes.
+//!
+//! ```text
+//!   embedded?   the payload is in the pointer
+//!   hole?       zeros
+//!   gang?       read the header, then each piece (`gang`)
+//!   each copy:  map its address, read the data columns, verify;
+//!               or else every other copy and combination of columns (`recover`)
+//!   decrypt     if the crypt bit is set
+//!   decompress
+//! ```
+//!
+//! Nothing is looked at before its checksum is right. A pool that another machine or the kernel is writing to may
+//! reuse a block between our reading its pointer and its bytes: where the pool was left active, all copies are
+//! read once more before the block is called damaged.
+
+use crate::check::{Check, decompression_work};
+use crate::crypt;
+use crate::error::{PoolError, Result};
+use crate::place::Place;
+use crate::pool::{Pool, ReadContext};
+use crate::recover::{CopyError, recover};
+use crate::vdev::map::{BlockMap, Column, Row};
+use crate::vdev::{VdevTree, leaf::Leaf};
+use bytes::Bytes;
+use cenote_codec::checksum::ChecksumError;
+use cenote_codec::compress::Compression;
+use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
+use cenote_format::units::{SPA_MAXBLOCKSIZE, Txg};
+use std::fmt::Write;
+use std::sync::Arc;
+
+impl Pool {
+    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes. A hole reads as zeros.
+    pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
+        let stored = self.read_physical(bp, ctx).await?;
+        self.decode(bp, stored, ctx).await
+    }
+
+    /// Reads a block as stored: verified, neither decrypted nor decompressed; `psize` bytes.
+    pub async fn read_physical(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
+        let place = ctx.place;
+        match bp.kind() {
+            BlkptrKind::Hole => Ok(Bytes::new()),
+            BlkptrKind::Embedded => Ok(bp.embedded_payload().into()),
+            BlkptrKind::Redacted => Err(PoolError::Redacted { place }),
+            BlkptrKind::Normal if bp.is_gang() => self.read_gang(bp, ctx, 0).await,
+            BlkptrKind::Normal => {
+                let psize = checked_psize(bp, place)?;
+                let check = Check::of(bp, self.salt()).map_err(|source| damaged(bp, place, source))?;
+                self.read_copies(bp, psize, &check, place).await
+            }
+        }
+    }
+
+    /// Reads an intent-log block: its checksum is inside and must be the one its pointer foretells, else the block
+    /// was never written and the chain ends here. Decrypted if the pointer says so and a key is given.
+    pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
+        let stored = self.read_physical(bp, ctx).await?;
+        if bp.is_encrypted() { crypt::decrypt(bp, stored, ctx) } else { Ok(stored) }
+    }
+
+    /// From stored bytes to what the owner sees.
+    pub(crate) async fn decode(&self, bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<Bytes> {
+        let place = ctx.place;
+        let lsize = bp.lsize().0;
+        if lsize > SPA_MAXBLOCKSIZE {
+            return Err(bad_pointer(place, format!("{lsize} bytes are more than a block can have")));
+        }
+        if bp.is_hole() {
+            return Ok(vec![0; lsize as usize].into());
+        }
+        if bp.is_embedded() && bp.embedded_type() != 0 {
+            return Err(bad_pointer(place, format!("unknown embedded type {}", bp.embedded_type())));
+        }
+        let crypt = !bp.is_embedded() && bp.uses_crypt();
+        let clear = if crypt { crypt::decrypt(bp, stored, ctx)? } else { stored };
+        let data = self.decompress(bp, clear, lsize as usize, place).await?;
+        if crypt {
+            crypt::check_clear(bp, &data, ctx)?;
+        }
+        Ok(data)
+    }
+
+    async fn decompress(&self, bp: &Blkptr, clear: Bytes, lsize: usize, place: Place) -> Result<Bytes> {
+        let failed = |why: String| PoolError::Decompress { place, why: why.into() };
+        let compression = Compression::try_from(bp.compression_id()).map_err(|e| failed(e.to_string()))?;
+        if compression == Compression::Off {
+            // A block may be stored longer than it is: padded to the vdev's sector.
+            let short = || failed(format!("{} bytes stored for {lsize}", clear.len()));
+            return clear.get(..lsize).map(|data| clear.slice_ref(data)).ok_or_else(short);
+        }
+        self.runtime().work(decompression_work(compression), lsize as u64).await;
+        compression.decompress(&clear, lsize).map(Bytes::from).map_err(|e| failed(e.to_string()))
+    }
+
+    /// Reads the first copy that can be read or rebuilt.
+    pub(crate) async fn read_copies(
+        &self,
+        bp: &Blkptr,
+        psize: usize,
+        check: &Check<'_>,
+        place: Place,
+    ) -> Result<Bytes> {
+        let attempts = if self.may_be_live() { 2 } else { 1 };
+        let mut error = bad_pointer(place, "it has no address".to_owned());
+        for _ in 0..attempts {
+            let mut worst = None;
+            for dva in bp.dvas() {
+                match self.read_copy(&dva, psize, bp.physical_birth(), check).await {
+                    Ok(bytes) => return Ok(bytes),
+                    Err(copy_error) => worst = CopyError::worse(worst, copy_error),
+                }
+            }
+            let Some(copy_error) = worst else { break };
+            let is_mismatch = matches!(copy_error, CopyError::Mismatch(_));
+            error = copy_failed(bp, place, copy_error);
+            if !is_mismatch {
+                break;
+            }
+        }
+        Err(error)
+    }
+
+    /// Reads one copy: the data columns if they are right, else whatever can be put together.
+    async fn read_copy(
+        &self,
+        dva: &Dva,
+        psize: usize,
+        birth: Txg,
+        check: &Check<'_>,
+    ) -> Result<Bytes, CopyError> {
+        let map = self.vdevs().map(dva, psize, birth)?;
+        self.runtime().work(check.work(), psize as u64).await;
+        if let Some(data) = read_data(self.vdevs(), &map).await {
+            let data = data.slice(..psize);
+            if check.verify(&data).is_ok() {
+                return Ok(data);
+            }
+        }
+        recover(self, &map, psize, check).await.map(|recovered| recovered.data)
+    }
+}
+
+/// Reads the data columns, each from its best leaf. `None` if any can't be read.
+async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
+    if let [row] = &map.rows[..]
+        && let [column] = row.data()
+    {
+        return preferred(vdevs, row, column)?.read(column.offset_bytes, column.len).await.ok();
+    }
+    let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
+    let columns: Vec<_> = columns.filter(|(_, column)| column.len > 0).collect();
+    let reads: Option<Vec<_>> = columns
+        .iter()
+        .map(|(row, column)| {
+            let leaf = preferred(vdevs, row, column)?;
+            Some(async move { leaf.read(column.offset_bytes, column.len).await })
+        })
+        .collect();
+    let mut block = vec![0; map.data_bytes];
+    for ((_, column), bytes) in columns.iter().zip(futures::future::join_all(reads?).await) {
+        block[column.data_at..column.data_at + column.len].copy_from_slice(&bytes.ok()?);
+    }
+    Some(block.into())
+}
+
+/// The leaf to read a column from: one that is up to date; mirrors share the work by place.
+pub(crate) fn preferred<'a>(vdevs: &'a VdevTree, row: &Row, column: &Column) -> Option<&'a Arc<Leaf>> {
+    /// Neighbours go to one leaf, so that it reads ahead.
+    const SHARE_SHIFT: u32 = 22;
+    let top = vdevs.layout_of(row.top)?;
+    let slot = top.slots().get(column.slot)?;
+    let current = slot.leaves.iter().take_while(|leaf| !leaf.lagging).count();
+    match current {
+        0 => top.leaves(column.slot, column.offset_bytes).into_iter().next(),
+        _ => slot.leaves.get((column.offset_bytes >> SHARE_SHIFT) as usize % current),
+    }
+}
+
+pub(crate) fn checked_psize(bp: &Blkptr, place: Place) -> Result<usize> {
+    let psize = bp.psize().0;
+    if psize > SPA_MAXBLOCKSIZE {
+        return Err(bad_pointer(place, format!("{psize} bytes are more than a block can have")));
+    }
+    Ok(psize as usize)
+}
+
+pub(crate) fn bad_pointer(place: Place, why: String) -> PoolError {
+    PoolError::BadPointer { place, why: why.into() }
+}
+
+fn damaged(bp: &Blkptr, place: Place, source: ChecksumError) -> PoolError {
+    PoolError::Checksum { place, at: addresses(bp), source }
+}
+
+fn copy_failed(bp: &Blkptr, place: Place, error: CopyError) -> PoolError {
+    match error {
+        CopyError::Mismatch(source) => damaged(bp, place, source),
+        CopyError::Unreadable(why) => PoolError::Unreadable { place, at: addresses(bp), why: why.into() },
+        CopyError::BadAddress(why) => bad_pointer(place, why),
+    }
+}
+
+/// The pointer's addresses as `zdb` writes them.
+fn addresses(bp: &Blkptr) -> Arc<str> {
+    let mut text = String::new();
+    for dva in bp.dvas() {
+        let space = if text.is_empty() { "" } else { " " };
+        // Writing to a string can't fail.
+        let _ = write!(text, "{space}{}:{:x}:{:x}", dva.vdev, dva.offset_bytes, dva.asize.0);
+    }
+    text.into()
+}

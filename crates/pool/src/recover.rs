@@ -1,0 +1,355 @@
+//! Recovery: putting a block together from whatever is left of one copy.
+//!
+//! Idea: a read failed, or what was read is wrong and nobody says which part. So everything is read: every column
+//! with parity, from every leaf that should hold it. For each unit (see [`crate::vdev::map`]) there is then a
+//! choice: one of the versions read, or *rebuilt* from the others. The block's checksum judges. First the most
+//! likely choice is tried, then all that differ from it in one unit, in two, up to three (parity can't make up for
+//! more), so the fewest faults win.
+//!
+//! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is blamed.
+//!
+//! Source: OpenZFS `vdev_raidz_combrec`, `vdev_indirect_reconstruct`.
+
+use crate::check::Check;
+use crate::pool::Pool;
+use crate::vdev::VdevTree;
+use crate::vdev::leaf::Leaf;
+use crate::vdev::map::{BlockMap, Column, MapError, Row};
+use bytes::Bytes;
+use cenote_codec::checksum::ChecksumError;
+use cenote_codec::raidz;
+use cenote_runtime::WorkKind;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Units that may differ from the likely choice at once; parity makes up for no more.
+const MAX_DEVIATIONS: usize = 3;
+/// Bytes hashed at most in search of one block, and the fewest attempts that a large block gets.
+const MAX_HASHED_BYTES: usize = 8 << 30;
+const MIN_ATTEMPTS: usize = 2_048;
+const MAX_ATTEMPTS: usize = 100_000;
+
+/// Why a copy gave nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum CopyError {
+    /// Not enough could be read.
+    Unreadable(String),
+    /// All was read, and nothing fits the checksum.
+    Mismatch(ChecksumError),
+    /// The address can't be.
+    BadAddress(String),
+}
+
+impl From<MapError> for CopyError {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::BadAddress(why) => CopyError::BadAddress(why),
+            MapError::Absent(why) => CopyError::Unreadable(why),
+        }
+    }
+}
+
+impl CopyError {
+    /// Of the errors of two copies the one that tells more: damage over absence, both over a bad address.
+    pub(crate) fn worse(first: Option<CopyError>, second: CopyError) -> Option<CopyError> {
+        let rank = |error: &CopyError| match error {
+            CopyError::BadAddress(_) => 0,
+            CopyError::Unreadable(_) => 1,
+            CopyError::Mismatch(_) => 2,
+        };
+        Some(match first {
+            Some(first) if rank(&first) >= rank(&second) => first,
+            _ => second,
+        })
+    }
+}
+
+/// A block that was put together.
+pub(crate) struct Recovered {
+    /// `psize` bytes with the right checksum.
+    pub(crate) data: Bytes,
+    /// What turned out to be wrong or unreadable.
+    pub(crate) faults: Vec<ColumnFault>,
+}
+
+/// A range on a leaf that is wrong.
+pub(crate) struct ColumnFault {
+    pub(crate) leaf: Arc<Leaf>,
+    pub(crate) offset_bytes: u64,
+    pub(crate) len: usize,
+    pub(crate) kind: FaultKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    Unreadable,
+    WrongData,
+    WrongParity,
+}
+
+/// What a leaf gave for a column; `None` if it failed.
+struct Version {
+    leaf: Arc<Leaf>,
+    bytes: Option<Bytes>,
+}
+
+/// Everything read of one copy: `versions[row][column][leaf]`.
+struct Gathered<'a> {
+    map: &'a BlockMap,
+    versions: Vec<Vec<Vec<Version>>>,
+    last_error: Option<String>,
+}
+
+/// Where a unit's bytes are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Version(usize),
+    Rebuilt,
+}
+
+/// Reads everything and finds the combination with the right checksum.
+pub(crate) async fn recover(
+    pool: &Pool,
+    map: &BlockMap,
+    psize: usize,
+    check: &Check<'_>,
+) -> Result<Recovered, CopyError> {
+    let gathered = gather(pool.vdevs(), map).await;
+    let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
+    let mut search = Search { gathered: &gathered, check, psize, attempts, last: None };
+    let found = search.run();
+    let tried = (attempts - search.attempts) as u64;
+    pool.runtime().work(WorkKind::ParityReconstruct, tried * psize as u64).await;
+    pool.runtime().work(check.work(), tried * psize as u64).await;
+    let Some(block) = found else {
+        return Err(match search.last {
+            Some(error) => {
+                gathered.blame_all();
+                CopyError::Mismatch(error)
+            }
+            None => {
+                CopyError::Unreadable(gathered.last_error.unwrap_or("too few devices are present".into()))
+            }
+        });
+    };
+    let faults = if check.is_vacuous() { Vec::new() } else { gathered.faults(&block) };
+    for fault in faults.iter().filter(|fault| fault.kind != FaultKind::Unreadable && !fault.leaf.lagging) {
+        fault.leaf.blame();
+    }
+    Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
+}
+
+async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap) -> Gathered<'a> {
+    let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
+    for row in &map.rows {
+        let mut reads = Vec::new();
+        let mut counts = Vec::new();
+        for column in &row.columns {
+            let leaves = vdevs
+                .layout_of(row.top)
+                .map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
+            counts.push(leaves.len());
+            reads.extend(
+                leaves.into_iter().map(|leaf| async move {
+                    (leaf.clone(), leaf.read(column.offset_bytes, column.len).await)
+                }),
+            );
+        }
+        let mut results = futures::future::join_all(reads).await.into_iter();
+        let mut columns = Vec::with_capacity(counts.len());
+        for count in counts {
+            let versions = results.by_ref().take(count).map(|(leaf, result)| {
+                let bytes = result.map_err(|error| gathered.last_error = Some(error.to_string())).ok();
+                Version { leaf, bytes }
+            });
+            columns.push(versions.collect());
+        }
+        gathered.versions.push(columns);
+    }
+    gathered
+}
+
+struct Search<'a> {
+    gathered: &'a Gathered<'a>,
+    check: &'a Check<'a>,
+    psize: usize,
+    /// Combinations that may still be tried.
+    attempts: usize,
+    /// What the last complete combination's checksum gave.
+    last: Option<ChecksumError>,
+}
+
+impl Search<'_> {
+    /// The block, whole sectors.
+    fn run(&mut self) -> Option<Vec<u8>> {
+        let likely: Vec<Choice> =
+            (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit)).collect();
+        let mut found = None;
+        for deviations in 0..=MAX_DEVIATIONS.min(likely.len()) {
+            let mut choices = likely.clone();
+            let outcome = self.deviate(&likely, &mut choices, 0, deviations, &mut found);
+            if outcome.is_break() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Tries all choices that differ from the likely ones in `left` units from `unit` on.
+    fn deviate(
+        &mut self,
+        likely: &[Choice],
+        choices: &mut Vec<Choice>,
+        unit: usize,
+        left: usize,
+        found: &mut Option<Vec<u8>>,
+    ) -> ControlFlow<()> {
+        if left == 0 {
+            return self.attempt(choices, found);
+        }
+        for changed in unit..likely.len() {
+            for alternative in self.gathered.alternatives(changed, likely[changed]) {
+                choices[changed] = alternative;
+                self.deviate(likely, choices, changed + 1, left - 1, found)?;
+            }
+            choices[changed] = likely[changed];
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Puts the block together; breaks off when it is right or enough was tried.
+    fn attempt(&mut self, choices: &[Choice], found: &mut Option<Vec<u8>>) -> ControlFlow<()> {
+        if self.attempts == 0 {
+            return ControlFlow::Break(());
+        }
+        let Some(block) = self.gathered.assemble(choices) else { return ControlFlow::Continue(()) };
+        self.attempts -= 1;
+        match self.check.verify(&block[..self.psize]) {
+            Ok(()) => {
+                *found = Some(block);
+                ControlFlow::Break(())
+            }
+            Err(error) => {
+                self.last = Some(error);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}
+
+impl Gathered<'_> {
+    /// All columns of a unit, with what was read for each.
+    fn unit(&self, unit: usize) -> impl Iterator<Item = (&Row, &Column, &[Version])> {
+        self.map.rows.iter().zip(&self.versions).flat_map(move |(row, versions)| {
+            let columns = row.columns.iter().zip(versions);
+            columns.filter(move |(column, _)| column.unit == unit).map(move |(c, v)| (row, c, v.as_slice()))
+        })
+    }
+
+    /// The first version that is there for all columns of the unit.
+    fn likely(&self, unit: usize) -> Choice {
+        self.complete_versions(unit).next().map_or(Choice::Rebuilt, Choice::Version)
+    }
+
+    fn complete_versions(&self, unit: usize) -> impl Iterator<Item = usize> + '_ {
+        let count = self.unit(unit).map(|(.., versions)| versions.len()).min().unwrap_or(0);
+        (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
+    }
+
+    /// What else a unit could be: versions that differ, or rebuilt if there is parity.
+    fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
+        let Choice::Version(first) = likely else { return Vec::new() };
+        let same = |a: usize, b: usize| self.unit(unit).all(|(.., v)| v[a].bytes == v[b].bytes);
+        let others = self.complete_versions(unit).filter(|&v| v != first && !same(v, first));
+        let mut found: Vec<Choice> = others.map(Choice::Version).collect();
+        if self.unit(unit).any(|(row, column, _)| row.parity > 0 && column.len > 0) {
+            found.push(Choice::Rebuilt);
+        }
+        found
+    }
+
+    /// The block by these choices; `None` if too much would have to be rebuilt.
+    fn assemble(&self, choices: &[Choice]) -> Option<Vec<u8>> {
+        let mut block = vec![0; self.map.data_bytes];
+        for (row, versions) in self.map.rows.iter().zip(&self.versions) {
+            let chosen = |index: usize| match choices[row.columns[index].unit] {
+                Choice::Version(v) => versions[index].get(v)?.bytes.as_ref(),
+                Choice::Rebuilt => None,
+            };
+            let mut rebuilt: Vec<(usize, Vec<u8>)> = Vec::new();
+            for (index, column) in row.columns.iter().enumerate().skip(row.parity) {
+                match chosen(index) {
+                    Some(bytes) => block[column.data_at..column.data_at + column.len].copy_from_slice(bytes),
+                    None if column.len == 0 => {}
+                    None => rebuilt.push((index, vec![0; column.len])),
+                }
+            }
+            if rebuilt.is_empty() {
+                continue;
+            }
+            let mut targets = rebuilt.iter_mut().peekable();
+            let columns = (0..row.columns.len()).map(|index| match chosen(index) {
+                Some(bytes) => raidz::Column::Present(bytes),
+                None if index >= row.parity && row.columns[index].len == 0 => raidz::Column::Present(&[]),
+                None => match targets.next_if(|(wanted, _)| *wanted == index) {
+                    Some((_, buffer)) => raidz::Column::Missing(buffer),
+                    None => raidz::Column::Unknown,
+                },
+            });
+            let mut columns: Vec<raidz::Column<'_>> = columns.collect();
+            raidz::reconstruct(row.parity, &mut columns).ok()?;
+            for (index, bytes) in rebuilt {
+                let column = row.columns[index];
+                block[column.data_at..column.data_at + column.len].copy_from_slice(&bytes);
+            }
+        }
+        Some(block)
+    }
+
+    /// Everything that differs from the true block.
+    fn faults(&self, block: &[u8]) -> Vec<ColumnFault> {
+        let mut faults = Vec::new();
+        for (row, versions) in self.map.rows.iter().zip(&self.versions) {
+            let parity = true_parity(row, block);
+            for (index, (column, versions)) in row.columns.iter().zip(versions).enumerate() {
+                let (truth, wrong) = match parity.get(index) {
+                    Some(parity) => (parity.as_slice(), FaultKind::WrongParity),
+                    None => (&block[column.data_at..column.data_at + column.len], FaultKind::WrongData),
+                };
+                for version in versions {
+                    let kind = match &version.bytes {
+                        None => FaultKind::Unreadable,
+                        Some(bytes) if bytes != truth => wrong,
+                        Some(_) => continue,
+                    };
+                    let (leaf, offset_bytes) = (version.leaf.clone(), column.offset_bytes);
+                    faults.push(ColumnFault { leaf, offset_bytes, len: column.len, kind });
+                }
+            }
+        }
+        faults
+    }
+
+    /// Nothing fits: whoever gave data for it is suspect.
+    fn blame_all(&self) {
+        for version in self.versions.iter().flatten().flatten() {
+            if version.bytes.is_some() && !version.leaf.lagging {
+                version.leaf.blame();
+            }
+        }
+    }
+}
+
+/// The parity columns that a row of this block must have.
+fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
+    let mut parity: Vec<Vec<u8>> =
+        row.columns[..row.parity].iter().map(|column| vec![0; column.len]).collect();
+    if !parity.is_empty() {
+        let data: Vec<&[u8]> =
+            row.data().iter().map(|column| &block[column.data_at..column.data_at + column.len]).collect();
+        let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+        // The shape of a row comes from the geometry and always fits; if it did not, parity would show as wrong.
+        let _ = raidz::generate(&mut targets, &data);
+    }
+    parity
+}

@@ -1,0 +1,144 @@
+//! dRAID geometry: groups of fixed width, spread over all children by fixed permutations.
+//!
+//! Idea: a RAID-Z loads only its own disks when it rebuilds onto a spare. dRAID cuts the children into *slices* of
+//! 16 MiB rows; in each slice a permutation says which child plays which part, and the spares' share is spread over
+//! all of them too. The permutations are part of the format: a seed for each number of children.
+//!
+//! ```text
+//!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row
+//!
+//!       row 0    | g0 P D D D | g1 P D       S |      a group may wrap to the next row,
+//!       row 1    |       D D  | g2 P D D D   S |      16 MiB further down on its children
+//! ```
+//!
+//! A block fills whole rows of its group, the rest with zeros (which parity covers too, and which are not read). At
+//! the end of a group it goes on at the start of the next: two rows of columns.
+//!
+//! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`, `vdev_draid_map_alloc_row`).
+
+use super::map::Column;
+use crate::config::VdevConfig;
+use crate::label::VDEV_LABEL_START_BYTES;
+
+/// Bytes of a row on a child, `VDEV_DRAID_ROWHEIGHT`.
+const ROW_BYTES: u64 = 16 << 20;
+
+/// The shape of a dRAID vdev. Invariant (checked when decoded): groups fill whole rows of the disks.
+pub(crate) struct Draid {
+    parity: usize,
+    data: u64,
+    groups: u64,
+    spares: u64,
+    children: u64,
+    ashift: u32,
+    /// Base permutations of the children, one after the other.
+    permutations: Vec<u8>,
+}
+
+impl Draid {
+    /// `None` if the configuration has no shape or there are no permutations for so many children.
+    pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
+        let shape = config.draid?;
+        let children = config.children.len() as u64;
+        let permutations = base_permutations(config.children.len())?;
+        Some(Draid {
+            parity: config.parity,
+            data: shape.data,
+            groups: shape.groups,
+            spares: shape.spares,
+            children,
+            ashift: config.ashift,
+            permutations,
+        })
+    }
+
+    fn group_width(&self) -> u64 {
+        self.data + self.parity as u64
+    }
+
+    /// Children in use in a row: those that are no spare in it.
+    fn disks(&self) -> u64 {
+        self.children - self.spares
+    }
+
+    fn group_bytes(&self) -> u64 {
+        self.group_width() * ROW_BYTES
+    }
+
+    /// The child that plays part `part` in permutation `index`.
+    fn child(&self, index: u64, part: u64) -> usize {
+        let count = self.permutations.len() as u64 / self.children;
+        let at = index % (count * self.children);
+        let base = at / self.children * self.children;
+        let part = u64::from(self.permutations[(base + part) as usize]);
+        ((part + at % self.children) % self.children) as usize
+    }
+
+    /// Bytes a block takes: whole rows of its group.
+    pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
+        let rows = psize_bytes.max(1).div_ceil(self.data << self.ashift);
+        (rows * self.group_width()) << self.ashift
+    }
+
+    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a group.
+    pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
+        if psize == 0 || !offset.is_multiple_of(self.group_width() << self.ashift) {
+            return None;
+        }
+        let mut rows = Vec::new();
+        let mut left = (psize as u64).next_multiple_of(1 << self.ashift);
+        let (mut offset, mut data_at) = (offset, 0);
+        while left > 0 {
+            let group_end = (offset / self.group_bytes() + 1) * self.group_bytes();
+            let room = (group_end - offset) / self.group_width() * self.data;
+            let here = left.min(room);
+            rows.push((self.parity, self.row(offset, here, data_at)));
+            offset += self.asize(here);
+            data_at += here as usize;
+            left -= here;
+        }
+        Some(rows)
+    }
+
+    /// The columns of `bytes` of data at `offset`, all within one group.
+    fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
+        let (width, disks) = (self.group_width(), self.disks());
+        let group = offset / self.group_bytes();
+        let first_part = group * width % disks;
+        let permutation = group / self.groups;
+        let rows_before = permutation * (width * self.groups / disks) + group % self.groups * width / disks;
+        let down = offset % self.group_bytes() / width;
+        let start = rows_before * ROW_BYTES + down + VDEV_LABEL_START_BYTES;
+        let sectors = bytes >> self.ashift;
+        let (full_rows, remainder) = (sectors / self.data, sectors % self.data);
+        let big_columns = if remainder == 0 { 0 } else { remainder + self.parity as u64 };
+        let column = |i: u64| {
+            let len = ((full_rows + u64::from(i < big_columns)) << self.ashift) as usize;
+            let wrapped = first_part + i >= disks;
+            let column = Column {
+                slot: self.child(permutation, (first_part + i) % disks),
+                unit: 0,
+                offset_bytes: start + if wrapped { ROW_BYTES } else { 0 },
+                len,
+                data_at,
+            };
+            data_at += if i < self.parity as u64 { 0 } else { len };
+            column
+        };
+        (0..width).map(column).collect()
+    }
+
+    /// The child that holds a distributed spare's bytes at `offset_bytes` of a leaf.
+    pub(crate) fn spare_child(&self, spare: u64, offset_bytes: u64) -> Option<usize> {
+        if spare >= self.spares {
+            return None;
+        }
+        let slice_bytes = self.group_bytes() * self.groups / self.disks();
+        let permutation = offset_bytes.checked_sub(VDEV_LABEL_START_BYTES)? / slice_bytes;
+        Some(self.child(permutation, self.children - 1 - spare))
+    }
+}
+
+fn base_permutations(_children: usize) -> Option<Vec<u8>> {
+    None
+}
