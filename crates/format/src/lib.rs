@@ -28,6 +28,7 @@ pub mod label;
 pub mod nvlist;
 pub mod objset;
 pub mod props;
+pub mod sa;
 pub mod scan;
 pub mod space_map;
 pub mod uberblock;

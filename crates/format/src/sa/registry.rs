@@ -1,0 +1,159 @@
+//! A data set's attributes and layouts, read from its two ZAPs.
+
+use std::collections::BTreeMap;
+
+use super::zpl_attr::ZplAttr;
+use super::{LENGTHS_AT, WHAT};
+use crate::error::{FormatError, Result, at_most};
+
+/// The largest layout number: it has 10 bits in the header.
+const MAX_LAYOUT: u64 = 1023;
+/// Bound on the attributes of a layout. Real ones have 20 or so.
+const MAX_SLOTS: u64 = 1024;
+
+/// A registered attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SaAttribute {
+    /// Its name.
+    pub name: String,
+    /// Bytes of every value; 0: each value has its own length.
+    pub length_bytes: u16,
+    /// How its values swap their bytes, `sa_bswap_type_t`: 64, 32, 16 bits, bytes, ACL.
+    pub byteswap: u8,
+}
+
+/// One attribute's place in a layout.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub number: u16,
+    /// Bytes, if it isn't variable.
+    pub length: usize,
+    /// Which of the variable attributes it is.
+    pub variable_index: Option<usize>,
+}
+
+/// The attributes that a bonus or spill block has, in order.
+#[derive(Debug, Clone)]
+pub struct SaLayout {
+    slots: Vec<Slot>,
+    /// Offsets of the slots up to and with the first variable one.
+    offsets: Vec<usize>,
+    /// Slot of each attribute of the ZPL.
+    zpl_slots: [Option<u16>; ZplAttr::COUNT],
+}
+
+/// All attributes and layouts of a data set.
+#[derive(Debug, Clone, Default)]
+pub struct SaRegistry {
+    attributes: BTreeMap<u16, SaAttribute>,
+    layouts: BTreeMap<u16, SaLayout>,
+}
+
+impl SaRegistry {
+    /// From the entries of the ZAPs REGISTRY (name, value) and LAYOUTS (number in decimal, attributes).
+    ///
+    /// # Errors
+    /// A layout of attributes that are not registered; numbers out of range.
+    pub fn decode<'a>(
+        registrations: impl IntoIterator<Item = (&'a [u8], u64)>,
+        layouts: impl IntoIterator<Item = (&'a [u8], &'a [u64])>,
+    ) -> Result<Self> {
+        let legacy = ZplAttr::all().take(ZplAttr::LEGACY_COUNT).enumerate().map(|(number, attr)| {
+            let (length_bytes, byteswap) = (attr.registered_bytes(), attr.byteswap());
+            (number as u16, SaAttribute { name: attr.name().to_owned(), length_bytes, byteswap })
+        });
+        let registered = registrations.into_iter().map(|(name, value)| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let (length_bytes, byteswap) = ((value >> 24) as u16, (value >> 16) as u8);
+            (value as u16, SaAttribute { name, length_bytes, byteswap })
+        });
+        let mut registry = SaRegistry { attributes: legacy.chain(registered).collect(), ..Self::default() };
+        registry.add_layout(1, &[])?; // an object whose attributes are all gone
+        for (name, attributes) in layouts {
+            let number = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
+            let number =
+                number.ok_or(FormatError::Corrupt { what: WHAT, why: "have a layout that is no number" })?;
+            registry.add_layout(at_most("SA layout", number, MAX_LAYOUT)? as u16, attributes)?;
+        }
+        Ok(registry)
+    }
+
+    /// A registered attribute.
+    pub fn attribute(&self, number: u16) -> Option<&SaAttribute> {
+        self.attributes.get(&number)
+    }
+
+    /// All attributes by number.
+    pub fn attributes(&self) -> impl Iterator<Item = (u16, &SaAttribute)> {
+        self.attributes.iter().map(|(number, attribute)| (*number, attribute))
+    }
+
+    /// A layout.
+    pub fn layout(&self, number: u16) -> Option<&SaLayout> {
+        self.layouts.get(&number)
+    }
+
+    fn add_layout(&mut self, number: u16, attributes: &[u64]) -> Result<()> {
+        at_most("SA layout attributes", attributes.len() as u64, MAX_SLOTS)?;
+        let mut slots = Vec::with_capacity(attributes.len());
+        let mut variable = 0..;
+        for &attr in attributes {
+            let number = at_most("SA attribute", attr, u16::MAX.into())? as u16;
+            let attribute = self.attributes.get(&number).ok_or(FormatError::Corrupt {
+                what: WHAT,
+                why: "have a layout of attributes that are not registered",
+            })?;
+            let length = usize::from(attribute.length_bytes);
+            let variable_index = if length == 0 { variable.next() } else { None };
+            slots.push(Slot { number, length, variable_index });
+        }
+        let zpl_slots = self.zpl_slots(&slots);
+        self.layouts.insert(number, SaLayout::new(slots, zpl_slots));
+        Ok(())
+    }
+
+    fn zpl_slots(&self, slots: &[Slot]) -> [Option<u16>; ZplAttr::COUNT] {
+        let mut places = [None; ZplAttr::COUNT];
+        for (attr, place) in ZplAttr::all().zip(&mut places) {
+            let is_attr = |slot: &Slot| self.attribute(slot.number).is_some_and(|a| a.name == attr.name());
+            *place = slots.iter().position(is_attr).map(|at| at as u16);
+        }
+        places
+    }
+}
+
+impl SaLayout {
+    fn new(slots: Vec<Slot>, zpl_slots: [Option<u16>; ZplAttr::COUNT]) -> Self {
+        let variable = slots.iter().filter(|slot| slot.variable_index.is_some()).count();
+        let mut at = (LENGTHS_AT + 2 * variable).next_multiple_of(8);
+        let mut offsets = vec![at];
+        for slot in slots.iter().take_while(|slot| slot.variable_index.is_none()) {
+            at = (at + slot.length).next_multiple_of(8);
+            offsets.push(at);
+        }
+        SaLayout { slots, offsets, zpl_slots }
+    }
+
+    /// Numbers of its attributes.
+    pub fn attributes(&self) -> impl Iterator<Item = u16> {
+        self.slots.iter().map(|slot| slot.number)
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(super) fn slot_of(&self, attr: ZplAttr) -> Option<usize> {
+        self.zpl_slots[attr as usize].map(usize::from)
+    }
+
+    /// The slot of the first variable attribute, or the number of slots.
+    pub(super) fn first_variable(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Where the value of a slot up to the first variable one begins; slot 0: where values begin.
+    pub(super) fn offset(&self, slot: usize) -> usize {
+        self.offsets.get(slot).copied().unwrap_or(0)
+    }
+}
