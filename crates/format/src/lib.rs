@@ -38,6 +38,7 @@ pub mod units;
 pub mod words;
 pub mod zap;
 pub mod zil;
+pub mod znode;
 
 pub use error::{FormatError, Result};
 pub use words::Phys;
