@@ -65,6 +65,31 @@ fn a_known_log_reads_as_its_picture_says() {
 }
 
 #[test]
+fn a_log_space_map_of_the_kernel_module_reads_as_ranges_of_its_vdev() {
+    // The first words of object 195 (txg 41) of the golden pool unclean-zil, in the order of its disk.
+    let words: [u64; 6] = [
+        0x8004_0000_0000_0029,
+        0xc000_0000_4700_0000,
+        0x0000_0000_0004_0bb8,
+        0x9004_0000_0000_0029,
+        0xc000_0000_0700_0000,
+        0x8000_0000_0004_0b18,
+    ];
+    let raw: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let alloc = SpaceMapEntry {
+        map_type: MapType::Alloc,
+        vdev: Some(VdevId(0)),
+        offset_bytes: 0x817_7000,
+        run_bytes: 0x9000,
+        txg: Txg(41),
+        sync_pass: 1,
+    };
+    let free =
+        SpaceMapEntry { map_type: MapType::Free, offset_bytes: 0x816_3000, run_bytes: 0x1000, ..alloc };
+    assert_eq!(read(&raw, 131072, 9, Endian::Little).unwrap(), [alloc, free]);
+}
+
+#[test]
 fn a_cut_two_word_entry_and_an_offset_beyond_64_bits_are_errors() {
     let cut = (0b11u64 << 62).to_le_bytes();
     assert!(read(&cut, 4096, 9, Endian::Little).is_err());
