@@ -10,11 +10,22 @@
 //! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then the rest.
 #![forbid(unsafe_code)]
 
+pub mod deadlist;
+pub mod dsl;
 mod error;
+pub mod import;
+pub mod keys;
+mod mos;
 pub mod object;
 pub mod objset;
+pub mod zap;
 
 pub use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
+pub use dsl::{Bookmark, Dataset, DatasetKind, Dir};
 pub use error::{DatasetError, Result};
+pub use import::{ImportOptions, Rewind, import};
+pub use keys::{EncryptionInfo, KeySource, KeyStatus, UserKey};
+pub use mos::Mos;
 pub use object::Object;
 pub use objset::Objset;
+pub use zap::{Zap, ZapEntry, ZapValue};

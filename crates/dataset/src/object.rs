@@ -27,6 +27,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
 
@@ -53,6 +54,17 @@ pub struct Run {
     pub count: u64,
     /// Their pointers, `count` of them.
     pub pointers: Result<Vec<Blkptr>>,
+}
+
+/// A data block as read.
+#[derive(Debug)]
+pub struct DataBlock {
+    /// Its position.
+    pub id: BlockId,
+    /// The byte order that it was written in.
+    pub endian: Endian,
+    /// Its bytes, as many as the object's blocks have; `None` for a hole.
+    pub data: Result<Option<Bytes>>,
 }
 
 impl Object {
@@ -89,6 +101,11 @@ impl Object {
     /// An error that names this object.
     pub fn damaged(&self, why: &str) -> DatasetError {
         self.objset.damaged(self.id, why)
+    }
+
+    /// A decoding error of this object.
+    pub fn format(&self, source: cenote_format::FormatError) -> DatasetError {
+        self.objset.format(self.id, source)
     }
 
     /// The pointer to one block; a hole if there is none, or beyond the end.
@@ -186,14 +203,14 @@ impl Object {
         Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx).await?)
     }
 
-    /// Reads one data block, whole, through the cache: for metadata objects. A hole is zeros.
+    /// Reads one data block, whole, through the cache, with its byte order: for metadata objects. A hole is zeros.
     ///
     /// # Errors
     /// The block or an indirect block above it can't be read.
-    pub async fn read_block(&self, block: BlockId) -> Result<Bytes> {
+    pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
         let bp = self.blkptr(0, block).await?;
         let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
-        Ok(fit(bytes, self.block_bytes() as usize))
+        Ok((fit(bytes, self.block_bytes() as usize), bp.endian()))
     }
 
     /// The spill block, if there is one, and the pointer that led to it.
@@ -220,14 +237,14 @@ impl Object {
         let blocks = self.read_blocks(first..end.div_ceil(size)).await;
         let skip = (offset_bytes - first * size) as usize;
         if blocks.len() == 1 && skip + len_bytes <= size as usize {
-            let block = blocks.into_iter().next().map_or(Ok(None), |(_, block)| block)?;
+            let block = blocks.into_iter().next().map_or(Ok(None), |block| block.data)?;
             return Ok(block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes)));
         }
         let mut out = BytesMut::with_capacity(len_bytes);
-        for (block, bytes) in blocks {
-            let from = if block.0 == first { skip } else { 0 };
+        for block in blocks {
+            let from = if block.id.0 == first { skip } else { 0 };
             let take = (size as usize - from).min(len_bytes - out.len());
-            match bytes? {
+            match block.data? {
                 Some(bytes) => out.extend_from_slice(&bytes[from..from + take]),
                 None => out.resize(out.len() + take, 0),
             }
@@ -236,30 +253,54 @@ impl Object {
         Ok(out.freeze())
     }
 
-    /// Reads data blocks past the cache, neighbours on disk together. `None` is a hole; others are whole blocks.
-    pub async fn read_blocks(&self, range: Range<u64>) -> Vec<(BlockId, Result<Option<Bytes>>)> {
+    /// The content as 64-bit words, each in the byte order of the block it lies in: `count` of them from word `first`.
+    ///
+    /// # Errors
+    /// Any block can't be read.
+    pub async fn read_words(&self, first: u64, count: usize) -> Result<Vec<u64>> {
+        let per_block = (self.block_bytes() / 8).max(1);
+        let end = first.saturating_add(count as u64);
+        let mut words = Vec::with_capacity(count);
+        for block in self.read_blocks(first / per_block..end.div_ceil(per_block)).await {
+            let base = block.id.0 * per_block;
+            let cut = first.saturating_sub(base) as usize..(end - base).min(per_block) as usize;
+            match block.data? {
+                None => words.resize(words.len() + cut.len(), 0),
+                Some(bytes) => {
+                    let raw = bytes.as_chunks::<8>().0.get(cut).unwrap_or_default();
+                    words.extend(raw.iter().map(|w| block.endian.u64(*w)));
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    /// Reads data blocks past the cache, neighbours on disk together.
+    pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
         let size = self.block_bytes() as usize;
         let mut requests = Vec::new();
-        let mut blocks: Vec<(BlockId, Result<Option<Bytes>>)> = Vec::new();
+        let mut blocks = Vec::new();
         let mut waiting = Vec::new();
         for run in self.pointers(0, range).await {
             for i in 0..run.count {
-                let block = BlockId(run.first.0 + i);
+                let id = BlockId(run.first.0 + i);
+                let mut block = DataBlock { id, endian: Endian::NATIVE, data: Ok(None) };
                 match &run.pointers {
-                    Err(error) => blocks.push((block, Err(error.clone()))),
+                    Err(error) => block.data = Err(error.clone()),
                     Ok(pointers) => {
                         if let Some(bp) = pointers.get(i as usize).filter(|bp| !bp.is_hole()) {
-                            requests.push((*bp, self.objset.context(self.id, 0, block)));
+                            block.endian = bp.endian();
+                            requests.push((*bp, self.objset.context(self.id, 0, id)));
                             waiting.push(blocks.len());
                         }
-                        blocks.push((block, Ok(None)));
                     }
                 }
+                blocks.push(block);
             }
         }
         let results = self.objset.pool().read_many(requests).await;
         for (index, result) in waiting.into_iter().zip(results) {
-            blocks[index].1 = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
+            blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
         }
         blocks
     }
@@ -284,7 +325,7 @@ impl Object {
     fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
         let at = index as usize * BLKPTR_BYTES;
         let raw = indirect.get(at..).unwrap_or_default();
-        Blkptr::decode(raw, parent.endian()).map_err(|e| self.objset.format(self.id, e))
+        Blkptr::decode(raw, parent.endian()).map_err(|e| self.format(e))
     }
 }
 

@@ -10,10 +10,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
-use cenote_format::units::BlockId;
 use cenote_runtime::JoinHandle;
 
-use super::Object;
+use super::{DataBlock, Object};
 use crate::error::Result;
 
 /// Bytes read at once.
@@ -32,8 +31,6 @@ pub struct Chunk {
     pub data: Result<Option<Bytes>>,
 }
 
-type Window = Vec<(BlockId, Result<Option<Bytes>>)>;
-
 /// The content of an object, chunk by chunk; dropping it stops the reading ahead.
 pub struct Chunks {
     object: Object,
@@ -41,8 +38,8 @@ pub struct Chunks {
     end_bytes: u64,
     /// The next block to ask for.
     next_block: u64,
-    under_way: VecDeque<JoinHandle<Window>>,
-    ready: VecDeque<(BlockId, Result<Option<Bytes>>)>,
+    under_way: VecDeque<JoinHandle<Vec<DataBlock>>>,
+    ready: VecDeque<DataBlock>,
 }
 
 impl Drop for Chunks {
@@ -74,13 +71,13 @@ impl Chunks {
         let size = self.object.block_bytes().max(1);
         loop {
             self.read_ahead().await;
-            if let Some((block, data)) = self.ready.pop_front() {
-                let start = block.0 * size;
+            if let Some(block) = self.ready.pop_front() {
+                let start = block.id.0 * size;
                 if start > self.at_bytes {
-                    self.ready.push_front((block, data));
+                    self.ready.push_front(block);
                     return Some(self.hole_until(start));
                 }
-                return Some(self.piece(start, size, data));
+                return Some(self.piece(start, size, block.data));
             }
             match self.under_way.pop_front() {
                 Some(task) => match task.await {
@@ -114,12 +111,12 @@ impl Chunks {
         let size = self.object.block_bytes().max(1);
         let end_block = self.end_bytes.min(self.object.capacity_bytes()).div_ceil(size);
         while self.under_way.len() < AHEAD && self.next_block < end_block {
-            let wanted = BlockId(self.next_block);
+            let wanted = self.next_block;
             // Where the tree is damaged the window itself will say so, block by block.
-            let first = match self.object.next_data_block(wanted).await {
+            let first = match self.object.next_data_block(wanted.into()).await {
                 Ok(Some(first)) => first.0,
                 Ok(None) => end_block,
-                Err(_) => wanted.0,
+                Err(_) => wanted,
             };
             let range = first..end_block.min(first.saturating_add((WINDOW_BYTES / size).max(1)));
             self.next_block = range.end.max(first);
@@ -131,6 +128,6 @@ impl Chunks {
     }
 }
 
-async fn read_window(object: Object, range: Range<u64>) -> Window {
+async fn read_window(object: Object, range: Range<u64>) -> Vec<DataBlock> {
     object.read_blocks(range).await
 }

@@ -1,0 +1,204 @@
+//! Lists of block pointers: bpobjs, and the deadlists and livelists made of them.
+//!
+//! Idea: a bpobj is an object full of block pointers, and may name others whose blocks belong to it too. A deadlist is a table
+//! of bpobjs by birth, so that all blocks born before some snapshot are found without reading the rest. Pools before
+//! version 26 have a plain bpobj in its place.
+//!
+//! Invariants: subobjects are visited to a bounded depth; every count is checked against the size of its object.
+//!
+//! Source: OpenZFS `bpobj.c`, `dsl_deadlist.c`.
+
+use cenote_format::Phys;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::deadlist::{DeadlistPhys, parse_deadlist_key};
+use cenote_format::units::{ObjectId, Txg};
+
+use crate::error::Result;
+use crate::object::Object;
+use crate::objset::Objset;
+use crate::zap::Zap;
+
+/// Subobjects within subobjects that are followed. OpenZFS makes two levels.
+const MAX_DEPTH: usize = 8;
+/// Block pointers read at once: 1 MiB.
+const WINDOW: u64 = 8192;
+/// Words of a block pointer.
+const WORDS: u64 = 16;
+
+/// A list of block pointers.
+#[derive(Debug, Clone)]
+pub struct Bpobj {
+    object: Object,
+    phys: BpobjPhys,
+}
+
+impl Bpobj {
+    /// Opens an object that must be a bpobj.
+    ///
+    /// # Errors
+    /// It is none, or its counts can't be.
+    pub async fn open(objset: &Objset, id: ObjectId) -> Result<Bpobj> {
+        let object = objset.object(id).await?;
+        let phys = BpobjPhys::decode(object.dnode().bonus(), object.dnode().endian());
+        let phys = phys.map_err(|e| object.format(e))?;
+        if phys.blkptr_count > object.capacity_bytes() / (WORDS * 8) {
+            return Err(object.damaged("claims more block pointers than it has room for"));
+        }
+        Ok(Bpobj { object, phys })
+    }
+
+    /// Its head: counts and space, subobjects' included.
+    pub fn phys(&self) -> &BpobjPhys {
+        &self.phys
+    }
+
+    /// All entries, subobjects' included, batch by batch.
+    pub fn entries(&self) -> BpobjEntries {
+        BpobjEntries { pending: vec![(self.clone(), 0)], next: 0 }
+    }
+
+    async fn subobjects(&self) -> Result<Vec<ObjectId>> {
+        if self.phys.subobj_count == 0 || self.phys.subobjs.0 == 0 {
+            return Ok(Vec::new());
+        }
+        let list = self.object.objset().object(self.phys.subobjs).await?;
+        if self.phys.subobj_count > list.capacity_bytes() / 8 {
+            return Err(self.object.damaged("claims more lists within it than it has room for"));
+        }
+        let words = list.read_words(0, self.phys.subobj_count as usize).await?;
+        Ok(words.into_iter().map(ObjectId).collect())
+    }
+}
+
+/// An iteration over the entries of a bpobj.
+#[derive(Debug)]
+pub struct BpobjEntries {
+    /// Lists still to read, with their depth; the last is being read.
+    pending: Vec<(Bpobj, usize)>,
+    next: u64,
+}
+
+impl BpobjEntries {
+    /// The next entries; `None` after the last. An error ends it.
+    pub async fn next_batch(&mut self) -> Option<Result<Vec<BpobjEntry>>> {
+        let batch = self.read().await;
+        if batch.is_err() {
+            self.pending.clear();
+        }
+        batch.transpose()
+    }
+
+    async fn read(&mut self) -> Result<Option<Vec<BpobjEntry>>> {
+        let Some((list, depth)) = self.pending.last().cloned() else { return Ok(None) };
+        let count = WINDOW.min(list.phys.blkptr_count - self.next);
+        if count == 0 {
+            self.pending.pop();
+            self.next = 0;
+            for id in list.subobjects().await? {
+                if depth >= MAX_DEPTH {
+                    return Err(list.object.damaged("lists within lists, deeper than can be"));
+                }
+                self.pending.push((Bpobj::open(list.object.objset(), id).await?, depth + 1));
+            }
+            return Ok(Some(Vec::new()));
+        }
+        let words = list.object.read_words(self.next * WORDS, (count * WORDS) as usize).await?;
+        self.next += count;
+        let (pointers, _) = words.as_chunks::<{ WORDS as usize }>();
+        Ok(Some(pointers.iter().map(|w| BpobjEntry::from_blkptr(Blkptr::from_words(*w))).collect()))
+    }
+}
+
+/// Blocks of the previous snapshot that died before this version; or a clone's livelist.
+#[derive(Debug, Clone)]
+pub enum Deadlist {
+    /// One list (pools before version 26).
+    Flat(Option<Bpobj>),
+    /// Lists by birth.
+    ByBirth {
+        /// The sum.
+        phys: DeadlistPhys,
+        /// Lists by the group from which on their blocks were born, in order.
+        lists: Vec<(Txg, ObjectId)>,
+        /// Where the lists are.
+        objset: Objset,
+    },
+}
+
+impl Deadlist {
+    /// Opens a deadlist of either form; number 0 is an empty one.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub async fn open(objset: &Objset, id: ObjectId) -> Result<Deadlist> {
+        if id.0 == 0 {
+            return Ok(Deadlist::Flat(None));
+        }
+        let object = objset.object(id).await?;
+        if object.dnode().object_type != ObjectType::DEADLIST {
+            return Ok(Deadlist::Flat(Some(Bpobj::open(objset, id).await?)));
+        }
+        let phys = DeadlistPhys::decode(object.dnode().bonus(), object.dnode().endian());
+        let phys = phys.map_err(|e| object.format(e))?;
+        let mut lists = Vec::new();
+        for entry in Zap::open(object.clone()).await?.to_vec().await? {
+            let from = parse_deadlist_key(&entry.name).map_err(|e| object.format(e))?;
+            let list = entry.value.as_u64().ok_or_else(|| object.damaged("names a list by no number"))?;
+            lists.push((from, ObjectId(list)));
+        }
+        lists.sort();
+        Ok(Deadlist::ByBirth { phys, lists, objset: objset.clone() })
+    }
+
+    /// Space of all its blocks.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Deadlist::Flat(list) => list.as_ref().map_or(0, |list| list.phys.bytes),
+            Deadlist::ByBirth { phys, .. } => phys.used_bytes,
+        }
+    }
+
+    /// Space of its blocks born in this group or before. Exact if a snapshot was taken then.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
+        let mut bytes = 0u64;
+        match self {
+            Deadlist::Flat(None) => {}
+            Deadlist::Flat(Some(list)) => {
+                let mut entries = list.entries();
+                while let Some(batch) = entries.next_batch().await {
+                    let born = batch?.into_iter().filter(|e| e.bp.logical_birth() <= txg);
+                    bytes = born.fold(bytes, |sum, e| sum.saturating_add(e.bp.asize().0));
+                }
+            }
+            Deadlist::ByBirth { lists, objset, .. } => {
+                // The list under key T holds what was born after T: `mintxg` is the snapshot before.
+                for (_, list) in lists.iter().filter(|(from, _)| *from < txg) {
+                    bytes = bytes.saturating_add(Bpobj::open(objset, *list).await?.phys.bytes);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Its lists: one, or one for each span of births.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn lists(&self) -> Result<Vec<Bpobj>> {
+        match self {
+            Deadlist::Flat(list) => Ok(list.iter().cloned().collect()),
+            Deadlist::ByBirth { lists, objset, .. } => {
+                let mut opened = Vec::with_capacity(lists.len());
+                for (_, list) in lists {
+                    opened.push(Bpobj::open(objset, *list).await?);
+                }
+                Ok(opened)
+            }
+        }
+    }
+}

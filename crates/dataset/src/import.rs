@@ -1,0 +1,234 @@
+//! Import: from labels to an opened pool, at the newest state or an older one.
+//!
+//! Idea: an uberblock is the root of the whole pool as of one transaction group. Opening it reads the meta object set (MOS)
+//! it points to, and from there what labels don't know: the trusted configuration, the features in use, where the
+//! blocks of removed vdevs went, the salt of checksums. If any of that is damaged, an older uberblock of the ring may
+//! still lead to a whole tree: going back is a loop around the same steps.
+//!
+//! ```text
+//!   uberblock -> Pool::assemble -> MOS -> object directory
+//!                                    features_for_read    unknown ones: refuse, by name
+//!                                    config               trusted vdev tree ---> Pool::with_trusted
+//!                                    indirect mappings    newest removal first
+//!                                    checksum salt
+//!                                    root_dataset
+//! ```
+//!
+//! Indirect mappings: the mapping of a vdev that was removed early may itself lie on one removed later, so they are read from the
+//! last removal back, each with those before it in place.
+//!
+//! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
+
+mod features;
+mod indirect;
+
+use std::sync::Arc;
+
+use cenote_cache::BlockCache;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::spa_version_is_known;
+use cenote_format::nvlist::Nvlist;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted};
+use cenote_runtime::Runtime;
+
+use crate::error::{DatasetError, Result};
+use crate::keys::KeySource;
+use crate::mos::Mos;
+use crate::objset::Objset;
+use crate::zap::Zap;
+
+/// Default budget of the block cache.
+const CACHE_BYTES: usize = 128 << 20;
+/// Bytes that a packed configuration may have: real ones have some thousands.
+const MAX_PACKED_BYTES: u64 = 64 << 20;
+
+/// Which state of the pool to open.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Rewind {
+    /// The newest, or an error.
+    #[default]
+    Newest,
+    /// The newest whose MOS and datasets' heads can all be opened (`zpool import -F`).
+    Back,
+    /// The newest at or before this group (`-T`).
+    Txg(Txg),
+}
+
+/// How to open a pool.
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// Which state.
+    pub rewind: Rewind,
+    /// The checkpoint in place of the current state (`--rewind-to-checkpoint`).
+    pub checkpoint: bool,
+    /// Budget of the cache of metadata blocks.
+    pub cache_bytes: usize,
+    /// Where keys of encrypted datasets come from.
+    pub keys: KeySource,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        ImportOptions {
+            rewind: Rewind::Newest,
+            checkpoint: false,
+            cache_bytes: CACHE_BYTES,
+            keys: KeySource::default(),
+        }
+    }
+}
+
+/// Opens a pool that discovery found.
+///
+/// # Errors
+/// A version or feature that can't be read, no uberblock as asked for, or damage on the way to the root dataset;
+/// with [`Rewind::Back`] only if no uberblock leads anywhere.
+pub async fn import(rt: &Runtime, found: &FoundPool, options: &ImportOptions) -> Result<Mos> {
+    let cache = Arc::new(BlockCache::new(options.cache_bytes));
+    let candidates = candidates(found, options.rewind)?;
+    let mut failure = None;
+    for uberblock in candidates {
+        let opened = open_at(rt, found, uberblock, &cache, options).await;
+        let error = match opened {
+            Ok(mos) if options.rewind != Rewind::Back => return Ok(mos),
+            Ok(mos) => match mos.open_all_heads().await {
+                Ok(()) => return Ok(mos),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        let refused = matches!(
+            error,
+            DatasetError::UnsupportedFeatures { .. }
+                | DatasetError::UnsupportedVersion { .. }
+                | DatasetError::NoCheckpoint { .. }
+        );
+        if options.rewind != Rewind::Back || refused {
+            return Err(error);
+        }
+        // The newest state's error is the one to report.
+        failure.get_or_insert((uberblock.txg, error));
+    }
+    let (txg, why) = match &failure {
+        Some((txg, error)) => (*txg, error.to_string()),
+        None => (Txg(0), "no device has a valid uberblock".into()),
+    };
+    Err(DatasetError::NotOpened { pool: found.name().into(), txg, why: why.into() })
+}
+
+/// The uberblocks to try, in order.
+fn candidates(found: &FoundPool, rewind: Rewind) -> Result<Vec<&Uberblock>> {
+    let wanted = |u: &&Uberblock| match rewind {
+        Rewind::Txg(txg) => u.txg <= txg,
+        Rewind::Newest | Rewind::Back => true,
+    };
+    let mut list: Vec<&Uberblock> = found.uberblocks.iter().filter(wanted).collect();
+    if let (Rewind::Txg(txg), true) = (rewind, list.is_empty()) {
+        return Err(cenote_pool::PoolError::NoUberblock { pool: found.name().into(), txg }.into());
+    }
+    if rewind != Rewind::Back {
+        list.truncate(1);
+    }
+    Ok(list)
+}
+
+async fn open_at(
+    rt: &Runtime,
+    found: &FoundPool,
+    uberblock: &Uberblock,
+    cache: &Arc<BlockCache>,
+    options: &ImportOptions,
+) -> Result<Mos> {
+    check_version(found.name(), uberblock.version)?;
+    let pool = Pool::assemble(rt, found, uberblock).await?;
+    let mos = open_tree(&pool, cache, uberblock, options).await?;
+    if !options.checkpoint {
+        return Ok(mos);
+    }
+    let checkpoint =
+        mos.checkpoint().await?.ok_or_else(|| DatasetError::NoCheckpoint { pool: found.name().into() })?;
+    let pool = Pool::assemble(rt, found, &checkpoint).await?;
+    open_tree(&pool, cache, &checkpoint, options).await
+}
+
+/// Versions 1 to 28 were released as such; 5000 means feature flags.
+fn check_version(pool: &str, version: u64) -> Result<()> {
+    if spa_version_is_known(version) {
+        return Ok(());
+    }
+    Err(DatasetError::UnsupportedVersion { pool: pool.into(), version })
+}
+
+/// From an assembled pool to its MOS with everything in place that reading other objects needs.
+async fn open_tree(
+    pool: &Pool,
+    cache: &Arc<BlockCache>,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+) -> Result<Mos> {
+    let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
+    features::check(pool, &objset, &directory).await?;
+
+    let packed = required(&objset, &directory, names::CONFIG).await?;
+    let config = packed_nvlist(&objset, packed).await?;
+    let trusted_config = PoolConfig::from_mos(&config).map_err(|source| DatasetError::Format {
+        dataset: DatasetId(0),
+        object: packed,
+        source,
+    })?;
+    let trusted = Trusted {
+        config: trusted_config,
+        indirect: Default::default(),
+        checksum_salt: checksum_salt(&directory).await?,
+    };
+    let trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
+    let pool = pool.with_trusted(trusted).await?;
+
+    let objset = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
+    let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
+    Ok(Mos::new(objset, directory, config, root_dir, options.keys.clone()))
+}
+
+async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<ObjectId> {
+    let found = directory.get_u64(name).await?.map(ObjectId);
+    found.ok_or_else(|| {
+        objset.damaged(DMU_POOL_DIRECTORY_OBJECT, format!("the object directory has no '{name}'"))
+    })
+}
+
+/// The content of a packed nvlist object: its bonus says how many bytes.
+pub(crate) async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
+    let object = objset.object(id).await?;
+    let bonus = object.dnode().bonus();
+    let size = bonus.first_chunk::<8>().map_or(0, |b| object.dnode().endian().u64(*b));
+    if size > MAX_PACKED_BYTES.min(object.capacity_bytes()) {
+        return Err(objset.damaged(id, format!("claims a packed list of {size} bytes")));
+    }
+    let packed = object.read(0, size as usize).await?;
+    Nvlist::decode(&packed).map_err(|e| objset.format(id, e))
+}
+
+async fn checksum_salt(directory: &Zap) -> Result<Option<[u8; 32]>> {
+    let value = directory.lookup(names::CHECKSUM_SALT.as_bytes()).await?;
+    Ok(value.as_ref().and_then(|v| v.as_bytes()).and_then(|b| b.first_chunk::<32>().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_released_versions_are_opened() {
+        for version in [1, 10, 28, 5000] {
+            assert!(check_version("p", version).is_ok(), "{version}");
+        }
+        for version in [0, 29, 999, 4999, 5001, u64::MAX] {
+            let error = check_version("p", version).unwrap_err().to_string();
+            assert!(error.contains(&version.to_string()), "{error}");
+        }
+    }
+}

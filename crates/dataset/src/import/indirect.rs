@@ -1,0 +1,91 @@
+//! Where the blocks of removed vdevs are now.
+
+use std::sync::Arc;
+
+use cenote_cache::BlockCache;
+use cenote_format::indirect::{IndirectMappingEntry, IndirectMappingPhys};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{DatasetId, ObjectId, VdevId};
+use cenote_format::words::{Phys, Words};
+use cenote_pool::{IndirectMapping, Pool, Trusted};
+
+use crate::error::{DatasetError, Result};
+use crate::objset::Objset;
+use crate::zap::Zap;
+use cenote_format::dsl::names::pool as names;
+
+/// Entries read at once: 4 MiB.
+const WINDOW_ENTRIES: u64 = (4 << 20) / 24;
+
+/// Reads the mappings of all removed vdevs, the last removed first.
+pub(super) async fn load(
+    pool: &Pool,
+    cache: &Arc<BlockCache>,
+    uberblock: &Uberblock,
+    directory: &Zap,
+    mut trusted: Trusted,
+) -> Result<Trusted> {
+    let mut next = last_removed(directory, &trusted).await?;
+    while let Some(vdev) = next {
+        let Some(config) = trusted.config.vdevs.iter().find(|v| v.id == vdev.0) else { break };
+        let (object, previous) = (config.indirect_object, config.prev_indirect_vdev);
+        // A vdev that comes up twice closes a circle; one without a mapping was removed empty.
+        if trusted.indirect.contains_key(&vdev) {
+            return Err(DatasetError::Damaged {
+                dataset: DatasetId(0),
+                object,
+                why: format!("the chain of removed vdevs leads back to vdev {vdev}").into(),
+            });
+        }
+        let mapping = if object.0 == 0 {
+            Vec::new()
+        } else {
+            let pool = pool.with_trusted(trusted.clone()).await?;
+            let mos = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+            read_mapping(&mos, object).await?
+        };
+        trusted.indirect.insert(vdev, mapping);
+        next = previous;
+    }
+    Ok(trusted)
+}
+
+/// The head of the chain: what `com.delphix:removing` says, or the one that no other names.
+async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevId>> {
+    /// `sr_prev_indirect_vdev`'s place among the words of `spa_removing_phys_t`.
+    const PREV_INDIRECT_VDEV: usize = 2;
+    let removing = directory.lookup(names::REMOVING.as_bytes()).await?;
+    let from_words = removing.and_then(|v| v.words().nth(PREV_INDIRECT_VDEV)).filter(|&v| v != u64::MAX);
+    if let Some(vdev) = from_words {
+        return Ok(Some(VdevId(vdev)));
+    }
+    let removed = || trusted.config.vdevs.iter().filter(|v| v.indirect_object.0 != 0);
+    let named: Vec<VdevId> = removed().filter_map(|v| v.prev_indirect_vdev).collect();
+    Ok(removed().map(|v| VdevId(v.id)).find(|id| !named.contains(id)))
+}
+
+async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMapping>> {
+    let object = mos.object(id).await?;
+    let endian = object.dnode().endian();
+    let phys = IndirectMappingPhys::decode(object.dnode().bonus(), endian).map_err(|e| mos.format(id, e))?;
+    let words_per_entry = IndirectMappingEntry::COUNT as u64;
+    let words = phys.num_entries.saturating_mul(words_per_entry);
+    if words > object.capacity_bytes() / 8 {
+        return Err(
+            mos.damaged(id, format!("claims {} mappings, more than it has room for", phys.num_entries))
+        );
+    }
+    let mut mappings = Vec::new();
+    for at in (0..words).step_by((WINDOW_ENTRIES * words_per_entry) as usize) {
+        let count = (WINDOW_ENTRIES * words_per_entry).min(words - at);
+        let mut source = object.read_words(at, count as usize).await?.into_iter();
+        for _ in 0..count / words_per_entry {
+            let entry = IndirectMappingEntry::take(&mut source);
+            mappings.push(IndirectMapping {
+                source_offset_bytes: entry.src_offset_bytes,
+                destination: entry.dst,
+            });
+        }
+    }
+    Ok(mappings)
+}

@@ -1,0 +1,166 @@
+//! The keys of one opened pool, unwrapped as they are needed.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use cenote_codec::crypto::{Cipher, CryptoError, KeyVersion, WrappedKey, WrappingKey};
+use cenote_format::dsl::names::crypto_key as names;
+use cenote_format::units::{Guid, ObjectId};
+use cenote_pool::DatasetKey;
+use tokio::sync::Mutex;
+
+use super::{KeySource, UserKey};
+use crate::error::{DatasetError, Result};
+use crate::mos::Mos;
+use crate::zap::Zap;
+
+/// Rounds of PBKDF2 that are believed; OpenZFS sets no upper limit, and a hostile pool could ask for hours.
+const MAX_PBKDF2_ITERS: u64 = 100_000_000;
+
+/// `keyformat`: what the user's key looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// 32 bytes.
+    Raw,
+    /// 64 hexadecimal digits.
+    Hex,
+    /// Text of 8 to 512 bytes, stretched by PBKDF2.
+    Passphrase,
+}
+
+impl KeyFormat {
+    /// `zfs_keyformat_t`.
+    pub(crate) fn from_number(number: u64) -> Option<KeyFormat> {
+        match number {
+            1 => Some(KeyFormat::Raw),
+            2 => Some(KeyFormat::Hex),
+            3 => Some(KeyFormat::Passphrase),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a dataset can be opened: property `keystatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyStatus {
+    /// It isn't encrypted.
+    None,
+    /// Its key is at hand.
+    Available,
+    /// Its key is not at hand, or wrong.
+    Unavailable,
+}
+
+/// What is known of a dataset's encryption without its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncryptionInfo {
+    /// The dataset whose key it is: one's own or that of a dataset above.
+    pub root: String,
+    /// The directory of that dataset.
+    pub root_dir: ObjectId,
+    /// The cipher, a number of `enum zio_encrypt`.
+    pub suite: u64,
+    /// What the user's key looks like.
+    pub keyformat: u64,
+    /// `keylocation`: `prompt`, `file:///...`, `https://...`.
+    pub keylocation: Option<String>,
+    /// Salt of a passphrase.
+    pub pbkdf2_salt: u64,
+    /// Rounds for a passphrase.
+    pub pbkdf2_iters: u64,
+    /// Identity of the dataset's key.
+    pub key_guid: Guid,
+    /// The object of the dataset's wrapped keys.
+    pub key_object: ObjectId,
+}
+
+/// Unwrapped keys of a pool. The locks are held while a key is asked for or derived, so each is asked for once.
+#[derive(Default)]
+pub(crate) struct Keyring {
+    source: KeySource,
+    /// By encryption root; `None`: asked for, and there is none.
+    wrapping: Mutex<HashMap<ObjectId, Option<Arc<WrappingKey>>>>,
+    /// By key object.
+    unwrapped: Mutex<HashMap<ObjectId, Arc<DatasetKey>>>,
+}
+
+impl Keyring {
+    pub(crate) fn new(source: KeySource) -> Keyring {
+        Keyring { source, ..Keyring::default() }
+    }
+
+    /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
+    pub(crate) async fn dataset_key(
+        &self,
+        mos: &Mos,
+        dataset: &str,
+        info: &EncryptionInfo,
+    ) -> Result<Arc<DatasetKey>> {
+        let mut unwrapped = self.unwrapped.lock().await;
+        if let Some(key) = unwrapped.get(&info.key_object) {
+            return Ok(key.clone());
+        }
+        let wrapping = self.wrapping_key(mos, info).await?.ok_or_else(|| DatasetError::KeyMissing {
+            name: dataset.into(),
+            root: info.root.as_str().into(),
+        })?;
+        let wrapped = read_wrapped(mos, info).await?;
+        let master = wrapped.unwrap(&wrapping).map_err(|e| wrong_key(info, e))?;
+        let key = Arc::new(DatasetKey::new(master));
+        unwrapped.insert(info.key_object, key.clone());
+        Ok(key)
+    }
+
+    async fn wrapping_key(&self, mos: &Mos, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
+        let mut wrapping = self.wrapping.lock().await;
+        if let Some(known) = wrapping.get(&info.root_dir) {
+            return Ok(known.clone());
+        }
+        let (source, about) = (self.source.clone(), info.clone());
+        let runtime = mos.pool().runtime();
+        let derived = runtime
+            .blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose())
+            .await
+            .map_err(|e| wrong_key(info, e))?
+            .map(Arc::new);
+        wrapping.insert(info.root_dir, derived.clone());
+        Ok(derived)
+    }
+}
+
+fn derive(key: &UserKey, info: &EncryptionInfo) -> Result<WrappingKey, CryptoError> {
+    match KeyFormat::from_number(info.keyformat) {
+        Some(KeyFormat::Hex) => WrappingKey::from_hex(String::from_utf8_lossy(&key.0).trim_end()),
+        Some(KeyFormat::Passphrase) => {
+            let rounds = info.pbkdf2_iters.min(MAX_PBKDF2_ITERS) as u32;
+            let rounds = NonZeroU32::new(rounds).unwrap_or(NonZeroU32::MIN);
+            Ok(WrappingKey::from_passphrase(&key.0, info.pbkdf2_salt, rounds))
+        }
+        Some(KeyFormat::Raw) | None => WrappingKey::from_raw(&key.0),
+    }
+}
+
+fn wrong_key(info: &EncryptionInfo, why: CryptoError) -> DatasetError {
+    DatasetError::WrongKey { root: info.root.as_str().into(), why: why.to_string().into() }
+}
+
+async fn read_wrapped(mos: &Mos, info: &EncryptionInfo) -> Result<WrappedKey> {
+    let zap = Zap::open_id(mos.objset(), info.key_object).await?;
+    let damaged = |what: &str| mos.objset().damaged(info.key_object, format!("the key object has no {what}"));
+    let version = zap.get_u64(names::VERSION).await?.unwrap_or(0);
+    let bytes = async |name: &str| -> Result<Vec<u8>> {
+        let value = zap.lookup(name.as_bytes()).await?;
+        value.as_ref().and_then(|v| v.as_bytes()).map(|b| b.to_vec()).ok_or_else(|| damaged(name))
+    };
+    let unsupported = |e: CryptoError| wrong_key(info, e);
+    Ok(WrappedKey {
+        cipher: Cipher::try_from(info.suite).map_err(unsupported)?,
+        version: KeyVersion::try_from(version).map_err(unsupported)?,
+        guid: info.key_guid.0,
+        iv: bytes(names::IV).await?.try_into().map_err(|_| damaged(names::IV))?,
+        mac: bytes(names::MAC).await?.try_into().map_err(|_| damaged(names::MAC))?,
+        master: bytes(names::MASTER_KEY).await?.try_into().map_err(|_| damaged(names::MASTER_KEY))?,
+        hmac: bytes(names::HMAC_KEY).await?.try_into().map_err(|_| damaged(names::HMAC_KEY))?,
+    })
+}

@@ -1,0 +1,199 @@
+//! The opened pool: its meta object set (MOS) and what is found there.
+//!
+//! Idea: everything that is not a user's data is an object of the MOS, and the object directory (object 1, a ZAP) names the
+//! important ones. This type is the handle that all others hang from; what lies behind a name is read when it is asked
+//! for, each in its own module: datasets in [`crate::dsl`], [`crate::history`], [`crate::errlog`], space in
+//! [`crate::spacemaps`].
+//!
+//! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `spa.c`.
+
+use std::sync::Arc;
+
+use cenote_format::dsl::names::{self, pool as directory_names};
+use cenote_format::nvlist::Nvlist;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_pool::Pool;
+
+use crate::dsl::{Dataset, Dir};
+use crate::error::{DatasetError, Result};
+use crate::keys::{KeySource, Keyring};
+use crate::objset::Objset;
+use crate::zap::{Zap, ZapEntry};
+
+/// An opened pool. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct Mos(Arc<Inner>);
+
+struct Inner {
+    objset: Objset,
+    directory: Zap,
+    config: Nvlist,
+    root_dir: ObjectId,
+    keyring: Keyring,
+}
+
+impl Mos {
+    pub(crate) fn new(
+        objset: Objset,
+        directory: Zap,
+        config: Nvlist,
+        root_dir: ObjectId,
+        keys: KeySource,
+    ) -> Mos {
+        Mos(Arc::new(Inner { objset, directory, config, root_dir, keyring: Keyring::new(keys) }))
+    }
+
+    /// The pool below: blocks, vdevs, status.
+    pub fn pool(&self) -> &Pool {
+        self.0.objset.pool()
+    }
+
+    /// The meta object set.
+    pub fn objset(&self) -> &Objset {
+        &self.0.objset
+    }
+
+    /// The object directory.
+    pub fn directory(&self) -> &Zap {
+        &self.0.directory
+    }
+
+    /// The trusted configuration, as the MOS has it.
+    pub fn config(&self) -> &Nvlist {
+        &self.0.config
+    }
+
+    /// The root that this state of the pool hangs from.
+    pub fn uberblock(&self) -> &Uberblock {
+        self.pool().uberblock()
+    }
+
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.0.keyring
+    }
+
+    /// A number in the object directory.
+    ///
+    /// # Errors
+    /// The directory is damaged.
+    pub async fn directory_u64(&self, name: &str) -> Result<Option<u64>> {
+        self.0.directory.get_u64(name).await
+    }
+
+    /// The ZAP that the object directory has under a name.
+    ///
+    /// # Errors
+    /// The directory or the ZAP is damaged.
+    pub async fn directory_zap(&self, name: &str) -> Result<Option<Zap>> {
+        match self.directory_u64(name).await? {
+            None | Some(0) => Ok(None),
+            Some(id) => Zap::open_id(self.objset(), ObjectId(id)).await.map(Some),
+        }
+    }
+
+    /// Pool properties that were set (`ashift` is not among them: it lies in the vdevs).
+    ///
+    /// # Errors
+    /// The table is damaged.
+    pub async fn pool_properties(&self) -> Result<Vec<ZapEntry>> {
+        match self.directory_zap(directory_names::PROPS).await? {
+            Some(zap) => zap.to_vec().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The state that a checkpoint keeps, if there is one.
+    ///
+    /// # Errors
+    /// The directory is damaged.
+    pub async fn checkpoint(&self) -> Result<Option<Uberblock>> {
+        let value = self.0.directory.lookup(directory_names::ZPOOL_CHECKPOINT.as_bytes()).await?;
+        let Some(value) = value else { return Ok(None) };
+        // Words of the uberblock, in the order of its fields. Older versions had fewer.
+        let raw: Vec<u8> = value.words().flat_map(u64::to_le_bytes).collect();
+        let mut slot = [0; UBERBLOCK_BYTES];
+        let len = raw.len().min(UBERBLOCK_BYTES);
+        slot[..len].copy_from_slice(&raw[..len]);
+        let uberblock = Uberblock::decode(&slot);
+        uberblock.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
+    }
+
+    /// The pool's root file system.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub async fn root_dataset(&self) -> Result<Dataset> {
+        let dir = self.root_dir().await?;
+        Dataset::open_head(dir).await
+    }
+
+    /// The root of the tree of names.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub async fn root_dir(&self) -> Result<Dir> {
+        Dir::open(self, self.0.root_dir, None, self.pool().name().to_owned()).await
+    }
+
+    /// A file system, volume or snapshot by its full name.
+    ///
+    /// # Errors
+    /// [`DatasetError::NoDataset`], or damage on the way.
+    pub async fn dataset(&self, name: &str) -> Result<Dataset> {
+        let missing = || DatasetError::NoDataset { name: name.into() };
+        let (path, snapshot) = match name.split_once('@') {
+            Some((path, snapshot)) => (path, Some(snapshot)),
+            None => (name, None),
+        };
+        let mut parts = path.split('/');
+        if parts.next() != Some(self.pool().name()) {
+            return Err(missing());
+        }
+        let mut dir = self.root_dir().await?;
+        for part in parts {
+            dir = dir.child(part).await?.ok_or_else(missing)?;
+        }
+        let head = Dataset::open_head(dir).await?;
+        match snapshot {
+            None => Ok(head),
+            Some(snapshot) => head.snapshot(snapshot).await?.ok_or_else(missing),
+        }
+    }
+
+    /// A file system, volume or snapshot by its number.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub async fn dataset_by_id(&self, id: DatasetId) -> Result<Dataset> {
+        Dataset::open_by_id(self, id).await
+    }
+
+    /// All file systems and volumes, parents before children, siblings by name.
+    ///
+    /// # Errors
+    /// A directory is damaged.
+    pub async fn all_datasets(&self) -> Result<Vec<Dataset>> {
+        self.root_dataset().await?.descendants().await
+    }
+
+    /// Opens the object set of every file system and volume, as far as it goes without keys.
+    ///
+    /// # Errors
+    /// The first that can't be opened.
+    pub async fn open_all_heads(&self) -> Result<()> {
+        for dataset in self.all_datasets().await? {
+            dataset.objset_head().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of `uberblock_t` that a checkpoint keeps, at most.
+const UBERBLOCK_BYTES: usize = 1024;
+
+impl std::fmt::Debug for Mos {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mos({:?})", self.pool())
+    }
+}

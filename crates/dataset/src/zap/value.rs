@@ -1,0 +1,81 @@
+//! What a ZAP holds: names and arrays of integers.
+
+use bytes::Bytes;
+
+/// An entry of a ZAP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZapEntry {
+    /// The name without its closing NUL; for a table with numbers as keys, their big-endian bytes.
+    pub name: Bytes,
+    /// What it stands for.
+    pub value: ZapValue,
+}
+
+impl ZapEntry {
+    /// The name as text; bytes that are no UTF-8 are replaced.
+    pub fn name_text(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// The key of a table with numbers as keys.
+    pub fn name_words(&self) -> Vec<u64> {
+        self.name.as_chunks::<8>().0.iter().map(|w| u64::from_be_bytes(*w)).collect()
+    }
+}
+
+/// An array of integers of 1, 2, 4 or 8 bytes, kept big-endian as a fat ZAP stores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZapValue {
+    integer_bytes: u8,
+    raw: Bytes,
+}
+
+impl ZapValue {
+    /// From big-endian integers of `integer_bytes` each.
+    pub fn new(integer_bytes: u8, raw: Bytes) -> ZapValue {
+        ZapValue { integer_bytes: integer_bytes.max(1), raw }
+    }
+
+    /// A single 64-bit number.
+    pub fn from_u64(number: u64) -> ZapValue {
+        ZapValue { integer_bytes: 8, raw: Bytes::copy_from_slice(&number.to_be_bytes()) }
+    }
+
+    /// Bytes of one integer.
+    pub fn integer_bytes(&self) -> u8 {
+        self.integer_bytes
+    }
+
+    /// How many integers there are.
+    pub fn len(&self) -> usize {
+        self.raw.len() / usize::from(self.integer_bytes)
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one integer, if there is exactly one.
+    pub fn as_u64(&self) -> Option<u64> {
+        (self.len() == 1).then(|| self.words().next()).flatten()
+    }
+
+    /// The integers, widened.
+    pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        let widen = |integer: &[u8]| integer.iter().fold(0, |n, &b| n << 8 | u64::from(b));
+        self.raw.chunks_exact(self.integer_bytes.into()).map(widen)
+    }
+
+    /// The bytes, if the integers are bytes.
+    pub fn as_bytes(&self) -> Option<&Bytes> {
+        (self.integer_bytes == 1).then_some(&self.raw)
+    }
+
+    /// Text without its closing NUL, if the integers are bytes.
+    pub fn as_text(&self) -> Option<String> {
+        let bytes = self.as_bytes()?;
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+}
