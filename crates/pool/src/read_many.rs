@@ -42,11 +42,8 @@ impl Pool {
                 place(&mut results, step(batch).await);
             }
         } else {
-            let mut done = std::pin::pin!(self.runtime().map_bounded(
-                self.runtime().parallelism(),
-                batches,
-                step
-            ));
+            let mut done =
+                std::pin::pin!(self.runtime().map_bounded(self.runtime().parallelism(), batches, step));
             while let Some(batch) = done.next().await {
                 place(&mut results, batch);
             }

@@ -6,16 +6,6 @@ use cenote_pool::{FoundPool, Place, Pool, ReadContext, VdevKind, discover};
 use cenote_runtime::Runtime;
 use std::path::PathBuf;
 
-async fn find(rt: &Runtime, name: &str) -> Option<FoundPool> {
-    let golden = cenote_testkit::golden(name)?;
-    let folder = golden.images();
-    let discovery = discover(rt, &[folder]).await;
-    assert_eq!(discovery.pools.len(), 1, "{name}: {:?}", discovery.problems);
-    let found = discovery.pools.into_iter().next().unwrap();
-    assert_eq!(found.name(), golden.facts().pool);
-    Some(found)
-}
-
 /// Reads the object set of the MOS at every uberblock; answers how many there are.
 async fn read_roots(rt: &Runtime, found: &FoundPool) -> usize {
     let newest = &found.uberblocks[0];

@@ -96,8 +96,13 @@ impl Asked {
         if self.incomplete {
             return false;
         }
-        let rows: Option<Vec<Vec<Option<&[u8]>>>> =
-            self.map.rows.iter().zip(&self.tickets).map(|(row, tickets)| columns(row, tickets, fetched)).collect();
+        let rows: Option<Vec<Vec<Option<&[u8]>>>> = self
+            .map
+            .rows
+            .iter()
+            .zip(&self.tickets)
+            .map(|(row, tickets)| columns(row, tickets, fetched))
+            .collect();
         let Some(rows) = rows else { return false };
         if !self.checksum_is_right(&rows, check, psize, scratch) {
             return false;

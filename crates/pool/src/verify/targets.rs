@@ -88,8 +88,15 @@ impl Collected {
         let (block, copies) = (self.blocks, bp.dvas().count());
         self.blocks += 1;
         for dva in bp.dvas() {
-            let target =
-                Target { item, place, block, copies, bp: *bp, dva, psize: psize.min(SPA_MAXBLOCKSIZE) as usize };
+            let target = Target {
+                item,
+                place,
+                block,
+                copies,
+                bp: *bp,
+                dva,
+                psize: psize.min(SPA_MAXBLOCKSIZE) as usize,
+            };
             if psize > SPA_MAXBLOCKSIZE {
                 self.findings.push(target.finding(Fault::Lost));
             } else {
