@@ -1,14 +1,11 @@
 //! Verification of golden pools: nothing is wrong with a good one, and what is broken in a copy is named.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
-mod common;
-
+use crate::walk::{all_blocks, find};
 use cenote_device::MemoryDevice;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::Guid;
 use cenote_pool::{Fault, FoundPool, Place, Pool, PoolError, ReadContext, VdevConfig, VdevKind, VerifyItem};
 use cenote_runtime::Runtime;
-use common::{all_blocks, find};
 use std::sync::Arc;
 
 fn items(blocks: &[Blkptr]) -> Vec<VerifyItem> {

@@ -1,10 +1,14 @@
 //! Golden pools: found, assembled, and their root read, whole and with every survivable set of disks missing.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod verify;
+mod walk;
+
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Place, Pool, ReadContext, VdevKind, discover};
 use cenote_runtime::Runtime;
 use std::path::PathBuf;
+use walk::find;
 
 /// Reads the object set of the MOS at every uberblock; answers how many there are.
 async fn read_roots(rt: &Runtime, found: &FoundPool) -> usize {
