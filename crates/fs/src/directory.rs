@@ -35,7 +35,12 @@ impl DirEntry {
     /// Takes a directory's value apart.
     pub fn decode(name: Bytes, value: u64) -> DirEntry {
         let kind = (value >> 60 != 0).then(|| FileKind::from_bits((value >> 60) as u8));
-        DirEntry { name, object: ObjectId(value & 0xffff_ffff_ffff), kind }
+        DirEntry { name, object: DirEntry::object_of(value), kind }
+    }
+
+    /// The object that a directory's value leads to: for scans, which need no more of it.
+    pub fn object_of(value: u64) -> ObjectId {
+        ObjectId(value & 0xffff_ffff_ffff)
     }
 }
 

@@ -59,6 +59,20 @@ pub enum FsError {
 pub type Result<T, E = FsError> = std::result::Result<T, E>;
 
 impl FsError {
+    /// What lies on the pool is damaged (as opposed to a wrong name, a missing key or a version not known).
+    pub fn is_damage(&self) -> bool {
+        match self {
+            FsError::Dataset(error) => error.is_damage(),
+            FsError::Object { source, .. } => source.is_damage(),
+            FsError::MasterNode { .. }
+            | FsError::Attributes { .. }
+            | FsError::BadAttributes(_)
+            | FsError::Format { .. }
+            | FsError::Orphan { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Adds the object that the error is about.
     pub(crate) fn of(self, object: ObjectId) -> FsError {
         match self {

@@ -142,6 +142,11 @@ impl Filesystem {
         &self.base.registry
     }
 
+    /// Whether the replayed intent log says something of this object: what lies on disk is then not what is shown.
+    pub fn is_replayed(&self, id: ObjectId) -> bool {
+        self.overlay.get(id).is_some()
+    }
+
     /// An object's attributes.
     ///
     /// # Errors

@@ -25,6 +25,11 @@ use crate::filesystem::Filesystem;
 /// `ZFSCTL_INO_SNAPDIRS`: from where Linux counts down to number the roots of mounted snapshots.
 const ZFSCTL_INO_SNAPDIRS: u64 = 0x0000_ffff_ffff_fffc;
 
+/// The number that Linux shows for the root of a mounted snapshot.
+pub fn snapshot_root_ino(snapshot: DatasetId) -> ObjectId {
+    ObjectId(ZFSCTL_INO_SNAPDIRS.saturating_sub(snapshot.0))
+}
+
 /// What a manifest shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ManifestOptions {
@@ -119,7 +124,7 @@ async fn describe(
     let content = if wanted { Some(hash_content(&file).await?) } else { None };
     let target = if attr.kind() == FileKind::Symlink { Some(fs.read_link(object).await?) } else { None };
     let ino = match options.snapshot {
-        Some(dataset) if object == fs.root() => ObjectId(ZFSCTL_INO_SNAPDIRS - dataset.0),
+        Some(dataset) if object == fs.root() => snapshot_root_ino(dataset),
         _ => object,
     };
     Ok(ManifestRow { path, ino, attr, content, target, xattrs: hash_xattrs(fs.xattrs(object)).await? })
