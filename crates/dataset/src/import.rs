@@ -25,12 +25,12 @@ mod indirect;
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
 use cenote_format::features::spa_version_is_known;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted};
+use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass};
 use cenote_runtime::Runtime;
 
 use crate::error::{DatasetError, Result};
@@ -174,11 +174,12 @@ async fn open_tree(
 
     let packed = required(&objset, &directory, names::CONFIG).await?;
     let config = packed_nvlist(&objset, packed).await?;
-    let trusted_config = PoolConfig::from_mos(&config).map_err(|source| DatasetError::Format {
+    let mut trusted_config = PoolConfig::from_mos(&config).map_err(|source| DatasetError::Format {
         dataset: DatasetId(0),
         object: packed,
         source,
     })?;
+    classes(&objset, &config, &mut trusted_config).await?;
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
@@ -210,6 +211,27 @@ pub(crate) async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlis
     }
     let packed = object.read(0, size as usize).await?;
     Nvlist::decode(&packed).map_err(|e| objset.format(id, e))
+}
+
+/// The configuration in the MOS does not say which class a vdev serves: the vdev's own ZAP does.
+async fn classes(objset: &Objset, list: &Nvlist, config: &mut PoolConfig) -> Result<()> {
+    let tree = list.get_nvlist("vdev_tree").and_then(|tree| tree.get_nvlist_array("children"));
+    for top in tree.unwrap_or_default() {
+        let Some(zap) = top.get_u64("com.delphix:vdev_zap_top").filter(|&id| id != 0) else { continue };
+        let zap = Zap::open_id(objset, ObjectId(zap)).await?;
+        let bias = zap.lookup(vdev_zap::ALLOCATION_BIAS.as_bytes()).await?.and_then(|v| v.as_text());
+        let class = match bias.as_deref() {
+            Some("special") => VdevClass::Special,
+            Some("dedup") => VdevClass::Dedup,
+            Some("log") => VdevClass::Log,
+            _ => continue,
+        };
+        let id = top.get_u64("id");
+        for vdev in config.vdevs.iter_mut().filter(|vdev| Some(vdev.id) == id) {
+            vdev.class = class;
+        }
+    }
+    Ok(())
 }
 
 async fn checksum_salt(directory: &Zap) -> Result<Option<[u8; 32]>> {

@@ -10,24 +10,30 @@
 //! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then the rest.
 #![forbid(unsafe_code)]
 
+mod capacity;
 pub mod deadlist;
 pub mod dsl;
+pub mod errlog;
 mod error;
+pub mod history;
 pub mod import;
-pub mod intent_log;
 pub mod keys;
 mod mos;
 pub mod object;
 pub mod objset;
+pub mod properties;
+pub mod sharing;
+pub mod spacemaps;
 pub mod zap;
+pub mod zil;
 
 pub use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 pub use dsl::{Bookmark, Dataset, DatasetKind, Dir};
 pub use error::{DatasetError, Result};
 pub use import::{ImportOptions, Rewind, import};
-pub use intent_log::IntentLog;
 pub use keys::{EncryptionInfo, KeySource, KeyStatus, UserKey};
 pub use mos::Mos;
 pub use object::Object;
 pub use objset::Objset;
+pub use properties::{Property, Source, Value};
 pub use zap::{Zap, ZapEntry, ZapValue};

@@ -14,17 +14,27 @@ fn every_dataset_is_there_with_its_identity() {
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             assert_eq!(mos.pool().name(), pool.facts().pool);
-            let mut found = BTreeMap::new();
+            let (mut found, mut bookmarks) = (BTreeMap::new(), BTreeMap::new());
             for head in mos.all_datasets().await.unwrap() {
+                bookmarks
+                    .extend(head.bookmarks().await.unwrap().into_iter().map(|b| (b.name.clone(), b.phys)));
                 for dataset in head.snapshots().await.unwrap().into_iter().chain([head]) {
                     found.insert(dataset.name().to_owned(), dataset);
                 }
             }
             let wanted: BTreeMap<String, DatasetFacts> =
                 pool.facts().datasets.into_iter().map(|d| (d.name.clone(), d)).collect();
-            let names = |keys: Vec<&String>| keys.into_iter().cloned().collect::<BTreeSet<_>>();
-            assert_eq!(names(found.keys().collect()), names(wanted.keys().collect()), "{name}");
+            let names: BTreeSet<_> = found.keys().chain(bookmarks.keys()).cloned().collect();
+            assert_eq!(names, wanted.keys().cloned().collect(), "{name}");
             for (full, facts) in wanted {
+                if let Some(bookmark) = bookmarks.get(&full) {
+                    assert_eq!(
+                        (bookmark.guid.0, bookmark.creation_txg.0),
+                        (facts.guid, facts.createtxg),
+                        "{full}"
+                    );
+                    continue;
+                }
                 let dataset = &found[&full];
                 assert_eq!(dataset.guid().0, facts.guid, "{full}");
                 assert_eq!(dataset.creation_txg().0, facts.createtxg, "{full}");

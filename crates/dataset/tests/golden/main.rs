@@ -1,6 +1,10 @@
 //! Golden pools, made by the OpenZFS kernel module, against what it says they hold.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
 mod datasets;
+mod inside;
+mod properties;
 
 use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_pool::{FoundPool, discover};

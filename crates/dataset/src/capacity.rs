@@ -1,0 +1,119 @@
+//! How much a pool can hold, and what of that a dataset may still take.
+//!
+//! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data (what a 128 KiB block
+//! leaves of them after parity), more for blocks that are shared, less slop kept back so that deleting always works, less
+//! quotas and others' reservations on the way from the root.
+//!
+//! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`, `dsl_dir_space_available`.
+
+use cenote_format::dsl::names::pool as names;
+use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_pool::{VdevClass, VdevKind};
+
+use crate::deadlist::Bpobj;
+use crate::dsl::{Dataset, Dir};
+use crate::error::Result;
+use crate::mos::Mos;
+
+/// `spa_slop_shift`: a 32nd is kept back...
+const SLOP_SHIFT: u32 = 5;
+/// `spa_min_slop`: ...at least this much, if that is not more than half...
+const MIN_SLOP_BYTES: u64 = 128 << 20;
+/// `spa_max_slop`: ...and at most this much.
+const MAX_SLOP_BYTES: u64 = 128 << 30;
+/// `zfs_embedded_slog_min_ms`: vdevs with as many metaslabs keep one for the intent log.
+const EMBEDDED_SLOG_MIN_MS: u64 = 64;
+/// The block whose parity decides how much a vdev holds.
+const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
+
+impl Mos {
+    /// Bytes that the pool can hold, net of parity and slop.
+    ///
+    /// # Errors
+    /// A table that counts shared blocks is damaged.
+    pub async fn usable_bytes(&self) -> Result<u64> {
+        let (mut normal, mut embedded_log) = (0u64, 0u64);
+        for vdev in self.pool().vdevs().tops() {
+            let holds_data = !matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
+            if vdev.class != VdevClass::Normal || !holds_data || !(1..64).contains(&vdev.metaslab_shift) {
+                continue;
+            }
+            let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
+            let for_log = u64::from(metaslabs >= EMBEDDED_SLOG_MIN_MS);
+            let deflated = |count: u64| self.deflate(VdevId(vdev.id), count << vdev.metaslab_shift);
+            normal = normal.saturating_add(deflated(metaslabs - for_log));
+            embedded_log = embedded_log.saturating_add(deflated(for_log));
+        }
+        let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
+        let slop = slop - embedded_log.min(slop >> 1);
+        let slop = slop.max(MIN_SLOP_BYTES.min(normal >> 1));
+        let waiting = match self.directory_u64(names::SYNC_BPOBJ).await? {
+            Some(id) => Bpobj::open(self.objset(), ObjectId(id)).await?.phys().bytes,
+            None => 0,
+        };
+        let shared = self
+            .dedup_summary()
+            .await?
+            .saved_bytes()
+            .saturating_add(self.cloned_summary().await?.saved_bytes);
+        Ok(normal.saturating_add(shared).saturating_sub(waiting).saturating_sub(slop))
+    }
+
+    /// Raw bytes of a vdev as bytes of data that they hold.
+    pub fn deflate(&self, vdev: VdevId, raw_bytes: u64) -> u64 {
+        let asize = self
+            .pool()
+            .vdevs()
+            .psize_to_asize(vdev, TYPICAL_BLOCK_BYTES, Txg(0))
+            .unwrap_or(TYPICAL_BLOCK_BYTES);
+        let ratio = TYPICAL_BLOCK_BYTES / (asize >> 9).max(1);
+        (raw_bytes >> 9).saturating_mul(ratio)
+    }
+}
+
+impl Dataset {
+    /// Bytes that could still be written here: property `available`.
+    ///
+    /// # Errors
+    /// Something it is computed from is damaged.
+    pub async fn available(&self) -> Result<u64> {
+        let pool = self.mos().usable_bytes().await?;
+        let mut chain: Vec<&Dir> = std::iter::successors(Some(self.dir()), |dir| dir.parent()).collect();
+        let mut available = u64::MAX;
+        while let Some(dir) = chain.pop() {
+            available = left_below(dir, available, pool);
+        }
+        let refreservation = self.setting("refreservation").await?;
+        let refquota = self.setting("refquota").await?;
+        let phys = self.phys();
+        available = available.saturating_add(refreservation.saturating_sub(phys.unique_bytes));
+        if refquota != 0 {
+            available = available.min(refquota.saturating_sub(phys.referenced_bytes));
+        }
+        Ok(available)
+    }
+
+    /// A number set here (set or received), 0 if none.
+    async fn setting(&self, name: &str) -> Result<u64> {
+        let Some(props) = self.dir().props().await? else { return Ok(0) };
+        let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
+        match props.get_u64(name).await? {
+            Some(number) => Ok(number),
+            None => Ok(props.get_u64(&received).await?.unwrap_or(0)),
+        }
+    }
+}
+
+/// What a directory may take, given what the one above may.
+fn left_below(dir: &Dir, above: u64, pool: u64) -> u64 {
+    let phys = dir.phys();
+    let mut quota = if phys.quota_bytes != 0 { phys.quota_bytes } else { u64::MAX };
+    let mut above = above;
+    if dir.parent().is_none() {
+        quota = quota.min(pool);
+    } else {
+        // What is reserved here is not shared with others above.
+        above = above.saturating_add(phys.reserved_bytes.saturating_sub(phys.used_bytes));
+    }
+    above.min(quota.saturating_sub(phys.used_bytes))
+}

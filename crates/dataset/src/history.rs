@@ -1,0 +1,36 @@
+//! Pool history: every command that changed the pool, and what the pool did by itself.
+//!
+//! Source: OpenZFS `spa_history.c`.
+
+use cenote_format::dsl::names::pool as names;
+use cenote_format::history::{HistoryPhys, records};
+use cenote_format::nvlist::Nvlist;
+use cenote_format::units::ObjectId;
+use cenote_format::words::Phys;
+
+use crate::error::Result;
+use crate::mos::Mos;
+
+impl Mos {
+    /// All records, oldest first. Their keys are those of `cenote_format::history::key`.
+    ///
+    /// Takes memory in proportion to the ring, which OpenZFS keeps below 32 MiB and this program below 1 GiB. A record that can't
+    /// be decoded is left out.
+    ///
+    /// # Errors
+    /// The history's object is damaged.
+    pub async fn history(&self) -> Result<Vec<Nvlist>> {
+        let Some(id) = self.directory_u64(names::HISTORY).await? else { return Ok(Vec::new()) };
+        let object = self.objset().object(ObjectId(id)).await?;
+        let phys = HistoryPhys::decode(object.dnode().bonus(), object.dnode().endian());
+        let phys = phys.map_err(|e| object.format(e))?;
+        let mut bytes = Vec::new();
+        for range in phys.ranges().map_err(|e| object.format(e))? {
+            if range.end > object.capacity_bytes() {
+                return Err(object.damaged("claims a longer history than it has room for"));
+            }
+            bytes.extend_from_slice(&object.read(range.start, (range.end - range.start) as usize).await?);
+        }
+        Ok(records(&bytes).flatten().filter_map(|packed| Nvlist::decode(packed).ok()).collect())
+    }
+}

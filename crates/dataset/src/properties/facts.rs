@@ -1,0 +1,181 @@
+//! What a dataset is, as properties.
+
+use std::collections::BTreeMap;
+
+use cenote_format::dsl::names::dir_field;
+use cenote_format::objset::ObjsetType;
+use cenote_format::units::ObjectId;
+
+use super::Value;
+use crate::dsl::{Dataset, DatasetKind};
+use crate::error::{DatasetError, Result};
+use crate::keys::KeyStatus;
+use crate::objset::Objset;
+use crate::zap::Zap;
+
+/// `MASTER_NODE_OBJ`: the ZAP of a file system's own settings.
+const MASTER_NODE_OBJ: ObjectId = ObjectId(1);
+/// `ZVOL_OBJ`: a volume's content.
+const ZVOL_OBJ: ObjectId = ObjectId(1);
+/// `ZVOL_ZAP_OBJ`: a volume's size.
+const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
+
+/// Properties that are what they are: no default stands in, and none is named as their source.
+pub(super) fn is_fact_only(name: &str) -> bool {
+    matches!(name, "version" | "normalization" | "casesensitivity" | "utf8only")
+}
+
+/// What a dataset is.
+pub(super) struct Facts {
+    pub(super) kind: DatasetKind,
+    /// Of a snapshot: what it is a snapshot of.
+    pub(super) head_kind: DatasetKind,
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl Facts {
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
+        self.values.get(name).cloned()
+    }
+
+    fn number(&mut self, name: &'static str, number: u64) {
+        self.values.insert(name, Value::Number(number));
+    }
+
+    fn text(&mut self, name: &'static str, text: impl Into<String>) {
+        self.values.insert(name, Value::Text(text.into()));
+    }
+
+    pub(super) async fn gather(dataset: &Dataset) -> Result<Facts> {
+        let head_kind = match dataset.content_type().await? {
+            ObjsetType::Zvol => DatasetKind::Volume,
+            _ => DatasetKind::Filesystem,
+        };
+        let kind = if dataset.is_snapshot() { DatasetKind::Snapshot } else { head_kind };
+        let mut facts = Facts { kind, head_kind, values: BTreeMap::new() };
+        facts.add_identity(dataset);
+        facts.add_space(dataset).await?;
+        match kind {
+            DatasetKind::Snapshot => facts.add_snapshot(dataset).await?,
+            _ => facts.add_head(dataset).await?,
+        }
+        facts.add_encryption(dataset).await?;
+        match dataset.objset().await {
+            Ok(objset) => facts.add_content(&objset).await?,
+            // A locked dataset does not say what its content is like.
+            Err(DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(facts)
+    }
+
+    fn add_identity(&mut self, dataset: &Dataset) {
+        let phys = dataset.phys();
+        self.text("name", dataset.name());
+        self.text("type", self.kind.to_string());
+        self.number("creation", phys.creation_time_s);
+        self.number("createtxg", phys.creation_txg.0);
+        self.number("guid", phys.guid.0);
+        self.number("objsetid", dataset.id().0);
+        self.number("unique", phys.unique_bytes);
+        self.number("inconsistent", phys.is_inconsistent().into());
+    }
+
+    async fn add_space(&mut self, dataset: &Dataset) -> Result<()> {
+        let space = dataset.space().await?;
+        self.number("used", space.used);
+        self.number("referenced", space.referenced);
+        self.number("compressratio", space.compress_ratio_percent);
+        self.number("refcompressratio", space.ref_compress_ratio_percent);
+        self.number("logicalreferenced", space.logical_referenced);
+        // The very first version of all has nothing to be compared with.
+        if dataset.phys().prev_snapshot.0 != 0 {
+            self.number("written", space.written);
+        }
+        if let Some(bytes) = space.logical_used {
+            self.number("logicalused", bytes);
+        }
+        if let Some(parts) = space.breakdown {
+            self.number("usedbysnapshots", parts.snapshots_bytes);
+            self.number("usedbydataset", parts.head_bytes);
+            self.number("usedbyrefreservation", parts.refreservation_bytes);
+            let children = parts.children_bytes.saturating_add(parts.children_reservation_bytes);
+            self.number("usedbychildren", children);
+        }
+        if !dataset.is_snapshot() {
+            self.number("available", dataset.available().await?);
+        }
+        Ok(())
+    }
+
+    async fn add_snapshot(&mut self, dataset: &Dataset) -> Result<()> {
+        self.number("userrefs", dataset.holds().await?.len() as u64);
+        self.number("defer_destroy", dataset.is_deferred_destroy().into());
+        let clones: Vec<String> = dataset.clones().await?.iter().map(|c| c.name().to_owned()).collect();
+        self.number("numclones", clones.len() as u64);
+        if !clones.is_empty() {
+            self.text("clones", clones.join(","));
+        }
+        Ok(())
+    }
+
+    async fn add_head(&mut self, dataset: &Dataset) -> Result<()> {
+        let dir = dataset.dir();
+        self.number("mounted", 0);
+        self.number("quota", dir.phys().quota_bytes);
+        self.number("reservation", dir.phys().reserved_bytes);
+        if let Some(origin) = dataset.origin().await? {
+            self.text("origin", origin.name());
+        }
+        let fields = [
+            ("filesystem_count", dir_field::FILESYSTEM_COUNT),
+            ("snapshot_count", dir_field::SNAPSHOT_COUNT),
+            ("snapshots_changed", dir_field::SNAPSHOTS_CHANGED),
+        ];
+        for (property, field) in fields {
+            if let Some(number) = dir.field(field).await? {
+                self.number(property, number);
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_encryption(&mut self, dataset: &Dataset) -> Result<()> {
+        let Some(info) = dataset.dir().encryption().await? else { return Ok(()) };
+        let status = match dataset.key_status().await? {
+            KeyStatus::None => 0,
+            KeyStatus::Unavailable => 1,
+            KeyStatus::Available => 2,
+        };
+        self.number("keystatus", status);
+        self.number("encryption", info.suite);
+        self.number("keyformat", info.keyformat);
+        self.number("pbkdf2iters", info.pbkdf2_iters);
+        self.number("pbkdf2salt", info.pbkdf2_salt);
+        self.number("keyguid", info.key_guid.0);
+        self.text("encryptionroot", info.root);
+        Ok(())
+    }
+
+    async fn add_content(&mut self, objset: &Objset) -> Result<()> {
+        if self.head_kind == DatasetKind::Volume {
+            let size = Zap::open_id(objset, ZVOL_ZAP_OBJ).await?.get_u64("size").await?;
+            self.number("volsize", size.unwrap_or(0));
+            self.number("volblocksize", objset.dnode(ZVOL_OBJ).await?.data_block_bytes.into());
+            return Ok(());
+        }
+        if objset.phys().objset_type != ObjsetType::Zfs {
+            return Ok(());
+        }
+        let master = Zap::open_id(objset, MASTER_NODE_OBJ).await?;
+        for (property, key) in [
+            ("version", "VERSION"),
+            ("utf8only", "utf8only"),
+            ("normalization", "normalization"),
+            ("casesensitivity", "casesensitivity"),
+        ] {
+            self.number(property, master.get_u64(key).await?.unwrap_or(0));
+        }
+        Ok(())
+    }
+}

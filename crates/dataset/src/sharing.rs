@@ -1,0 +1,122 @@
+//! Blocks with several owners: deduplication tables (DDT) and block references of clones (BRT).
+//!
+//! Idea: two ways to share a block. A deduplicated block's pointer says so, and a table by checksum counts its references. A block
+//! cloned by `copy_file_range` has plain pointers; a table by address counts those beyond the first. Who adds up space by
+//! walking pointers must count such blocks once; these tables say how often they will come by.
+//!
+//! Since feature `fast_dedup` the newest entries of a table are in its logs, which override the ZAPs.
+//!
+//! Memory: the logs of one table are held while it is listed (OpenZFS holds all of them); ZAPs are streamed.
+//!
+//! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
+
+mod ddt;
+
+use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
+use cenote_format::bytes::Endian;
+use cenote_format::units::{ObjectId, VdevId};
+use cenote_format::words::Phys;
+
+use crate::error::Result;
+use crate::mos::Mos;
+use crate::zap::Zap;
+
+pub use ddt::{Ddt, DdtEntries, DdtItem, DedupSummary};
+
+/// The sum of all cloned blocks.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ClonedSummary {
+    /// Space of cloned blocks, each once: `bcloneused`.
+    pub used_bytes: u64,
+    /// Space that their further references save: `bclonesaved`.
+    pub saved_bytes: u64,
+}
+
+impl ClonedSummary {
+    /// `bcloneratio` in hundredths.
+    pub fn ratio_percent(&self) -> u64 {
+        let all = u128::from(self.used_bytes) + u128::from(self.saved_bytes);
+        let percent = (all * 100).checked_div(u128::from(self.used_bytes)).unwrap_or(100);
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    }
+}
+
+/// The cloned blocks of one vdev.
+#[derive(Debug, Clone)]
+pub struct Brt {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// The head: sums.
+    pub phys: BrtVdevPhys,
+    zap: Option<Zap>,
+}
+
+impl Mos {
+    /// The tables of cloned blocks, one a vdev that has any.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    pub async fn cloned_blocks(&self) -> Result<Vec<Brt>> {
+        let mut tables = Vec::new();
+        for entry in self.directory().to_vec().await? {
+            let name = entry.name_text();
+            let vdev = name.strip_prefix(BRT_OBJECT_VDEV_PREFIX).and_then(|vdev| vdev.parse().ok());
+            let (Some(vdev), Some(id)) = (vdev, entry.value.as_u64()) else { continue };
+            let object = self.objset().object(ObjectId(id)).await?;
+            let dnode = object.dnode();
+            let phys = BrtVdevPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+            let zap = match phys.entries_zap {
+                ObjectId(0) => None,
+                id => Some(Zap::open_id(self.objset(), id).await?),
+            };
+            tables.push(Brt { vdev: VdevId(vdev), phys, zap });
+        }
+        tables.sort_by_key(|table| table.vdev);
+        Ok(tables)
+    }
+
+    /// The sum over all tables of cloned blocks.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    pub async fn cloned_summary(&self) -> Result<ClonedSummary> {
+        let mut sum = ClonedSummary::default();
+        for table in self.cloned_blocks().await? {
+            sum.used_bytes = sum.used_bytes.saturating_add(table.phys.used_bytes);
+            sum.saved_bytes = sum.saved_bytes.saturating_add(table.phys.saved_bytes);
+        }
+        Ok(sum)
+    }
+}
+
+impl Brt {
+    /// All entries, batch by batch in no order.
+    pub fn entries(&self) -> BrtEntries {
+        BrtEntries { entries: self.zap.as_ref().map(Zap::entries), endian: self.phys.endian() }
+    }
+}
+
+/// An iteration over the cloned blocks of a vdev.
+#[derive(Debug)]
+pub struct BrtEntries {
+    entries: Option<crate::zap::Entries>,
+    endian: Endian,
+}
+
+impl BrtEntries {
+    /// The next entries; `None` after the last.
+    pub async fn next_batch(&mut self) -> Option<Result<Vec<BrtEntry>>> {
+        let batch = self.entries.as_mut()?.next_batch().await?;
+        // Written as one 8-byte integer or as eight bytes of the writer's order: both are read.
+        Some(batch.map(|batch| {
+            let number = |entry: &crate::zap::ZapEntry| match entry.value.as_bytes() {
+                Some(raw) => raw.first_chunk::<8>().map(|b| self.endian.u64(*b)),
+                None => entry.value.as_u64(),
+            };
+            let item = |entry: &crate::zap::ZapEntry| {
+                Some(BrtEntry { offset_bytes: *entry.name_words().first()?, count: number(entry)? })
+            };
+            batch.iter().filter_map(item).collect()
+        }))
+    }
+}

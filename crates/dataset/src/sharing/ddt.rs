@@ -1,0 +1,208 @@
+//! Deduplication tables: their ZAPs and their logs.
+
+use std::collections::HashMap;
+
+use cenote_codec::compress::Compression;
+use cenote_format::ddt::log::{DdtLogHeader, records};
+use cenote_format::ddt::{
+    DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_FLAG_FLAT, DdtClass, DdtHistogram, DdtKey, DdtValue, ddt_dir_name,
+    ddt_log_name, ddt_object_name,
+};
+use cenote_format::dsl::names::pool as names;
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::words::Phys;
+
+use crate::error::Result;
+use crate::mos::Mos;
+use crate::object::Object;
+use crate::zap::{Entries, Zap, ZapEntry};
+
+/// Bytes of a log that are believed: OpenZFS flushes long before.
+const MAX_LOG_BYTES: u64 = 1 << 30;
+
+/// What the statistics of all tables add up to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DedupSummary {
+    /// Blocks in the tables.
+    pub blocks: u64,
+    /// Space that they take.
+    pub stored_bytes: u64,
+    /// Space that they would take without deduplication.
+    pub referenced_bytes: u64,
+}
+
+impl DedupSummary {
+    /// Space saved.
+    pub fn saved_bytes(&self) -> u64 {
+        self.referenced_bytes.saturating_sub(self.stored_bytes)
+    }
+
+    /// `dedupratio` in hundredths.
+    pub fn ratio_percent(&self) -> u64 {
+        let percent = (u128::from(self.referenced_bytes) * 100).checked_div(u128::from(self.stored_bytes));
+        u64::try_from(percent.unwrap_or(100)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The table of one checksum algorithm.
+#[derive(Debug, Clone)]
+pub struct Ddt {
+    /// The algorithm, a number of `enum zio_checksum`.
+    pub checksum_id: u8,
+    flat: bool,
+    zaps: Vec<(DdtClass, Zap)>,
+    logs: Vec<Object>,
+}
+
+/// A deduplicated block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DdtItem {
+    /// The part of the table that it is in.
+    pub class: DdtClass,
+    /// Its content.
+    pub key: DdtKey,
+    /// Its addresses and references.
+    pub value: DdtValue,
+}
+
+impl Mos {
+    /// What all tables add up to, by their statistics.
+    ///
+    /// # Errors
+    /// The statistics are damaged.
+    pub async fn dedup_summary(&self) -> Result<DedupSummary> {
+        let mut sum = DedupSummary::default();
+        let Some(statistics) = self.directory_zap(names::DDT_STATS).await? else { return Ok(sum) };
+        for entry in statistics.to_vec().await? {
+            let words: Vec<u64> = entry.value.words().collect();
+            let histogram = DdtHistogram::from_words(&words).map_err(|e| statistics.object().format(e))?;
+            for bucket in histogram.buckets {
+                sum.blocks = sum.blocks.saturating_add(bucket.blocks);
+                sum.stored_bytes = sum.stored_bytes.saturating_add(bucket.dsize_bytes);
+                sum.referenced_bytes = sum.referenced_bytes.saturating_add(bucket.referenced_dsize_bytes);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The tables, one a checksum algorithm that has any.
+    ///
+    /// # Errors
+    /// A table's directory is damaged.
+    pub async fn dedup_tables(&self) -> Result<Vec<Ddt>> {
+        let mut tables = Vec::new();
+        for (checksum_id, checksum) in DDT_CHECKSUMS {
+            let own = self.directory_zap(&ddt_dir_name(checksum)).await?;
+            let flags = match &own {
+                Some(zap) => zap.get_u64(DDT_DIR_FLAGS).await?.unwrap_or(0),
+                None => 0,
+            };
+            let directory = own.as_ref().unwrap_or(self.directory());
+            let mut table =
+                Ddt { checksum_id, flat: flags & DDT_FLAG_FLAT != 0, zaps: Vec::new(), logs: Vec::new() };
+            for class in DdtClass::ALL {
+                if let Some(id) = directory.get_u64(&ddt_object_name(checksum, class)).await? {
+                    table.zaps.push((class, Zap::open_id(self.objset(), ObjectId(id)).await?));
+                }
+            }
+            for index in 0..2 {
+                if let Some(id) = directory.get_u64(&ddt_log_name(checksum, index)).await? {
+                    table.logs.push(self.objset().object(ObjectId(id)).await?);
+                }
+            }
+            if !table.zaps.is_empty() || !table.logs.is_empty() {
+                tables.push(table);
+            }
+        }
+        Ok(tables)
+    }
+}
+
+impl Ddt {
+    /// All blocks of the table, those of the logs first.
+    ///
+    /// # Errors
+    /// A log is damaged.
+    pub async fn entries(&self) -> Result<DdtEntries> {
+        let mut logs = Vec::new();
+        for log in &self.logs {
+            logs.push(self.read_log(log).await?);
+        }
+        // What was appended last holds: the log that became active last overrides the other.
+        logs.sort_by_key(|(header, _)| header.first_txg);
+        let mut newest = HashMap::new();
+        for (_, items) in logs {
+            newest.extend(items.into_iter().map(|item| (item.key.to_words(), item)));
+        }
+        Ok(DdtEntries {
+            flat: self.flat,
+            logged: Some(newest.values().cloned().collect()),
+            overridden: newest,
+            zaps: self.zaps.iter().map(|(class, zap)| (*class, zap.entries())).collect(),
+        })
+    }
+
+    async fn read_log(&self, object: &Object) -> Result<(DdtLogHeader, Vec<DdtItem>)> {
+        let dnode = object.dnode();
+        let header = DdtLogHeader::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+        if header.length_bytes > MAX_LOG_BYTES.min(object.capacity_bytes()) {
+            return Err(object.damaged("claims a longer log than it has room for"));
+        }
+        let mut items = Vec::new();
+        for block in 0..header.length_bytes.div_ceil(object.block_bytes().max(1)) {
+            let (bytes, endian) = object.read_block(BlockId(block)).await?;
+            for record in records(&bytes, self.flat, endian) {
+                let record = record.map_err(|e| object.format(e))?;
+                let flushed =
+                    header.checkpoint().is_some_and(|upto| record.key.to_words() <= upto.to_words());
+                if !flushed {
+                    items.push(DdtItem { class: record.class, key: record.key, value: record.value });
+                }
+            }
+        }
+        Ok((header, items))
+    }
+}
+
+/// An iteration over the blocks of a table.
+#[derive(Debug)]
+pub struct DdtEntries {
+    flat: bool,
+    logged: Option<Vec<DdtItem>>,
+    overridden: HashMap<Vec<u64>, DdtItem>,
+    zaps: Vec<(DdtClass, Entries)>,
+}
+
+impl DdtEntries {
+    /// The next blocks, in no order; `None` after the last.
+    pub async fn next_batch(&mut self) -> Option<Result<Vec<DdtItem>>> {
+        if let Some(logged) = self.logged.take() {
+            return Some(Ok(logged));
+        }
+        loop {
+            let (class, entries) = self.zaps.last_mut()?;
+            let class = *class;
+            match entries.next_batch().await {
+                None => {
+                    self.zaps.pop();
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                Some(Ok(batch)) => {
+                    return Some(Ok(batch.iter().filter_map(|entry| self.item(class, entry)).collect()));
+                }
+            }
+        }
+    }
+
+    /// `None` if a log overrides it, or it can't be read: OpenZFS takes an unreadable entry as absent.
+    fn item(&self, class: DdtClass, entry: &ZapEntry) -> Option<DdtItem> {
+        let words = entry.name_words();
+        if self.overridden.contains_key(&words) {
+            return None;
+        }
+        let key = DdtKey::from_words(&words).ok()?;
+        let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
+        let value = DdtValue::decode(entry.value.as_bytes()?, self.flat, unpack).ok()?;
+        Some(DdtItem { class, key, value })
+    }
+}

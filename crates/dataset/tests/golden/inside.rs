@@ -1,0 +1,179 @@
+//! What lies in the pool beside datasets: history, space maps, dedup and clone tables, deadlists, intent logs.
+
+use crate::open;
+use cenote_dataset::deadlist::Deadlist;
+use cenote_format::history::key;
+use cenote_runtime::Runtime;
+use cenote_testkit::{golden, golden_names};
+use std::collections::BTreeMap;
+
+/// Commands and internal events by group, as `zpool history -il` has them: the time is the reader's zone, and versions
+/// differ in how an event's details are put.
+#[test]
+fn history_has_every_record_of_zpool_history() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        let Some(wanted) = pool.folder().join("history.txt").exists().then(|| pool.text("history.txt"))
+        else {
+            continue;
+        };
+        // Arguments of ioctls follow on lines of their own, indented.
+        let is_record = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+        let wanted: Vec<&str> = wanted.lines().filter(is_record).collect();
+        let records = rt.block_on(async { open(&rt, &pool).await.history().await.unwrap() });
+        assert!(!records.is_empty(), "{name}");
+        for (line, record) in wanted.iter().zip(&records) {
+            if let Some(command) = record.get_str(key::CMD) {
+                assert!(line.contains(command), "{name}: {line}: {record:?}");
+            }
+            if let (Some(event), Some(txg)) = (record.get_str(key::INT_NAME), record.get_u64(key::TXG)) {
+                assert!(line.contains(&format!("[txg:{txg}] {event}")), "{name}: {line}: {record:?}");
+            }
+        }
+        assert!(
+            records.len() <= wanted.len(),
+            "{name}: {} records, zpool has {}",
+            records.len(),
+            wanted.len()
+        );
+    }
+}
+
+/// `zdb -b` prints the space map total as `bp allocated` when nothing is leaked.
+#[test]
+fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        let (mut total, mut normal) = (0, 0);
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let log = mos.log_spacemaps().await.unwrap();
+            for vdev in mos.pool().vdevs().tops() {
+                for metaslab in mos.metaslabs(vdev, &log).await.unwrap() {
+                    assert_eq!(metaslab.overlaps, [], "{name}: vdev {} metaslab {}", vdev.id, metaslab.index);
+                    total += metaslab.allocated_bytes();
+                    if vdev.class == cenote_pool::VdevClass::Normal {
+                        normal += metaslab.allocated_bytes();
+                    }
+                }
+            }
+        });
+        let zdb = pool.text("zdb-b.txt");
+        let number = |line: &str| line.split_whitespace().find_map(|w| w.parse::<u64>().ok());
+        let wanted = |key: &str| zdb.lines().find(|l| l.trim().starts_with(key)).and_then(number);
+        if let (Some(wanted), true) = (wanted("Normal class:"), zdb.contains("No leaks")) {
+            assert_eq!(normal, wanted, "{name}: normal class of {total} bytes in all");
+        }
+    }
+}
+
+#[test]
+fn dedup_tables_count_what_their_statistics_say() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let mut blocks = 0;
+            for table in mos.dedup_tables().await.unwrap() {
+                let mut entries = table.entries().await.unwrap();
+                while let Some(batch) = entries.next_batch().await {
+                    blocks += batch.unwrap().iter().map(|item| item.value.phys().count() as u64).sum::<u64>();
+                }
+            }
+            let summary = mos.dedup_summary().await.unwrap();
+            assert!(blocks >= summary.blocks, "{name}: {blocks} in tables and logs, {}", summary.blocks);
+            let ratio = format!("{}.{:02}", summary.ratio_percent() / 100, summary.ratio_percent() % 100);
+            let rows: BTreeMap<_, _> = pool
+                .properties()
+                .into_iter()
+                .filter(|r| r.name == pool.facts().pool)
+                .map(|r| (r.property, r.value))
+                .collect();
+            assert_eq!(rows["dedupratio"], ratio, "{name}");
+            let cloned = mos.cloned_summary().await.unwrap();
+            if !pool.facts().state.starts_with("unclean") {
+                assert_eq!(rows["bcloneused"], cloned.used_bytes.to_string(), "{name}");
+                assert_eq!(rows["bclonesaved"], cloned.saved_bytes.to_string(), "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn deadlists_sum_up_their_blocks() {
+    let rt = Runtime::real(Some(2));
+    for name in ["snaps", "legacy-fuse10", "legacy-v28"] {
+        let Some(pool) = golden(name) else { continue };
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let mut blocks = 0;
+            for head in mos.all_datasets().await.unwrap() {
+                for dataset in head.snapshots().await.unwrap().into_iter().chain([head]) {
+                    let deadlist = Deadlist::open(mos.objset(), dataset.phys().deadlist).await.unwrap();
+                    let (mut bytes, mut stored) = (0, 0);
+                    for list in deadlist.lists().await.unwrap() {
+                        let mut entries = list.entries();
+                        while let Some(batch) = entries.next_batch().await {
+                            for entry in batch.unwrap() {
+                                bytes += entry.bp.asize().0;
+                                stored += entry.bp.psize().0;
+                                blocks += 1;
+                            }
+                        }
+                    }
+                    assert_eq!(bytes, deadlist.bytes(), "{dataset:?}: {stored} stored");
+                }
+            }
+            assert!(blocks > 0, "{name}: no dead blocks at all");
+        });
+    }
+}
+
+#[test]
+fn intent_logs_have_the_records_that_zdb_lists() {
+    let rt = Runtime::real(Some(2));
+    for name in ["unclean-zil", "unclean-slog"] {
+        let Some(pool) = golden(name).filter(|pool| pool.folder().join("zil.txt").exists()) else { continue };
+        let zdb = String::from_utf8_lossy(&pool.bytes("zil.txt")).into_owned();
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let wanted = zdb_records(&zdb, mos.uberblock().txg.0);
+            let mut found = BTreeMap::new();
+            for dataset in mos.all_datasets().await.unwrap() {
+                let mut log = dataset.objset().await.unwrap().intent_log();
+                while let Some(record) = log.next().await {
+                    let record = record.unwrap().record;
+                    let records: &mut Vec<_> = found.entry(dataset.name().to_owned()).or_default();
+                    records.push((record.seq, record.operation.type_name().to_owned()));
+                }
+            }
+            assert!(!wanted.is_empty(), "{name}");
+            assert_eq!(found, wanted, "{name}");
+        });
+    }
+}
+
+/// Records by dataset that are later than the group the pool is at, from `zdb -ivv`.
+fn zdb_records(text: &str, synced_txg: u64) -> BTreeMap<String, Vec<(u64, String)>> {
+    let mut records: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    let mut dataset = "";
+    let number = |line: &str, key: &str| -> Option<u64> {
+        line.split(key).nth(1)?.split([',', ' ']).next()?.trim().parse().ok()
+    };
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("Dataset ") {
+            dataset = name.split(" [").next().unwrap_or_default();
+        }
+        // Data that was dumped before may stand on the same line.
+        let Some(kind) = line.find("TX_").map(|at| &line[at..]) else { continue };
+        let (Some(txg), Some(seq)) = (number(kind, "txg "), number(kind, "seq ")) else { continue };
+        if txg > synced_txg {
+            let kind = kind.split_whitespace().next().unwrap_or_default();
+            records.entry(dataset.to_owned()).or_default().push((seq, kind.to_owned()));
+        }
+    }
+    records
+}

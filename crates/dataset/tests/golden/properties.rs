@@ -1,0 +1,55 @@
+//! Properties and their sources, against `zfs get -Hp all`.
+
+use crate::open;
+use cenote_runtime::Runtime;
+use cenote_testkit::{golden, golden_names};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Rows = BTreeMap<(String, String), (String, String)>;
+
+/// Everything must be equal, but for `available` in pools where it counts what dedup and cloning save.
+const DEPENDS_ON_THE_MOMENT: [&str; 0] = [];
+
+#[test]
+fn every_property_is_what_zfs_get_says() {
+    let rt = Runtime::real(Some(2));
+    let mut differences = Vec::new();
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        // Theirs are those after the kernel replayed the intent logs on a copy.
+        if pool.facts().state.starts_with("unclean") {
+            continue;
+        }
+        let datasets: BTreeSet<String> = pool.facts().datasets.iter().map(|d| d.name.clone()).collect();
+        let is_dataset_row =
+            |r: &cenote_testkit::PropertyRow| datasets.contains(&r.name) && !r.name.contains('#');
+        let rows = pool.properties();
+        // Rows of the pool itself come first, up to the root dataset's `type`.
+        let first = rows.iter().position(|r| r.property == "type").unwrap();
+        let wanted: Rows = rows[first..]
+            .iter()
+            .filter(|r| is_dataset_row(r))
+            .map(|r| ((r.name.clone(), r.property.clone()), (r.value.clone(), r.source.clone())))
+            .collect();
+        let found: Rows = rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let mut rows = Rows::new();
+            for head in mos.all_datasets().await.unwrap() {
+                for dataset in head.snapshots().await.unwrap().into_iter().chain([head]) {
+                    for property in dataset.properties().await.unwrap() {
+                        let row = (property.literal(), property.source.to_string());
+                        rows.insert((dataset.name().to_owned(), property.name), row);
+                    }
+                }
+            }
+            rows
+        });
+        for key in wanted.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+            let (is, should) = (found.get(key), wanted.get(key));
+            if is != should && !DEPENDS_ON_THE_MOMENT.contains(&key.1.as_str()) {
+                differences.push(format!("{name}: {} {}: {is:?}, zfs says {should:?}", key.0, key.1));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}

@@ -1,0 +1,89 @@
+//! Golden pools: found, assembled, and their root read, whole and with every survivable set of disks missing.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use cenote_format::units::Guid;
+use cenote_pool::{FoundPool, Place, Pool, ReadContext, VdevKind, discover};
+use cenote_runtime::Runtime;
+use std::path::PathBuf;
+
+async fn find(rt: &Runtime, name: &str) -> Option<FoundPool> {
+    let golden = cenote_testkit::golden(name)?;
+    let folder = golden.images();
+    let discovery = discover(rt, &[folder]).await;
+    assert_eq!(discovery.pools.len(), 1, "{name}: {:?}", discovery.problems);
+    let found = discovery.pools.into_iter().next().unwrap();
+    assert_eq!(found.name(), golden.facts().pool);
+    Some(found)
+}
+
+/// Reads the object set of the MOS at every uberblock; answers how many there are.
+async fn read_roots(rt: &Runtime, found: &FoundPool) -> usize {
+    let newest = &found.uberblocks[0];
+    for uberblock in found.uberblocks.iter().filter(|u| u.txg == newest.txg) {
+        let pool = Pool::assemble(rt, found, uberblock).await.unwrap();
+        let ctx = ReadContext::new(Place::default());
+        let root = pool.read(&uberblock.rootbp, &ctx).await.unwrap();
+        assert_eq!(root.len() as u64, uberblock.rootbp.lsize().0);
+        // The dnode of the MOS's own dnodes: DMU_OT_DNODE, and a pointer somewhere.
+        assert_eq!(root[0], 10, "{}", found.name());
+    }
+    found.uberblocks.len()
+}
+
+#[test]
+fn the_root_of_every_golden_pool_reads() {
+    let rt = Runtime::real(None);
+    rt.block_on(async {
+        for name in cenote_testkit::golden_names() {
+            let Some(found) = find(&rt, &name).await else { continue };
+            let uberblocks = read_roots(&rt, &found).await;
+            assert!(uberblocks > 0, "{name}");
+        }
+    });
+}
+
+/// Sets of leaves that may be missing: every subset of a redundant top-level vdev's children up to its tolerance.
+fn survivable_losses(found: &FoundPool) -> Vec<Vec<Guid>> {
+    let mut losses = Vec::new();
+    for top in &found.config.vdevs {
+        let tolerance = match top.kind {
+            VdevKind::Mirror => top.children.len() - 1,
+            VdevKind::Raidz => top.parity,
+            _ => 0,
+        };
+        let leaves: Vec<Guid> = top.children.iter().map(|c| c.guid).collect();
+        for mask in 1u32..1 << leaves.len() {
+            if mask.count_ones() as usize <= tolerance {
+                let lost = leaves.iter().enumerate().filter(|(i, _)| mask >> i & 1 == 1);
+                losses.push(lost.map(|(_, guid)| *guid).collect());
+            }
+        }
+    }
+    losses
+}
+
+#[test]
+fn the_root_reads_with_every_survivable_set_of_disks_missing() {
+    let rt = Runtime::real(None);
+    rt.block_on(async {
+        for name in ["mirror", "raidz1", "raidz2", "raidz3", "special", "legacy-fuse23"] {
+            let Some(found) = find(&rt, name).await else { continue };
+            let losses = survivable_losses(&found);
+            assert!(!losses.is_empty(), "{name}");
+            for lost in losses {
+                let mut found = found.clone();
+                found.devices.retain(|guid, _| !lost.contains(guid));
+                read_roots(&rt, &found).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_no_vdev_is_a_problem_and_nothing_more() {
+    let rt = Runtime::real(None);
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let discovery = rt.block_on(discover(&rt, &[file.clone(), "/no/such/file".into()]));
+    assert!(discovery.pools.is_empty());
+    assert_eq!(discovery.problems.len(), 2, "{:?}", discovery.problems);
+}
