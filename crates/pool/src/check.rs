@@ -37,8 +37,7 @@ impl<'a> Check<'a> {
     pub(crate) fn of(bp: &Blkptr, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         let checksum = Checksum::try_from(bp.checksum_id())?;
         let words = bp.checksum();
-        let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;
-        let holds = if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum };
+        let holds = held(bp);
         if checksum.is_embedded() {
             return Ok(Check::Embedded { checksum, verifier: words, holds });
         }
@@ -49,7 +48,7 @@ impl<'a> Check<'a> {
     pub(crate) fn gang_header(bp: &Blkptr) -> Option<Check<'a>> {
         let first = bp.dvas().next()?;
         let verifier = gang_verifier(first.vdev.0, first.offset_bytes, bp.physical_birth().0);
-        Some(Check::Embedded { checksum: Checksum::GangHeader, verifier, holds: Stored::Checksum })
+        Some(Check::Embedded { checksum: Checksum::GangHeader, verifier, holds: held(bp) })
     }
 
     pub(crate) fn verify(&self, data: &[u8]) -> Result<(), ChecksumError> {
@@ -85,6 +84,12 @@ impl<'a> Check<'a> {
             _ => WorkKind::Fletcher4,
         }
     }
+}
+
+/// With the crypt bit set a checksum has two words only, also that in a gang header, which has no MAC beside it.
+fn held(bp: &Blkptr) -> Stored {
+    let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;
+    if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum }
 }
 
 /// The price of decompression.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_format::units::Guid;
-use cenote_pool::{FoundPool, Place, Pool, ReadContext, VdevKind, discover};
+use cenote_pool::{FoundPool, Place, Pool, ReadContext, Trouble, VdevKind, VdevState, discover};
 use cenote_runtime::Runtime;
 use std::path::PathBuf;
 
@@ -86,4 +86,40 @@ fn a_file_that_is_no_vdev_is_a_problem_and_nothing_more() {
     let discovery = rt.block_on(discover(&rt, &[file.clone(), "/no/such/file".into()]));
     assert!(discovery.pools.is_empty());
     assert_eq!(discovery.problems.len(), 2, "{:?}", discovery.problems);
+}
+
+#[test]
+fn health_follows_the_devices_that_are_there() {
+    let rt = Runtime::real(None);
+    rt.block_on(async {
+        let Some(whole) = find(&rt, "raidz2").await else { return };
+        let health = whole.status();
+        assert_eq!((health.state, health.message_id, health.importable), (VdevState::Online, None, true));
+        assert_eq!(health.root.children[0].name, "raidz2-0");
+
+        let leaves: Vec<Guid> = whole.config.vdevs[0].children.iter().map(|c| c.guid).collect();
+        let expected = [
+            (VdevState::Degraded, "ZFS-8000-2Q"),
+            (VdevState::Degraded, "ZFS-8000-2Q"),
+            (VdevState::Unavailable, "ZFS-8000-3C"),
+        ];
+        let mut found = whole.clone();
+        for (leaf, (state, id)) in leaves.iter().zip(expected) {
+            found.devices.remove(leaf);
+            let health = found.status();
+            assert_eq!((health.state, health.message_id), (state, Some(id)));
+            assert_eq!(health.importable, state == VdevState::Degraded);
+        }
+        let missing = &found.status().root.children[0].children[0];
+        assert_eq!(missing.name, leaves[0].to_string());
+        assert!(matches!(&missing.trouble, Some(Trouble::CannotOpen { was: Some(_) })), "{missing:?}");
+
+        // Of the six images three are enough to know the pool, and none of another pool is mixed in.
+        let Some(other) = find(&rt, "raidz1").await else { return };
+        let golden = [cenote_testkit::golden("raidz2"), cenote_testkit::golden("raidz1")];
+        let folders: Vec<PathBuf> = golden.into_iter().flatten().map(|g| g.images()).collect();
+        let names: Vec<String> =
+            discover(&rt, &folders).await.pools.iter().map(|pool| pool.name().to_owned()).collect();
+        assert_eq!(names, [other.name(), whole.name()]);
+    });
 }
