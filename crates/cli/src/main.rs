@@ -1,2 +1,61 @@
-//! (being written)
-fn main() {}
+//! `cenote`: the one program. Parses the command line, runs one command, turns its outcome into an exit status.
+//!
+//! Everything of substance is in the crates below; here are options, wording and layout.
+
+#![allow(unused, reason = "commands are being filled in")]
+
+mod args;
+mod command;
+mod outcome;
+mod render;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use outcome::{CliError, Outcome};
+use session::Session;
+
+fn main() -> ExitCode {
+    // clap prints help and usage errors itself and exits with 0 and 2.
+    let cli = Cli::parse_from(args::words(std::env::args_os().collect()));
+    let session = match Session::new(cli.common) {
+        Ok(session) => session,
+        Err(error) => return report(&error),
+    };
+    let runtime = session.runtime().clone();
+    match runtime.block_on(run(cli.command, &session)) {
+        Ok(outcome) => outcome.into(),
+        Err(error) => report(&error),
+    }
+}
+
+async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
+    match command {
+        Command::Zpool(zpool) => zpool.run(session).await,
+        Command::Zfs(zfs) => zfs.run(session).await,
+        Command::Ls(ls) => ls.run(session).await,
+        Command::Stat(stat) => stat.run(session).await,
+        Command::Cat(cat) => cat.run(session).await,
+        Command::Cp(cp) => cp.run(session).await,
+        Command::Find(find) => find.run(session).await,
+        Command::Du(du) => du.run(session).await,
+        Command::Volume(volume) => volume.run(session).await,
+        Command::Scan(scan) => scan.run(session).await,
+        Command::Verify(verify) => verify.run(session).await,
+        Command::Rescue(rescue) => rescue.run(session).await,
+        Command::Dump(dump) => dump.run(session).await,
+        Command::Demo(demo) => demo.run(session).await,
+    }
+}
+
+fn report(error: &CliError) -> ExitCode {
+    if error.is_broken_pipe() {
+        // Whoever read the output (head, less) has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("cenote: {error}");
+    error.outcome().into()
+}

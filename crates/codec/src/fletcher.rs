@@ -39,6 +39,32 @@ pub fn fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
     Kernel::best().fletcher4(data, byteswap)
 }
 
+/// fletcher4 over data that lies in parts, as if they were joined. All but the last are whole words long.
+///
+/// Each part is summed alone. To go on from sums `[a, b, c, d]` over `n` more words is to add to the sums of
+/// those words what the old ones grow by: `b` by `n` times `a`, `c` by `n` times `b` and the `n`-th triangular
+/// number times `a`, and so on.
+#[must_use]
+pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
+    parts.iter().fold([0; 4], |[a, b, c, d], part| {
+        let [a2, b2, c2, d2] = fletcher4(part, byteswap);
+        let n = (part.len() / 4) as u128;
+        let triangular = (n * (n + 1) / 2) as u64;
+        let tetrahedral = (n * (n + 1) * (n + 2) / 6) as u64;
+        let n = n as u64;
+        let times = u64::wrapping_mul;
+        [
+            a.wrapping_add(a2),
+            b.wrapping_add(times(n, a)).wrapping_add(b2),
+            c.wrapping_add(times(n, b)).wrapping_add(times(triangular, a)).wrapping_add(c2),
+            d.wrapping_add(times(n, c))
+                .wrapping_add(times(triangular, b))
+                .wrapping_add(times(tetrahedral, a))
+                .wrapping_add(d2),
+        ]
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +77,24 @@ mod tests {
 
         let data: Vec<u8> = [1u64, 10, 2, 20].iter().flat_map(|w| w.to_le_bytes()).collect();
         assert_eq!(fletcher2(&data, false), [3, 30, 4, 40]);
+    }
+
+    #[test]
+    fn parts_sum_to_what_the_whole_does() {
+        let data: Vec<u8> = (0..40_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+        for cuts in [&[][..], &[0], &[4], &[512, 4096], &[100, 100, 131_072]] {
+            let mut parts = Vec::new();
+            let mut rest = &data[..];
+            for &cut in cuts {
+                let (part, others) = rest.split_at(cut);
+                parts.push(part);
+                rest = others;
+            }
+            parts.push(rest);
+            for byteswap in [false, true] {
+                assert_eq!(fletcher4_of_parts(&parts, byteswap), fletcher4(&data, byteswap), "{cuts:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! object set | metadnode's indirect blocks, level 5 to 1 | 32 dnodes | a directory (micro ZAP)
 //! ```
 
+#![allow(clippy::unwrap_used, reason = "a test that meets what it did not expect must stop")]
+
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;

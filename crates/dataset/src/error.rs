@@ -110,6 +110,11 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
+    /// The data are encrypted and the right key was not given.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })
+    }
+
     /// Something on disk is damaged, as opposed to a wrong name or key.
     pub fn is_damage(&self) -> bool {
         match self {

@@ -3,7 +3,7 @@
 //! Idea: the object's content is a buffer of `max_offset_bytes`. Up to `create_end_bytes` lies the record
 //! of `zpool create`, for ever; the rest is a ring. `first` and `end` are logical offsets that only grow;
 //! they wrap around the ring by the remainder. A record is a length of 8 bytes, always little-endian,
-//! and a packed nvlist (keys below).
+//! and a packed nvlist (keys below), in the native encoding of the machine that wrote it.
 //!
 //! ```text
 //!   0        create_end                                  max_offset

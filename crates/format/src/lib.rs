@@ -6,8 +6,10 @@
 //! a small multiple of the bytes it was given.
 //!
 //! Read in this order: `units` (the numbers that must not be mixed up), `bytes` (the bounded,
-//! endian-aware reader), `blkptr`, `dnode`, `objset`, `uberblock`, `nvlist`, `label`; then what
-//! objects hold: `zap`, `sa`, `znode`, `dsl`, `bpobj`, `space_map`, `zil`, `ddt`, `brt`.
+//! endian-aware reader), `words` (structures that are only 64-bit words), `blkptr`, `gang`, `dnode`,
+//! `objset`, `uberblock`, `nvlist`, `label`, `features`; then what the pool's objects hold: `zap`, `dsl`,
+//! `props`, `bpobj`, `space_map`, `indirect`, `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then a file
+//! system's: `sa`, `znode`, `zil`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;
@@ -36,6 +38,7 @@ pub mod units;
 pub mod words;
 pub mod zap;
 pub mod zil;
+pub mod znode;
 
 pub use error::{FormatError, Result};
 pub use words::Phys;

@@ -39,6 +39,8 @@ pub struct SaReader<'a> {
     layout: &'a SaLayout,
     endian: Endian,
     data: &'a [u8],
+    /// Bytes by which the header is longer than the layout needs: writers left room that they did not use.
+    spare: usize,
 }
 
 impl<'a> SaReader<'a> {
@@ -54,12 +56,17 @@ impl<'a> SaReader<'a> {
             .ok_or(FormatError::BadMagic { what: WHAT, found: u32::from_le_bytes(magic).into() })?;
         let mut r = Reader::new(WHAT, data, endian);
         r.skip(4)?;
-        let number = r.u16()? & 0x3ff;
-        let layout = registry.layout(number).ok_or(FormatError::Corrupt {
+        let info = r.u16()?;
+        let layout = registry.layout(info & 0x3ff).ok_or(FormatError::Corrupt {
             what: WHAT,
             why: "have a layout that the data set does not list",
         })?;
-        let reader = SaReader { layout, endian, data };
+        let header_bytes = usize::from(info >> 10) * 8;
+        let spare = header_bytes.checked_sub(layout.offset(0)).ok_or(FormatError::Corrupt {
+            what: WHAT,
+            why: "have a header shorter than their layout needs",
+        })?;
+        let reader = SaReader { layout, endian, data, spare };
         let need = reader.end()?;
         if need > data.len() {
             return Err(FormatError::Truncated { what: WHAT, need, have: data.len() });
@@ -106,7 +113,7 @@ impl<'a> SaReader<'a> {
         let slots = self.layout.slots();
         // Up to the first variable attribute the layout knows all offsets.
         let from = slot.min(self.layout.first_variable());
-        let mut at = self.layout.offset(from);
+        let mut at = self.layout.offset(from) + self.spare;
         for earlier in &slots[from..slot] {
             at = (at + self.length(earlier)?).next_multiple_of(8);
         }

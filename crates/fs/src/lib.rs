@@ -1,1 +1,38 @@
-//! (being written)
+//! The POSIX file system (ZPL) and volumes, read-only: what `ls`, `stat`, `cat`, `getfattr` and `zfs diff` need.
+//!
+//! ```text
+//!   Objset --Filesystem::open--> Filesystem --lookup, read_dir, resolve--> ObjectId --attr--> Attr
+//!       \                            |        open_file --> OpenFile --> bytes, holes
+//!        \--Volume::open--> Volume   |        read_link, xattrs, acl, path_of
+//!                                    |--replay(records)--> Filesystem   the intent log applied in memory
+//!                                    '--diff, manifest                  what changed; everything, hashed
+//! ```
+//!
+//! Read in this order: [`filesystem`] (what a file system is made of), [`attr`] (attributes straight from dnodes, the
+//! fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`volume`]; then what is built on them: `overlay` and
+//! [`replay`], [`diff`], [`manifest`].
+#![forbid(unsafe_code)]
+
+pub mod acl;
+pub mod attr;
+pub mod diff;
+pub mod directory;
+pub mod error;
+pub mod file;
+pub mod filesystem;
+pub mod manifest;
+mod overlay;
+pub mod path;
+pub mod replay;
+pub mod volume;
+pub mod xattr;
+
+pub use attr::{Attr, Decoded, FileKind, Timestamp};
+pub use directory::{DirEntry, LastLink, ReadDir};
+pub use error::{FsError, Result};
+pub use file::OpenFile;
+pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
+pub use path::PathFinder;
+pub use replay::ReplayReport;
+pub use volume::Volume;
+pub use xattr::Xattr;

@@ -1,1 +1,11 @@
-//! (being written)
+//! What explains a pool: `scan` (every file), `verify` (every block), `rescue` (what can be saved), `dump` (any structure).
+//!
+//! Idea: these read a whole pool, so they read it in disk order: pointers are collected, sorted by place and read with
+//! their neighbours, instead of walking the tree block by block. Memory stays bounded whatever the pool's size: work goes
+//! in windows, results leave as they are made.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod scan;
+
+pub use error::{InspectError, Result};

@@ -4,6 +4,7 @@ use cenote_codec::Endian as CodecEndian;
 use cenote_codec::checksum::embedded::gang_verifier;
 use cenote_codec::checksum::{Checksum, ChecksumError, ChecksumSalt, Stored};
 use cenote_codec::compress::Compression;
+use cenote_codec::fletcher::fletcher4_of_parts;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
@@ -60,6 +61,23 @@ impl<'a> Check<'a> {
                 checksum.verify_embedded(data, verifier, holds).map(|_| ())
             }
         }
+    }
+
+    /// Verifies a block that lies in parts, in their order. `scratch` serves where they must be joined.
+    pub(crate) fn verify_parts(&self, parts: &[&[u8]], scratch: &mut Vec<u8>) -> bool {
+        if let [whole] = parts {
+            return self.verify(whole).is_ok();
+        }
+        if let Check::Pointer { checksum: checksum @ Checksum::Fletcher4, words, endian, holds, .. } = *self {
+            let sum = fletcher4_of_parts(parts, endian == CodecEndian::Big);
+            return match holds {
+                Stored::Checksum => sum == words,
+                Stored::ChecksumAndMac => checksum.beside_mac(sum) == [words[0], words[1]],
+            };
+        }
+        scratch.clear();
+        parts.iter().for_each(|part| scratch.extend_from_slice(part));
+        self.verify(scratch).is_ok()
     }
 
     /// There is no checksum: any bytes pass.

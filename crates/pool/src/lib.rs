@@ -17,6 +17,7 @@ pub mod config;
 pub mod crypt;
 pub mod discover;
 mod error;
+mod extents;
 mod gang;
 pub mod health;
 pub mod label;

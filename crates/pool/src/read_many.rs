@@ -1,17 +1,159 @@
-//! Many blocks at once.
+//! Many blocks at once: sorted by place, read in large extents, decoded in parallel.
+//!
+//! ```text
+//!   requests --sort by first address--> batches --a task each--> extents --> blocks --verify, decode--> results
+//! ```
+//!
+//! A block that can't be had this way (a gang, a failed extent, a wrong checksum, a device missing) is read alone by
+//! [`Pool::read`], which knows every way. Results come in the order asked, whatever the order read.
+//!
+//! Memory: the results, and a batch of stored blocks with the gaps between them for each core.
 
+use crate::check::Check;
 use crate::error::Result;
+use crate::extents::{Extents, Ticket};
 use crate::pool::{Pool, ReadContext};
+use crate::read::{checked_psize, preferred};
+use crate::vdev::VdevTree;
+use crate::vdev::map::BlockMap;
 use bytes::Bytes;
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use futures::StreamExt;
+
+/// Stored bytes of a batch: large enough to merge reads, small enough to share out.
+const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
+/// Blocks of a batch.
+const BATCH_BLOCKS: usize = 2_048;
+
+type Request = (usize, Blkptr, ReadContext);
 
 impl Pool {
     /// Reads many blocks, neighbours on disk together; results in the order asked.
     pub async fn read_many(&self, requests: Vec<(Blkptr, ReadContext)>) -> Vec<Result<Bytes>> {
-        let mut results = Vec::with_capacity(requests.len());
-        for (bp, ctx) in &requests {
-            results.push(self.read(bp, ctx).await);
+        let mut results: Vec<Option<Result<Bytes>>> = (0..requests.len()).map(|_| None).collect();
+        let batches = batches(requests, self.runtime().parallelism() as u64);
+        let step = |batch: Vec<Request>| {
+            let pool = self.clone();
+            async move { pool.read_batch(batch).await }
+        };
+        // One batch runs here; more are shared out.
+        if batches.len() <= 1 {
+            for batch in batches {
+                place(&mut results, step(batch).await);
+            }
+        } else {
+            let mut done =
+                std::pin::pin!(self.runtime().map_bounded(self.runtime().parallelism(), batches, step));
+            while let Some(batch) = done.next().await {
+                place(&mut results, batch);
+            }
+        }
+        results.into_iter().flatten().collect()
+    }
+
+    async fn read_batch(&self, batch: Vec<Request>) -> Vec<(usize, Result<Bytes>)> {
+        let mut extents = Extents::default();
+        let wanted: Vec<Option<Sought>> =
+            batch.iter().map(|(_, bp, ctx)| seek(self.vdevs(), &mut extents, bp, ctx)).collect();
+        let fetched = extents.fetch().await;
+        let mut results = Vec::with_capacity(batch.len());
+        for ((index, bp, ctx), sought) in batch.iter().zip(wanted) {
+            let stored = sought.and_then(|sought| sought.put_together(&fetched));
+            let result = match stored.filter(|stored| self.is_right(bp, stored)) {
+                Some(stored) => {
+                    self.charge(bp, stored.len()).await;
+                    self.decode(bp, stored, ctx).await
+                }
+                None => self.read(bp, ctx).await,
+            };
+            results.push((*index, result));
         }
         results
+    }
+
+    fn is_right(&self, bp: &Blkptr, stored: &[u8]) -> bool {
+        Check::of(bp, self.salt()).is_ok_and(|check| check.verify(stored).is_ok())
+    }
+
+    async fn charge(&self, bp: &Blkptr, bytes: usize) {
+        if let Ok(check) = Check::of(bp, self.salt()) {
+            self.runtime().work(check.work(), bytes as u64).await;
+        }
+    }
+}
+
+fn place(results: &mut [Option<Result<Bytes>>], batch: Vec<(usize, Result<Bytes>)>) {
+    for (index, result) in batch {
+        results[index] = Some(result);
+    }
+}
+
+/// Sorts requests by place and cuts them into batches of about equal size.
+fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>> {
+    let mut requests: Vec<Request> =
+        requests.into_iter().enumerate().map(|(index, (bp, ctx))| (index, bp, ctx)).collect();
+    requests.sort_by_cached_key(|(_, bp, _)| bp.dvas().next().map(|dva| (dva.vdev, dva.offset_bytes)));
+    let total: u64 = requests.iter().map(|(_, bp, _)| bp.psize().0).sum();
+    let share = (total / cores.max(1)).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end());
+    let mut batches: Vec<Vec<Request>> = Vec::new();
+    let mut room = 0;
+    for request in requests {
+        let bytes = request.1.psize().0;
+        match batches.last_mut().filter(|batch| room >= bytes && batch.len() < BATCH_BLOCKS) {
+            Some(batch) => batch.push(request),
+            None => {
+                room = share;
+                batches.push(vec![request]);
+            }
+        }
+        room = room.saturating_sub(bytes);
+    }
+    batches
+}
+
+/// A block whose data columns were asked for.
+struct Sought {
+    map: BlockMap,
+    psize: usize,
+    /// Of each data column: its place in the block and its ticket.
+    columns: Vec<(usize, Ticket)>,
+}
+
+/// Asks for the data columns of a block's first copy; `None` if it must be read alone.
+fn seek<'a>(
+    vdevs: &'a VdevTree,
+    extents: &mut Extents<'a>,
+    bp: &Blkptr,
+    ctx: &ReadContext,
+) -> Option<Sought> {
+    if bp.kind() != BlkptrKind::Normal || bp.is_gang() {
+        return None;
+    }
+    let psize = checked_psize(bp, ctx.place).ok()?;
+    let map = vdevs.map(&bp.dvas().next()?, psize, bp.physical_birth()).ok()?;
+    let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
+    let chosen: Option<Vec<_>> = columns
+        .filter(|(_, column)| column.len > 0)
+        .map(|(row, column)| Some((preferred(vdevs, row, column)?, column)))
+        .collect();
+    // All leaves are known to be there: only now ask, so that nothing is read in vain.
+    let want = |(leaf, column): (_, &crate::vdev::map::Column)| {
+        (column.data_at, extents.want(leaf, column.offset_bytes, column.len))
+    };
+    let columns = chosen?.into_iter().map(want).collect();
+    Some(Sought { map, psize, columns })
+}
+
+impl Sought {
+    fn put_together(&self, fetched: &crate::extents::Fetched) -> Option<Bytes> {
+        if let [(0, ticket)] = self.columns[..] {
+            return fetched.bytes(ticket).map(|bytes| bytes.slice(..self.psize));
+        }
+        let mut block = vec![0; self.map.data_bytes];
+        for &(data_at, ticket) in &self.columns {
+            let bytes = fetched.slice(ticket)?;
+            block[data_at..data_at + bytes.len()].copy_from_slice(bytes);
+        }
+        Some(Bytes::from(block).slice(..self.psize))
     }
 }

@@ -1,11 +1,37 @@
 //! Verification: every copy and every parity column of many blocks, in disk order.
+//!
+//! Idea: reading a block takes the first copy that is right; verification takes none for granted. All copies of all
+//! blocks are sorted by place and read in large extents from every leaf at once. The data columns are hashed where
+//! they lie in the read buffers, without being put together; parity is computed from them strip by strip and
+//! compared; the other leaves of a mirror are compared byte for byte with the one whose checksum is right.
+//!
+//! Only where something does not fit the slow way is taken ([`crate::recover`]): it reads everything again, finds
+//! the combination with the right checksum and names every range that differs from it.
+//!
+//! ```text
+//!   items --copies, gang headers and pieces--> targets --sort--> batches --a task each--> extents --> findings
+//! ```
+//!
+//! Missing devices make no findings as long as what they held can be rebuilt: the pool's status tells of them.
+//! Skip sectors and the zero padding of dRAID hold nothing and are not read.
+//!
+//! Memory: for each core a batch, with parity and copies: some four times [`BATCH_BYTES`] with a three-way mirror.
 
-use crate::check::Check;
+mod examine;
+mod targets;
+
 use crate::place::Place;
 use crate::pool::Pool;
-use crate::recover::{FaultKind, recover};
-use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, VdevId};
+use futures::StreamExt;
+use std::collections::BTreeMap;
+use targets::Target;
+
+/// Stored bytes of a batch.
+const BATCH_BYTES: usize = 4 << 20;
+/// Copies of a batch.
+const BATCH_TARGETS: usize = 2_048;
 
 /// A block to verify.
 #[derive(Debug, Clone, Copy)]
@@ -17,15 +43,17 @@ pub struct VerifyItem {
 }
 
 /// What is wrong with a copy or column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The device failed to read it.
     Unreadable,
-    /// It is not what was written.
+    /// It is not what was written; the block can be rebuilt without it.
     Checksum,
     /// A parity column that does not fit its data.
     Parity,
-    /// No copy of the block can be read or rebuilt: its data is lost.
+    /// This copy can't be rebuilt; another one is right.
+    CopyLost,
+    /// No copy can be rebuilt: the block's data is lost.
     Lost,
 }
 
@@ -49,47 +77,76 @@ pub struct Finding {
 }
 
 impl Pool {
-    /// Reads every copy and parity column of these blocks and reports each bad one. Missing devices are not
-    /// reported block by block; a block that can't be rebuilt without them is ([`Fault::Lost`]).
+    /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the items.
+    /// Holes and embedded blocks are in order by themselves. Missing devices are not reported block by block; a
+    /// block that can't be rebuilt without them is.
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for (index, item) in blocks.iter().enumerate() {
-            for dva in item.bp.dvas().filter(|dva| !dva.gang) {
-                self.examine(index, item, &dva, &mut findings).await;
+        let (mut targets, mut findings) = self.targets(&blocks).await;
+        targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
+        let batches = batches(targets);
+        let step = |batch: Vec<Target>| {
+            let pool = self.clone();
+            async move { pool.examine_batch(batch).await }
+        };
+        let mut lost = Vec::new();
+        if batches.len() <= 1 {
+            for batch in batches {
+                step(batch).await.add_to(&mut findings, &mut lost);
+            }
+        } else {
+            let width = self.runtime().parallelism();
+            let mut done = std::pin::pin!(self.runtime().map_bounded(width, batches, step));
+            while let Some(examined) = done.next().await {
+                examined.add_to(&mut findings, &mut lost);
             }
         }
+        findings.extend(judge(lost));
+        findings.sort_by_key(|finding| finding.item);
         findings
     }
+}
 
-    /// Reads all there is of one copy and says what is wrong with it.
-    async fn examine(&self, index: usize, item: &VerifyItem, dva: &Dva, findings: &mut Vec<Finding>) {
-        let finding = |leaf, offset_bytes, len_bytes, fault| Finding {
-            item: index,
-            place: item.place,
-            vdev: dva.vdev,
-            leaf,
-            offset_bytes,
-            len_bytes,
-            fault,
-        };
-        let psize = item.bp.psize().0 as usize;
-        let check = Check::of(&item.bp, self.salt());
-        let map = self.vdevs().map(dva, psize, item.bp.physical_birth());
-        let recovered = match (check, &map) {
-            (Ok(check), Ok(map)) => recover(self, map, psize, &check).await.ok(),
-            _ => None,
-        };
-        let Some(recovered) = recovered else {
-            findings.push(finding(None, dva.offset_bytes, dva.asize.0, Fault::Lost));
-            return;
-        };
-        for fault in recovered.faults {
-            let kind = match fault.kind {
-                FaultKind::Unreadable => Fault::Unreadable,
-                FaultKind::WrongData => Fault::Checksum,
-                FaultKind::WrongParity => Fault::Parity,
-            };
-            findings.push(finding(Some(fault.leaf.guid), fault.offset_bytes, fault.len as u64, kind));
-        }
+/// What the examination of a batch gave.
+#[derive(Default)]
+struct Examined {
+    findings: Vec<Finding>,
+    /// Copies that can't be rebuilt.
+    lost: Vec<Target>,
+}
+
+impl Examined {
+    fn add_to(self, findings: &mut Vec<Finding>, lost: &mut Vec<Target>) {
+        findings.extend(self.findings);
+        lost.extend(self.lost);
     }
+}
+
+/// A block is lost if all its copies are.
+fn judge(lost: Vec<Target>) -> Vec<Finding> {
+    let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
+    for target in &lost {
+        *copies.entry(target.block).or_default() += 1;
+    }
+    let finding = |target: Target| {
+        let all = copies.get(&target.block).is_some_and(|&lost| lost == target.copies);
+        target.finding(if all { Fault::Lost } else { Fault::CopyLost })
+    };
+    lost.into_iter().map(finding).collect()
+}
+
+fn batches(targets: Vec<Target>) -> Vec<Vec<Target>> {
+    let mut batches: Vec<Vec<Target>> = Vec::new();
+    let mut room = 0;
+    for target in targets {
+        let bytes = target.psize;
+        match batches.last_mut().filter(|batch| room >= bytes && batch.len() < BATCH_TARGETS) {
+            Some(batch) => batch.push(target),
+            None => {
+                room = BATCH_BYTES;
+                batches.push(vec![target]);
+            }
+        }
+        room = room.saturating_sub(bytes);
+    }
+    batches
 }

@@ -29,7 +29,7 @@ mod work;
 
 pub use rng::Rng;
 pub use sim::{SimConfig, SimReport, Step};
-pub use task::{JoinError, JoinHandle};
+pub use task::{AbortOnDrop, JoinError, JoinHandle};
 pub use time::{Elapsed, Instant};
 pub use work::{Cost, CostModel, WorkKind};
 

@@ -11,7 +11,7 @@
 //! The first two steps depend only on the salt and are done once ([`Keyed`]).
 //!
 //! Source: The Skein Hash Function Family, version 1.3; OpenZFS skein_zfs.c (`Skein_512_InitExt` with a
-//! 32-byte key and 256 bits of output). Own code since `threefish` + glue measured less than half as fast.
+//! 32-byte key and 256 bits of output). Own code, since over the `threefish` crate it ran at half the speed (0.25 GB/s, here 0.48).
 
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * 8;
@@ -75,17 +75,8 @@ fn ubi(mut chain: [u64; WORDS], data: &[u8], input_type: u64) -> [u64; WORDS] {
     threefish_feed_forward(&chain, [data.len() as u64, kind | first | TWEAK_FINAL], &block)
 }
 
-/// Rotations of the four mixes in each of eight rounds (Skein 1.3, table 4).
-const ROTATIONS: [[u32; 4]; 8] = [
-    [46, 36, 19, 37],
-    [33, 27, 14, 42],
-    [17, 49, 36, 39],
-    [44, 9, 54, 56],
-    [39, 30, 34, 24],
-    [13, 50, 10, 17],
-    [25, 29, 39, 43],
-    [8, 35, 56, 22],
-];
+/// One before every four of the 72 rounds, and one after.
+const SUBKEYS: usize = 19;
 /// Makes the XOR of all key words, and so the ninth key word, never constant (`C240`).
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 
@@ -96,49 +87,65 @@ fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOC
         let (words, _) = block.as_chunks::<8>();
         std::array::from_fn(|i| u64::from_le_bytes(words[i]))
     };
-    let mut keys = [KEY_PARITY; WORDS + 1];
+    // Subkey n is eight key words from n on, cyclic over nine; laid out long enough to need no modulo.
+    let mut keys = [0; SUBKEYS + WORDS];
     keys[..WORDS].copy_from_slice(key);
     keys[WORDS] = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
-    let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
-
-    let mut x = plain;
-    // 72 rounds; a subkey is added before every fourth. Two groups of four use the eight rotations once.
-    for pair in 0..9 {
-        add_subkey(&mut x, &keys, &tweaks, 2 * pair);
-        four_rounds(&mut x, [ROTATIONS[0], ROTATIONS[1], ROTATIONS[2], ROTATIONS[3]]);
-        add_subkey(&mut x, &keys, &tweaks, 2 * pair + 1);
-        four_rounds(&mut x, [ROTATIONS[4], ROTATIONS[5], ROTATIONS[6], ROTATIONS[7]]);
+    for i in WORDS + 1..keys.len() {
+        keys[i] = keys[i - (WORDS + 1)];
     }
-    add_subkey(&mut x, &keys, &tweaks, 18);
+    let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1], tweak[0], tweak[1]];
+
+    // 72 rounds; a subkey is added before every fourth. Two groups of four use the eight rotations once.
+    let mut x = plain;
+    for n in (0..SUBKEYS - 1).step_by(2) {
+        add_subkey(&mut x, &keys, &tweaks, n);
+        rounds_even(&mut x);
+        add_subkey(&mut x, &keys, &tweaks, n + 1);
+        rounds_odd(&mut x);
+    }
+    add_subkey(&mut x, &keys, &tweaks, SUBKEYS - 1);
     std::array::from_fn(|i| x[i] ^ plain[i])
 }
 
 #[inline(always)]
-fn add_subkey(x: &mut [u64; WORDS], keys: &[u64; WORDS + 1], tweaks: &[u64; 3], number: usize) {
-    for (i, word) in x.iter_mut().enumerate() {
-        *word = word.wrapping_add(keys[(number + i) % (WORDS + 1)]);
+fn add_subkey(x: &mut [u64; WORDS], keys: &[u64; SUBKEYS + WORDS], tweaks: &[u64; 5], n: usize) {
+    for i in 0..WORDS {
+        x[i] = x[i].wrapping_add(keys[n + i]);
     }
-    x[5] = x[5].wrapping_add(tweaks[number % 3]);
-    x[6] = x[6].wrapping_add(tweaks[(number + 1) % 3]);
-    x[7] = x[7].wrapping_add(number as u64);
+    x[5] = x[5].wrapping_add(tweaks[n % 3]);
+    x[6] = x[6].wrapping_add(tweaks[n % 3 + 1]);
+    x[7] = x[7].wrapping_add(n as u64);
 }
 
-/// Four rounds of mixing and permuting. The permutation has order four, so over four rounds it is done by
-/// naming the words in a different order each time, and nothing moves.
 #[inline(always)]
-fn four_rounds(x: &mut [u64; WORDS], rotations: [[u32; 4]; 4]) {
-    const PAIRS: [[(usize, usize); 4]; 4] = [
-        [(0, 1), (2, 3), (4, 5), (6, 7)],
-        [(2, 1), (4, 7), (6, 5), (0, 3)],
-        [(4, 1), (6, 3), (0, 5), (2, 7)],
-        [(6, 1), (0, 7), (2, 5), (4, 3)],
-    ];
-    for (pairs, rotations) in PAIRS.iter().zip(rotations) {
-        for (&(a, b), rotation) in pairs.iter().zip(rotations) {
-            x[a] = x[a].wrapping_add(x[b]);
-            x[b] = x[b].rotate_left(rotation) ^ x[a];
-        }
-    }
+fn mix<const R: u32>(x: &mut [u64; WORDS], a: usize, b: usize) {
+    x[a] = x[a].wrapping_add(x[b]);
+    x[b] = x[b].rotate_left(R) ^ x[a];
+}
+
+/// One round of four mixes. The permutation between rounds has order four, so over four rounds it is done
+/// by naming the words in a different order each time, and nothing moves.
+macro_rules! round {
+    ($x:ident: $($a:literal $b:literal $rotation:literal),*) => { $(mix::<$rotation>($x, $a, $b);)* };
+}
+
+/// Rounds 0 to 3 of eight, with the rotations of Skein 1.3, table 4.
+#[inline(always)]
+fn rounds_even(x: &mut [u64; WORDS]) {
+    round!(x: 0 1 46, 2 3 36, 4 5 19, 6 7 37);
+    round!(x: 2 1 33, 4 7 27, 6 5 14, 0 3 42);
+    round!(x: 4 1 17, 6 3 49, 0 5 36, 2 7 39);
+    round!(x: 6 1 44, 0 7  9, 2 5 54, 4 3 56);
+}
+
+/// Rounds 4 to 7 of eight.
+#[inline(always)]
+fn rounds_odd(x: &mut [u64; WORDS]) {
+    round!(x: 0 1 39, 2 3 30, 4 5 34, 6 7 24);
+    round!(x: 2 1 13, 4 7 50, 6 5 10, 0 3 17);
+    round!(x: 4 1 25, 6 3 29, 0 5 39, 2 7 43);
+    round!(x: 6 1  8, 0 7 35, 2 5 56, 4 3 22);
 }
 
 #[cfg(test)]

@@ -143,9 +143,9 @@ fn intent_logs_have_the_records_that_zdb_lists() {
             let wanted = zdb_records(&zdb, mos.uberblock().txg.0);
             let mut found = BTreeMap::new();
             for dataset in mos.all_datasets().await.unwrap() {
-                let mut log = dataset.objset().await.unwrap().intent_log();
-                while let Some(record) = log.next().await {
-                    let record = record.unwrap().record;
+                let log = dataset.objset().await.unwrap().intent_log().await;
+                assert!(log.damaged.is_none(), "{name}: {:?}", log.damaged);
+                for record in log.records {
                     let records: &mut Vec<_> = found.entry(dataset.name().to_owned()).or_default();
                     records.push((record.seq, record.operation.type_name().to_owned()));
                 }

@@ -68,7 +68,7 @@ pub mod pool {
     pub const CONDENSING_INDIRECT: &str = "com.delphix:condensing_indirect";
     /// Bytes of the checkpoint's uberblock.
     pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
-    /// ZAP of txg (number key) to space map: log space maps.
+    /// ZAP of txg (hexadecimal) to space map: log space maps.
     pub const LOG_SPACEMAP_ZAP: &str = "com.delphix:log_spacemap_zap";
     /// ZAP of livelists of destroyed clones.
     pub const DELETED_CLONES: &str = "com.delphix:deleted_clones";

@@ -19,9 +19,10 @@
 use super::map::Column;
 use crate::config::VdevConfig;
 use crate::label::VDEV_LABEL_START_BYTES;
+use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
 
-/// Bytes of a row on a child, `VDEV_DRAID_ROWHEIGHT`.
-const ROW_BYTES: u64 = 16 << 20;
+/// Bytes of a row on a child.
+const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
 /// The shape of a dRAID vdev. Invariant (checked when decoded): groups fill whole rows of the disks.
 pub(crate) struct Draid {
@@ -31,16 +32,15 @@ pub(crate) struct Draid {
     spares: u64,
     children: u64,
     ashift: u32,
-    /// Base permutations of the children, one after the other.
-    permutations: Vec<u8>,
+    permutations: Permutations,
 }
 
 impl Draid {
-    /// `None` if the configuration has no shape or there are no permutations for so many children.
+    /// `None` if the configuration has no shape or too many children.
     pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
         let shape = config.draid?;
         let children = config.children.len() as u64;
-        let permutations = base_permutations(config.children.len())?;
+        let permutations = DraidMap::for_children(children).ok()?.generate();
         Some(Draid {
             parity: config.parity,
             data: shape.data,
@@ -67,11 +67,10 @@ impl Draid {
 
     /// The child that plays part `part` in permutation `index`.
     fn child(&self, index: u64, part: u64) -> usize {
-        let count = self.permutations.len() as u64 / self.children;
-        let at = index % (count * self.children);
-        let base = at / self.children * self.children;
-        let part = u64::from(self.permutations[(base + part) as usize]);
-        ((part + at % self.children) % self.children) as usize
+        // Each base permutation serves as many slices as there are children, turned by one more each time.
+        let base = self.permutations.row(index / self.children);
+        let child = u64::from(base[part as usize]) + index % self.children;
+        (child % self.children) as usize
     }
 
     /// Bytes a block takes: whole rows of its group.
@@ -137,8 +136,4 @@ impl Draid {
         let permutation = offset_bytes.checked_sub(VDEV_LABEL_START_BYTES)? / slice_bytes;
         Some(self.child(permutation, self.children - 1 - spare))
     }
-}
-
-fn base_permutations(_children: usize) -> Option<Vec<u8>> {
-    None
 }

@@ -1,20 +1,14 @@
 //! Golden pools: found, assembled, and their root read, whole and with every survivable set of disks missing.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod verify;
+mod walk;
+
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Place, Pool, ReadContext, Trouble, VdevKind, VdevState, discover};
 use cenote_runtime::Runtime;
 use std::path::PathBuf;
-
-async fn find(rt: &Runtime, name: &str) -> Option<FoundPool> {
-    let golden = cenote_testkit::golden(name)?;
-    let folder = golden.images();
-    let discovery = discover(rt, &[folder]).await;
-    assert_eq!(discovery.pools.len(), 1, "{name}: {:?}", discovery.problems);
-    let found = discovery.pools.into_iter().next().unwrap();
-    assert_eq!(found.name(), golden.facts().pool);
-    Some(found)
-}
+use walk::find;
 
 /// Reads the object set of the MOS at every uberblock; answers how many there are.
 async fn read_roots(rt: &Runtime, found: &FoundPool) -> usize {

@@ -1,0 +1,121 @@
+//! What can be typed. Each command's own options stand beside the command; here is what all share.
+//!
+//! `cenote zpool …` and `cenote zfs …` take the verbs and flags that administrators know. Called as
+//! `zpool` or `zfs` (by a link of that name) the program is that tool.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::command;
+
+/// Opens OpenZFS pools without a kernel module: lists, reads, scans, verifies and rescues them. Never writes to them.
+#[derive(Debug, Parser)]
+#[command(name = "cenote", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done, 1 failed, 2 misused, 3 damaged data found.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Common {
+    /// Where the disks are: a folder, an image file or a device; repeatable [default: this machine's block devices]
+    #[arg(short = 'd', long = "disks", value_name = "DIR|FILE|DEVICE", global = true)]
+    pub disks: Vec<PathBuf>,
+    /// Key of an encryption root: DATASET=pass:TEXT, hex:HEX, file:PATH or env:NAME; repeatable
+    #[arg(long = "key", value_name = "DATASET=KEY", global = true)]
+    pub keys: Vec<String>,
+    /// Apply the intent logs in memory: what an import for writing would show
+    #[arg(long, global = true)]
+    pub replay: bool,
+    /// Look at the pool as it was at this transaction group (the newest at or before it)
+    #[arg(long, value_name = "N", global = true, conflicts_with = "rewind")]
+    pub txg: Option<u64>,
+    /// Go back to the newest transaction group whose tree is whole
+    #[arg(short = 'F', long = "rewind", global = true)]
+    pub rewind: bool,
+    /// Look at the pool's checkpoint
+    #[arg(long, global = true, conflicts_with_all = ["txg", "rewind"])]
+    pub checkpoint: bool,
+    /// Output for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Memory for cached blocks
+    #[arg(long, value_name = "SIZE", default_value = "256M", global = true)]
+    pub cache: String,
+    /// Threads [default: one a core]
+    #[arg(long, value_name = "N", global = true)]
+    pub threads: Option<usize>,
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Pools: import, status, list, get, history, events
+    #[command(subcommand)]
+    Zpool(command::zpool::Zpool),
+    /// Datasets: list, get, diff, holds
+    #[command(subcommand)]
+    Zfs(command::zfs::Zfs),
+    /// List a folder of a dataset or snapshot
+    Ls(command::files::Ls),
+    /// Show all attributes of a file
+    Stat(command::files::Stat),
+    /// Write files' contents to standard output
+    Cat(command::files::Cat),
+    /// Copy files or trees out, with times, modes, owners, links, xattrs, ACLs and holes
+    Cp(command::cp::Cp),
+    /// Find files by name, type, size, age
+    Find(command::find::Find),
+    /// Space taken by folders
+    Du(command::files::Du),
+    /// Volumes: copy one out
+    #[command(subcommand)]
+    Volume(command::volume::VolumeCommand),
+    /// List every file of datasets and snapshots, straight from the disks
+    Scan(command::scan::Scan),
+    /// Read every copy and parity column of every block and check them, and check space
+    Verify(command::verify::Verify),
+    /// Copy out everything that can still be read from a damaged pool
+    Rescue(command::rescue::Rescue),
+    /// Show any on-disk structure, like zdb
+    Dump(command::dump::Dump),
+    /// See it work: a small pool that ships with the program, and a disk taken away
+    Demo(command::demo::Demo),
+}
+
+/// The words of the command line, with the tool's name put in front if the program is called by a link `zpool` or `zfs`.
+pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
+    let called = argv.first().map(PathBuf::from);
+    let name = called.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str());
+    if let Some(tool @ ("zpool" | "zfs")) = name {
+        let tool = OsString::from(tool);
+        argv[0] = OsString::from("cenote");
+        argv.insert(1, tool);
+    }
+    argv
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_link_named_zpool_is_zpool() {
+        let argv = ["/usr/local/bin/zpool", "list"].map(OsString::from).to_vec();
+        assert_eq!(words(argv), ["cenote", "zpool", "list"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! `cenote scan`: every file of datasets and snapshots, straight from dnodes and directories.
+
+mod output;
+mod select;
+mod summary;
+
+use std::path::PathBuf;
+
+use cenote_inspect::scan::{Column, Columns};
+use clap::{Args, ValueEnum};
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `cenote scan`
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// All datasets below too
+    #[arg(short = 'r', long)]
+    pub recursive: bool,
+    /// The newest snapshot of each dataset instead of the dataset as it is
+    #[arg(long, conflicts_with = "snapshot")]
+    pub latest: bool,
+    /// The snapshots whose names match, instead of the dataset as it is; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub snapshot: Vec<String>,
+    /// Columns, comma-separated: dataset, snapshot, path, type, mode, uid, gid, size, allocated, nlink, atime, mtime, ctime,
+    /// btime, rdev, target, xattrs, flags, projid, ino, birth_txg, class
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// SHA-256 of each file's content (reads all data)
+    #[arg(long)]
+    pub hash: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value = "summary")]
+    pub format: Format,
+    /// What ends a row in tsv
+    #[arg(long, value_enum, default_value = "newline")]
+    pub separator: Separator,
+    /// No header row in tsv
+    #[arg(long)]
+    pub no_header: bool,
+    /// Summary: totals of folders down to this depth
+    #[arg(long, value_name = "DEPTH", default_value_t = 1)]
+    pub top: u32,
+    /// Write here instead of to standard output (parquet needs it)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show progress even if the output is a terminal's
+    #[arg(long)]
+    pub progress: bool,
+    /// Pools, datasets or snapshots
+    #[arg(required = true, value_name = "DATASET[@SNAPSHOT]")]
+    pub targets: Vec<String>,
+}
+
+/// Shape of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables of totals: by folder, owner, age, size, vdev class
+    Summary,
+    /// A row a file, tabs between columns, bytes outside printable ASCII as \xNN
+    Tsv,
+    /// The columns and notation of the golden pools' manifests, sorted by path, with content hashes
+    Manifest,
+    /// A JSON object a line
+    Jsonl,
+    /// Apache Parquet
+    Parquet,
+}
+
+/// What ends a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Separator {
+    /// A line feed
+    Newline,
+    /// A NUL byte; paths are then not escaped
+    Nul,
+    /// The ASCII file separator, 0x1C; paths are then not escaped
+    Fs,
+}
+
+impl Scan {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let mut targets = Vec::new();
+        for target in &self.targets {
+            targets.extend(select::targets(session, &self, target).await?);
+        }
+        if targets.is_empty() {
+            return Err(CliError::NotFound(
+                "no file system or snapshot matches; `cenote zfs list -t all` shows them".into(),
+            ));
+        }
+        output::write(session, &self, targets).await
+    }
+
+    /// The columns asked for, with the hash if `--hash` is given.
+    fn columns(&self) -> Result<Columns, CliError> {
+        let mut columns = match self.columns.is_empty() {
+            true => Columns::default().0,
+            false => self
+                .columns
+                .iter()
+                .map(|name| name.parse().map_err(CliError::Usage))
+                .collect::<Result<Vec<_>, _>>()?,
+        };
+        if self.hash && !columns.contains(&Column::Sha256) {
+            columns.push(Column::Sha256);
+        }
+        Ok(Columns(columns))
+    }
+}

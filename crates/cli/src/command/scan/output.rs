@@ -1,0 +1,220 @@
+//! Runs the scans of all targets and writes what they find in the format asked for.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+
+use cenote_fs::manifest::{MANIFEST_HEADER, snapshot_root_ino};
+use cenote_inspect::InspectError;
+use cenote_inspect::scan::parquet::{self, ParquetSink};
+use cenote_inspect::scan::sort::Sorter;
+use cenote_inspect::scan::summary::{Summary, SummaryOptions};
+use cenote_inspect::scan::{Jsonl, RowBatch, ScanNeeds, ScanProblem, ScanTarget, Tsv, manifest, scan};
+
+use super::{Format, Scan, Separator, summary};
+use crate::outcome::{CliError, Outcome};
+use crate::render::escape_terminal;
+use crate::session::{Progress, Session};
+
+/// Problems that are listed; all are counted.
+const MOST_PROBLEMS: usize = 100;
+
+/// Scans every target and writes the result.
+pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) -> Result<Outcome, CliError> {
+    let mut report = Report::new(options);
+    let result = match options.format {
+        Format::Summary => write_summary(session, options, targets, &mut report).await,
+        Format::Tsv => {
+            let end = match options.separator {
+                Separator::Newline => b'\n',
+                Separator::Nul => 0,
+                Separator::Fs => 0x1c,
+            };
+            let columns = options.columns()?;
+            let needs = columns.needs();
+            let tsv = Tsv::new(columns, end);
+            let header = if options.no_header { Vec::new() } else { tsv.header() };
+            write_rows(options, targets, &mut report, needs, header, move |batch| tsv.render(batch)).await
+        }
+        Format::Jsonl => {
+            let columns = options.columns()?;
+            let needs = columns.needs();
+            let jsonl = Jsonl::new(columns);
+            write_rows(options, targets, &mut report, needs, Vec::new(), move |batch| jsonl.render(batch))
+                .await
+        }
+        Format::Manifest => write_manifest(options, targets, &mut report).await,
+        Format::Parquet => write_parquet(options, targets, &mut report).await,
+    };
+    report.progress.finish();
+    result?;
+    Ok(report.outcome())
+}
+
+/// Where the result goes: the file named by `--output`, which must not exist, or standard output.
+fn open(options: &Scan) -> Result<Box<dyn Write + Send>, CliError> {
+    match &options.output {
+        None => Ok(Box::new(io::BufWriter::with_capacity(1 << 18, io::stdout()))),
+        Some(path) => {
+            let file = File::create_new(path).map_err(CliError::io(path.display().to_string()))?;
+            Ok(Box::new(io::BufWriter::with_capacity(1 << 20, file)))
+        }
+    }
+}
+
+/// Counts files and problems while a scan runs, and says the problems at its end.
+struct Report {
+    progress: Progress,
+    problems: Vec<String>,
+    count: u64,
+    damaged: bool,
+}
+
+impl Report {
+    fn new(options: &Scan) -> Report {
+        // A line that is redrawn between rows on the same terminal helps nobody.
+        let rows_on_terminal =
+            options.output.is_none() && options.format != Format::Summary && io::stdout().is_terminal();
+        let progress = if rows_on_terminal && !options.progress {
+            Progress::hidden()
+        } else {
+            Progress::files(options.progress)
+        };
+        Report { progress, problems: Vec::new(), count: 0, damaged: false }
+    }
+
+    fn add(&mut self, target: &str, problems: &[ScanProblem], rows: usize) {
+        self.progress.add(rows as u64);
+        self.count += problems.len() as u64;
+        for problem in problems {
+            self.damaged |= problem.error.is_damage();
+            if self.problems.len() < MOST_PROBLEMS {
+                let path = escape_terminal(&problem.path);
+                self.problems
+                    .push(format!("{target}:/{path} (object {}): {}", problem.object, problem.error));
+            }
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        for problem in &self.problems {
+            eprintln!("cenote: {problem}");
+        }
+        if self.count > self.problems.len() as u64 {
+            eprintln!("cenote: and {} more", self.count - self.problems.len() as u64);
+        }
+        match (self.count, self.damaged) {
+            (0, _) => Outcome::Done,
+            (_, false) => Outcome::Failed,
+            (_, true) => Outcome::Damaged,
+        }
+    }
+}
+
+fn name_of(target: &ScanTarget) -> String {
+    match &target.snapshot {
+        Some(snapshot) => format!("{}@{snapshot}", target.dataset),
+        None => target.dataset.clone(),
+    }
+}
+
+/// Scans `target`, keeping the report, and hands rendered batches to `sink`.
+async fn run<T: Send + 'static>(
+    target: &ScanTarget,
+    report: &mut Report,
+    needs: ScanNeeds,
+    render: impl Fn(&RowBatch) -> T + Send + Sync + 'static,
+    mut sink: impl FnMut(T) -> Result<(), InspectError>,
+) -> Result<(), CliError> {
+    let name = name_of(target);
+    report.progress.message(name.clone());
+    let render = move |batch: &RowBatch| (render(batch), batch.problems.clone(), batch.rows.len());
+    let sink = |(rendered, problems, rows): (T, Vec<ScanProblem>, usize)| {
+        report.add(&name, &problems, rows);
+        sink(rendered)
+    };
+    Ok(scan(target, needs, render, sink).await?)
+}
+
+async fn write_rows(
+    options: &Scan,
+    targets: Vec<ScanTarget>,
+    report: &mut Report,
+    needs: ScanNeeds,
+    header: Vec<u8>,
+    render: impl Fn(&RowBatch) -> Vec<u8> + Clone + Send + Sync + 'static,
+) -> Result<(), CliError> {
+    let mut out = open(options)?;
+    out.write_all(&header).map_err(CliError::io("output"))?;
+    for target in &targets {
+        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::output("output"));
+        run(target, report, needs, render.clone(), sink).await?;
+    }
+    out.flush().map_err(CliError::io("output"))
+}
+
+async fn write_manifest(
+    options: &Scan,
+    targets: Vec<ScanTarget>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    let needs = ScanNeeds { targets: true, xattrs: true, hashes: true };
+    let mut out = open(options)?;
+    for target in &targets {
+        if targets.len() > 1 {
+            writeln!(out, "# {}", name_of(target)).map_err(CliError::io("output"))?;
+        }
+        out.write_all(MANIFEST_HEADER.as_bytes()).map_err(CliError::io("output"))?;
+        let mut sorter = Sorter::default();
+        let dataset = target.filesystem.objset().dataset_id();
+        let root_ino = target.snapshot.as_ref().map(|_| snapshot_root_ino(dataset));
+        let render = move |batch: &RowBatch| manifest::render(batch, root_ino);
+        let sink = |lines: Vec<(Vec<u8>, String)>| {
+            let push = |(key, line): &(Vec<u8>, String)| sorter.push(key, line.as_bytes());
+            lines.iter().try_for_each(push).map_err(InspectError::output("temporary file"))
+        };
+        run(target, report, needs, render, sink).await?;
+        sorter.finish(|line| out.write_all(line)).map_err(CliError::io("output"))?;
+    }
+    out.flush().map_err(CliError::io("output"))
+}
+
+async fn write_parquet(
+    options: &Scan,
+    targets: Vec<ScanTarget>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    if options.output.is_none() && io::stdout().is_terminal() {
+        return Err(CliError::Usage("--format parquet: name a file with --output".into()));
+    }
+    let columns = options.columns()?;
+    let mut sink = ParquetSink::new(open(options)?, &columns)?;
+    for target in &targets {
+        let columns = columns.clone();
+        let needs = columns.needs();
+        run(target, report, needs, move |batch| parquet::render(batch, &columns), |parts| sink.add(parts))
+            .await?;
+    }
+    Ok(sink.finish()?)
+}
+
+async fn write_summary(
+    session: &Session,
+    options: &Scan,
+    targets: Vec<ScanTarget>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    let now_s = (session.runtime().unix_time_ns() / 1_000_000_000).cast_signed();
+    let summary_options = SummaryOptions { depth: options.top, now_s };
+    let needs = ScanNeeds { hashes: options.hash, ..ScanNeeds::default() };
+    let mut total = Summary::default();
+    for target in &targets {
+        let sink = |part| {
+            total.merge(part);
+            Ok(())
+        };
+        run(target, report, needs, move |batch| Summary::of(batch, summary_options), sink).await?;
+    }
+    let text = if session.json() { summary::json(&total)? } else { summary::text(&total, targets.len()) };
+    let mut out = open(options)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::io("output"))
+}

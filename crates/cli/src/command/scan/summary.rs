@@ -1,0 +1,126 @@
+//! The summary of a scan as tables, and as JSON.
+
+use cenote_inspect::scan::summary::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals};
+use serde_json::{Value, json};
+
+use crate::outcome::CliError;
+use crate::render::{Align, Table, escape_terminal, nice_bytes};
+
+/// Lines of the tables of folders and owners; the largest are shown.
+const MOST_LINES: usize = 40;
+
+/// Tables for people.
+pub fn text(summary: &Summary, targets: usize) -> String {
+    let all = summary.all;
+    let mut out = format!(
+        "{} files in {targets} dataset{}, {} of content, {} on disk\n",
+        all.files,
+        if targets == 1 { "" } else { "s" },
+        nice_bytes(all.size_bytes),
+        nice_bytes(all.allocated_bytes),
+    );
+    section(&mut out, "TYPE", summary.by_type.iter().map(|(letter, totals)| (kind(*letter).into(), *totals)));
+    let folders = summary.by_folder.iter().map(|(folder, totals)| (escape_terminal(folder), *totals));
+    largest(&mut out, "FOLDER", folders.collect());
+    if summary.folders_cut {
+        out.push_str("(too many folders to count apart; lower --top)\n");
+    }
+    largest(
+        &mut out,
+        "OWNER",
+        summary.by_owner.iter().map(|(uid, totals)| (uid.to_string(), *totals)).collect(),
+    );
+    section(&mut out, "SIZE OF FILES", steps(&SIZE_STEPS, &summary.by_size, nice_bytes));
+    section(&mut out, "AGE OF CONTENT", steps(&AGE_STEPS_DAYS, &summary.by_age, age));
+    section(
+        &mut out,
+        "METADATA ON",
+        summary.by_class.iter().map(|(class, totals)| ((*class).into(), *totals)),
+    );
+    out
+}
+
+fn kind(letter: char) -> &'static str {
+    match letter {
+        'f' => "files",
+        'd' => "folders",
+        'l' => "symbolic links",
+        'p' => "fifos",
+        's' => "sockets",
+        'b' => "block devices",
+        'c' => "character devices",
+        _ => "other",
+    }
+}
+
+fn age(days: u64) -> String {
+    match days {
+        0..30 => format!("{days} d"),
+        30..365 => format!("{} months", days / 30),
+        _ => format!("{} y", days / 365),
+    }
+}
+
+/// Labels of a histogram's steps with their totals; empty steps at both ends are left out.
+fn steps(bounds: &[u64], totals: &[Totals], label: impl Fn(u64) -> String) -> Vec<(String, Totals)> {
+    let used = |totals: &Totals| totals.files > 0;
+    let Some(first) = totals.iter().position(used) else { return Vec::new() };
+    let last = totals.iter().rposition(used).unwrap_or(first);
+    (first..=last)
+        .map(|i| {
+            let text = match bounds.get(i + 1) {
+                Some(&end) => format!("{} to {}", label(bounds[i]), label(end)),
+                None => format!("{} and more", label(bounds[i])),
+            };
+            (text, totals[i])
+        })
+        .collect()
+}
+
+fn largest(out: &mut String, title: &str, mut rows: Vec<(String, Totals)>) {
+    let left_out = rows.len().saturating_sub(MOST_LINES);
+    if left_out > 0 {
+        rows.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.allocated_bytes));
+        rows.truncate(MOST_LINES);
+    }
+    section(out, title, rows);
+    if left_out > 0 {
+        out.push_str(&format!("(and {left_out} smaller; --json has all)\n"));
+    }
+}
+
+fn section(out: &mut String, title: &str, rows: impl IntoIterator<Item = (String, Totals)>) {
+    let right = ["FILES", "SIZE", "ON DISK"].map(|name| (name, Align::Right));
+    let mut table = Table::new([(title, Align::Left)].into_iter().chain(right));
+    for (label, Totals { files, size_bytes, allocated_bytes }) in rows {
+        table.row([label, files.to_string(), nice_bytes(size_bytes), nice_bytes(allocated_bytes)]);
+    }
+    if !table.is_empty() {
+        out.push('\n');
+        out.push_str(&table.aligned());
+    }
+}
+
+/// The same for programs.
+pub fn json(summary: &Summary) -> Result<String, CliError> {
+    fn list<K: Into<Value>>(rows: impl IntoIterator<Item = (K, Totals)>) -> Value {
+        let row = |(key, t): (K, Totals)| {
+            let key: Value = key.into();
+            json!({"key": key, "files": t.files, "size_bytes": t.size_bytes, "allocated_bytes": t.allocated_bytes})
+        };
+        rows.into_iter().map(row).collect()
+    }
+    let value = json!({
+        "all": summary.all,
+        "by_type": list(summary.by_type.iter().map(|(k, t)| (k.to_string(), *t))),
+        "by_folder": list(summary.by_folder.iter().map(|(k, t)| (escape_terminal(k), *t))),
+        "folders_cut": summary.folders_cut,
+        "by_owner": list(summary.by_owner.iter().map(|(k, t)| (*k, *t))),
+        "by_size_from_bytes": list(SIZE_STEPS.into_iter().zip(summary.by_size)),
+        "by_age_from_days": list(AGE_STEPS_DAYS.into_iter().zip(summary.by_age)),
+        "by_class": list(summary.by_class.iter().map(|(k, t)| (*k, *t))),
+        "problems": summary.problems,
+    });
+    let text = serde_json::to_string_pretty(&value);
+    text.map(|text| text + "\n").map_err(|error| CliError::io("JSON")(std::io::Error::other(error)))
+}

@@ -1,0 +1,124 @@
+//! `cenote zfs`: what `zfs` shows, from the disks alone.
+
+use clap::{Args, Subcommand};
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `cenote zfs` and its verbs.
+#[derive(Debug, Subcommand)]
+pub enum Zfs {
+    /// Datasets, snapshots, bookmarks and their sizes
+    List(List),
+    /// Properties, with where each value comes from
+    Get(Get),
+    /// Files that differ between two snapshots, or a snapshot and now
+    Diff(Diff),
+    /// User holds of snapshots
+    Holds(Holds),
+}
+
+/// Which datasets, and how to print them: shared by `list` and `get`.
+#[derive(Debug, Clone, Args)]
+pub struct Selection {
+    /// No header, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// JSON, as `--json`
+    #[arg(short = 'j')]
+    pub json: bool,
+    /// Everything below too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// This many levels below (`-d N`, with N no path, means the same)
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// Types, comma-separated: filesystem, volume, snapshot, bookmark, all
+    #[arg(short = 't', value_name = "TYPES")]
+    pub types: Option<String>,
+}
+
+/// `zfs list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Which and how
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Columns: any property, comma-separated; `space` for the usual breakdown
+    #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,used,available,referenced,mountpoint")]
+    pub columns: String,
+    /// Sort by this property, ascending; repeatable
+    #[arg(short = 's', value_name = "PROPERTY")]
+    pub sort: Vec<String>,
+    /// Sort by this property, descending; repeatable
+    #[arg(short = 'S', value_name = "PROPERTY")]
+    pub sort_descending: Vec<String>,
+    /// Pools, datasets, snapshots [default: all file systems and volumes]
+    pub names: Vec<String>,
+}
+
+/// `zfs get`
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Which and how
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Columns among name, property, value, received, source
+    #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
+    pub columns: String,
+    /// Only values from these sources: local, default, inherited, temporary, received, none
+    #[arg(short = 's', value_name = "SOURCES")]
+    pub sources: Option<String>,
+    /// Properties, comma-separated, or `all`
+    pub properties: String,
+    /// Pools, datasets, snapshots [default: all file systems and volumes]
+    pub names: Vec<String>,
+}
+
+/// `zfs diff`
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// Show each file's type
+    #[arg(short = 'F')]
+    pub classify: bool,
+    /// Tabs and no arrows, for scripts
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// The time of each change first
+    #[arg(short = 't')]
+    pub timestamp: bool,
+    /// Names as they are, without escapes
+    #[arg(short = 'h')]
+    pub raw_names: bool,
+    /// The earlier snapshot
+    pub from: String,
+    /// A later snapshot, or the dataset as it is [default: the dataset of FROM]
+    pub to: Option<String>,
+}
+
+/// `zfs holds`
+#[derive(Debug, Args)]
+pub struct Holds {
+    /// No header, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Times in seconds since 1970
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// The same snapshot of every dataset below too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Snapshots
+    #[arg(required = true)]
+    pub snapshots: Vec<String>,
+}
+
+impl Zfs {
+    /// Runs the command.
+    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
+        Err(CliError::Usage("not written yet".into()))
+    }
+}

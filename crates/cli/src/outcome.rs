@@ -1,0 +1,100 @@
+//! How a command ended: its exit status, and errors with what to try.
+//!
+//! Exit status: 0 done, 1 failed, 2 misused, 3 damaged data found. A command that does many things
+//! ends with the worst of what happened.
+
+use std::io;
+use std::process::ExitCode;
+
+use cenote_dataset::DatasetError;
+use cenote_fs::FsError;
+use cenote_inspect::InspectError;
+use cenote_pool::PoolError;
+
+/// How a command ended, in order of gravity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// All was done.
+    Done,
+    /// Something asked for was not done.
+    Failed,
+    /// The command line makes no sense.
+    Misused,
+    /// Damaged data was found.
+    Damaged,
+}
+
+impl Outcome {
+    /// The worse of two.
+    pub fn and(self, other: Outcome) -> Outcome {
+        self.max(other)
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        ExitCode::from(match outcome {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::Misused => 2,
+            Outcome::Damaged => 3,
+        })
+    }
+}
+
+/// Why a command failed. The text says what, where and what to try.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The pool can't be found among the disks.
+    #[error("{0}")]
+    NotFound(String),
+    /// Reading or writing outside of the pool failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// The file or stream.
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// From the pool layer.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// From the dataset layer.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// From the file-system layer.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// From scan, verify, rescue or dump.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+}
+
+impl CliError {
+    /// An error of a file or stream outside of the pool.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
+        let what = what.into();
+        move |source| CliError::Io { what, source }
+    }
+
+    /// The reader of our output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, CliError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// The exit status that goes with it.
+    pub fn outcome(&self) -> Outcome {
+        let damaged = match self {
+            CliError::Usage(_) => return Outcome::Misused,
+            CliError::Pool(error) => error.is_damage(),
+            CliError::Dataset(error) => error.is_damage(),
+            CliError::Fs(error) => error.is_damage(),
+            CliError::Inspect(error) => error.is_damage(),
+            CliError::NotFound(_) | CliError::Io { .. } => false,
+        };
+        if damaged { Outcome::Damaged } else { Outcome::Failed }
+    }
+}

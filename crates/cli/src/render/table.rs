@@ -1,0 +1,84 @@
+//! Columns as `zfs list` prints them: as wide as their longest cell, two spaces apart; or, for
+//! scripts (`-H`), one tab apart and no header.
+
+/// On which side a column's cells line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Names and words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows to be printed under a header.
+#[derive(Debug, Clone)]
+pub struct Table {
+    header: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table of these columns.
+    pub fn new<S: Into<String>>(header: impl IntoIterator<Item = (S, Align)>) -> Self {
+        Table {
+            header: header.into_iter().map(|(name, align)| (name.into(), align)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; a missing cell prints empty.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// No rows yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// For people: a header and aligned columns. No trailing spaces.
+    pub fn aligned(&self) -> String {
+        let names: Vec<String> = self.header.iter().map(|(name, _)| name.clone()).collect();
+        let mut widths: Vec<usize> = names.iter().map(|n| n.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut out = String::new();
+        for row in std::iter::once(&names).chain(&self.rows) {
+            let mut line = String::new();
+            for (i, ((_, align), &width)) in self.header.iter().zip(&widths).enumerate() {
+                let cell = row.get(i).map_or("", String::as_str);
+                let gap = " ".repeat(width - cell.chars().count());
+                line.push_str(if i == 0 { "" } else { "  " });
+                match align {
+                    Align::Left => line.extend([cell, &gap]),
+                    Align::Right => line.extend([&*gap, cell]),
+                }
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// For scripts: cells one tab apart, no header.
+    pub fn tabbed(&self) -> String {
+        self.rows.iter().map(|row| row.join("\t") + "\n").collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_scripts_get_tabs() {
+        let mut table = Table::new([("NAME", Align::Left), ("USED", Align::Right)]);
+        table.row(["tank", "1.50K"]);
+        table.row(["tank/home", "0B"]);
+        assert_eq!(table.aligned(), "NAME        USED\ntank       1.50K\ntank/home     0B\n");
+        assert_eq!(table.tabbed(), "tank\t1.50K\ntank/home\t0B\n");
+    }
+}

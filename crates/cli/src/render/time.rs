@@ -1,0 +1,68 @@
+//! Times and durations as text. Always UTC: output must not depend on where it was made.
+
+use std::time::Duration;
+
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Year, month (1 to 12) and day of a day number counted from 1970-01-01, in the proleptic Gregorian calendar.
+fn civil(day: i64) -> (i64, u32, u32) {
+    // Years are counted from March so that the leap day is the last of the year.
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
+    let month = (if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 }) as u32;
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day_of_month)
+}
+
+fn clock(seconds: i64) -> (i64, i64, i64) {
+    let s = seconds.rem_euclid(86_400);
+    (s / 3600, s / 60 % 60, s % 60)
+}
+
+/// `2026-11-21 07:20:22Z`.
+pub fn iso_utc(seconds: i64) -> String {
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let (h, m, s) = clock(seconds);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}Z")
+}
+
+/// `Sat Nov 21 07:20:22 2026`, as `zpool status` prints times.
+pub fn ctime(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400);
+    let (year, month, day) = civil(days);
+    let (h, m, s) = clock(seconds);
+    let weekday = DAYS[days.rem_euclid(7) as usize];
+    format!("{weekday} {} {day:>2} {h:02}:{m:02}:{s:02} {year}", MONTHS[month as usize - 1])
+}
+
+/// `0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`.
+pub fn duration(d: Duration) -> String {
+    let s = d.as_secs();
+    match s {
+        0..=9 => format!("{:.1} s", d.as_secs_f64()),
+        10..=99 => format!("{s} s"),
+        100..=5999 => format!("{} min {:02} s", s / 60, s % 60),
+        _ => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_days() {
+        assert_eq!(iso_utc(0), "1970-01-01 00:00:00Z");
+        assert_eq!(iso_utc(951_782_400), "2000-02-29 00:00:00Z");
+        assert_eq!(iso_utc(-1), "1969-12-31 23:59:59Z");
+        assert_eq!(ctime(1_795_245_622), "Sat Nov 21 07:20:22 2026");
+        assert_eq!(duration(Duration::from_millis(840)), "0.8 s");
+        assert_eq!(duration(Duration::from_secs(185)), "3 min 05 s");
+    }
+}

@@ -1,0 +1,189 @@
+//! What a command works with: the runtime, the disks, the keys, and from them an opened pool.
+//!
+//! A target is written `pool/dataset[@snapshot][:/path]`.
+
+mod keys;
+mod progress;
+mod target;
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use cenote_dataset::import::{ImportOptions, Rewind, import};
+use cenote_dataset::{Dataset, Mos, Txg};
+use cenote_format::objset::ObjsetType;
+use cenote_fs::Filesystem;
+use cenote_pool::{Discovery, FoundPool, discover};
+use cenote_runtime::Runtime;
+
+pub use progress::Progress;
+pub use target::Target;
+
+use crate::args::Common;
+use crate::outcome::CliError;
+use crate::render::parse_bytes;
+
+/// Smallest cache that still works: a few blocks of the largest size.
+const LEAST_CACHE_BYTES: u64 = 64 << 20;
+
+/// The options common to all commands, made usable.
+pub struct Session {
+    runtime: Runtime,
+    common: Common,
+    cache_bytes: usize,
+    keys: keys::GivenKeys,
+}
+
+impl Session {
+    /// Checks the common options and starts the runtime.
+    pub fn new(common: Common) -> Result<Session, CliError> {
+        let cache_bytes =
+            parse_bytes(&common.cache).filter(|&bytes| bytes >= LEAST_CACHE_BYTES).ok_or_else(|| {
+                CliError::Usage(format!("--cache {}: give a size of at least 64M", common.cache))
+            })?;
+        let keys = keys::GivenKeys::parse(&common.keys)?;
+        let runtime = Runtime::real(common.threads.map(|threads| threads.max(1)));
+        Ok(Session { runtime, common, cache_bytes: cache_bytes as usize, keys })
+    }
+
+    /// Time, tasks and randomness.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Output is for programs.
+    pub fn json(&self) -> bool {
+        self.common.json
+    }
+
+    /// The options as typed.
+    pub fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Looks for pools among the disks.
+    pub async fn discover(&self) -> Discovery {
+        if self.common.disks.is_empty() {
+            let devices = cenote_pool::discover::machine_devices();
+            return discover(&self.runtime, &devices).await;
+        }
+        discover(&self.runtime, &self.common.disks).await
+    }
+
+    /// The pools of these names or guids among the disks; all of them if none is named.
+    pub async fn find_pools(&self, names: &[String]) -> Result<Vec<FoundPool>, CliError> {
+        let mut discovery = self.discover().await;
+        if names.is_empty() {
+            if discovery.pools.is_empty() {
+                return Err(self.nothing_found(&discovery));
+            }
+            return Ok(discovery.pools);
+        }
+        names.iter().map(|name| self.pick(&mut discovery, name)).collect()
+    }
+
+    /// The one pool of this name or guid.
+    pub async fn find_pool(&self, name: &str) -> Result<FoundPool, CliError> {
+        let mut discovery = self.discover().await;
+        self.pick(&mut discovery, name)
+    }
+
+    fn pick(&self, discovery: &mut Discovery, name: &str) -> Result<FoundPool, CliError> {
+        let matches = |pool: &FoundPool| pool.name() == name || pool.guid().to_string() == name;
+        match discovery.pools.iter().filter(|pool| matches(pool)).count() {
+            0 => Err(match discovery.pools.is_empty() {
+                true => self.nothing_found(discovery),
+                false => {
+                    let there: Vec<&str> = discovery.pools.iter().map(FoundPool::name).collect();
+                    let there = there.join(", ");
+                    CliError::NotFound(format!("no pool '{name}' among the disks; there are: {there}"))
+                }
+            }),
+            1 => {
+                let index = discovery.pools.iter().position(matches).unwrap_or_default();
+                Ok(discovery.pools.swap_remove(index))
+            }
+            _ => {
+                let guids: Vec<String> = (discovery.pools.iter().filter(|pool| matches(pool)))
+                    .map(|pool| pool.guid().to_string())
+                    .collect();
+                let guids = guids.join(", ");
+                Err(CliError::NotFound(format!(
+                    "several pools are called '{name}'; say which by its guid: {guids}"
+                )))
+            }
+        }
+    }
+
+    fn nothing_found(&self, discovery: &Discovery) -> CliError {
+        let mut text = if self.common.disks.is_empty() {
+            "no pool among this machine's block devices; name folders, images or devices with -d".to_string()
+        } else {
+            let places: Vec<String> = self.common.disks.iter().map(|p| p.display().to_string()).collect();
+            format!("no pool in {}", places.join(", "))
+        };
+        for problem in &discovery.problems {
+            text.push_str(&format!("\n  {}: {}", problem.path, problem.why));
+        }
+        CliError::NotFound(text)
+    }
+
+    /// Opens a pool as the common options say: newest state, rewound, or its checkpoint.
+    pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
+        let rewind = match self.common.txg {
+            Some(txg) => Rewind::Txg(Txg(txg)),
+            None if self.common.rewind => Rewind::Back,
+            None => Rewind::Newest,
+        };
+        let options = ImportOptions {
+            rewind,
+            checkpoint: self.common.checkpoint,
+            cache_bytes: self.cache_bytes,
+            keys: self.keys.source(),
+        };
+        Ok(import(&self.runtime, found, &options).await?)
+    }
+
+    /// Finds and opens a pool by name.
+    pub async fn open_pool(&self, name: &str) -> Result<Mos, CliError> {
+        let found = self.find_pool(name).await?;
+        self.open(&found).await
+    }
+
+    /// Opens the pool of a target, and in it the dataset or snapshot.
+    pub async fn open_dataset(&self, target: &Target) -> Result<Dataset, CliError> {
+        let mos = self.open_pool(target.pool()).await?;
+        Ok(mos.dataset(&target.dataset).await?)
+    }
+
+    /// The file system of a dataset, with its intent log applied if that was asked for.
+    pub async fn filesystem(&self, dataset: &Dataset) -> Result<Filesystem, CliError> {
+        let objset = dataset.objset().await?;
+        if objset.phys().objset_type == ObjsetType::Zvol {
+            let name = dataset.name();
+            return Err(CliError::Usage(format!("{name} is a volume: copy it out with `cenote volume cp`")));
+        }
+        let filesystem = Filesystem::open(objset).await?;
+        Ok(filesystem)
+    }
+}
+
+/// Standard output, buffered; errors name it.
+pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
+    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Writes text to standard output.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), CliError> {
+    let mut out = stdout();
+    out.write_all(text.as_ref()).and_then(|()| out.flush()).map_err(CliError::io("standard output"))
+}
+
+/// Writes a value as JSON to standard output, indented for a terminal.
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let text = match io::stdout().is_terminal() {
+        true => serde_json::to_string_pretty(value),
+        false => serde_json::to_string(value),
+    };
+    let text = text.map_err(|error| CliError::io("JSON")(io::Error::other(error)))?;
+    print(text + "\n")
+}

@@ -1,0 +1,95 @@
+//! The intent log of a dataset (ZIL): what was promised to be durable after the last transaction group, in records.
+//!
+//! Idea: the head of the object set points to the first block of a chain. Each block names its successor, which may
+//! not have been written yet: the chain ends where a block does not carry the identity that its pointer demands. That is how
+//! every log ends, and no error. What is read here is what the kernel would replay on import: records of groups that were not
+//! synced, and not replayed before.
+//!
+//! ```text
+//!   objset head: claim txg, replayed seq, first block --> [records | next] --> [records | next] --> (not there)
+//! ```
+//!
+//! Memory: the log's records, at most [`MAX_LOG_BYTES`].
+//! Source: OpenZFS `zil.c` (`zil_parse`, `zil_read_log_block`, `zil_replay_log_record`).
+
+use bytes::Bytes;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_format::zil::{LogBlock, LogLayout, LogRecord, ZIL_ZC_SEQ};
+
+use crate::error::{DatasetError, Result};
+use crate::objset::Objset;
+
+/// Bytes of log blocks read at most. Logs are bounded by what a pool writes in a few transaction groups.
+pub const MAX_LOG_BYTES: u64 = 4 << 30;
+/// `ZIL_CLAIM_LR_SEQ_VALID`: the header knows the last claimed record.
+const ZIL_CLAIM_LR_SEQ_VALID: u64 = 0x2;
+
+/// A log, read to its end.
+#[derive(Debug, Clone, Default)]
+pub struct IntentLog {
+    /// Records to replay, in order.
+    pub records: Vec<LogRecord>,
+    /// Records that are in the tree already.
+    pub synced: u64,
+    /// Blocks in the chain.
+    pub blocks: u64,
+    /// Why reading ended before the log did: a claimed block is damaged, or a record can't be decoded.
+    pub damaged: Option<DatasetError>,
+}
+
+impl Objset {
+    /// Reads the intent log. Only a live dataset has one: a snapshot's head may still name the log of its day, which is
+    /// long gone. Records of encrypted datasets need the key that the object set was opened with.
+    pub async fn intent_log(&self) -> IntentLog {
+        let header = &self.phys().zil_header;
+        let claimed = header.claim_txg != Txg(0);
+        // An import would claim the log in the group after the one that is open here.
+        let first_txg = if claimed { header.claim_txg } else { Txg(self.pool().uberblock().txg.0 + 1) };
+        let last_block = if claimed { header.claim_blk_seq } else { u64::MAX };
+        let knows_last_record = claimed && header.flags & ZIL_CLAIM_LR_SEQ_VALID != 0;
+        let last_record = if knows_last_record { header.claim_lr_seq } else { u64::MAX };
+
+        let mut log = IntentLog::default();
+        let mut bp = header.log;
+        let mut bytes = 0;
+        while !bp.is_hole() && bp.checksum()[ZIL_ZC_SEQ] <= last_block && bytes < MAX_LOG_BYTES {
+            bytes += bp.lsize().0;
+            let block = match self.read_log_block(&bp).await {
+                Ok(Some(block)) => block,
+                Ok(None) => break,
+                Err(error) => {
+                    log.damaged = claimed.then_some(error);
+                    break;
+                }
+            };
+            log.blocks += 1;
+            for record in block.records() {
+                match record {
+                    Ok(record) if record.seq > last_record => return log,
+                    Ok(record) if record.seq <= header.replay_seq || record.txg < first_txg => {
+                        log.synced += 1
+                    }
+                    Ok(record) => log.records.push(record),
+                    Err(source) => {
+                        log.damaged = Some(self.format(ObjectId(0), source));
+                        return log;
+                    }
+                }
+            }
+            bp = block.next;
+        }
+        log
+    }
+
+    /// Reads one block of the chain; `None` if what is there is not that block: the end.
+    async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
+        let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
+            return Err(self.damaged(ObjectId(0), "an intent log block has another checksum than logs have"));
+        };
+        let context = self.context(ObjectId(0), 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
+        let block: Bytes = self.pool().read_log_block(bp, &context).await?;
+        let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
+        Ok(block.continues(bp).then_some(block))
+    }
+}

@@ -1,0 +1,156 @@
+//! Znode: what a file system keeps about a file beside its content, and the values of directory entries.
+//!
+//! Idea: ZPL versions 1 to 4 keep one fixed structure in the bonus (type `ZNODE`), read here; version 5 keeps system
+//! attributes (`sa`). What both share lives in this module's parts: kinds of files, flags, ACLs, and the
+//! table of domains that owners from a directory service refer to.
+//!
+//! Layout of the bonus, in words of 8 bytes:
+//!
+//! ```text
+//!   0 atime (s, ns)  2 mtime  4 ctime  6 crtime  8 gen  9 mode  10 size  11 parent  12 links  13 xattr
+//!   14 rdev  15 flags  16 uid  17 gid  18 zap  19 zeros (3)  22 ACL (88 bytes)
+//!   byte 264: the target of a symbolic link, if it fits, else that is in block 0; or 32 bytes of a virus scanner's
+//! ```
+//!
+//! Source: OpenZFS `zfs_sa.h` (`znode_phys_t`), `zfs_znode.h`, `zfs_sa.c`.
+
+mod acl;
+mod dirent;
+mod flags;
+mod fuid;
+#[cfg(test)]
+mod tests;
+
+pub use acl::{Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces};
+pub use dirent::{DirEntry, FileKind};
+pub use flags::*;
+pub use fuid::{Fuid, FuidTable};
+
+use crate::bytes::{Endian, Reader, Writer};
+use crate::error::Result;
+use crate::units::{ObjectId, Txg};
+
+/// Bytes of an old znode without what follows it, `ZFS_OLD_ZNODE_PHYS_SIZE`.
+pub const ZFS_OLD_ZNODE_PHYS_SIZE: usize = 264;
+/// Bytes of a virus scanner's stamp, `AV_SCANSTAMP_SZ`.
+const SCANSTAMP_BYTES: usize = 32;
+
+/// A time on disk.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ZfsTime {
+    /// Seconds since 1970; negative before.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanoseconds: u64,
+}
+
+/// An old znode, `znode_phys_t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZnodePhys {
+    /// Last access.
+    pub atime: ZfsTime,
+    /// Last change of content.
+    pub mtime: ZfsTime,
+    /// Last change of attributes.
+    pub ctime: ZfsTime,
+    /// Creation.
+    pub crtime: ZfsTime,
+    /// Group of creation.
+    pub generation: Txg,
+    /// Type and permissions.
+    pub mode: u64,
+    /// Bytes of content; of a directory, its entries with `.` and `..`.
+    pub size: u64,
+    /// The directory that it is in.
+    pub parent: ObjectId,
+    /// Names it has.
+    pub links: u64,
+    /// Directory of extended attributes; 0: none.
+    pub xattr: ObjectId,
+    /// Device number.
+    pub rdev: u64,
+    /// `ZFS_*` flags.
+    pub flags: u64,
+    /// Owner.
+    pub uid: Fuid,
+    /// Group.
+    pub gid: Fuid,
+    /// Attributes to come that never came.
+    pub zap: ObjectId,
+    /// The ACL or where it is.
+    pub acl: AclPhys,
+    /// The bytes that follow, whose meaning depends on the file.
+    tail: Vec<u8>,
+}
+
+impl ZnodePhys {
+    /// Decodes a bonus of type `ZNODE`.
+    ///
+    /// # Errors
+    /// A bonus that is cut.
+    pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodePhys> {
+        let mut r = Reader::new("znode", bonus, endian);
+        let mut time = || -> Result<_> { Ok(ZfsTime { seconds: r.i64()?, nanoseconds: r.u64()? }) };
+        let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
+        let [generation, mode, size, parent, links, xattr, rdev, flags, uid, gid, zap, ..] =
+            r.words::<14>()?;
+        Ok(ZnodePhys {
+            atime,
+            mtime,
+            ctime,
+            crtime,
+            generation: Txg(generation),
+            mode,
+            size,
+            parent: ObjectId(parent),
+            links,
+            xattr: ObjectId(xattr),
+            rdev,
+            flags,
+            uid: Fuid(uid),
+            gid: Fuid(gid),
+            zap: ObjectId(zap),
+            acl: AclPhys::read(&mut r)?,
+            tail: r.bytes(r.remaining())?.to_vec(),
+        })
+    }
+
+    /// The bonus as bytes.
+    pub fn encode(&self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        for time in [self.atime, self.mtime, self.ctime, self.crtime] {
+            w.u64(time.seconds.cast_unsigned()).u64(time.nanoseconds);
+        }
+        w.words(&[
+            self.generation.0,
+            self.mode,
+            self.size,
+            self.parent.0,
+            self.links,
+            self.xattr.0,
+            self.rdev,
+        ]);
+        w.words(&[self.flags, self.uid.0, self.gid.0, self.zap.0, 0, 0, 0]);
+        self.acl.write(&mut w);
+        w.bytes(&self.tail);
+        w.finish()
+    }
+
+    /// What kind of file it is.
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode)
+    }
+
+    /// The target of a symbolic link that lies in the bonus; `None`: it is the first `size` bytes of block 0.
+    pub fn inline_link(&self) -> Option<&[u8]> {
+        if self.kind() != FileKind::Symlink {
+            return None;
+        }
+        self.tail.get(..usize::try_from(self.size).ok()?)
+    }
+
+    /// A virus scanner's stamp.
+    pub fn scanstamp(&self) -> Option<&[u8]> {
+        if self.flags & ZFS_BONUS_SCANSTAMP == 0 { None } else { self.tail.get(..SCANSTAMP_BYTES) }
+    }
+}

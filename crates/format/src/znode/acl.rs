@@ -1,0 +1,220 @@
+//! ACLs of NFSv4 kind, in the two forms that they lie on disk in.
+//!
+//! Layout:
+//!
+//! ```text
+//!   in an old znode (88):  external object (8)  entries (4)  version 0 (2)  zeros (2)  entries inline (72)
+//!                          external object (8)  bytes (4)    version 1 (2)  entries (2)  entries inline (72)
+//!   entry, version 0 (12): who (4)  mask (4)  flags (2)  type (2)
+//!   entry, version 1:      type (2)  flags (2)  mask (4)
+//!                          who, a FUID (8)              unless the flags say owner@, group@ or everyone@
+//!                          object types (16, 16)        if the type is one of the four with them
+//! ```
+//!
+//! An ACL that does not fit inline is in an object of its own. ZPL version 5 keeps entries of version 1 in the attribute
+//! `ZPL_DACL_ACES` and their number in `ZPL_DACL_COUNT`.
+//!
+//! Source: OpenZFS `zfs_acl.h`, `zfs_acl.c`.
+
+use super::fuid::Fuid;
+use crate::bytes::{Endian, Reader, Writer};
+use crate::error::{FormatError, Result, at_most};
+use crate::units::ObjectId;
+
+/// `ACE_OWNER`.
+const OWNER: u16 = 0x1000;
+/// `ACE_GROUP | ACE_IDENTIFIER_GROUP`: the file's group.
+const OWNING_GROUP: u16 = 0x2040;
+/// `ACE_EVERYONE`.
+const EVERYONE: u16 = 0x4000;
+/// `ACE_IDENTIFIER_GROUP`: who is a group.
+const IDENTIFIER_GROUP: u16 = 0x40;
+/// `ACE_TYPE_FLAGS`: the bits that say who.
+const TYPE_FLAGS: u16 = OWNER | OWNING_GROUP | EVERYONE;
+/// `ACE_ACCESS_DENIED_ACE_TYPE`; 0 is allowed.
+const DENIED: u16 = 1;
+/// Types of entries that carry object types, `ACE_*_OBJECT_ACE_TYPE`.
+const OBJECT_TYPES: std::ops::RangeInclusive<u16> = 5..=8;
+/// Bytes for entries in an old znode, `ZFS_ACE_SPACE`.
+const INLINE_BYTES: usize = 72;
+/// Bytes of an entry of version 0, and the least of one of version 1.
+const OLD_ACE_BYTES: usize = 12;
+const ACE_HEAD_BYTES: usize = 8;
+
+/// How entries are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclForm {
+    /// `ZFS_ACL_VERSION_INITIAL`: 12 bytes each. Also in objects of type `OLDACL`.
+    Initial,
+    /// `ZFS_ACL_VERSION_FUID`: 8, 16 or 48 bytes. Also in objects of type `ACL` and in system attributes.
+    Fuid,
+}
+
+/// Whom an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AceWho {
+    /// `owner@`.
+    Owner,
+    /// `group@`.
+    OwningGroup,
+    /// `everyone@`.
+    Everyone,
+    /// A user.
+    User(Fuid),
+    /// A group.
+    Group(Fuid),
+}
+
+/// An entry of an ACL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ace {
+    /// 0 allow, 1 deny, 2 audit, 3 alarm; others `ACE_*_ACE_TYPE`.
+    pub ace_type: u16,
+    /// Inheritance and audit, `ACE_*`, without the bits that say who.
+    pub flags: u16,
+    /// What is allowed, denied or noted: `ACE_READ_DATA` ...
+    pub mask: u32,
+    /// Who.
+    pub who: AceWho,
+    /// The kind of object and of inheriting object, of the entry types that have them.
+    pub object_types: Option<([u8; 16], [u8; 16])>,
+}
+
+impl Ace {
+    /// The stored flags, with the bits that say who.
+    fn stored_flags(&self) -> u16 {
+        self.flags
+            | match self.who {
+                AceWho::Owner => OWNER,
+                AceWho::OwningGroup => OWNING_GROUP,
+                AceWho::Everyone => EVERYONE,
+                AceWho::User(_) => 0,
+                AceWho::Group(_) => IDENTIFIER_GROUP,
+            }
+    }
+
+    fn fuid(&self) -> Option<Fuid> {
+        match self.who {
+            AceWho::User(fuid) | AceWho::Group(fuid) => Some(fuid),
+            _ => None,
+        }
+    }
+}
+
+fn who(stored_flags: u16, fuid: Fuid) -> AceWho {
+    match stored_flags & TYPE_FLAGS {
+        OWNER => AceWho::Owner,
+        OWNING_GROUP => AceWho::OwningGroup,
+        EVERYONE => AceWho::Everyone,
+        flags if flags & IDENTIFIER_GROUP != 0 => AceWho::Group(fuid),
+        _ => AceWho::User(fuid),
+    }
+}
+
+/// An entry without FUID: only allowing and denying ones drop it.
+fn is_bare(ace_type: u16, stored_flags: u16) -> bool {
+    ace_type <= DENIED && matches!(stored_flags & TYPE_FLAGS, OWNER | OWNING_GROUP | EVERYONE)
+}
+
+/// Reads `count` entries.
+///
+/// # Errors
+/// Bytes that end before the entries do.
+pub fn decode_aces(form: AclForm, data: &[u8], count: usize, endian: Endian) -> Result<Vec<Ace>> {
+    let least = if form == AclForm::Initial { OLD_ACE_BYTES } else { ACE_HEAD_BYTES };
+    at_most("ACL entries", count as u64, (data.len() / least) as u64)?;
+    let mut r = Reader::new("ACL", data, endian);
+    (0..count).map(|_| if form == AclForm::Initial { old_ace(&mut r) } else { fuid_ace(&mut r) }).collect()
+}
+
+fn old_ace(r: &mut Reader<'_>) -> Result<Ace> {
+    let (id, mask, stored_flags, ace_type) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
+    let who = who(stored_flags, Fuid(id.into()));
+    Ok(Ace { ace_type, flags: stored_flags & !TYPE_FLAGS, mask, who, object_types: None })
+}
+
+fn fuid_ace(r: &mut Reader<'_>) -> Result<Ace> {
+    let (ace_type, stored_flags, mask) = (r.u16()?, r.u16()?, r.u32()?);
+    let fuid = if is_bare(ace_type, stored_flags) { Fuid(0) } else { Fuid(r.u64()?) };
+    let object_types = if OBJECT_TYPES.contains(&ace_type) { Some((r.array()?, r.array()?)) } else { None };
+    Ok(Ace { ace_type, flags: stored_flags & !TYPE_FLAGS, mask, who: who(stored_flags, fuid), object_types })
+}
+
+/// Packs entries of version 1.
+pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
+    let mut w = Writer::new(endian);
+    for ace in aces {
+        let stored_flags = ace.stored_flags();
+        w.u16(ace.ace_type).u16(stored_flags).u32(ace.mask);
+        if !is_bare(ace.ace_type, stored_flags) {
+            w.u64(ace.fuid().map_or(u64::MAX, |fuid| fuid.0));
+        }
+        if OBJECT_TYPES.contains(&ace.ace_type) {
+            let (object, inherited) = ace.object_types.unwrap_or_default();
+            w.bytes(&object).bytes(&inherited);
+        }
+    }
+    w.finish()
+}
+
+/// The ACL in an old znode, `zfs_acl_phys_t` or `zfs_acl_phys_v0_t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AclPhys {
+    /// The object that has the entries; `None`: they are inline.
+    pub external: Option<ObjectId>,
+    /// How they are packed.
+    pub form: AclForm,
+    /// How many there are.
+    pub count: u32,
+    /// Bytes that they take.
+    pub size_bytes: u64,
+    inline: [u8; INLINE_BYTES],
+    endian: Endian,
+}
+
+impl AclPhys {
+    /// Reads the 88 bytes.
+    ///
+    /// # Errors
+    /// Bytes that are cut; a version other than 0 and 1.
+    pub fn read(r: &mut Reader<'_>) -> Result<AclPhys> {
+        let external = r.u64()?;
+        let (size_or_count, version, count) = (r.u32()?, r.u16()?, r.u16()?);
+        let (form, count, size_bytes) = match version {
+            0 => (AclForm::Initial, size_or_count, u64::from(size_or_count) * OLD_ACE_BYTES as u64),
+            1 => (AclForm::Fuid, count.into(), size_or_count.into()),
+            _ => {
+                return Err(FormatError::OutOfRange { what: "ACL version", value: version.into(), bound: 1 });
+            }
+        };
+        Ok(AclPhys {
+            external: (external != 0).then_some(ObjectId(external)),
+            form,
+            count,
+            size_bytes,
+            inline: r.array()?,
+            endian: r.endian(),
+        })
+    }
+
+    /// Appends the 88 bytes. Entries inline keep the byte order that they came in.
+    pub(super) fn write(&self, w: &mut Writer) {
+        w.u64(self.external.map_or(0, |object| object.0));
+        match self.form {
+            AclForm::Initial => w.u32(self.count).u16(0).u16(0),
+            AclForm::Fuid => w.u32(self.size_bytes as u32).u16(1).u16(self.count as u16),
+        };
+        w.bytes(&self.inline);
+    }
+
+    /// The entries, if they are inline.
+    ///
+    /// # Errors
+    /// More entries than there is room for.
+    pub fn inline_aces(&self) -> Result<Vec<Ace>> {
+        if self.external.is_some() {
+            return Ok(Vec::new());
+        }
+        decode_aces(self.form, &self.inline, self.count as usize, self.endian)
+    }
+}

@@ -1,0 +1,331 @@
+//! A file's attributes, decoded straight from its dnode: what `stat` shows and what the lower layers of ZFS know besides.
+//!
+//! Idea: nearly every file's attributes lie in the bonus of its dnode, so decoding needs no I/O and no allocation:
+//! a scan hands in millions of dnodes and gets millions of plain values. Two forms exist, chosen by the bonus type
+//! and not by the file system's version, since an upgraded file system holds both:
+//!
+//! ```text
+//!   bonus type SA (ZPL 5)         header + values in the order of a layout, see `cenote_format::sa`
+//!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed:
+//!      0 atime 16 mtime 32 ctime 48 crtime (2 x 8 each)   64 gen   72 mode   80 size   88 parent   96 links
+//!    104 xattr  112 rdev  120 flags  128 uid  136 gid  144 zap  152 pad (24)
+//!    176 ACL: extern object (8)  size (4)  version (2)  count (2)  72 bytes of ACEs
+//!    264 a short symlink's target
+//! ```
+//!
+//! In the SA form attributes that were added later (device number, project, xattr directory) can have gone to the spill block.
+//! `Attr::decode` says so where the missing one matters ([`Decoded::NeedsSpill`]); the caller reads the spill block and calls
+//! [`Attr::decode_with_spill`].
+//!
+//! Values are those on disk. How Linux shows them (`st_blocks`, device numbers, FS_IOC_GETFLAGS, 32-bit owners) is
+//! in the methods.
+//! Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c` (`zfs_znode_alloc`), `zfs_vnops_os.c` (`zfs_getattr_fast`).
+
+use cenote_format::bytes::Reader;
+use cenote_format::dnode::{Dnode, ObjectType};
+use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
+use cenote_format::units::ObjectId;
+
+use crate::error::{FsError, Result};
+
+/// Bytes of a `znode_phys_t`, `ZFS_OLD_ZNODE_PHYS_SIZE`.
+pub const ZNODE_PHYS_BYTES: usize = 264;
+
+/// `z_pflags`: immutable, append-only, not dumped, hidden from listings of objects (`ZFS_*` of `zfs_znode.h`).
+#[allow(missing_docs)] // the names are OpenZFS's, without "ZFS_"
+pub mod pflags {
+    pub const XATTR: u64 = 0x1;
+    pub const INHERIT_ACE: u64 = 0x2;
+    pub const ACL_TRIVIAL: u64 = 0x4;
+    pub const READONLY: u64 = 0x1_0000_0000;
+    pub const HIDDEN: u64 = 0x2_0000_0000;
+    pub const SYSTEM: u64 = 0x4_0000_0000;
+    pub const ARCHIVE: u64 = 0x8_0000_0000;
+    pub const IMMUTABLE: u64 = 0x10_0000_0000;
+    pub const NOUNLINK: u64 = 0x20_0000_0000;
+    pub const APPENDONLY: u64 = 0x40_0000_0000;
+    pub const NODUMP: u64 = 0x80_0000_0000;
+    pub const OPAQUE: u64 = 0x100_0000_0000;
+    pub const AV_QUARANTINED: u64 = 0x200_0000_0000;
+    pub const AV_MODIFIED: u64 = 0x400_0000_0000;
+    pub const REPARSE: u64 = 0x800_0000_0000;
+    pub const OFFLINE: u64 = 0x1000_0000_0000;
+    pub const SPARSE: u64 = 0x2000_0000_0000;
+    pub const PROJINHERIT: u64 = 0x4000_0000_0000;
+    pub const PROJID: u64 = 0x8000_0000_0000;
+}
+
+/// What a file is, from its mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum FileKind {
+    Fifo,
+    CharDevice,
+    Directory,
+    BlockDevice,
+    Regular,
+    Symlink,
+    Socket,
+    /// A number that POSIX does not define.
+    Other(u8),
+}
+
+impl FileKind {
+    /// From the four bits of a mode, or of a directory entry (`DT_*`).
+    pub fn from_bits(bits: u8) -> FileKind {
+        match bits {
+            1 => FileKind::Fifo,
+            2 => FileKind::CharDevice,
+            4 => FileKind::Directory,
+            6 => FileKind::BlockDevice,
+            8 => FileKind::Regular,
+            10 => FileKind::Symlink,
+            12 => FileKind::Socket,
+            other => FileKind::Other(other),
+        }
+    }
+
+    /// The letter of the golden pools' manifests.
+    pub fn letter(self) -> char {
+        match self {
+            FileKind::Fifo => 'p',
+            FileKind::CharDevice | FileKind::Other(_) => 'c',
+            FileKind::Directory => 'd',
+            FileKind::BlockDevice => 'b',
+            FileKind::Regular => 'f',
+            FileKind::Symlink => 'l',
+            FileKind::Socket => 's',
+        }
+    }
+}
+
+/// A time as it lies on disk; the nanoseconds count forward from the seconds even before 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Timestamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// 0 to 999,999,999, unless the disk says otherwise.
+    pub nanoseconds: u32,
+}
+
+impl Timestamp {
+    fn new((seconds, nanoseconds): (i64, u64)) -> Timestamp {
+        Timestamp { seconds, nanoseconds: nanoseconds as u32 }
+    }
+}
+
+impl std::fmt::Display for Timestamp {
+    /// Seconds, a dot, nine digits: the golden pools' notation.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
+    }
+}
+
+/// The attributes of one object.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Type and permission bits, as `st_mode`.
+    pub mode: u32,
+    /// Owner, a FUID: domain index in the upper half, id in the lower.
+    pub uid: u64,
+    /// Group, a FUID.
+    pub gid: u64,
+    /// Bytes of a file or of a link's target; of a directory, its entries + 2.
+    pub size: u64,
+    /// Hard links; of a directory, 2 + its subdirectories.
+    pub links: u64,
+    /// Group in which the object was created.
+    pub generation: u64,
+    /// The directory that holds it (of hard links: the one linked last). An xattr directory's is the file.
+    pub parent: ObjectId,
+    /// [`pflags`] bits.
+    pub flags: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of anything.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub crtime: Timestamp,
+    /// Device number as stored; see [`Attr::device`].
+    pub rdev: u64,
+    /// Project, 0 unless set.
+    pub project: u64,
+    /// The directory of extended attributes, if there is one (and it is not noted in the spill block only).
+    pub xattr_dir: Option<ObjectId>,
+    /// The bonus is in the SA form, so extended attributes may be there too.
+    pub is_sa: bool,
+    /// There is a spill block with more attributes.
+    pub has_spill: bool,
+    /// Bytes allocated on disk for content, without the dnode.
+    pub used_bytes: u64,
+    /// Slots of 512 bytes that the dnode takes.
+    pub dnode_slots: u8,
+    /// Bytes of a block of content.
+    pub block_bytes: u32,
+}
+
+/// What [`Attr::decode`] could do without I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// All of it.
+    Done(Attr),
+    /// An attribute that this kind of file must have is in the spill block.
+    NeedsSpill,
+}
+
+impl Attr {
+    /// Decodes what the dnode's bonus holds. No I/O, no allocation.
+    ///
+    /// # Errors
+    /// The object is none of the POSIX layer's, or its bonus contradicts itself.
+    pub fn decode(registry: &SaRegistry, dnode: &Dnode) -> Result<Decoded> {
+        match dnode.bonus_type {
+            ObjectType::SA => Attr::from_sa(dnode, SaReader::new(registry, dnode.bonus())?, None),
+            ObjectType::ZNODE => Attr::from_znode(dnode).map(Decoded::Done),
+            _ => Err(FsError::Attributes { why: "are missing: the object is not a file" }),
+        }
+    }
+
+    /// Decodes bonus and spill block together.
+    ///
+    /// # Errors
+    /// As [`Attr::decode`]; also if both together still lack an attribute.
+    pub fn decode_with_spill(registry: &SaRegistry, dnode: &Dnode, spill: &[u8]) -> Result<Attr> {
+        let (bonus, spill) = (SaReader::new(registry, dnode.bonus())?, SaReader::new(registry, spill)?);
+        match Attr::from_sa(dnode, bonus, Some(spill))? {
+            Decoded::Done(attr) => Ok(attr),
+            Decoded::NeedsSpill => Err(FsError::Attributes { why: "lack one that every file has" }),
+        }
+    }
+
+    fn from_sa(dnode: &Dnode, bonus: SaReader<'_>, spill: Option<SaReader<'_>>) -> Result<Decoded> {
+        let number = |attr| bonus.u64(attr).or_else(|| spill?.u64(attr));
+        let time = |attr| bonus.time(attr).or_else(|| spill?.time(attr)).map(Timestamp::new);
+        let has_spill = dnode.spill().is_some();
+        let complete = || -> Option<Attr> {
+            let mode = number(ZplAttr::Mode)? as u32;
+            let flags = number(ZplAttr::Flags)?;
+            let kind = kind_of(mode);
+            let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+            Some(Attr {
+                mode,
+                flags,
+                uid: number(ZplAttr::Uid)?,
+                gid: number(ZplAttr::Gid)?,
+                size: number(ZplAttr::Size)?,
+                links: number(ZplAttr::Links)?,
+                generation: number(ZplAttr::Gen)?,
+                parent: ObjectId(number(ZplAttr::Parent)?),
+                atime: time(ZplAttr::Atime)?,
+                mtime: time(ZplAttr::Mtime)?,
+                ctime: time(ZplAttr::Ctime)?,
+                crtime: time(ZplAttr::Crtime)?,
+                rdev: if is_device { number(ZplAttr::Rdev)? } else { 0 },
+                project: if flags & pflags::PROJID != 0 { number(ZplAttr::Projid)? } else { 0 },
+                xattr_dir: number(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId),
+                is_sa: true,
+                has_spill,
+                used_bytes: dnode.used_bytes,
+                dnode_slots: dnode.slots,
+                block_bytes: dnode.data_block_bytes,
+            })
+        };
+        match complete() {
+            Some(attr) => Ok(Decoded::Done(attr)),
+            None if has_spill => Ok(Decoded::NeedsSpill),
+            None => Err(FsError::Attributes { why: "lack one that every file has" }),
+        }
+    }
+
+    fn from_znode(dnode: &Dnode) -> Result<Attr> {
+        let short = |_| FsError::Attributes { why: "are shorter than a znode" };
+        let mut r = Reader::new("znode", dnode.bonus(), dnode.endian());
+        let [a0, a1, m0, m1, c0, c1, b0, b1] = r.words::<8>().map_err(short)?;
+        let [generation, mode, size, parent, links, xattr, rdev, flags, uid, gid] =
+            r.words::<10>().map_err(short)?;
+        let time = |seconds: u64, nanoseconds| Timestamp::new((seconds.cast_signed(), nanoseconds));
+        Ok(Attr {
+            mode: mode as u32,
+            uid,
+            gid,
+            size,
+            links,
+            generation,
+            parent: ObjectId(parent),
+            flags,
+            atime: time(a0, a1),
+            mtime: time(m0, m1),
+            ctime: time(c0, c1),
+            crtime: time(b0, b1),
+            rdev,
+            project: 0,
+            xattr_dir: Some(ObjectId(xattr)).filter(|id| id.0 != 0),
+            is_sa: false,
+            has_spill: false,
+            used_bytes: dnode.used_bytes,
+            dnode_slots: dnode.slots,
+            block_bytes: dnode.data_block_bytes,
+        })
+    }
+
+    /// What the file is.
+    pub fn kind(&self) -> FileKind {
+        kind_of(self.mode)
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+
+    /// Permission bits with set-id and sticky bits.
+    pub fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+
+    /// Owner and group as Linux shows them: the lower halves of the FUIDs.
+    pub fn owner(&self) -> (u32, u32) {
+        (self.uid as u32, self.gid as u32)
+    }
+
+    /// Major and minor of a device, as Linux splits the stored number: 12 and 20 bits of the lower half.
+    pub fn device(&self) -> (u32, u32) {
+        let device = self.rdev as u32;
+        (device >> 20, device & 0xf_ffff)
+    }
+
+    /// `st_blocks`: allocated sectors of 512 bytes, the dnode's own included.
+    pub fn sectors(&self) -> u64 {
+        self.used_bytes.saturating_add(256) / 512 + u64::from(self.dnode_slots)
+    }
+
+    /// Allocated bytes, the dnode's own included: 512 times [`Attr::sectors`].
+    pub fn allocated_bytes(&self) -> u64 {
+        self.sectors().saturating_mul(512)
+    }
+
+    /// FS_IOC_GETFLAGS: 0x10 immutable, 0x20 append-only, 0x40 nodump, 0x20000000 project inherited.
+    pub fn linux_flags(&self) -> u32 {
+        let map = [
+            (pflags::IMMUTABLE, 0x10),
+            (pflags::APPENDONLY, 0x20),
+            (pflags::NODUMP, 0x40),
+            (pflags::PROJINHERIT, 0x2000_0000),
+        ];
+        map.iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, linux)| linux).sum()
+    }
+
+    /// The object is an extended attribute or a directory of them, not part of the tree of names.
+    pub fn is_xattr(&self) -> bool {
+        self.flags & pflags::XATTR != 0
+    }
+}
+
+fn kind_of(mode: u32) -> FileKind {
+    FileKind::from_bits((mode >> 12 & 0xf) as u8)
+}
+
+#[cfg(test)]
+mod tests;

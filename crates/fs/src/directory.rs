@@ -1,0 +1,260 @@
+//! Directories and paths.
+//!
+//! Idea: a directory is a ZAP of names to numbers; the top four bits of a number tell the type (0 in file systems
+//! of version 1: unknown), the lower 48 the object. `.` and `..` are not stored. Paths are walked name by name; going back
+//! from an object to its path follows the parent that each object notes and searches it for the child's number.
+//!
+//! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_*`), `zfs_dir.c`, `zfs_znode.c` (`zfs_obj_to_path`).
+
+use bytes::Bytes;
+use cenote_dataset::zap::{Entries, fold};
+use cenote_format::units::ObjectId;
+
+use crate::attr::FileKind;
+use crate::error::{FsError, Result};
+use crate::filesystem::{CaseSensitivity, Filesystem};
+use crate::overlay::Node;
+
+/// Symbolic links followed in one path, as Linux.
+const MAX_LINKS: u32 = 40;
+/// Parents followed from an object to the root. Deeper trees than this are damage.
+const MAX_DEPTH: u32 = 65_536;
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name as stored.
+    pub name: Bytes,
+    /// What it leads to.
+    pub object: ObjectId,
+    /// Of what type that is; `None` if the entry does not say (version 1).
+    pub kind: Option<FileKind>,
+}
+
+impl DirEntry {
+    /// Takes a directory's value apart.
+    pub fn decode(name: Bytes, value: u64) -> DirEntry {
+        let kind = (value >> 60 != 0).then(|| FileKind::from_bits((value >> 60) as u8));
+        DirEntry { name, object: DirEntry::object_of(value), kind }
+    }
+
+    /// The object that a directory's value leads to: for scans, which need no more of it.
+    pub fn object_of(value: u64) -> ObjectId {
+        ObjectId(value & 0xffff_ffff_ffff)
+    }
+}
+
+/// Whether a path's last component is followed if it is a symbolic link. Those before it always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastLink {
+    /// It is what is meant.
+    Keep,
+    /// What it leads to is meant.
+    Follow,
+}
+
+/// An iteration over a directory, in the order of the ZAP and then of the overlay.
+pub struct ReadDir<'a> {
+    entries: Option<Entries>,
+    overlay: Option<&'a Node>,
+}
+
+impl ReadDir<'_> {
+    /// The next names; `None` after the last. A batch may be empty.
+    ///
+    /// # Errors
+    /// A block of the directory can't be read.
+    pub async fn next_batch(&mut self) -> Result<Option<Vec<DirEntry>>> {
+        if let Some(entries) = &mut self.entries {
+            let Some(batch) = entries.next_batch().await.transpose()? else {
+                self.entries = None;
+                let added = self.overlay.take().map(|node| node.names.values().flatten().cloned().collect());
+                return Ok(added);
+            };
+            let decoded = batch
+                .into_iter()
+                .filter_map(|entry| Some(DirEntry::decode(entry.name, entry.value.as_u64()?)));
+            let shadowed = |name: &[u8]| self.overlay.is_some_and(|node| node.names.contains_key(name));
+            return Ok(Some(decoded.filter(|entry| !shadowed(&entry.name)).collect()));
+        }
+        Ok(self.overlay.take().map(|node| node.names.values().flatten().cloned().collect()))
+    }
+}
+
+impl Filesystem {
+    /// Lists a directory.
+    ///
+    /// # Errors
+    /// It does not exist or can't be opened.
+    pub async fn read_dir(&self, dir: ObjectId) -> Result<ReadDir<'_>> {
+        let overlay = self.node(dir);
+        let entries = match overlay {
+            Some(node) if node.fresh => None,
+            _ => Some(self.zap(dir).await?.entries()),
+        };
+        Ok(ReadDir { entries, overlay })
+    }
+
+    /// All names of a directory, sorted by bytes. Memory grows with the directory.
+    ///
+    /// # Errors
+    /// As [`Filesystem::read_dir`] and [`ReadDir::next_batch`].
+    pub async fn list(&self, dir: ObjectId) -> Result<Vec<DirEntry>> {
+        let mut reader = self.read_dir(dir).await?;
+        let mut all = Vec::new();
+        while let Some(batch) = reader.next_batch().await? {
+            all.extend(batch);
+        }
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Looks a name up as the file system's case and normalization rules say.
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
+        let fold = self.master().case == CaseSensitivity::Insensitive;
+        self.lookup_folding(dir, name, fold).await
+    }
+
+    /// Looks a name up, ignoring case or not whatever the file system says (normalization stays its own).
+    ///
+    /// # Errors
+    /// As [`Filesystem::lookup`].
+    pub async fn lookup_folding(&self, dir: ObjectId, name: &[u8], fold: bool) -> Result<Option<DirEntry>> {
+        let flags = self.master().fold_flags(fold);
+        let node = self.node(dir);
+        if let Some(node) = node {
+            if let Some(entry) = node.find(name, flags) {
+                return Ok(Some(entry.clone()));
+            }
+            if node.fresh {
+                return Ok(None);
+            }
+        }
+        let zap = self.zap(dir).await?;
+        let found = match flags {
+            0 => zap.lookup(name).await?.map(|value| (Bytes::copy_from_slice(name), value)),
+            _ => zap.lookup_normalized(name, flags).await?.map(|entry| (entry.name, entry.value)),
+        };
+        let entry = found.and_then(|(name, value)| Some(DirEntry::decode(name, value.as_u64()?)));
+        let removed = |e: &DirEntry| node.is_some_and(|node| node.names.contains_key(&e.name));
+        Ok(entry.filter(|entry| !removed(entry)))
+    }
+
+    /// Finds the object that a path from the root leads to. Empty components and `.` are ignored.
+    ///
+    /// # Errors
+    /// A component is missing or not a directory; too many links; damage.
+    pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
+        let shown = || String::from_utf8_lossy(path).into_owned();
+        let mut todo = components(path);
+        let mut at = vec![self.root()];
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            let dir = at.last().copied().unwrap_or(self.root());
+            if !self.attr(dir).await?.is_dir() {
+                return Err(FsError::NotDirectory { path: shown() });
+            }
+            if name == b".." {
+                at.truncate(at.len().saturating_sub(1).max(1));
+                continue;
+            }
+            let Some(entry) = self.lookup(dir, &name).await? else {
+                return Err(FsError::NotFound { path: shown() });
+            };
+            let followed = !todo.is_empty() || last == LastLink::Follow;
+            if followed && self.attr(entry.object).await?.kind() == FileKind::Symlink {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(FsError::LinkLoop { path: shown() });
+                }
+                let target = self.read_link(entry.object).await?;
+                if target.starts_with(b"/") {
+                    at.truncate(1);
+                }
+                todo.extend(components(&target));
+                continue;
+            }
+            at.push(entry.object);
+        }
+        Ok(at.last().copied().unwrap_or(self.root()))
+    }
+
+    /// The path of an object from the root, without a leading slash; empty for the root. Of several hard links, the one
+    /// made last. Extended attributes are `PATH/<xattrdir>/NAME`, as OpenZFS shows them.
+    ///
+    /// # Errors
+    /// The object does not exist, or no chain of parents leads to the root.
+    pub async fn path_of(&self, object: ObjectId) -> Result<Vec<u8>> {
+        let mut names: Vec<Bytes> = Vec::new();
+        let mut at = object;
+        for _ in 0..MAX_DEPTH {
+            let attr = self.attr(at).await?;
+            if attr.parent == at {
+                names.reverse();
+                return Ok(names.join(&b'/'));
+            }
+            if attr.is_xattr() && attr.is_dir() {
+                names.push(Bytes::from_static(b"<xattrdir>"));
+            } else {
+                let name = self.name_in(attr.parent, at).await?;
+                names.push(name.ok_or(FsError::Orphan { object })?);
+            }
+            at = attr.parent;
+        }
+        Err(FsError::Orphan { object })
+    }
+
+    /// The name that leads from a directory to an object, if one does. Reads the directory through.
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn name_in(&self, dir: ObjectId, object: ObjectId) -> Result<Option<Bytes>> {
+        let mut reader = self.read_dir(dir).await?;
+        while let Some(batch) = reader.next_batch().await? {
+            if let Some(found) = batch.into_iter().find(|entry| entry.object == object) {
+                return Ok(Some(found.name));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Node {
+    /// A name that the overlay added, in any spelling that `flags` make the same; an exact match wins.
+    fn find(&self, name: &[u8], flags: u64) -> Option<&DirEntry> {
+        if let Some(exact) = self.names.get(name) {
+            return exact.as_ref();
+        }
+        let wanted = (flags != 0).then(|| fold::fold(name, flags))?;
+        self.names.values().flatten().find(|entry| fold::fold(&entry.name, flags) == wanted)
+    }
+}
+
+/// A path's names, the last one first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|&b| b == b'/')
+        .rev()
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_splits_into_type_and_object() {
+        let entry = DirEntry::decode(Bytes::from_static(b"n"), 0xa000_0000_0000_0017);
+        assert_eq!((entry.kind, entry.object), (Some(FileKind::Symlink), ObjectId(23)));
+        assert_eq!(DirEntry::decode(Bytes::new(), 5).kind, None);
+    }
+
+    #[test]
+    fn a_path_is_taken_from_its_end() {
+        assert_eq!(components(b"//a/./b/"), [b"b".to_vec(), b"a".to_vec()]);
+    }
+}

@@ -1,0 +1,229 @@
+//! The content of files: bytes, holes, targets of symbolic links.
+//!
+//! Idea: content is what the object holds up to the size that the attributes say, with the overlay's pieces in their places.
+//! An [`OpenFile`] has both at hand, so that reading on costs no look-ups. A symbolic link's target is in one of three
+//! places: the attribute SYMLINK, the bonus behind a znode, or the object's first block.
+//!
+//! Source: OpenZFS `zfs_vnops.c` (`zfs_read`, `zfs_holey_common`), `zfs_sa.c` (`zfs_sa_readlink`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cenote_dataset::{Object, Objset};
+use cenote_format::sa::{SaReader, ZplAttr};
+use cenote_format::units::{BlockId, ObjectId};
+
+use crate::attr::{Attr, FileKind, ZNODE_PHYS_BYTES};
+use crate::error::{FsError, Result};
+use crate::filesystem::Filesystem;
+use crate::manifest::Content;
+use crate::overlay::{ContentOverlay, Piece, Source};
+
+/// Bytes that a symbolic link's target can have; longer ones are damage.
+const MAX_TARGET_BYTES: u64 = 65_536;
+
+/// Content under an overlay: what a file and a volume have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Layered {
+    pub objset: Objset,
+    pub id: ObjectId,
+    /// `None` if nothing is on disk.
+    pub object: Option<Object>,
+    pub overlay: Arc<ContentOverlay>,
+    pub size_bytes: u64,
+}
+
+/// A file with its attributes, to read from.
+#[derive(Debug, Clone)]
+pub struct OpenFile {
+    layered: Layered,
+    attr: Attr,
+}
+
+impl Filesystem {
+    /// Opens an object's content.
+    ///
+    /// # Errors
+    /// It does not exist, or its attributes can't be read.
+    pub async fn open_file(&self, id: ObjectId) -> Result<OpenFile> {
+        let node = self.node(id);
+        let object = match node {
+            Some(node) if node.fresh => None,
+            _ => Some(self.object(id).await?),
+        };
+        let attr = match (node.and_then(|node| node.attr), &object) {
+            (Some(attr), _) => attr,
+            (None, Some(object)) => self.attr_of(object).await?,
+            (None, None) => return Err(FsError::NoObject { object: id }),
+        };
+        let overlay = Arc::new(node.map(|node| node.content.clone()).unwrap_or_default());
+        let layered = Layered { objset: self.objset().clone(), id, object, overlay, size_bytes: attr.size };
+        Ok(OpenFile { layered, attr })
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// The object is something else, or its target can't be read.
+    pub async fn read_link(&self, id: ObjectId) -> Result<Vec<u8>> {
+        let attr = self.attr(id).await?;
+        if attr.kind() != FileKind::Symlink {
+            return Err(FsError::NotLink { object: id });
+        }
+        if let Some(target) = self.node(id).and_then(|node| node.target.clone()) {
+            return Ok(target);
+        }
+        if attr.size > MAX_TARGET_BYTES {
+            return Err(FsError::Attributes { why: "say an impossible length for a link" }.of(id));
+        }
+        let object = self.object(id).await?;
+        let len = attr.size as usize;
+        if attr.is_sa {
+            let target = self.sa_bytes(&object, ZplAttr::Symlink).await?;
+            if let Some(target) = target {
+                return Ok(target.get(..len).unwrap_or(&target).to_vec());
+            }
+        }
+        // An upgraded file system may still have the target behind what was a znode, or in a block.
+        if !attr.is_sa
+            && let Some(target) = object.dnode().bonus().get(ZNODE_PHYS_BYTES..ZNODE_PHYS_BYTES + len)
+        {
+            return Ok(target.to_vec());
+        }
+        Ok(object.read(0, len).await?.to_vec())
+    }
+
+    /// An attribute in SA form from bonus or spill block.
+    pub(crate) async fn sa_bytes(&self, object: &Object, attr: ZplAttr) -> Result<Option<Bytes>> {
+        let read = |buffer: &[u8]| -> Result<Option<Bytes>> {
+            let reader =
+                SaReader::new(self.sa_registry(), buffer).map_err(|e| FsError::from(e).of(object.id()))?;
+            Ok(reader.get(attr).map(Bytes::copy_from_slice))
+        };
+        if let Some(bytes) = read(object.dnode().bonus())? {
+            return Ok(Some(bytes));
+        }
+        match object.read_spill().await? {
+            Some((_, block)) => read(&block),
+            None => Ok(None),
+        }
+    }
+}
+
+impl OpenFile {
+    /// Its attributes.
+    pub fn attr(&self) -> &Attr {
+        &self.attr
+    }
+
+    /// Its object, if it is on disk as it is here: for those who want blocks rather than bytes.
+    pub fn plain_object(&self) -> Option<&Object> {
+        self.layered.object.as_ref().filter(|_| self.layered.overlay.is_empty())
+    }
+
+    /// Reads up to `len_bytes` at `offset_bytes`: fewer at the end of the file.
+    ///
+    /// # Errors
+    /// A block can't be read.
+    pub async fn read(&self, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
+        self.layered.read(offset_bytes, len_bytes).await
+    }
+}
+
+impl Content for OpenFile {
+    fn size_bytes(&self) -> u64 {
+        self.attr.size
+    }
+    fn block_bytes(&self) -> u64 {
+        self.layered.object.as_ref().map_or(512, Object::block_bytes)
+    }
+    async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        self.layered.read(offset, len).await
+    }
+    async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.layered.next_data(offset).await
+    }
+    async fn next_hole(&self, offset: u64) -> Result<u64> {
+        self.layered.next_hole(offset).await
+    }
+}
+
+impl Layered {
+    /// Reads up to `len` bytes at `offset`, not beyond the size.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        let end = offset.saturating_add(len).min(self.size_bytes);
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let mut pieces = self.overlay.pieces(offset..end);
+        if pieces.len() == 1
+            && let Some(piece) = pieces.pop()
+        {
+            return self.read_piece(piece).await;
+        }
+        let mut out = BytesMut::with_capacity((end - offset) as usize);
+        for piece in pieces {
+            out.extend_from_slice(&self.read_piece(piece).await?);
+        }
+        Ok(out.freeze())
+    }
+
+    async fn read_piece(&self, (range, source): Piece) -> Result<Bytes> {
+        let len = (range.end - range.start) as usize;
+        Ok(match (source, &self.object) {
+            (None, Some(object)) => object.read(range.start, len).await?,
+            (None, None) | (Some(Source::Zeros), _) => BytesMut::zeroed(len).freeze(),
+            (Some(Source::Bytes(bytes)), _) => bytes.slice(..len.min(bytes.len())),
+            (Some(Source::Block(bp, _)), _) if bp.is_hole() => BytesMut::zeroed(len).freeze(),
+            (Some(Source::Block(bp, from)), _) => {
+                let context = self.objset.context(self.id, 0, BlockId(0));
+                let block = self
+                    .objset
+                    .pool()
+                    .read(&bp, &context)
+                    .await
+                    .map_err(cenote_dataset::DatasetError::from)?;
+                let part = block.get(from as usize..from as usize + len);
+                let part = part.ok_or_else(|| self.objset.damaged(self.id, "a logged block is too short"))?;
+                block.slice_ref(part)
+            }
+        })
+    }
+
+    /// The next data at or after `offset`, `None` if there is none before the end.
+    pub async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.seek(offset, false).await
+    }
+
+    /// The next hole at or after `offset`; the end counts as one.
+    pub async fn next_hole(&self, offset: u64) -> Result<u64> {
+        Ok(self.seek(offset, true).await?.unwrap_or(self.size_bytes))
+    }
+
+    async fn seek(&self, offset: u64, hole: bool) -> Result<Option<u64>> {
+        let mut at = offset;
+        while at < self.size_bytes {
+            let piece = self.overlay.piece_at(at, self.size_bytes);
+            let end = piece.0.end;
+            let found = match ContentOverlay::is_hole(&piece) {
+                Some(is_hole) => (is_hole == hole).then_some(at),
+                None => self.seek_on_disk(at..end, hole).await?,
+            };
+            if let Some(found) = found.filter(|&found| found < end) {
+                return Ok(Some(found));
+            }
+            at = end;
+        }
+        Ok(None)
+    }
+
+    async fn seek_on_disk(&self, range: Range<u64>, hole: bool) -> Result<Option<u64>> {
+        Ok(match (&self.object, hole) {
+            (None, true) => Some(range.start),
+            (None, false) => None,
+            (Some(object), true) => Some(object.next_hole(range.start).await?),
+            (Some(object), false) => object.next_data(range.start).await?,
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! Records that change attributes and ACLs.
+//!
+//! Which attributes a record sets is said in bits of the system that wrote it; these are Linux's.
+//! Source: OpenZFS `zfs_replay.c` (`zfs_replay_setattr`, `zfs_replay_xvattr`), `zfs_vnops_os.c` (`zfs_setattr`), `xvattr.h`,
+//! `zfs_acl.c` (`zfs_mode_compute`).
+
+use bytes::Bytes;
+use cenote_format::bytes::Endian;
+use cenote_format::units::ObjectId;
+use cenote_format::zil::attr::{LogAcl, LogAttrs};
+use cenote_format::zil::record::Operation;
+
+use super::Replay;
+use crate::acl::{Ace, Who};
+use crate::attr::{Attr, Timestamp, pflags};
+use crate::error::Result;
+
+/// Linux's `ATTR_*`, as `lr_mask` has them.
+mod mask {
+    pub const MODE: u64 = 1;
+    pub const UID: u64 = 1 << 1;
+    pub const GID: u64 = 1 << 2;
+    pub const SIZE: u64 = 1 << 3;
+    pub const ATIME: u64 = 1 << 4;
+    pub const MTIME: u64 = 1 << 5;
+}
+
+/// `XAT0_CREATETIME`.
+const XAT0_CREATETIME: u64 = 0x1;
+/// `XAT0_PROJID`.
+const XAT0_PROJID: u64 = 0x4_0000;
+/// `XAT0_*` bits and the flags that they set.
+const XAT0_FLAGS: [(u64, u64); 14] = [
+    (0x2, pflags::ARCHIVE),
+    (0x4, pflags::SYSTEM),
+    (0x8, pflags::READONLY),
+    (0x10, pflags::HIDDEN),
+    (0x20, pflags::NOUNLINK),
+    (0x40, pflags::IMMUTABLE),
+    (0x80, pflags::APPENDONLY),
+    (0x100, pflags::NODUMP),
+    (0x200, pflags::OPAQUE),
+    (0x400, pflags::AV_QUARANTINED),
+    (0x800, pflags::AV_MODIFIED),
+    (0x8000, pflags::OFFLINE),
+    (0x1_0000, pflags::SPARSE),
+    (0x2_0000, pflags::PROJINHERIT),
+];
+
+impl Replay {
+    pub(super) async fn set_attr(&mut self, id: ObjectId, operation: &Operation) -> Result<()> {
+        let Operation::SetAttr { mask, mode, uid, gid, size_bytes, atime, mtime, attrs, .. } = operation
+        else {
+            return Ok(());
+        };
+        let now = self.now;
+        let has = |bit| mask & bit != 0;
+        let node = self.node_mut(id).await?;
+        if has(mask::SIZE) {
+            node.content.truncate(*size_bytes);
+        }
+        let attr = self.attr_mut(id).await?;
+        if has(mask::SIZE) {
+            attr.size = *size_bytes;
+        }
+        if has(mask::MODE) {
+            attr.mode = attr.mode & !0o7777 | *mode as u32 & 0o7777;
+        }
+        if has(mask::UID) {
+            attr.uid = *uid;
+        }
+        if has(mask::GID) {
+            attr.gid = *gid;
+        }
+        if has(mask::ATIME) {
+            attr.atime = time(*atime);
+        }
+        if has(mask::MTIME | mask::SIZE) {
+            attr.mtime = time(*mtime);
+        }
+        attr.ctime = now;
+        match attrs {
+            Some(attrs) => self.set_log_attrs(id, attrs).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the attributes beyond POSIX's.
+    pub(super) async fn set_log_attrs(&mut self, id: ObjectId, log: &LogAttrs) -> Result<()> {
+        let project = self.endian().u64(log.scanstamp[..8].try_into().unwrap_or_default());
+        let attr = self.attr_mut(id).await?;
+        let requested = u64::from(log.requested.first().copied().unwrap_or(0));
+        for (bit, flag) in XAT0_FLAGS {
+            if requested & bit != 0 {
+                attr.flags = if log.attrs & bit != 0 { attr.flags | flag } else { attr.flags & !flag };
+            }
+        }
+        if requested & XAT0_CREATETIME != 0 {
+            attr.crtime = time(log.crtime);
+        }
+        if requested & XAT0_PROJID != 0 {
+            attr.project = project;
+            attr.flags |= pflags::PROJID;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_acl(&mut self, id: ObjectId, acl: &LogAcl) -> Result<()> {
+        self.set_acl_entries(id, &acl.entries).await
+    }
+
+    /// Entries in a record are `ace_t`s, laid out as those of version 0.
+    pub(super) async fn set_acl_entries(&mut self, id: ObjectId, entries: &Bytes) -> Result<()> {
+        let entries = Ace::decode_all(0, entries, self.endian())
+            .map_err(|_| self.contradiction("has an ACL that ends within an entry"))?;
+        let now = self.now;
+        let node = self.node_mut(id).await?;
+        if let Some(attr) = &mut node.attr {
+            attr.mode = mode_of(&entries, attr);
+            attr.ctime = now;
+        }
+        node.acl = Some(entries);
+        Ok(())
+    }
+
+    /// The byte order of records' opaque parts: that of the system that last wrote the object set.
+    fn endian(&self) -> Endian {
+        self.fs.objset().bp().endian()
+    }
+}
+
+fn time([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
+    Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
+}
+
+/// The mode that an ACL spells: for each class and permission the first entry that speaks of it decides.
+fn mode_of(entries: &[Ace], attr: &Attr) -> u32 {
+    const ACE_INHERIT_ONLY: u16 = 0x8;
+    const READ_WRITE_EXECUTE: [(u32, u32); 3] = [(0x1, 4), (0x2, 2), (0x20, 1)];
+    const ALLOW: u16 = 0;
+    const DENY: u16 = 1;
+    let (mut mode, mut seen) = (attr.mode & !0o777, 0);
+    for ace in entries.iter().filter(|ace| ace.kind <= DENY && ace.flags & ACE_INHERIT_ONLY == 0) {
+        let classes: &[u32] = match ace.who {
+            Who::Owner => &[6],
+            Who::User(id) if id == attr.uid => &[6],
+            Who::OwningGroup => &[3],
+            Who::Group(id) if id == attr.gid => &[3],
+            Who::Everyone => &[6, 3, 0],
+            _ => &[],
+        };
+        for (shift, (permission, bit)) in
+            classes.iter().flat_map(|shift| READ_WRITE_EXECUTE.map(|pair| (shift, pair)))
+        {
+            let bit = bit << shift;
+            if ace.mask & permission != 0 && seen & bit == 0 {
+                seen |= bit;
+                mode |= if ace.kind == ALLOW { bit } else { 0 };
+            }
+        }
+    }
+    mode
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acl_spells_a_mode() {
+        let ace = |who, kind, mask| Ace { who, kind, flags: 0, mask };
+        let attr = Attr { mode: 0o100777, uid: 5, ..Attr::default() };
+        let entries = [
+            ace(Who::User(5), 1, 0x20),
+            ace(Who::Owner, 0, 0x23),
+            ace(Who::OwningGroup, 0, 0x1),
+            ace(Who::Everyone, 0, 0x21),
+        ];
+        assert_eq!(mode_of(&entries, &attr), 0o100655);
+    }
+}

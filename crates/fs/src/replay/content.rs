@@ -1,0 +1,131 @@
+//! Records that change content: writes, truncation, clones.
+//!
+//! A write has its data with it or is one whole block that is on disk already, which is then put in its place whole: a later record
+//! may extend the file into what this one only carried along.
+//!
+//! Source: OpenZFS `zfs_replay.c` (`zfs_replay_write`, `zfs_replay_truncate`), `zfs_vnops.c` (`zfs_write`,
+//! `zfs_clone_range_replay`), `zfs_znode_os.c` (`zfs_freesp`).
+
+use cenote_format::units::ObjectId;
+use cenote_format::zil::record::{Operation, WriteData};
+
+use super::{Replay, range};
+use crate::error::Result;
+use crate::overlay::{ContentOverlay, Source};
+
+/// Bytes of a block at most: what a record says must stay within it.
+const MAX_BLOCK_BYTES: u64 = 16 << 20;
+
+/// How far a write reached.
+pub(super) struct Reach {
+    /// The end of what the writer wrote.
+    end: u64,
+    /// The end of what was put in place: the same, or the end of a whole block.
+    put_end: u64,
+    indirect: bool,
+}
+
+/// Puts a write record's data in place.
+pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> Result<Reach, &'static str> {
+    let Operation::Write { offset_bytes, length_bytes, bp, data, .. } = operation else {
+        return Err("is not a write");
+    };
+    let written = range(*offset_bytes, *length_bytes).ok_or("writes beyond the largest file")?;
+    match data {
+        WriteData::Copied(bytes) => {
+            if bytes.len() as u64 != *length_bytes {
+                return Err("holds less data than it says");
+            }
+            overlay.put(written.clone(), Source::Bytes(bytes.clone()));
+            Ok(Reach { end: written.end, put_end: written.end, indirect: false })
+        }
+        WriteData::Indirect => {
+            let block = bp.lsize().0;
+            let mut target = written.clone();
+            if *length_bytes < block {
+                let start = written.start - written.start % block;
+                target = range(start, block).ok_or("writes beyond the largest file")?;
+            }
+            if !bp.is_hole() && target.end - target.start > block {
+                return Err("writes more than its block holds");
+            }
+            overlay.put(target.clone(), Source::Block(Box::new(*bp), 0));
+            Ok(Reach { end: written.end, put_end: target.end, indirect: true })
+        }
+    }
+}
+
+/// Puts a clone record's blocks in place.
+pub(super) fn put_clones(overlay: &mut ContentOverlay, operation: &Operation) -> Result<(), &'static str> {
+    let Operation::CloneRange { offset_bytes, length_bytes, block_bytes, blocks, .. } = operation else {
+        return Err("is not a clone");
+    };
+    range(*offset_bytes, *length_bytes).ok_or("clones beyond the largest file")?;
+    if *block_bytes == 0 || *block_bytes > MAX_BLOCK_BYTES || offset_bytes % block_bytes != 0 {
+        return Err("clones to where no block begins");
+    }
+    for (i, bp) in blocks.iter().enumerate() {
+        let start = offset_bytes.saturating_add(block_bytes.saturating_mul(i as u64));
+        let target = range(start, *block_bytes).ok_or("clones beyond the largest file")?;
+        let source = if bp.is_hole() { Source::Zeros } else { Source::Block(Box::new(*bp), 0) };
+        overlay.put(target, source);
+    }
+    Ok(())
+}
+
+impl Replay {
+    pub(super) async fn write(&mut self, id: ObjectId, operation: &Operation) -> Result<()> {
+        let Operation::Write { already_synced, offset_bytes, length_bytes, .. } = operation else {
+            return Ok(());
+        };
+        if *already_synced {
+            let end = range(*offset_bytes, *length_bytes);
+            let end = end.ok_or_else(|| self.contradiction("writes beyond the largest file"))?.end;
+            let attr = self.attr_mut(id).await?;
+            attr.size = attr.size.max(end);
+            return Ok(());
+        }
+        let node = self.node_mut(id).await?;
+        let reach = put_write(&mut node.content, operation);
+        let reach = reach.map_err(|why| self.contradiction(why))?;
+        let now = self.now;
+        let attr = self.attr_mut(id).await?;
+        // A whole block put in place extends the file only as far as was written, if that is beyond its end.
+        let end = if reach.indirect && attr.size < reach.end { reach.end } else { reach.put_end };
+        attr.size = attr.size.max(end);
+        (attr.mtime, attr.ctime) = (now, now);
+        Ok(())
+    }
+
+    /// Makes a range a hole; without a length, cuts the file off.
+    pub(super) async fn free_space(&mut self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let hole =
+            range(offset, len).ok_or_else(|| self.contradiction("truncates beyond the largest file"))?;
+        let now = self.now;
+        let node = self.node_mut(id).await?;
+        let size = node.attr.map_or(0, |attr| attr.size);
+        let new_size = if len == 0 && offset < size {
+            node.content.truncate(offset);
+            offset
+        } else {
+            node.content.put(hole.start..hole.end.min(size), Source::Zeros);
+            size.max(hole.end)
+        };
+        if let Some(attr) = &mut node.attr {
+            attr.size = new_size;
+            (attr.mtime, attr.ctime) = (now, now);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn clone_range(&mut self, id: ObjectId, operation: &Operation) -> Result<()> {
+        let Operation::CloneRange { offset_bytes, length_bytes, .. } = operation else { return Ok(()) };
+        let node = self.node_mut(id).await?;
+        put_clones(&mut node.content, operation).map_err(|why| self.contradiction(why))?;
+        let now = self.now;
+        let attr = self.attr_mut(id).await?;
+        attr.size = attr.size.max(offset_bytes.saturating_add(*length_bytes));
+        (attr.mtime, attr.ctime) = (now, now);
+        Ok(())
+    }
+}

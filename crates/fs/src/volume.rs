@@ -1,0 +1,107 @@
+//! A volume (zvol): a disk of fixed size in one object.
+//!
+//! Layout of its object set: object 1 holds the content, object 2 is a ZAP with `size`.
+//! Source: OpenZFS `zvol_impl.h`, `zvol.c`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_dataset::{Objset, Zap};
+use cenote_format::objset::ObjsetType;
+use cenote_format::units::ObjectId;
+
+use crate::error::{FsError, Result};
+use crate::file::Layered;
+use crate::manifest::Content;
+use crate::overlay::ContentOverlay;
+
+/// `ZVOL_OBJ`.
+pub(crate) const ZVOL_OBJECT: ObjectId = ObjectId(1);
+/// `ZVOL_ZAP_OBJ`.
+const ZVOL_ZAP: ObjectId = ObjectId(2);
+
+/// An opened volume.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    layered: Layered,
+}
+
+impl Volume {
+    /// Opens a volume or a snapshot of one.
+    ///
+    /// # Errors
+    /// The set is something else, or its two objects can't be read.
+    pub async fn open(objset: Objset) -> Result<Volume> {
+        if objset.phys().objset_type != ObjsetType::Zvol {
+            return Err(FsError::WrongKind { wanted: "volume" });
+        }
+        let object = objset.object(ZVOL_OBJECT).await?;
+        let zap = Zap::open_id(&objset, ZVOL_ZAP).await?;
+        let size_bytes = zap.get_u64("size").await?.ok_or(FsError::MasterNode { name: "size" })?;
+        let overlay = Arc::default();
+        Ok(Volume { layered: Layered { objset, id: ZVOL_OBJECT, object: Some(object), overlay, size_bytes } })
+    }
+
+    /// The same volume with changes over it.
+    pub(crate) fn with_overlay(mut self, overlay: ContentOverlay) -> Volume {
+        self.layered.overlay = Arc::new(overlay);
+        self
+    }
+
+    /// The object set that it lies in.
+    pub fn objset(&self) -> &Objset {
+        &self.layered.objset
+    }
+
+    /// Its size, `volsize`.
+    pub fn size_bytes(&self) -> u64 {
+        self.layered.size_bytes
+    }
+
+    /// Bytes of a block, `volblocksize`.
+    pub fn block_bytes(&self) -> u64 {
+        self.layered.object.as_ref().map_or(512, cenote_dataset::Object::block_bytes)
+    }
+
+    /// Reads up to `len_bytes` at `offset_bytes`: fewer at the end.
+    ///
+    /// # Errors
+    /// A block can't be read.
+    pub async fn read(&self, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
+        self.layered.read(offset_bytes, len_bytes).await
+    }
+
+    /// The next offset with data at or after this; `None` if only holes follow.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    pub async fn next_data(&self, offset_bytes: u64) -> Result<Option<u64>> {
+        self.layered.next_data(offset_bytes).await
+    }
+
+    /// The next offset in a hole at or after this; the size if there is none.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    pub async fn next_hole(&self, offset_bytes: u64) -> Result<u64> {
+        self.layered.next_hole(offset_bytes).await
+    }
+}
+
+impl Content for Volume {
+    fn size_bytes(&self) -> u64 {
+        self.layered.size_bytes
+    }
+    fn block_bytes(&self) -> u64 {
+        Volume::block_bytes(self)
+    }
+    async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        self.layered.read(offset, len).await
+    }
+    async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.layered.next_data(offset).await
+    }
+    async fn next_hole(&self, offset: u64) -> Result<u64> {
+        self.layered.next_hole(offset).await
+    }
+}

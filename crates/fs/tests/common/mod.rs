@@ -1,0 +1,63 @@
+//! What the tests over golden pools share: opening a pool from its images with its keys, and comparing a manifest.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs of this")]
+
+use std::path::Path;
+
+use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_runtime::Runtime;
+use cenote_testkit::{Golden, PoolFacts};
+
+/// Opens the pool in a folder of images.
+pub async fn open(rt: &Runtime, folder: &Path, keys: KeySource) -> Mos {
+    let found = cenote_pool::discover(rt, &[folder.to_path_buf()]).await;
+    assert_eq!(found.pools.len(), 1, "one pool in {}: {:?}", folder.display(), found.problems);
+    let options = ImportOptions { keys, ..ImportOptions::default() };
+    import(rt, &found.pools[0], &options).await.unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+}
+
+/// Opens a golden pool with the keys that its `pool.json` gives.
+pub async fn open_golden(rt: &Runtime, golden: &Golden) -> Mos {
+    open(rt, &golden.images(), keys(golden.facts())).await
+}
+
+fn keys(facts: PoolFacts) -> KeySource {
+    KeySource::new(move |info| {
+        // Roots that `pool.json` does not list have the key of the nearest one above.
+        let above = facts.keys.range(..=info.root.clone()).rev();
+        let key = above.into_iter().find(|(root, _)| info.root.starts_with(root.as_str()))?.1;
+        let raw = |hex: &String| {
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+        };
+        key.key_hex.as_ref().map(raw).or_else(|| Some(key.key.clone()?.into_bytes())).map(UserKey)
+    })
+}
+
+/// Lines that differ, at most ten, each with both sides.
+pub fn differences(ours: &str, theirs: &str, same: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut out = Vec::new();
+    let (mut a, mut b) = (ours.lines().peekable(), theirs.lines().peekable());
+    let path = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    while out.len() < 10 {
+        match (a.peek(), b.peek()) {
+            (None, None) => break,
+            (Some(x), Some(y)) if path(x) == path(y) => {
+                if !same(x, y) {
+                    out.push(format!("ours   {x}\ntheirs {y}"));
+                }
+                a.next();
+                b.next();
+            }
+            (Some(x), y) if y.is_none_or(|y| path(x) < path(y)) => {
+                out.push(format!("only ours   {x}"));
+                a.next();
+            }
+            (_, Some(y)) => {
+                out.push(format!("only theirs {y}"));
+                b.next();
+            }
+            (_, None) => break,
+        }
+    }
+    out
+}

@@ -1,0 +1,110 @@
+//! The acceptance test: every dataset, snapshot and volume of every golden pool is what the kernel says it is,
+//! down to each file's attributes, extended attributes and content.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
+use cenote_fs::{Filesystem, Volume};
+use cenote_runtime::Runtime;
+use cenote_testkit::{DatasetFacts, Golden};
+
+/// Compares every dataset of a pool for which `wanted` says so.
+fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
+    let Some(golden) = cenote_testkit::golden(name) else { return };
+    let rt = Runtime::real(None);
+    let failures = rt.block_on(async {
+        let mos = common::open_golden(&rt, &golden).await;
+        let mut failures = Vec::new();
+        let mut compared = 0;
+        let told = |facts: &&DatasetFacts| facts.manifest.is_some() || facts.sha256.is_some();
+        for facts in golden.facts().datasets.iter().filter(told).filter(|facts| wanted(facts)) {
+            let dataset = mos.dataset(&facts.name).await.unwrap_or_else(|e| panic!("{}: {e}", facts.name));
+            let result = match (&facts.manifest, &facts.sha256) {
+                (Some(manifest), _) => compare_files(&golden, &dataset, manifest).await,
+                (None, Some(sha256)) => compare_volume(&dataset, facts.size, sha256).await,
+                (None, None) => continue,
+            };
+            compared += 1;
+            if let Err(why) = result {
+                failures.push(format!("{}:\n{why}", facts.name));
+            }
+        }
+        assert!(compared > 0, "{name} has nothing to compare");
+        println!("{name}: {compared} datasets compared");
+        failures
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+async fn compare_files(
+    golden: &Golden,
+    dataset: &cenote_dataset::Dataset,
+    manifest: &str,
+) -> Result<(), String> {
+    let objset = dataset.objset().await.map_err(|e| e.to_string())?;
+    let fs = Filesystem::open(objset).await.map_err(|e| e.to_string())?;
+    let options = ManifestOptions {
+        snapshot: dataset.is_snapshot().then(|| dataset.id()),
+        ..ManifestOptions::default()
+    };
+    let ours = manifest_text(&fs, options).await.map_err(|e| e.to_string())?;
+    let theirs = String::from_utf8(golden.bytes(manifest)).unwrap();
+    let differences = common::differences(&ours, &theirs, |a, b| a == b);
+    if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
+}
+
+async fn compare_volume(
+    dataset: &cenote_dataset::Dataset,
+    size: Option<u64>,
+    sha256: &str,
+) -> Result<(), String> {
+    let objset = dataset.objset().await.map_err(|e| e.to_string())?;
+    let volume = Volume::open(objset).await.map_err(|e| e.to_string())?;
+    if Some(volume.size_bytes()) != size {
+        return Err(format!("size {} where {size:?} was expected", volume.size_bytes()));
+    }
+    let hash = hash_range(&volume, 0..volume.size_bytes()).await;
+    let hex: String = hash.sha256.iter().map(|b| format!("{b:02x}")).collect();
+    if hex == sha256 && hash.unreadable.is_empty() {
+        return Ok(());
+    }
+    Err(format!("hash {hex} (unreadable: {:?}) where {sha256} was expected", hash.unreadable))
+}
+
+macro_rules! golden_pools {
+    ($($test:ident $folder:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($folder, |_| true);
+        })*
+
+        #[test]
+        fn no_golden_pool_is_left_out() {
+            // The pools with logs to replay are in `replay.rs`.
+            let known = [$($folder,)* "unclean-zil", "unclean-slog"];
+            for name in cenote_testkit::golden_names() {
+                assert!(known.contains(&name.as_str()), "{name} is not compared");
+            }
+        }
+    };
+}
+
+golden_pools! {
+    checksums "checksums",
+    degraded "degraded",
+    encrypted "encrypted",
+    legacy_fuse10 "legacy-fuse10",
+    legacy_fuse23 "legacy-fuse23",
+    legacy_v28 "legacy-v28",
+    mirror "mirror",
+    raidz1 "raidz1",
+    raidz2 "raidz2",
+    raidz3 "raidz3",
+    single "single",
+    snaps "snaps",
+    special "special",
+    tree "tree",
+    unclean_unlinked "unclean-unlinked",
+    zvols "zvols",
+}

@@ -1,0 +1,82 @@
+//! The intent log applied in memory gives what the kernel shows after its replay.
+//!
+//! What the log does not record the kernel takes from the clock at the replay: those times are known to be at or after the replay's
+//! first one, and in our view to be exactly `NOW`. All else must be equal.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use cenote_dataset::IntentLog;
+use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
+use cenote_fs::{Filesystem, Timestamp, Volume};
+use cenote_runtime::Runtime;
+
+/// The moment of our replay: no file has this time.
+const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
+const NOW_TEXT: &str = "4000000000.000000000";
+/// Columns that hold times: mtime and ctime.
+const TIMES: [usize; 2] = [7, 13];
+
+/// `since`: a second between the cut and the kernel's replay, as the manifests show.
+fn check(name: &str, since: i64) {
+    let Some(golden) = cenote_testkit::golden(name) else { return };
+    let rt = Runtime::real(None);
+    let (mut replayed, mut failures) = (0, Vec::new());
+    rt.block_on(async {
+        let mos = common::open_golden(&rt, &golden).await;
+        for facts in golden.facts().datasets {
+            let dataset = mos.dataset(&facts.name).await.unwrap_or_else(|e| panic!("{}: {e}", facts.name));
+            let objset = dataset.objset().await.unwrap();
+            // A snapshot's head still names the log of its day, which is none of its own.
+            let log = if dataset.is_snapshot() { IntentLog::default() } else { objset.intent_log().await };
+            assert!(log.damaged.is_none(), "{}: {:?}", facts.name, log.damaged);
+            println!("{}: {} records to replay, {} synced", facts.name, log.records.len(), log.synced);
+            replayed += log.records.len() as u64;
+            let report = if let Some(manifest) = &facts.manifest {
+                let fs = Filesystem::open(objset).await.unwrap();
+                let (fs, report) = fs.replay(&log.records, NOW).await;
+                let snapshot = dataset.is_snapshot().then(|| dataset.id());
+                let ours =
+                    manifest_text(&fs, ManifestOptions { snapshot, ..Default::default() }).await.unwrap();
+                let theirs = String::from_utf8(golden.bytes(manifest)).unwrap();
+                let differences = common::differences(&ours, &theirs, |a, b| same_row(a, b, since));
+                failures.extend(differences.into_iter().map(|d| format!("{}:\n{d}", facts.name)));
+                report
+            } else if let Some(sha256) = &facts.sha256 {
+                let (volume, report) = Volume::open(objset).await.unwrap().replay(&log.records);
+                let hash = hash_range(&volume, 0..volume.size_bytes()).await;
+                let hex: String = hash.sha256.iter().map(|b| format!("{b:02x}")).collect();
+                if &hex != sha256 || !hash.unreadable.is_empty() {
+                    failures.push(format!("{}: {hex} where {sha256} was expected", facts.name));
+                }
+                report
+            } else {
+                continue;
+            };
+            assert!(report.stopped.is_none(), "{}: {:?}", facts.name, report.stopped);
+        }
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(replayed > 50, "only {replayed} records were there to replay");
+}
+
+/// Rows are the same if they are but for times that ours has from `NOW` and the kernel from its clock.
+fn same_row(ours: &str, theirs: &str, since: i64) -> bool {
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.split('\t').collect(), theirs.split('\t').collect());
+    ours.len() == theirs.len()
+        && ours.iter().zip(&theirs).enumerate().all(|(column, (a, b))| {
+            let seconds = b.split('.').next().and_then(|s| s.parse::<i64>().ok());
+            let of_replay = TIMES.contains(&column) && seconds.is_some_and(|s| s >= since);
+            if of_replay { *a == NOW_TEXT } else { a == b }
+        })
+}
+
+#[test]
+fn a_log_on_the_pool_itself() {
+    check("unclean-zil", 1_795_247_790);
+}
+
+#[test]
+fn a_log_on_a_separate_device() {
+    check("unclean-slog", 1_795_247_860);
+}

@@ -1,0 +1,383 @@
+//! One window: from directories to entries, from entries to rows.
+//!
+//! Entries of many directories are put into one list, sorted by object number, so that each block of dnodes is opened
+//! once for all of them.
+
+use std::sync::Arc;
+
+use cenote_dataset::Object;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dnode::Dnode;
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::zap::MicroZap;
+use cenote_fs::manifest::{XattrHash, hash_content, sha256};
+use cenote_fs::{Attr, Decoded, DirEntry, FileKind, Filesystem};
+use cenote_runtime::WorkKind;
+use tokio::sync::mpsc;
+
+use super::row::{Extra, Row, RowBatch, ScanProblem, join};
+use super::walk::{Directory, Walk, runtime};
+use crate::{InspectError, Result};
+
+/// Entries that are looked up together: about 6 MB with their names.
+const WINDOW_ENTRIES: usize = 128 * 1024;
+/// Rows that are rendered together.
+const BATCH_ROWS: usize = 8 * 1024;
+/// Directories whose blocks are read together.
+const ZAP_READS: usize = 512;
+
+/// Names and object numbers from directories, not looked up yet.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    directories: Vec<Arc<[u8]>>,
+    names: Vec<u8>,
+    list: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    object: ObjectId,
+    directory: u32,
+    name: u32,
+    name_len: u32,
+}
+
+impl Entries {
+    fn enter(&mut self, path: &[u8]) {
+        self.directories.push(path.into());
+    }
+
+    /// Adds an entry of the directory entered last. `value` is as the ZAP has it: number and type in one.
+    fn add(&mut self, name: &[u8], object: ObjectId) {
+        let (at, directory) = (self.names.len() as u32, self.directories.len().saturating_sub(1) as u32);
+        self.names.extend_from_slice(name);
+        self.list.push(Entry { object, directory, name: at, name_len: name.len() as u32 });
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        let start = entry.name as usize;
+        self.names.get(start..start + entry.name_len as usize).unwrap_or_default()
+    }
+
+    fn directory(&self, entry: &Entry) -> &[u8] {
+        self.directories.get(entry.directory as usize).map_or(&[], |path| path)
+    }
+}
+
+/// Collects rows and sends them off, rendered, in batches.
+pub(super) struct Batches<'a, T, R> {
+    walk: &'a Walk,
+    sender: &'a mpsc::Sender<T>,
+    render: &'a R,
+    batch: RowBatch,
+}
+
+impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
+    pub fn new(walk: &'a Walk, sender: &'a mpsc::Sender<T>, render: &'a R) -> Self {
+        Batches { walk, sender, render, batch: RowBatch::new(walk.target.clone()) }
+    }
+
+    async fn send(&mut self) {
+        if self.batch.rows.is_empty() && self.batch.problems.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::replace(&mut self.batch, RowBatch::new(self.walk.target.clone()));
+        if self.walk.needs.any() {
+            read_extras(self.walk, &mut batch).await;
+        }
+        // A closed channel means that nobody wants more: the workers stop by themselves.
+        self.sender.send((self.render)(&batch)).await.ok();
+    }
+
+    fn problem(&mut self, dir: &[u8], name: &[u8], object: ObjectId, error: impl Into<InspectError>) {
+        let mut path = Vec::new();
+        join(&mut path, dir, name);
+        self.batch.problems.push(ScanProblem { path, object, error: error.into() });
+    }
+}
+
+/// The row of the root directory, which no directory names.
+pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
+    let fs = &walk.target.filesystem;
+    let mut batch = RowBatch::new(walk.target.clone());
+    let attr = fs.attr(fs.root()).await?;
+    let mut block = Blkptr::HOLE;
+    fs.objset().gather(&[fs.root()], |found| block = found.block).await;
+    walk.meets_first(fs.root());
+    batch.push(b"", b".", |path| row(walk, path, fs.root(), attr, &block));
+    if walk.needs.any() {
+        read_extras(walk, &mut batch).await;
+    }
+    Ok(batch)
+}
+
+fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, block: &Blkptr) -> Row {
+    let class = block.dvas().next().and_then(|dva| walk.target.filesystem.objset().pool().class_of(dva.vdev));
+    Row::new(path, object, attr, block.logical_birth(), class)
+}
+
+/// Lists directories and describes everything in them.
+pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
+    walk: &Walk,
+    mut directories: Vec<Directory>,
+    batches: &mut Batches<'_, T, R>,
+) {
+    directories.sort_unstable_by_key(|directory| directory.object);
+    for directories in directories.chunks(ZAP_READS) {
+        let mut entries = Entries::default();
+        let mut large = Vec::new();
+        read_small(walk, directories, &mut entries, &mut large, batches).await;
+        for (index, object) in large {
+            read_large(walk, &directories[index], object, &mut entries, batches).await;
+        }
+        rows(walk, entries, batches).await;
+    }
+    batches.send().await;
+}
+
+/// Reads the directories that are one block (micro ZAPs), all at once; says which are larger.
+async fn read_small<T, R: Fn(&RowBatch) -> T>(
+    walk: &Walk,
+    directories: &[Directory],
+    entries: &mut Entries,
+    large: &mut Vec<(usize, Object)>,
+    batches: &mut Batches<'_, T, R>,
+) {
+    let fs = &walk.target.filesystem;
+    let objset = fs.objset();
+    let ids: Vec<ObjectId> = directories.iter().map(|directory| directory.object).collect();
+    let mut dnodes = Vec::with_capacity(ids.len());
+    objset.gather(&ids, |found| dnodes.push(found.dnode)).await;
+
+    let mut requests = Vec::with_capacity(ids.len());
+    let mut small = Vec::with_capacity(ids.len());
+    for (index, dnode) in dnodes.into_iter().enumerate() {
+        let directory = &directories[index];
+        let dnode = match dnode {
+            Ok(dnode) if fs.is_replayed(directory.object) => {
+                large.push((index, Object::new(objset.clone(), directory.object, dnode)));
+                continue;
+            }
+            Ok(dnode) => dnode,
+            Err(error) => {
+                batches.problem(&directory.path, b"", directory.object, error);
+                continue;
+            }
+        };
+        let bp = dnode.blkptr(0);
+        if dnode.levels == 1 && dnode.max_block_id == BlockId(0) && !bp.is_hole() {
+            requests.push((bp, objset.context(directory.object, 0, BlockId(0))));
+            small.push((index, bp.endian(), dnode));
+        } else {
+            large.push((index, Object::new(objset.clone(), directory.object, dnode)));
+        }
+    }
+    let blocks = objset.pool().read_many(requests).await;
+    for ((index, endian, dnode), block) in small.into_iter().zip(blocks) {
+        let directory = &directories[index];
+        let zap = match block {
+            Ok(block) => MicroZap::decode(block, endian),
+            Err(error) => {
+                batches.problem(&directory.path, b"", directory.object, error);
+                continue;
+            }
+        };
+        match zap {
+            Ok(zap) => {
+                entries.enter(&directory.path);
+                for entry in zap.entries() {
+                    entries.add(entry.name, DirEntry::object_of(entry.value));
+                }
+            }
+            // One block, and not a micro ZAP: let the general reader say what it is.
+            Err(_) => large.push((index, Object::new(objset.clone(), directory.object, dnode))),
+        }
+    }
+    runtime(&walk.target).work(WorkKind::Parse, entries.names.len() as u64).await;
+}
+
+/// Reads a directory of many blocks, handing entries on whenever there is a window full of them.
+async fn read_large<T, R: Fn(&RowBatch) -> T>(
+    walk: &Walk,
+    directory: &Directory,
+    object: Object,
+    entries: &mut Entries,
+    batches: &mut Batches<'_, T, R>,
+) {
+    let id = object.id();
+    let fs = &walk.target.filesystem;
+    let mut reader = match fs.read_dir(id).await {
+        Ok(reader) => reader,
+        Err(error) => return batches.problem(&directory.path, b"", id, error),
+    };
+    entries.enter(&directory.path);
+    loop {
+        match reader.next_batch().await {
+            Ok(Some(batch)) => batch.iter().for_each(|entry| entries.add(&entry.name, entry.object)),
+            Ok(None) => return,
+            Err(error) => return batches.problem(&directory.path, b"", id, error),
+        }
+        if entries.list.len() >= WINDOW_ENTRIES {
+            let full = std::mem::take(entries);
+            if let Some(full) = walk.share(full) {
+                rows(walk, full, batches).await;
+            }
+            entries.enter(&directory.path);
+        }
+    }
+}
+
+/// Looks up entries and describes them.
+pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
+    walk: &Walk,
+    mut entries: Entries,
+    batches: &mut Batches<'_, T, R>,
+) {
+    let mut list = std::mem::take(&mut entries.list);
+    list.sort_unstable_by_key(|entry| entry.object);
+    for list in list.chunks(BATCH_ROWS) {
+        let ids: Vec<ObjectId> = list.iter().map(|entry| entry.object).collect();
+        let mut found = Vec::new();
+        let mut postponed = Vec::new();
+        let mut next = list.iter();
+        let fs = &walk.target.filesystem;
+        fs.objset()
+            .gather(&ids, |gathered| {
+                let Some(entry) = next.next() else { return };
+                let (dir, name) = (entries.directory(entry), entries.name(entry));
+                match gathered
+                    .dnode
+                    .map_err(InspectError::from)
+                    .and_then(|dnode| decode(fs, entry.object, &dnode))
+                {
+                    Ok(Some(attr)) => {
+                        let is_dir = attr.is_dir();
+                        batches
+                            .batch
+                            .push(dir, name, |path| row(walk, path, entry.object, attr, &gathered.block));
+                        if is_dir {
+                            found.push(*entry);
+                        }
+                    }
+                    Ok(None) => postponed.push((*entry, gathered.block)),
+                    Err(error) if fs.is_replayed(entry.object) => {
+                        drop(error);
+                        postponed.push((*entry, gathered.block));
+                    }
+                    Err(error) => batches.problem(dir, name, entry.object, error),
+                }
+            })
+            .await;
+        for (entry, block) in postponed {
+            let (dir, name) = (entries.directory(&entry), entries.name(&entry));
+            match fs.attr(entry.object).await {
+                Ok(attr) => {
+                    batches.batch.push(dir, name, |path| row(walk, path, entry.object, attr, &block));
+                    if attr.is_dir() {
+                        found.push(entry);
+                    }
+                }
+                Err(error) => batches.problem(dir, name, entry.object, error),
+            }
+        }
+        walk.found(directories(walk, &entries, found, batches));
+        if batches.batch.rows.len() >= BATCH_ROWS / 2 {
+            batches.send().await;
+        }
+    }
+    batches.send().await;
+}
+
+/// Attributes from the dnode alone; `None` if that is not enough (a spill block, or the intent log changed them).
+fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Attr>> {
+    if fs.is_replayed(object) {
+        return Ok(None);
+    }
+    match Attr::decode(fs.sa_registry(), dnode)? {
+        Decoded::Done(attr) => Ok(Some(attr)),
+        Decoded::NeedsSpill => Ok(None),
+    }
+}
+
+/// The directories among entries, each the first time it is met.
+fn directories<T, R: Fn(&RowBatch) -> T>(
+    walk: &Walk,
+    entries: &Entries,
+    found: Vec<Entry>,
+    batches: &mut Batches<'_, T, R>,
+) -> Vec<Directory> {
+    let mut directories = Vec::with_capacity(found.len());
+    for entry in found {
+        let (dir, name) = (entries.directory(&entry), entries.name(&entry));
+        if !walk.meets_first(entry.object) {
+            let why = "the directory has more than one name; it was listed under the first only";
+            batches.problem(dir, name, entry.object, InspectError::Request(why.into()));
+            continue;
+        }
+        let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
+        join(&mut path, dir, name);
+        directories.push(Directory { object: entry.object, path: path.into() });
+    }
+    directories
+}
+
+/// Reads link targets, extended attributes and contents of a batch, several files at once.
+async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
+    let rt = runtime(&walk.target).clone();
+    let wanted: Vec<(usize, ObjectId, Attr)> =
+        batch.rows.iter().enumerate().map(|(index, row)| (index, row.object, row.attr)).collect();
+    let (fs, needs) = (walk.target.filesystem.clone(), walk.needs);
+    let results = std::sync::Mutex::new(Vec::with_capacity(wanted.len()));
+    let results = Arc::new(results);
+    let collected = results.clone();
+    let read = rt
+        .for_each_bounded(2 * rt.parallelism(), wanted, move |(index, object, attr)| {
+            let (fs, results) = (fs.clone(), collected.clone());
+            async move {
+                let extra = read_extra(&fs, needs, object, &attr).await;
+                results
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .push((index, object, extra));
+                Ok::<(), InspectError>(())
+            }
+        })
+        .await;
+    if let Err(error) = read {
+        batch.problems.push(ScanProblem { path: Vec::new(), object: ObjectId(0), error });
+    }
+    let results = std::mem::take(&mut *results.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    for (index, object, extra) in results {
+        match extra {
+            Ok(extra) => batch.rows[index].extra = Some(Box::new(extra)),
+            Err(error) => {
+                let path = batch.path(&batch.rows[index]).to_vec();
+                batch.problems.push(ScanProblem { path, object, error });
+            }
+        }
+    }
+}
+
+async fn read_extra(
+    fs: &Filesystem,
+    needs: super::ScanNeeds,
+    object: ObjectId,
+    attr: &Attr,
+) -> Result<Extra> {
+    let mut extra = Extra::default();
+    if needs.targets && attr.kind() == FileKind::Symlink {
+        extra.target = Some(fs.read_link(object).await?);
+    }
+    if needs.xattrs && Filesystem::may_have_xattrs(attr) {
+        let hash = |x: cenote_fs::Xattr| XattrHash {
+            len: x.value.len() as u64,
+            sha256: sha256(&x.value),
+            name: x.name,
+        };
+        extra.xattrs = fs.xattrs(object).await?.into_iter().map(hash).collect();
+    }
+    if needs.hashes && attr.kind() == FileKind::Regular {
+        extra.content = Some(hash_content(&fs.open_file(object).await?).await?);
+    }
+    Ok(extra)
+}

@@ -1,0 +1,167 @@
+//! The examination of a batch of copies: hash in place, compare parity and the other leaves.
+
+use super::targets::Target;
+use super::{Examined, Fault, Finding};
+use crate::check::Check;
+use crate::extents::{Extents, Fetched, Ticket};
+use crate::pool::Pool;
+use crate::recover::{CopyError, FaultKind, Recovered, recover};
+use crate::vdev::VdevTree;
+use crate::vdev::map::{BlockMap, Row};
+use cenote_codec::raidz;
+use cenote_runtime::WorkKind;
+
+/// A copy whose columns were asked for, each from every leaf: `tickets[row][column][leaf]`.
+struct Asked {
+    map: BlockMap,
+    tickets: Vec<Vec<Vec<Ticket>>>,
+    /// Some column has no leaf that is present.
+    incomplete: bool,
+}
+
+impl Pool {
+    pub(super) async fn examine_batch(&self, batch: Vec<Target>) -> Examined {
+        let mut extents = Extents::default();
+        let asked: Vec<Option<Asked>> =
+            batch.iter().map(|target| ask(self.vdevs(), &mut extents, target)).collect();
+        let fetched = extents.fetch().await;
+        let mut examined = Examined::default();
+        let mut scratch = Vec::new();
+        for (target, asked) in batch.into_iter().zip(asked) {
+            let (Some(asked), Ok(check)) = (asked, target.check(self.salt())) else {
+                examined.lost.push(target);
+                continue;
+            };
+            self.runtime().work(check.work(), target.psize as u64).await;
+            self.runtime().work(WorkKind::ParityGenerate, target.psize as u64).await;
+            if !asked.is_right(&fetched, &check, target.psize, &mut scratch) {
+                match self.examine_closely(&asked.map, &check, target.psize).await {
+                    Ok(recovered) => examined.findings.extend(findings(&target, recovered)),
+                    Err(_) => examined.lost.push(target),
+                }
+            }
+        }
+        examined
+    }
+
+    /// A pool in use may have changed under us: what is wrong must be so twice.
+    async fn examine_closely(
+        &self,
+        map: &BlockMap,
+        check: &Check<'_>,
+        psize: usize,
+    ) -> Result<Recovered, CopyError> {
+        let first = recover(self, map, psize, check).await;
+        if first.is_err() && self.may_be_live() { recover(self, map, psize, check).await } else { first }
+    }
+}
+
+fn findings(target: &Target, recovered: Recovered) -> impl Iterator<Item = Finding> {
+    let whole = target.finding(Fault::Checksum);
+    // A leaf that is being filled lacks what it lacks; that is no damage.
+    recovered.faults.into_iter().filter(|fault| !fault.leaf.lagging).map(move |fault| Finding {
+        leaf: Some(fault.leaf.guid),
+        offset_bytes: fault.offset_bytes,
+        len_bytes: fault.len as u64,
+        fault: match fault.kind {
+            FaultKind::Unreadable => Fault::Unreadable,
+            FaultKind::WrongData => Fault::Checksum,
+            FaultKind::WrongParity => Fault::Parity,
+        },
+        ..whole.clone()
+    })
+}
+
+fn ask<'a>(vdevs: &'a VdevTree, extents: &mut Extents<'a>, target: &Target) -> Option<Asked> {
+    let map = vdevs.map(&target.dva, target.psize, target.bp.physical_birth()).ok()?;
+    let mut incomplete = false;
+    let mut tickets = Vec::with_capacity(map.rows.len());
+    for row in &map.rows {
+        let top = vdevs.layout_of(row.top)?;
+        let mut columns = Vec::with_capacity(row.columns.len());
+        for (index, column) in row.columns.iter().enumerate() {
+            let leaves = top.leaves(column.slot, column.offset_bytes);
+            incomplete |= leaves.is_empty() && index >= row.parity && column.len > 0;
+            let want = |leaf| extents.want(leaf, column.offset_bytes, column.len);
+            columns.push(leaves.into_iter().map(want).collect());
+        }
+        tickets.push(columns);
+    }
+    Some(Asked { map, tickets, incomplete })
+}
+
+impl Asked {
+    /// Whether everything that was read is right.
+    fn is_right(&self, fetched: &Fetched, check: &Check<'_>, psize: usize, scratch: &mut Vec<u8>) -> bool {
+        if self.incomplete {
+            return false;
+        }
+        let rows: Option<Vec<Vec<Option<&[u8]>>>> = self
+            .map
+            .rows
+            .iter()
+            .zip(&self.tickets)
+            .map(|(row, tickets)| columns(row, tickets, fetched))
+            .collect();
+        let Some(rows) = rows else { return false };
+        if !self.checksum_is_right(&rows, check, psize, scratch) {
+            return false;
+        }
+        self.map.rows.iter().zip(&rows).all(|(row, columns)| parity_is_right(row, columns))
+    }
+
+    fn checksum_is_right(
+        &self,
+        rows: &[Vec<Option<&[u8]>>],
+        check: &Check<'_>,
+        psize: usize,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        if let ([row], [columns]) = (&self.map.rows[..], rows) {
+            let mut left = psize;
+            let mut parts = Vec::with_capacity(columns.len());
+            // The data columns of a single row stand in the block's order; the last may be padded to a sector.
+            for column in columns[row.parity..].iter().flatten() {
+                let len = column.len().min(left);
+                parts.push(&column[..len]);
+                left -= len;
+            }
+            return check.verify_parts(&parts, scratch);
+        }
+        scratch.clear();
+        scratch.resize(self.map.data_bytes, 0);
+        for (row, columns) in self.map.rows.iter().zip(rows) {
+            for (column, bytes) in row.data().iter().zip(&columns[row.parity..]) {
+                let bytes = bytes.unwrap_or_default();
+                scratch[column.data_at..column.data_at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        check.verify(&scratch[..psize]).is_ok()
+    }
+}
+
+/// The columns of a row, if every leaf of each gave the same bytes. A column without leaves is `None`.
+fn columns<'a>(row: &Row, tickets: &[Vec<Ticket>], fetched: &'a Fetched) -> Option<Vec<Option<&'a [u8]>>> {
+    let mut columns = Vec::with_capacity(row.columns.len());
+    for leaves in tickets {
+        let Some((first, others)) = leaves.split_first() else {
+            columns.push(None);
+            continue;
+        };
+        let bytes = fetched.slice(*first)?;
+        if others.iter().any(|other| fetched.slice(*other) != Some(bytes)) {
+            return None;
+        }
+        columns.push(Some(bytes));
+    }
+    Some(columns)
+}
+
+fn parity_is_right(row: &Row, columns: &[Option<&[u8]>]) -> bool {
+    if row.parity == 0 {
+        return true;
+    }
+    let (parity, data) = columns.split_at(row.parity);
+    let data: Vec<&[u8]> = data.iter().map(|column| column.unwrap_or_default()).collect();
+    raidz::verify_parity(parity, &data).is_ok_and(|differs| !differs.contains(&true))
+}

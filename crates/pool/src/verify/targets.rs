@@ -1,0 +1,107 @@
+//! Targets: the single copies that verification examines, gang headers and pieces among them.
+
+use super::{Fault, Finding, VerifyItem};
+use crate::check::Check;
+use crate::place::Place;
+use crate::pool::{Pool, ReadContext};
+use cenote_codec::checksum::{ChecksumError, ChecksumSalt};
+use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
+use cenote_format::gang::SPA_GANGBLOCKSIZE;
+use cenote_format::units::SPA_MAXBLOCKSIZE;
+
+/// Levels of gangs that are followed.
+const MAX_GANG_DEPTH: u32 = 16;
+
+/// One copy of a block, of a gang header or of a gang's piece.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    /// The item it is part of.
+    item: usize,
+    place: Place,
+    /// Copies with the same number hold the same bytes.
+    pub(super) block: usize,
+    /// How many there are of them.
+    pub(super) copies: usize,
+    pub(super) bp: Blkptr,
+    pub(super) dva: Dva,
+    pub(super) psize: usize,
+}
+
+impl Target {
+    /// What its bytes must meet.
+    pub(super) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
+        match Check::gang_header(&self.bp).filter(|_| self.bp.is_gang()) {
+            Some(check) => Ok(check),
+            None => Check::of(&self.bp, salt),
+        }
+    }
+
+    /// A finding about the whole copy.
+    pub(super) fn finding(&self, fault: Fault) -> Finding {
+        Finding {
+            item: self.item,
+            place: self.place,
+            vdev: self.dva.vdev,
+            leaf: None,
+            offset_bytes: self.dva.offset_bytes,
+            len_bytes: self.dva.asize.0,
+            fault,
+        }
+    }
+}
+
+/// Targets as they are collected.
+#[derive(Default)]
+struct Collected {
+    targets: Vec<Target>,
+    findings: Vec<Finding>,
+    blocks: usize,
+}
+
+impl Pool {
+    /// All copies of all items; and findings for gangs whose header leads nowhere.
+    pub(super) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
+        let mut collected = Collected::default();
+        for (index, item) in items.iter().enumerate() {
+            let mut pointers = vec![(item.bp, 0)];
+            while let Some((bp, depth)) = pointers.pop() {
+                collected.add_copies(index, item.place, &bp);
+                if bp.kind() == BlkptrKind::Normal && bp.is_gang() && depth < MAX_GANG_DEPTH {
+                    let ctx = ReadContext::new(item.place);
+                    // A header that can't be read is found among its copies.
+                    let header = self.read_gang_header(&bp, &ctx).await;
+                    let pieces = header.map_or(Vec::new(), |header| header.pieces.to_vec());
+                    pointers.extend(pieces.into_iter().map(|piece| (piece, depth + 1)));
+                }
+            }
+        }
+        (collected.targets, collected.findings)
+    }
+}
+
+impl Collected {
+    fn add_copies(&mut self, item: usize, place: Place, bp: &Blkptr) {
+        if bp.kind() != BlkptrKind::Normal {
+            return;
+        }
+        let psize = if bp.is_gang() { SPA_GANGBLOCKSIZE as u64 } else { bp.psize().0 };
+        let (block, copies) = (self.blocks, bp.dvas().count());
+        self.blocks += 1;
+        for dva in bp.dvas() {
+            let target = Target {
+                item,
+                place,
+                block,
+                copies,
+                bp: *bp,
+                dva,
+                psize: psize.min(SPA_MAXBLOCKSIZE) as usize,
+            };
+            if psize > SPA_MAXBLOCKSIZE {
+                self.findings.push(target.finding(Fault::Lost));
+            } else {
+                self.targets.push(target);
+            }
+        }
+    }
+}
