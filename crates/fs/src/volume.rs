@@ -53,6 +53,11 @@ impl Volume {
         &self.layered.objset
     }
 
+    /// Its object, if it is on disk as it is here: for those who want blocks rather than bytes.
+    pub fn plain_object(&self) -> Option<&cenote_dataset::Object> {
+        self.layered.object.as_ref().filter(|_| self.layered.overlay.is_empty())
+    }
+
     /// Its size, `volsize`.
     pub fn size_bytes(&self) -> u64 {
         self.layered.size_bytes

@@ -1,0 +1,194 @@
+//! Owner, extended attributes, mode, times and flags of what was copied.
+//!
+//! The order matters: a change of owner clears set-id bits and `security.capability`, so it comes first; a change of
+//! mode could take away the right to set attributes; all of them change the time of last change, so times come last. Flags make a file
+//! immutable and come when it has its name ([`Dress::set_flags`]).
+//!
+//! Source: chown(2), xattr(7), inode(7).
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use cenote_format::units::ObjectId;
+use cenote_fs::acl::Who;
+use cenote_fs::attr::pflags;
+use cenote_fs::{Attr, FileKind, Filesystem, Timestamp, Xattr};
+use rustix::fs::{AtFlags, CWD, Gid, IFlags, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::loss::{Loss, LossKind, Reason};
+
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// What a file shall look like.
+#[derive(Debug)]
+pub(super) struct Dress {
+    path: Vec<u8>,
+    attr: Attr,
+    xattrs: Vec<Xattr>,
+}
+
+/// Something to be dressed.
+pub(super) enum Body<'a> {
+    /// A file or folder open for reading or writing.
+    Open(BorrowedFd<'a>),
+    /// Anything, opened with `O_PATH`: reached through `/proc/self/fd`, which leads to the very file, a symbolic link included.
+    Located(BorrowedFd<'a>),
+}
+
+impl Dress {
+    /// Reads what attributes don't say from the pool. What can't be read is told to `lost`.
+    pub async fn read(
+        fs: &Filesystem,
+        id: ObjectId,
+        attr: Attr,
+        path: Vec<u8>,
+        lost: &impl Fn(Loss),
+    ) -> Dress {
+        let tell = |kind, reason| lost(Loss { path: path.clone(), kind, reason });
+        let xattrs = match fs.xattrs(id).await {
+            Ok(xattrs) => xattrs,
+            Err(error) => {
+                tell(LossKind::Xattrs, error.into());
+                Vec::new()
+            }
+        };
+        match has_own_acl(fs, id, &attr).await {
+            Ok(false) => {}
+            Ok(true) => tell(LossKind::Acl, Reason::Because("Linux can't hold ACLs of this kind")),
+            Err(error) => tell(LossKind::Acl, error.into()),
+        }
+        if attr.project != 0 {
+            tell(LossKind::Project, Reason::Because("project numbers are not restored"));
+        }
+        Dress { path, attr, xattrs }
+    }
+
+    /// Dresses it, except for flags.
+    pub fn put_on(&self, body: &Body<'_>, lost: &impl Fn(Loss)) {
+        let tell = |kind, reason| lost(Loss { path: self.path.clone(), kind, reason });
+        let owner = self.set_owner(body);
+        for xattr in &self.xattrs {
+            if let Err(errno) = body.set_xattr(&xattr.name, &xattr.value) {
+                tell(LossKind::Xattr(xattr.name.to_vec()), errno.into());
+            }
+        }
+        let mut mode = self.attr.permissions();
+        if let Err(reason) = owner {
+            if mode & SET_ID_BITS != 0 {
+                mode &= !SET_ID_BITS;
+                tell(LossKind::Mode, Reason::Because("set-id bits are dropped with the owner"));
+            }
+            tell(LossKind::Owner, reason);
+        }
+        if self.attr.kind() != FileKind::Symlink
+            && let Err(errno) = body.set_mode(Mode::from_raw_mode(mode))
+        {
+            tell(LossKind::Mode, errno.into());
+        }
+        if let Err(reason) = self.set_times(body) {
+            tell(LossKind::Times, reason);
+        }
+    }
+
+    fn set_owner(&self, body: &Body<'_>) -> Result<(), Reason> {
+        let (uid, gid) = self.attr.owner();
+        // The upper half of a FUID names a foreign domain: its users have no number here. -1 means "leave as it is".
+        let foreign = |fuid: u64| fuid >> 32 != 0 || fuid as u32 == u32::MAX;
+        if foreign(self.attr.uid) || foreign(self.attr.gid) {
+            return Err(Reason::Because("the owner is of a foreign domain"));
+        }
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        match body.set_owner(Some(uid), Some(gid)) {
+            Err(errno) => {
+                // The group alone may be allowed.
+                let _ = body.set_owner(None, Some(gid));
+                Err(errno.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Sets times and looks whether the file system could hold them.
+    fn set_times(&self, body: &Body<'_>) -> Result<(), Reason> {
+        let spec = |t: Timestamp| Timespec { tv_sec: t.seconds, tv_nsec: t.nanoseconds.into() };
+        body.set_times(&Timestamps {
+            last_access: spec(self.attr.atime),
+            last_modification: spec(self.attr.mtime),
+        })?;
+        let stat = body.stat()?;
+        let mtime = self.attr.mtime;
+        match (stat.st_mtime, stat.st_mtime_nsec) == (mtime.seconds, mtime.nanoseconds.into()) {
+            true => Ok(()),
+            false => Err(Reason::Because("the file system here does not hold such times")),
+        }
+    }
+
+    /// Makes it immutable, append-only or not dumped, if it is. `None` as file: something that can't be opened for this.
+    pub fn set_flags(&self, file: Option<BorrowedFd<'_>>, lost: &impl Fn(Loss)) {
+        let wanted = IFlags::from_bits_truncate(self.attr.linux_flags())
+            & (IFlags::IMMUTABLE | IFlags::APPEND | IFlags::NODUMP);
+        if wanted.is_empty() {
+            return;
+        }
+        let done = match file {
+            Some(file) => rustix::fs::ioctl_getflags(file)
+                .and_then(|flags| rustix::fs::ioctl_setflags(file, flags | wanted)),
+            None => Err(Errno::OPNOTSUPP),
+        };
+        if let Err(errno) = done {
+            lost(Loss { path: self.path.clone(), kind: LossKind::Flags, reason: errno.into() });
+        }
+    }
+}
+
+/// Whether the ZFS ACL says more than the mode does.
+async fn has_own_acl(fs: &Filesystem, id: ObjectId, attr: &Attr) -> cenote_fs::Result<bool> {
+    if attr.flags & pflags::ACL_TRIVIAL != 0 {
+        return Ok(false);
+    }
+    let acl = fs.acl(id).await?;
+    Ok(acl
+        .iter()
+        .any(|ace| ace.kind > 1 || ace.flags != 0 || matches!(ace.who, Who::User(_) | Who::Group(_))))
+}
+
+impl Body<'_> {
+    fn path(fd: &BorrowedFd<'_>) -> String {
+        format!("/proc/self/fd/{}", fd.as_raw_fd())
+    }
+
+    fn set_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
+        match self {
+            Body::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            Body::Located(fd) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Body::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Body::Located(fd) => rustix::fs::setxattr(Body::path(fd), name, value, XattrFlags::empty()),
+        }
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), Errno> {
+        match self {
+            Body::Open(fd) => rustix::fs::fchmod(fd, mode),
+            Body::Located(fd) => rustix::fs::chmod(Body::path(fd), mode),
+        }
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
+        match self {
+            Body::Open(fd) => rustix::fs::futimens(fd, times),
+            Body::Located(fd) => rustix::fs::utimensat(CWD, Body::path(fd), times, AtFlags::empty()),
+        }
+    }
+
+    fn stat(&self) -> Result<Stat, Errno> {
+        match self {
+            Body::Open(fd) | Body::Located(fd) => rustix::fs::fstat(fd.as_fd()),
+        }
+    }
+}
