@@ -1,0 +1,74 @@
+//! All targets, a line each: the parsers by crate, then the whole stack.
+
+use crate::Target;
+
+mod blocks;
+mod codec;
+mod config;
+mod filesystem;
+mod tables;
+mod zap;
+
+use bytes::Bytes;
+use cenote_format::bytes::Endian;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    // What pools say of themselves.
+    Target { name: "nvlist", run: config::nvlist, spare_bytes: 64 * KIB },
+    Target { name: "label_config", run: config::label_config, spare_bytes: MIB },
+    Target { name: "label", run: config::label, spare_bytes: 2 * MIB },
+    Target { name: "uberblock", run: config::uberblock, spare_bytes: 64 * KIB },
+    Target { name: "boot_env", run: config::boot_env, spare_bytes: 64 * KIB },
+    // Blocks that point to blocks.
+    Target { name: "blkptr", run: blocks::blkptr, spare_bytes: 64 * KIB },
+    Target { name: "gang", run: blocks::gang, spare_bytes: 64 * KIB },
+    Target { name: "dnode", run: blocks::dnode, spare_bytes: 64 * KIB },
+    Target { name: "objset", run: blocks::objset, spare_bytes: 64 * KIB },
+    Target { name: "zil", run: blocks::zil, spare_bytes: 64 * KIB },
+    // Objects of the pool.
+    Target { name: "zap_block0", run: zap::block0, spare_bytes: 64 * KIB },
+    Target { name: "zap_leaf", run: zap::leaf, spare_bytes: 64 * KIB },
+    Target { name: "dsl", run: tables::dsl, spare_bytes: 64 * KIB },
+    Target { name: "bpobj", run: tables::bpobj, spare_bytes: 64 * KIB },
+    Target { name: "space_map", run: tables::space_map, spare_bytes: 64 * KIB },
+    Target { name: "indirect", run: tables::indirect, spare_bytes: 64 * KIB },
+    Target { name: "ddt", run: tables::ddt, spare_bytes: 64 * KIB },
+    Target { name: "ddt_log", run: tables::ddt_log, spare_bytes: 64 * KIB },
+    Target { name: "brt", run: tables::brt, spare_bytes: 64 * KIB },
+    Target { name: "history", run: tables::history, spare_bytes: 64 * KIB },
+    Target { name: "errlog", run: tables::errlog, spare_bytes: 64 * KIB },
+    Target { name: "scan", run: tables::scan, spare_bytes: 64 * KIB },
+    // File systems.
+    Target { name: "sa", run: filesystem::sa, spare_bytes: 64 * KIB },
+    Target { name: "sa_registry", run: filesystem::sa_registry, spare_bytes: MIB },
+    Target { name: "znode", run: filesystem::znode, spare_bytes: 64 * KIB },
+    Target { name: "acl", run: filesystem::acl, spare_bytes: 64 * KIB },
+    Target { name: "fuid", run: filesystem::fuid, spare_bytes: 64 * KIB },
+    // Codecs.
+    Target { name: "lzjb", run: codec::lzjb, spare_bytes: MIB },
+    Target { name: "zle", run: codec::zle, spare_bytes: MIB },
+    Target { name: "lz4", run: codec::lz4, spare_bytes: MIB },
+    Target { name: "gzip", run: codec::gzip, spare_bytes: MIB },
+    Target { name: "zstd", run: codec::zstd, spare_bytes: 4 * MIB },
+    Target { name: "embedded_checksum", run: codec::embedded_checksum, spare_bytes: 64 * KIB },
+    Target { name: "crypt_layout", run: codec::crypt_layout, spare_bytes: 64 * KIB },
+];
+
+const ENDIANS: [Endian; 2] = [Endian::Little, Endian::Big];
+
+/// Parses in both byte orders.
+fn both(data: &[u8], mut parse: impl FnMut(Bytes, Endian)) {
+    let block = Bytes::copy_from_slice(data);
+    for endian in ENDIANS {
+        parse(block.clone(), endian);
+    }
+}
+
+/// Takes a value as if it were used, so that reading it is not optimised away.
+fn consume<T>(value: T) {
+    std::hint::black_box(value);
+}
