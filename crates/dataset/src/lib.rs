@@ -33,7 +33,7 @@ pub use error::{DatasetError, Result};
 pub use import::{ImportOptions, Rewind, import};
 pub use intent_log::IntentLog;
 pub use keys::{EncryptionInfo, KeySource, KeyStatus, UserKey};
-pub use mos::Mos;
+pub use mos::{FeatureState, Mos};
 pub use object::Object;
 pub use objset::Objset;
 pub use properties::{Property, Source, Value};

@@ -9,17 +9,43 @@
 
 use std::sync::Arc;
 
+use cenote_format::bpobj::{BptreeEntry, BptreePhys};
 use cenote_format::dsl::names::{self, pool as directory_names};
+use cenote_format::features::{Feature, SPA_FEATURES};
 use cenote_format::nvlist::Nvlist;
+use cenote_format::scan::ScanPhys;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId};
+use cenote_format::words::{Phys, Words};
 use cenote_pool::Pool;
 
+use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
 use crate::error::{DatasetError, Result};
 use crate::keys::{KeySource, Keyring};
 use crate::objset::Objset;
 use crate::zap::{Zap, ZapEntry};
+
+/// Whether a pool uses a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureState {
+    /// It can't be used.
+    Disabled,
+    /// It can be used, and isn't.
+    Enabled,
+    /// It is used.
+    Active,
+}
+
+impl std::fmt::Display for FeatureState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            FeatureState::Disabled => "disabled",
+            FeatureState::Enabled => "enabled",
+            FeatureState::Active => "active",
+        })
+    }
+}
 
 /// An opened pool. Cloning it costs one atomic increment.
 #[derive(Clone)]
@@ -101,6 +127,80 @@ impl Mos {
             Some(zap) => zap.to_vec().await,
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Every known feature and what it is here, in the order of `zpool get all`; none in pools older than features.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    pub async fn features(&self) -> Result<Vec<(&'static Feature, FeatureState)>> {
+        let read = self.directory_zap(directory_names::FEATURES_FOR_READ).await?;
+        let write = self.directory_zap(directory_names::FEATURES_FOR_WRITE).await?;
+        let mut states = Vec::new();
+        for feature in &SPA_FEATURES {
+            let table = if feature.readonly_compatible { &write } else { &read };
+            let count = match table {
+                Some(zap) => zap.get_u64(feature.guid).await?,
+                None => None,
+            };
+            let state = match count {
+                None => FeatureState::Disabled,
+                Some(0) => FeatureState::Enabled,
+                Some(_) => FeatureState::Active,
+            };
+            states.push((feature, state));
+        }
+        Ok(states)
+    }
+
+    /// What the last scrub or resilver did, or the one under way; `None` if there was none.
+    ///
+    /// # Errors
+    /// What is noted makes no sense.
+    pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
+        let Some(value) = self.0.directory.lookup(directory_names::SCAN.as_bytes()).await? else {
+            return Ok(None);
+        };
+        let words: Vec<u64> = value.words().collect();
+        let scan = ScanPhys::from_words(&words);
+        scan.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
+    }
+
+    /// Blocks that are free for users and not yet on the vdevs: lists that the next groups work off (`freeing`).
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn pending_frees(&self) -> Result<Vec<Bpobj>> {
+        let mut lists = Vec::new();
+        for name in
+            [directory_names::SYNC_BPOBJ, directory_names::FREE_BPOBJ, directory_names::OBSOLETE_BPOBJ]
+        {
+            if let Some(id) = self.directory_u64(name).await?.filter(|&id| id != 0) {
+                lists.push(Bpobj::open(self.objset(), ObjectId(id)).await?);
+            }
+        }
+        Ok(lists)
+    }
+
+    /// Trees of destroyed datasets that are still being freed in the background.
+    ///
+    /// # Errors
+    /// The list is damaged.
+    pub async fn pending_destroys(&self) -> Result<Vec<BptreeEntry>> {
+        let Some(id) = self.directory_u64(directory_names::BPTREE_OBJ).await?.filter(|&id| id != 0) else {
+            return Ok(Vec::new());
+        };
+        let object = self.objset().object(ObjectId(id)).await?;
+        let phys = BptreePhys::decode(object.dnode().bonus(), object.dnode().endian());
+        let phys = phys.map_err(|e| object.format(e))?;
+        let words = BptreeEntry::COUNT as u64;
+        let count = phys.end.saturating_sub(phys.begin);
+        if phys.end > object.capacity_bytes() / (words * 8) {
+            return Err(object.damaged("claims more trees to free than it has room for"));
+        }
+        let all = object.read_words(phys.begin * words, (count * words) as usize).await?;
+        let entries = all.chunks_exact(BptreeEntry::COUNT).map(BptreeEntry::from_words);
+        entries.collect::<Result<_, _>>().map_err(|e| object.format(e))
     }
 
     /// The state that a checkpoint keeps, if there is one.

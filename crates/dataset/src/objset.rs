@@ -28,7 +28,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
-use cenote_pool::{DatasetKey, Place, Pool, ReadContext};
+use cenote_pool::{DatasetKey, Place, Pool, PoolError, ReadContext};
 
 use crate::error::{DatasetError, Result};
 use crate::object::Object;
@@ -143,7 +143,13 @@ impl Objset {
         if bp.is_hole() {
             return Err(self.no_object(object));
         }
-        let block = meta.read_metadata(0, block_id, &bp).await?;
+        let block = match &self.0.key {
+            None if bp.is_encrypted() => {
+                let ctx = self.context(META_DNODE_OBJECT, 0, block_id);
+                self.pool().read_physical(&bp, &ctx).await?
+            }
+            _ => meta.read_metadata(0, block_id, &bp).await?,
+        };
         let slot = (object.0 % per_block) as usize;
         if !is_start_of_dnode(&block, slot) {
             return Err(self.no_object(object));
@@ -165,6 +171,26 @@ impl Objset {
     /// All objects numbered `from` up to, not including, `to`, in order, batch by batch.
     pub fn dnodes(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.clone(), from, to)
+    }
+
+    /// Reads blocks of dnodes, past the cache. Without the key an encrypted one comes as it is stored: block pointers and sizes
+    /// are in clear there, the bonus is ciphertext.
+    pub(crate) async fn read_dnode_blocks(
+        &self,
+        requests: Vec<(Blkptr, ReadContext)>,
+    ) -> Vec<Result<Bytes, PoolError>> {
+        if self.0.key.is_some() || !requests.iter().any(|(bp, _)| bp.is_encrypted()) {
+            return self.pool().read_many(requests).await;
+        }
+        let mut blocks = Vec::with_capacity(requests.len());
+        for (bp, ctx) in &requests {
+            blocks.push(if bp.is_encrypted() {
+                self.pool().read_physical(bp, ctx).await
+            } else {
+                self.pool().read(bp, ctx).await
+            });
+        }
+        blocks
     }
 
     /// Where a block of this set belongs, with the key that opens it.

@@ -94,7 +94,7 @@ impl Dnodes {
                 )),
             }
         }
-        let results = self.objset.pool().read_many(requests).await;
+        let results = self.objset.read_dnode_blocks(requests).await;
         for ((block, endian), result) in blocks.into_iter().zip(results) {
             let base = block.0 * per_block;
             let bytes = match result {

@@ -177,3 +177,21 @@ fn zdb_records(text: &str, synced_txg: u64) -> BTreeMap<String, Vec<(u64, String
     }
     records
 }
+
+#[test]
+fn features_are_those_of_zpool_get() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        let found: BTreeMap<String, String> = rt.block_on(async {
+            let states = open(&rt, &pool).await.features().await.unwrap();
+            states.into_iter().map(|(f, state)| (format!("feature@{}", f.name), state.to_string())).collect()
+        });
+        let rows = pool.properties().into_iter().filter(|r| r.property.starts_with("feature@"));
+        let wanted: BTreeMap<String, String> = rows.map(|r| (r.property, r.value)).collect();
+        // An import by the kernel, even of a copy whose logs it replayed, may have activated more.
+        if !pool.facts().state.starts_with("unclean") {
+            assert_eq!(found, wanted, "{name}");
+        }
+    }
+}

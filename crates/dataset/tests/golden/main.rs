@@ -5,6 +5,7 @@
 mod datasets;
 mod inside;
 mod properties;
+mod refusals;
 
 use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_pool::{FoundPool, discover};
