@@ -31,28 +31,16 @@ use crate::error::{FsError, Result};
 /// Bytes of a `znode_phys_t`, `ZFS_OLD_ZNODE_PHYS_SIZE`.
 pub const ZNODE_PHYS_BYTES: usize = 264;
 
-/// `z_pflags`: immutable, append-only, not dumped, hidden from listings of objects (`ZFS_*` of `zfs_znode.h`).
-#[allow(missing_docs)] // the names are OpenZFS's, without "ZFS_"
+/// Bits of `z_pflags`: those of `zfs_znode.h` without their `ZFS_`.
 pub mod pflags {
-    pub const XATTR: u64 = 0x1;
-    pub const INHERIT_ACE: u64 = 0x2;
-    pub const ACL_TRIVIAL: u64 = 0x4;
-    pub const READONLY: u64 = 0x1_0000_0000;
-    pub const HIDDEN: u64 = 0x2_0000_0000;
-    pub const SYSTEM: u64 = 0x4_0000_0000;
-    pub const ARCHIVE: u64 = 0x8_0000_0000;
-    pub const IMMUTABLE: u64 = 0x10_0000_0000;
-    pub const NOUNLINK: u64 = 0x20_0000_0000;
-    pub const APPENDONLY: u64 = 0x40_0000_0000;
-    pub const NODUMP: u64 = 0x80_0000_0000;
-    pub const OPAQUE: u64 = 0x100_0000_0000;
-    pub const AV_QUARANTINED: u64 = 0x200_0000_0000;
-    pub const AV_MODIFIED: u64 = 0x400_0000_0000;
-    pub const REPARSE: u64 = 0x800_0000_0000;
-    pub const OFFLINE: u64 = 0x1000_0000_0000;
-    pub const SPARSE: u64 = 0x2000_0000_0000;
-    pub const PROJINHERIT: u64 = 0x4000_0000_0000;
-    pub const PROJID: u64 = 0x8000_0000_0000;
+    pub use cenote_format::znode::{
+        ZFS_ACL_TRIVIAL as ACL_TRIVIAL, ZFS_APPENDONLY as APPENDONLY, ZFS_ARCHIVE as ARCHIVE,
+        ZFS_AV_MODIFIED as AV_MODIFIED, ZFS_AV_QUARANTINED as AV_QUARANTINED, ZFS_HIDDEN as HIDDEN,
+        ZFS_IMMUTABLE as IMMUTABLE, ZFS_INHERIT_ACE as INHERIT_ACE, ZFS_NODUMP as NODUMP,
+        ZFS_NOUNLINK as NOUNLINK, ZFS_OFFLINE as OFFLINE, ZFS_OPAQUE as OPAQUE, ZFS_PROJID as PROJID,
+        ZFS_PROJINHERIT as PROJINHERIT, ZFS_READONLY as READONLY, ZFS_REPARSE as REPARSE,
+        ZFS_SPARSE as SPARSE, ZFS_SYSTEM as SYSTEM, ZFS_XATTR as XATTR,
+    };
 }
 
 /// What a file is, from its mode.

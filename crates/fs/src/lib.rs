@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Read in this order: [`filesystem`] (what a file system is made of), [`attr`] (attributes straight from dnodes, the
-//! fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`volume`]; then what is built on them: `overlay` and
+//! fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`userspace`], [`volume`]; then what is built on them: `overlay` and
 //! [`replay`], [`diff`], [`manifest`].
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod manifest;
 mod overlay;
 pub mod path;
 pub mod replay;
+pub mod userspace;
 pub mod volume;
 pub mod xattr;
 
@@ -34,5 +35,6 @@ pub use file::OpenFile;
 pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
 pub use replay::ReplayReport;
+pub use userspace::{OwnerSpace, SpaceBy};
 pub use volume::Volume;
 pub use xattr::Xattr;

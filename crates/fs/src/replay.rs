@@ -162,7 +162,9 @@ impl Replay {
             Operation::CloneRange { .. } => self.clone_range(id, operation).await?,
             Operation::SetAttr { .. } => self.set_attr(id, operation).await?,
             Operation::SetAcl { acl, .. } => self.set_acl(id, acl).await?,
-            Operation::SetAclV0 { entries, .. } => self.set_acl_entries(id, entries).await?,
+            Operation::SetAclV0 { entries, entry_count, .. } => {
+                self.set_acl_entries(id, entries, *entry_count).await?;
+            }
             Operation::SetSaXattr { name, value, .. } => {
                 let now = self.now;
                 self.attr_mut(id).await?.ctime = now;

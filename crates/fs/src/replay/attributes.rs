@@ -9,9 +9,9 @@ use cenote_format::bytes::Endian;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::attr::{LogAcl, LogAttrs};
 use cenote_format::zil::record::Operation;
+use cenote_format::znode::{Ace, AceWho, AclForm, decode_aces};
 
 use super::Replay;
-use crate::acl::{Ace, Who};
 use crate::attr::{Attr, Timestamp, pflags};
 use crate::error::Result;
 
@@ -106,12 +106,13 @@ impl Replay {
     }
 
     pub(super) async fn set_acl(&mut self, id: ObjectId, acl: &LogAcl) -> Result<()> {
-        self.set_acl_entries(id, &acl.entries).await
+        self.set_acl_entries(id, &acl.entries, acl.entry_count).await
     }
 
     /// Entries in a record are `ace_t`s, laid out as those of version 0.
-    pub(super) async fn set_acl_entries(&mut self, id: ObjectId, entries: &Bytes) -> Result<()> {
-        let entries = Ace::decode_all(0, entries, self.endian())
+    pub(super) async fn set_acl_entries(&mut self, id: ObjectId, entries: &Bytes, count: u64) -> Result<()> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let entries = decode_aces(AclForm::Initial, entries, count, self.endian())
             .map_err(|_| self.contradiction("has an ACL that ends within an entry"))?;
         let now = self.now;
         let node = self.node_mut(id).await?;
@@ -140,13 +141,13 @@ fn mode_of(entries: &[Ace], attr: &Attr) -> u32 {
     const ALLOW: u16 = 0;
     const DENY: u16 = 1;
     let (mut mode, mut seen) = (attr.mode & !0o777, 0);
-    for ace in entries.iter().filter(|ace| ace.kind <= DENY && ace.flags & ACE_INHERIT_ONLY == 0) {
+    for ace in entries.iter().filter(|ace| ace.ace_type <= DENY && ace.flags & ACE_INHERIT_ONLY == 0) {
         let classes: &[u32] = match ace.who {
-            Who::Owner => &[6],
-            Who::User(id) if id == attr.uid => &[6],
-            Who::OwningGroup => &[3],
-            Who::Group(id) if id == attr.gid => &[3],
-            Who::Everyone => &[6, 3, 0],
+            AceWho::Owner => &[6],
+            AceWho::User(id) if id.0 == attr.uid => &[6],
+            AceWho::OwningGroup => &[3],
+            AceWho::Group(id) if id.0 == attr.gid => &[3],
+            AceWho::Everyone => &[6, 3, 0],
             _ => &[],
         };
         for (shift, (permission, bit)) in
@@ -155,7 +156,7 @@ fn mode_of(entries: &[Ace], attr: &Attr) -> u32 {
             let bit = bit << shift;
             if ace.mask & permission != 0 && seen & bit == 0 {
                 seen |= bit;
-                mode |= if ace.kind == ALLOW { bit } else { 0 };
+                mode |= if ace.ace_type == ALLOW { bit } else { 0 };
             }
         }
     }
@@ -165,16 +166,17 @@ fn mode_of(entries: &[Ace], attr: &Attr) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_format::znode::Fuid;
 
     #[test]
     fn an_acl_spells_a_mode() {
-        let ace = |who, kind, mask| Ace { who, kind, flags: 0, mask };
+        let ace = |who, ace_type, mask| Ace { who, ace_type, flags: 0, mask, object_types: None };
         let attr = Attr { mode: 0o100777, uid: 5, ..Attr::default() };
         let entries = [
-            ace(Who::User(5), 1, 0x20),
-            ace(Who::Owner, 0, 0x23),
-            ace(Who::OwningGroup, 0, 0x1),
-            ace(Who::Everyone, 0, 0x21),
+            ace(AceWho::User(Fuid(5)), 1, 0x20),
+            ace(AceWho::Owner, 0, 0x23),
+            ace(AceWho::OwningGroup, 0, 0x1),
+            ace(AceWho::Everyone, 0, 0x21),
         ];
         assert_eq!(mode_of(&entries, &attr), 0o100655);
     }
