@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use cenote_format::units::ObjectId;
-use cenote_fs::acl::Who;
+use cenote_fs::acl::AceWho;
 use cenote_fs::attr::pflags;
 use cenote_fs::{Attr, FileKind, Filesystem, Timestamp, Xattr};
 use rustix::fs::{AtFlags, CWD, Gid, IFlags, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
@@ -148,9 +148,9 @@ async fn has_own_acl(fs: &Filesystem, id: ObjectId, attr: &Attr) -> cenote_fs::R
         return Ok(false);
     }
     let acl = fs.acl(id).await?;
-    Ok(acl
-        .iter()
-        .any(|ace| ace.kind > 1 || ace.flags != 0 || matches!(ace.who, Who::User(_) | Who::Group(_))))
+    Ok(acl.iter().any(|ace| {
+        ace.ace_type > 1 || ace.flags != 0 || matches!(ace.who, AceWho::User(_) | AceWho::Group(_))
+    }))
 }
 
 impl Body<'_> {
