@@ -30,7 +30,8 @@ use cenote_format::features::spa_version_is_known;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass};
+use cenote_pool::config::vdev_list;
+use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass, VdevConfig};
 use cenote_runtime::Runtime;
 
 use crate::error::{DatasetError, Result};
@@ -180,6 +181,8 @@ async fn open_tree(
         source,
     })?;
     classes(&objset, &config, &mut trusted_config).await?;
+    trusted_config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
+    trusted_config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
@@ -232,6 +235,15 @@ async fn classes(objset: &Objset, list: &Nvlist, config: &mut PoolConfig) -> Res
         }
     }
     Ok(())
+}
+
+/// Hot spares or cache devices, which the MOS keeps beside the configuration.
+async fn auxiliary(objset: &Objset, directory: &Zap, name: &str) -> Result<Vec<VdevConfig>> {
+    let Some(id) = directory.get_u64(name).await?.filter(|&id| id != 0).map(ObjectId) else {
+        return Ok(Vec::new());
+    };
+    let list = packed_nvlist(objset, id).await?;
+    vdev_list(&list, name).map_err(|e| objset.format(id, e))
 }
 
 async fn checksum_salt(directory: &Zap) -> Result<Option<[u8; 32]>> {

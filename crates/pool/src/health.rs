@@ -44,10 +44,6 @@ pub enum Trouble {
         /// Where it was last.
         was: Option<String>,
     },
-    /// A device is there, and its labels don't say what they must.
-    CorruptedData,
-    /// All labels are damaged or missing.
-    BadLabel,
     /// Too few children.
     InsufficientReplicas,
     /// Set by the administrator or the fault manager.
@@ -58,6 +54,12 @@ pub enum Trouble {
     Stale,
     /// A newer kind of vdev.
     UnsupportedKind(String),
+    /// A top-level vdev that no label describes: all its devices are missing.
+    MissingDevice,
+    /// Of a hot spare: it stands in for a device.
+    InUse,
+    /// Every child was taken offline.
+    ChildrenOffline,
 }
 
 impl fmt::Display for Trouble {
@@ -65,13 +67,14 @@ impl fmt::Display for Trouble {
         match self {
             Trouble::CannotOpen { was: Some(path) } => write!(f, "was {path}"),
             Trouble::CannotOpen { was: None } => f.write_str("cannot open"),
-            Trouble::CorruptedData => f.write_str("corrupted data"),
-            Trouble::BadLabel => f.write_str("all labels are damaged"),
             Trouble::InsufficientReplicas => f.write_str("insufficient replicas"),
             Trouble::External => f.write_str("external device fault"),
             Trouble::TooSmall => f.write_str("smaller than when it was added"),
             Trouble::Stale => f.write_str("out of date"),
             Trouble::UnsupportedKind(kind) => write!(f, "vdev type '{kind}' is not known to this version"),
+            Trouble::MissingDevice => f.write_str("missing device"),
+            Trouble::InUse => f.write_str("currently in use"),
+            Trouble::ChildrenOffline => f.write_str("all children offline"),
         }
     }
 }
@@ -90,10 +93,12 @@ pub struct ErrorCounts {
 /// A vdev as status commands show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VdevStatus {
-    /// `raidz2-0`, `mirror-1`, or the path's last part.
+    /// `raidz2-0`, `mirror-1`, or the path's last part; the whole path where that would name two devices.
     pub name: String,
     /// What it is.
     pub kind: VdevKind,
+    /// Index among its parent's children.
+    pub id: u64,
     /// Its name for life.
     pub guid: Guid,
     /// The allocation class it serves; children have their parent's.
@@ -106,29 +111,45 @@ pub struct VdevStatus {
     pub trouble: Option<Trouble>,
     /// Being filled: not all it holds is current.
     pub resilvering: bool,
+    /// Bytes of the device, in whole labels; of a leaf that is there.
+    pub size_bytes: Option<u64>,
+    /// Bytes that a top-level vdev could grow by, since its devices are larger than it uses.
+    pub expandable_bytes: u64,
     /// Errors so far; zero before the pool is assembled.
     pub errors: ErrorCounts,
     /// The vdevs below.
     pub children: Vec<VdevStatus>,
 }
 
-/// The pool's state and what to do about it, in the terms of `zpool import`.
+impl VdevStatus {
+    /// Calls `visit` on this vdev and all below, parents first.
+    pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
+        visit(self);
+        for child in &self.children {
+            child.walk(visit);
+        }
+    }
+}
+
+/// The state of the pool and of all its vdevs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolHealth {
-    /// ONLINE, DEGRADED, FAULTED or UNAVAIL.
-    pub state: VdevState,
-    /// OpenZFS's message id for the worst finding, `ZFS-8000-2Q`; `None` if all is well.
-    pub message_id: Option<&'static str>,
-    /// What is wrong, a sentence.
-    pub status: Option<String>,
-    /// What to do, a sentence.
-    pub action: String,
-    /// Whether every block may be there: the pool can be opened.
-    pub importable: bool,
-    /// The pool itself with its top-level vdevs (logs and other classes included).
+    /// The pool itself with its top-level vdevs, logs and other classes included.
     pub root: VdevStatus,
     /// Hot spares.
     pub spares: Vec<VdevStatus>,
     /// Cache devices.
     pub l2cache: Vec<VdevStatus>,
+}
+
+impl PoolHealth {
+    /// ONLINE, DEGRADED or UNAVAIL.
+    pub fn state(&self) -> VdevState {
+        self.root.state
+    }
+
+    /// Every block may be there: the pool can be opened.
+    pub fn is_importable(&self) -> bool {
+        self.state() >= VdevState::Degraded
+    }
 }

@@ -1,230 +1,247 @@
-//! The state of a pool and its vdevs, and what to do about it.
+//! The state of every vdev: what the configuration says of it, whether its device was found, and what follows for those above.
 //!
-//! A leaf is online if a device with its guid was found; a vdev above it is as good as its redundancy allows; the pool
-//! is as bad as its worst top-level vdev, but for logs, which can be done without.
+//! Idea: a leaf is what its configuration and its device make it; every vdev above has as many failed children as its redundancy
+//! bears, or is unavailable. A failed log only degrades the pool: what it held is lost, but nothing else.
 //!
-//! Source: OpenZFS `vdev_propagate_state`, `libzfs_status.c` (order of reasons, message ids), `show_import`.
+//! ```text
+//!   leaf     faulted, offline          as configured, found or not
+//!            no device with its guid   REMOVED if it was, else UNAVAIL
+//!   raidz    failed > parity           UNAVAIL      any failed or degraded  DEGRADED
+//!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED     (also spare-N, replacing-N)
+//!   pool     any failed (not a log)    UNAVAIL      any failed or degraded  DEGRADED
+//! ```
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_propagate_state`), `vdev_op_state_change` of each kind, `zpool_vdev_name`.
 
-use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
+mod names;
+
+use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-use crate::pool::Pool;
 use cenote_format::units::{Guid, Txg};
-use std::collections::BTreeMap;
+use names::Names;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Highest version before feature flags, and that of feature flags, `SPA_VERSION`.
-const LAST_NUMBERED_VERSION: u64 = 28;
-const FEATURES_VERSION: u64 = 5000;
+/// What labels take of a device: two in front with the boot area, two at the end.
+const VDEV_LABELS_BYTES: u64 = (4 << 20) + (512 << 10);
+/// Devices are used in whole labels.
+const LABEL_BYTES: u64 = 256 << 10;
 
+/// From labels alone.
 pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
-    health(&found.config, found, &BTreeMap::new())
+    health(&found.config, found, BTreeMap::new())
 }
 
-pub(crate) fn of_pool(pool: &Pool) -> PoolHealth {
-    health(pool.config(), pool.found(), &pool.error_counters().into_iter().collect())
+/// From the configuration in use, with error counters.
+pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
+    health(pool.config(), pool.found(), pool.error_counters().into_iter().collect())
 }
 
-fn health(config: &PoolConfig, found: &FoundPool, errors: &BTreeMap<Guid, ErrorCounts>) -> PoolHealth {
-    let judge = Judge { found, errors };
-    let children: Vec<VdevStatus> = config.vdevs.iter().map(|top| judge.vdev(top, top.class)).collect();
-    let state = pool_state(&children);
-    let trouble = (state < VdevState::Degraded).then_some(Trouble::InsufficientReplicas);
-    let root = VdevStatus {
-        name: config.name.clone(),
-        kind: VdevKind::Root,
-        guid: config.guid,
-        class: VdevClass::Normal,
-        path: None,
-        state,
-        trouble,
-        resilvering: children.iter().any(|child| child.resilvering),
-        errors: ErrorCounts::default(),
-        children,
+fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCounts>) -> PoolHealth {
+    let names = Names::gather(config, found);
+    let examiner = Examiner { found, errors, names };
+    let tops: Vec<VdevStatus> = config.vdevs.iter().map(|top| examiner.vdev(top, top.class)).collect();
+    let mut in_use = BTreeSet::new();
+    for top in &tops {
+        top.walk(&mut |vdev| _ = in_use.insert(vdev.guid));
+    }
+    let spare = |spare: &VdevConfig| {
+        let mut status = examiner.vdev(spare, VdevClass::Normal);
+        if status.kind == VdevKind::DistributedSpare {
+            // It is as large as the devices it is spread over.
+            status.size_bytes = smallest_leaf(&tops);
+        }
+        if in_use.contains(&spare.guid) {
+            status.trouble = Some(Trouble::InUse);
+        }
+        status
     };
-    let list = |vdevs: &[VdevConfig]| vdevs.iter().map(|v| judge.vdev(v, VdevClass::Normal)).collect();
-    let (message_id, status) = reason(config, &root);
     PoolHealth {
-        state,
-        message_id,
-        status: status.map(str::to_owned),
-        action: action(config, &root),
-        importable: state >= VdevState::Degraded,
-        spares: list(&config.spares),
-        l2cache: list(&config.l2cache),
-        root,
+        spares: config.spares.iter().map(spare).collect(),
+        l2cache: config.l2cache.iter().map(|vdev| examiner.vdev(vdev, VdevClass::Normal)).collect(),
+        root: root(config, tops),
     }
 }
 
-struct Judge<'a> {
-    found: &'a FoundPool,
-    errors: &'a BTreeMap<Guid, ErrorCounts>,
+/// The pool itself.
+fn root(config: &PoolConfig, tops: Vec<VdevStatus>) -> VdevStatus {
+    let mut root = VdevConfig::new(VdevKind::Root, 0, config.guid);
+    root.path = Some(config.name.clone());
+    let counted = |top: &&VdevStatus| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
+    let failed = |top: &&VdevStatus| top.state < VdevState::Degraded;
+    let lost = tops.iter().filter(counted).filter(failed).any(|top| top.class != VdevClass::Log);
+    let worst = tops.iter().filter(counted).map(|top| top.state).min().unwrap_or(VdevState::Online);
+    let unknown = tops.iter().any(|top| top.kind == VdevKind::Missing);
+    let (state, trouble) = match () {
+        () if lost && unknown => (VdevState::Unavailable, Some(Trouble::MissingDevice)),
+        () if lost => (VdevState::Unavailable, Some(Trouble::InsufficientReplicas)),
+        () if worst < VdevState::Online => (VdevState::Degraded, None),
+        () => (VdevState::Online, None),
+    };
+    VdevStatus { state, trouble, ..bare(&root, config.name.clone(), tops) }
 }
 
-impl Judge<'_> {
+struct Examiner<'a> {
+    found: &'a FoundPool,
+    errors: BTreeMap<Guid, ErrorCounts>,
+    names: Names,
+}
+
+impl Examiner<'_> {
     fn vdev(&self, config: &VdevConfig, class: VdevClass) -> VdevStatus {
         let children: Vec<VdevStatus> = config.children.iter().map(|child| self.vdev(child, class)).collect();
         let device = self.device(config);
-        let (state, trouble) = match config.kind {
-            VdevKind::Disk | VdevKind::File => self.leaf(config, device),
-            VdevKind::DistributedSpare | VdevKind::Hole | VdevKind::Indirect => (VdevState::Online, None),
-            VdevKind::Missing => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: None })),
-            VdevKind::Unknown => {
-                let trouble = Trouble::UnsupportedKind(config.type_name.clone());
-                (VdevState::Unavailable, Some(trouble))
-            }
-            VdevKind::Root | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
-                redundant(&children, children.len().saturating_sub(1))
-            }
-            VdevKind::Raidz | VdevKind::Draid => redundant(&children, config.parity),
+        let (state, trouble) = match config.is_leaf() {
+            true => leaf(config, device),
+            false => interior(config, &children),
         };
-        VdevStatus {
-            name: name(config, device),
-            kind: config.kind,
-            guid: config.guid,
-            class,
-            path: device.map(|device| device.path.clone()).or_else(|| config.path.clone()),
-            state,
-            trouble,
-            resilvering: config.resilver_txg != Txg(0) || children.iter().any(|child| child.resilvering),
-            errors: self.errors.get(&config.guid).copied().unwrap_or_default(),
-            children,
+        let mut status = bare(config, self.names.of(config), children);
+        if let Some(device) = device {
+            status.path = Some(device.path.clone());
+            status.size_bytes = Some(device.device.size_bytes() / LABEL_BYTES * LABEL_BYTES);
         }
+        if config.kind == VdevKind::DistributedSpare {
+            status.size_bytes = smallest_device(self.found);
+        }
+        status.errors = self.errors.get(&config.guid).copied().unwrap_or_default();
+        status.expandable_bytes = expandable(config, &status);
+        VdevStatus { class, state, trouble, ..status }
     }
 
     fn device(&self, config: &VdevConfig) -> Option<&FoundDevice> {
-        self.found.devices.get(&config.guid).or_else(|| self.found.auxiliary.get(&config.guid))
+        let (devices, auxiliary) = (&self.found.devices, &self.found.auxiliary);
+        devices.get(&config.guid).or_else(|| auxiliary.get(&config.guid)).filter(|_| config.is_leaf())
+    }
+}
+
+fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevStatus {
+    VdevStatus {
+        name,
+        kind: config.kind,
+        id: config.id,
+        guid: config.guid,
+        class: config.class,
+        path: config.path.clone(),
+        state: VdevState::Online,
+        trouble: None,
+        resilvering: config.resilver_txg != Txg(0),
+        size_bytes: None,
+        expandable_bytes: 0,
+        errors: ErrorCounts::default(),
+        children,
+    }
+}
+
+fn leaf(config: &VdevConfig, device: Option<&FoundDevice>) -> (VdevState, Option<Trouble>) {
+    let there = device.is_some() || config.kind == VdevKind::DistributedSpare;
+    match () {
+        () if config.faulted && !config.removed => (VdevState::Faulted, Some(Trouble::External)),
+        () if config.offline => (VdevState::Offline, None),
+        () if !there && config.removed => (VdevState::Removed, None),
+        () if !there => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.clone() })),
+        () if config.degraded => (VdevState::Degraded, Some(Trouble::External)),
+        () if device.is_some_and(|device| device.stale) => (VdevState::Online, Some(Trouble::Stale)),
+        () => (VdevState::Online, None),
+    }
+}
+
+fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<Trouble>) {
+    let failed = children.iter().filter(|child| child.state < VdevState::Degraded).count();
+    let bearable = match config.kind {
+        VdevKind::Raidz | VdevKind::Draid => config.parity,
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => children.len().saturating_sub(1),
+        VdevKind::Indirect | VdevKind::Hole => return (VdevState::Online, None),
+        VdevKind::Missing => return (VdevState::Unavailable, Some(Trouble::MissingDevice)),
+        _ => return (VdevState::Unavailable, Some(Trouble::UnsupportedKind(config.type_name.clone()))),
+    };
+    let is_offline = |child: &VdevStatus| child.state == VdevState::Offline;
+    match () {
+        () if failed > bearable && children.iter().all(is_offline) => {
+            (VdevState::Offline, Some(Trouble::ChildrenOffline))
+        }
+        () if failed > bearable => (VdevState::Unavailable, Some(Trouble::InsufficientReplicas)),
+        () if children.iter().any(|child| child.state < VdevState::Online) => (VdevState::Degraded, None),
+        () => (VdevState::Online, None),
+    }
+}
+
+/// Bytes by which a top-level vdev could grow, in whole metaslabs. A dRAID's are not counted.
+fn expandable(config: &VdevConfig, status: &VdevStatus) -> u64 {
+    let width = match config.kind {
+        VdevKind::Raidz => config.children.len() as u64,
+        VdevKind::Disk | VdevKind::File | VdevKind::Mirror => 1,
+        _ => return 0,
+    };
+    if config.asize_bytes == 0 || config.metaslab_shift == 0 {
+        return 0;
+    }
+    let smallest = smallest_leaf(std::slice::from_ref(status)).unwrap_or(0);
+    let room = smallest.saturating_sub(VDEV_LABELS_BYTES).saturating_mul(width);
+    room.saturating_sub(config.asize_bytes) >> config.metaslab_shift << config.metaslab_shift
+}
+
+fn smallest_leaf(vdevs: &[VdevStatus]) -> Option<u64> {
+    let mut smallest: Option<u64> = None;
+    for vdev in vdevs {
+        vdev.walk(&mut |vdev| smallest = [smallest, vdev.size_bytes].into_iter().flatten().min());
+    }
+    smallest
+}
+
+fn smallest_device(found: &FoundPool) -> Option<u64> {
+    let sizes = found.devices.values().map(|found| found.device.size_bytes() / LABEL_BYTES * LABEL_BYTES);
+    sizes.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(state: VdevState) -> VdevStatus {
+        let config = VdevConfig::new(VdevKind::Disk, 0, Guid(1));
+        VdevStatus { state, ..bare(&config, "disk".into(), Vec::new()) }
     }
 
-    fn leaf(&self, config: &VdevConfig, device: Option<&FoundDevice>) -> (VdevState, Option<Trouble>) {
-        let Some(device) = device else {
-            let state = match config {
-                VdevConfig { offline: true, .. } => return (VdevState::Offline, None),
-                VdevConfig { removed: true, .. } => VdevState::Removed,
-                _ => VdevState::Unavailable,
-            };
-            return (state, Some(Trouble::CannotOpen { was: config.path.clone() }));
+    fn state_of(kind: VdevKind, parity: usize, children: &[VdevState]) -> VdevState {
+        let config = VdevConfig { parity, ..VdevConfig::new(kind, 0, Guid(2)) };
+        let children: Vec<VdevStatus> = children.iter().copied().map(child).collect();
+        interior(&config, &children).0
+    }
+
+    #[test]
+    fn a_vdev_bears_as_many_failures_as_it_has_redundancy() {
+        use VdevState::{Degraded, Faulted, Offline, Online, Unavailable};
+        assert_eq!(state_of(VdevKind::Raidz, 2, &[Online, Online, Online]), Online);
+        assert_eq!(state_of(VdevKind::Raidz, 2, &[Unavailable, Faulted, Online]), Degraded);
+        assert_eq!(state_of(VdevKind::Raidz, 1, &[Unavailable, Faulted, Online]), Unavailable);
+        assert_eq!(state_of(VdevKind::Mirror, 0, &[Unavailable, Online]), Degraded);
+        assert_eq!(state_of(VdevKind::Mirror, 0, &[Unavailable, Faulted]), Unavailable);
+        assert_eq!(state_of(VdevKind::Mirror, 0, &[Offline, Offline]), Offline);
+        assert_eq!(state_of(VdevKind::Mirror, 0, &[Degraded, Online]), Degraded);
+    }
+
+    #[test]
+    fn a_lost_log_degrades_the_pool_and_any_other_lost_vdev_makes_it_unavailable() {
+        let config = |vdevs| PoolConfig {
+            name: "p".into(),
+            guid: Guid(9),
+            version: 5000,
+            state: crate::config::PoolState::Exported,
+            txg: Txg(1),
+            hostid: None,
+            hostname: None,
+            comment: None,
+            features_for_read: Vec::new(),
+            vdevs,
+            spares: Vec::new(),
+            l2cache: Vec::new(),
         };
-        if config.offline {
-            (VdevState::Offline, None)
-        } else if config.faulted {
-            (VdevState::Faulted, Some(Trouble::External))
-        } else if config.degraded {
-            (VdevState::Degraded, Some(Trouble::External))
-        } else if device.stale {
-            (VdevState::Online, Some(Trouble::Stale))
-        } else {
-            (VdevState::Online, None)
-        }
+        let of = |class| {
+            let lost = VdevStatus { class, ..child(VdevState::Unavailable) };
+            root(&config(Vec::new()), vec![child(VdevState::Online), lost]).state
+        };
+        assert_eq!(of(VdevClass::Log), VdevState::Degraded);
+        assert_eq!(of(VdevClass::Normal), VdevState::Unavailable);
+        assert_eq!(of(VdevClass::Special), VdevState::Unavailable);
     }
-}
-
-/// State of a vdev that can do without `tolerance` of its children.
-fn redundant(children: &[VdevStatus], tolerance: usize) -> (VdevState, Option<Trouble>) {
-    let gone = children.iter().filter(|child| child.state < VdevState::Degraded).count();
-    if gone > tolerance || gone == children.len() {
-        (VdevState::Unavailable, Some(Trouble::InsufficientReplicas))
-    } else if children.iter().any(|child| child.state < VdevState::Online) {
-        (VdevState::Degraded, None)
-    } else {
-        (VdevState::Online, None)
-    }
-}
-
-fn pool_state(tops: &[VdevStatus]) -> VdevState {
-    let is_gone = |top: &&VdevStatus| top.state < VdevState::Degraded;
-    if tops.iter().any(|top| is_gone(&top) && top.class != VdevClass::Log) {
-        VdevState::Unavailable
-    } else if tops.iter().any(|top| top.state < VdevState::Online) {
-        VdevState::Degraded
-    } else {
-        VdevState::Online
-    }
-}
-
-fn name(config: &VdevConfig, device: Option<&FoundDevice>) -> String {
-    let id = config.id;
-    match config.kind {
-        VdevKind::Raidz => format!("raidz{}-{id}", config.parity),
-        VdevKind::Draid => {
-            let (parity, children) = (config.parity, config.children.len());
-            let shape = config.draid.map(|d| format!(":{}d:{children}c:{}s", d.data, d.spares));
-            format!("draid{parity}{}-{id}", shape.unwrap_or_default())
-        }
-        VdevKind::DistributedSpare => config.path.clone().unwrap_or_default(),
-        VdevKind::Disk | VdevKind::File => match (device, &config.path) {
-            (Some(device), _) => leaf_name(config, &device.path),
-            (None, Some(path)) if config.offline => leaf_name(config, path),
-            // What is missing goes by its guid, as where it was may be something else by now.
-            _ => config.guid.to_string(),
-        },
-        VdevKind::Root => "root".into(),
-        VdevKind::Mirror => format!("mirror-{id}"),
-        VdevKind::Replacing => format!("replacing-{id}"),
-        VdevKind::Spare => format!("spare-{id}"),
-        VdevKind::Indirect => format!("indirect-{id}"),
-        VdevKind::Hole => format!("hole-{id}"),
-        VdevKind::Missing => format!("missing-{id}"),
-        VdevKind::Unknown => format!("{}-{id}", config.type_name),
-    }
-}
-
-/// Files go by their path, disks by its last part.
-fn leaf_name(config: &VdevConfig, path: &str) -> String {
-    match config.kind {
-        VdevKind::Disk => path.rsplit('/').next().unwrap_or(path).to_owned(),
-        _ => path.to_owned(),
-    }
-}
-
-/// The reason that weighs most, with its message id.
-fn reason(config: &PoolConfig, root: &VdevStatus) -> (Option<&'static str>, Option<&'static str>) {
-    let has = |test: &dyn Fn(&VdevStatus) -> bool| any(root, test);
-    let fatal = root.state < VdevState::Degraded;
-    let is_newer = config.version > LAST_NUMBERED_VERSION && config.version != FEATURES_VERSION;
-    if is_newer {
-        (Some("ZFS-8000-A5"), Some("The pool has a version that this program does not know."))
-    } else if has(&|vdev| vdev.kind == VdevKind::Missing) {
-        (Some("ZFS-8000-6X"), Some("Devices are missing, and which ones the devices found do not say."))
-    } else if has(&|vdev| matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }))) {
-        let id = if fatal { "ZFS-8000-3C" } else { "ZFS-8000-2Q" };
-        (Some(id), Some("Devices of the pool are missing."))
-    } else if has(&|vdev| matches!(vdev.trouble, Some(Trouble::CorruptedData | Trouble::BadLabel))) {
-        let id = if fatal { "ZFS-8000-5E" } else { "ZFS-8000-4J" };
-        (Some(id), Some("Devices of the pool hold damaged data."))
-    } else if has(&|vdev| vdev.state == VdevState::Faulted) {
-        (None, Some("Devices were taken out of use because of errors."))
-    } else if has(&|vdev| vdev.errors != ErrorCounts::default()) {
-        (Some("ZFS-8000-9P"), Some("Devices gave errors while the pool was read."))
-    } else if has(&|vdev| vdev.state == VdevState::Offline) {
-        (None, Some("Devices were taken offline by the administrator."))
-    } else if has(&|vdev| vdev.resilvering) {
-        (None, Some("Devices were being resilvered when the pool was last written."))
-    } else if config.state == PoolState::Active {
-        (Some("ZFS-8000-EY"), Some("The pool was not exported: it is in use, or its machine stopped."))
-    } else if config.version < FEATURES_VERSION {
-        (None, Some("The pool has a version from before feature flags."))
-    } else {
-        (None, None)
-    }
-}
-
-fn action(config: &PoolConfig, root: &VdevStatus) -> String {
-    let open = "It can be opened read-only by its name or numeric identifier";
-    match root.state {
-        VdevState::Online if config.state == PoolState::Active => {
-            format!("{open}; if another machine has it in use, what is read may change meanwhile.")
-        }
-        VdevState::Online => format!("{open}."),
-        VdevState::Degraded => {
-            format!(
-                "{open}; attach the missing devices or search their folders with -d to regain redundancy."
-            )
-        }
-        _ => "It can't be opened: attach the missing devices, or name the folders that hold them with -d."
-            .into(),
-    }
-}
-
-fn any(vdev: &VdevStatus, test: &dyn Fn(&VdevStatus) -> bool) -> bool {
-    test(vdev) || vdev.children.iter().any(|child| any(child, test))
 }

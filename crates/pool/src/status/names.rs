@@ -1,0 +1,96 @@
+//! Names of vdevs, as `zpool status` prints them.
+
+use crate::config::{PoolConfig, VdevConfig, VdevKind};
+use crate::discover::FoundPool;
+use cenote_format::units::Guid;
+use std::collections::BTreeMap;
+
+/// What leaves are called: the last part of the path, or the whole path if that would name two devices.
+pub(super) struct Names(BTreeMap<Guid, String>);
+
+impl Names {
+    pub(super) fn gather(config: &PoolConfig, found: &FoundPool) -> Names {
+        let mut paths: BTreeMap<Guid, String> = BTreeMap::new();
+        for vdev in config.vdevs.iter().chain(&config.spares).chain(&config.l2cache) {
+            vdev.walk(&mut |vdev| {
+                let device = found.devices.get(&vdev.guid).or_else(|| found.auxiliary.get(&vdev.guid));
+                let path = match (device, &vdev.path) {
+                    (Some(device), _) => device.path.clone(),
+                    (None, Some(path)) if vdev.whole_disk => without_partition(path).into(),
+                    (None, Some(path)) => path.clone(),
+                    (None, None) => return,
+                };
+                paths.insert(vdev.guid, path);
+            });
+        }
+        let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
+        for path in paths.values() {
+            *uses.entry(last_part(path)).or_default() += 1;
+        }
+        let name = |path: &String| match uses.get(last_part(path)) {
+            Some(1) => last_part(path).to_owned(),
+            _ => path.clone(),
+        };
+        Names(paths.iter().map(|(guid, path)| (*guid, name(path))).collect())
+    }
+
+    pub(super) fn of(&self, config: &VdevConfig) -> String {
+        if config.is_leaf() {
+            return self.0.get(&config.guid).cloned().unwrap_or_else(|| config.guid.to_string());
+        }
+        let kind = match config.kind {
+            VdevKind::Mirror => "mirror".into(),
+            VdevKind::Replacing => "replacing".into(),
+            VdevKind::Spare => "spare".into(),
+            VdevKind::Raidz => format!("raidz{}", config.parity),
+            VdevKind::Draid => draid(config),
+            VdevKind::Indirect => "indirect".into(),
+            VdevKind::Hole => "hole".into(),
+            VdevKind::Missing => "missing".into(),
+            _ => config.type_name.clone(),
+        };
+        format!("{kind}-{}", config.id)
+    }
+}
+
+fn draid(config: &VdevConfig) -> String {
+    let (data, spares) = config.draid.map_or((0, 0), |draid| (draid.data, draid.spares));
+    format!("draid{}:{data}d:{}c:{spares}s", config.parity, config.children.len())
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// ZFS was given a whole disk and made the partition: the disk's name is the one known.
+fn without_partition(path: &str) -> &str {
+    if let Some((disk, number)) = path.rsplit_once("-part")
+        && number.bytes().all(|b| b.is_ascii_digit())
+    {
+        return disk;
+    }
+    let disk = path.trim_end_matches(|c: char| c.is_ascii_digit());
+    match disk.strip_suffix('p') {
+        // nvme0n1p1, mmcblk0p1: a 'p' sets off the partition from a disk's name that ends in a digit.
+        Some(before) if before.ends_with(|c: char| c.is_ascii_digit()) && disk != path => before,
+        _ if last_part(disk).starts_with("nvme") => path,
+        _ => disk,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_taken_off_whole_disks() {
+        for (path, disk) in [
+            ("/dev/sda1", "/dev/sda"),
+            ("/dev/nvme0n1p1", "/dev/nvme0n1"),
+            ("/dev/nvme0n1", "/dev/nvme0n1"),
+            ("/dev/disk/by-id/ata-X_123-part1", "/dev/disk/by-id/ata-X_123"),
+        ] {
+            assert_eq!(without_partition(path), disk);
+        }
+    }
+}
