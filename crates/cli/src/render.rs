@@ -13,4 +13,4 @@ pub use escape::{escape_bytes, escape_terminal};
 pub use glob::glob_matches;
 pub use size::{nice_bytes, nice_number, parse_bytes};
 pub use table::{Align, Table};
-pub use time::{ctime, duration, iso_utc};
+pub use time::{ctime, days_and_clock, dotted_time, duration, iso_utc, short_time, short_time_seconds};

@@ -9,7 +9,7 @@ mod target;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use cenote_dataset::import::{ImportOptions, Rewind, import};
-use cenote_dataset::{Dataset, Mos, Txg};
+use cenote_dataset::{Dataset, KeySource, Mos, Txg};
 use cenote_format::objset::ObjsetType;
 use cenote_fs::Filesystem;
 use cenote_pool::{Discovery, FoundPool, discover};
@@ -129,17 +129,22 @@ impl Session {
 
     /// Opens a pool as the common options say: newest state, rewound, or its checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
+        self.open_with(found, self.keys.source()).await
+    }
+
+    /// Opens a pool for what can be shown without keys: nobody is asked for one, those given are used.
+    pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, CliError> {
+        self.open_with(found, self.keys.given()).await
+    }
+
+    async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
         let rewind = match self.common.txg {
             Some(txg) => Rewind::Txg(Txg(txg)),
             None if self.common.rewind => Rewind::Back,
             None => Rewind::Newest,
         };
-        let options = ImportOptions {
-            rewind,
-            checkpoint: self.common.checkpoint,
-            cache_bytes: self.cache_bytes,
-            keys: self.keys.source(),
-        };
+        let options =
+            ImportOptions { rewind, checkpoint: self.common.checkpoint, cache_bytes: self.cache_bytes, keys };
         Ok(import(&self.runtime, found, &options).await?)
     }
 

@@ -16,6 +16,7 @@
 //!
 //! Source: OpenZFS `dsl_prop.c`, `dsl_dataset_stats`, `dsl_dir_stats`, libzfs `zfs_prop_get`.
 
+mod bookmark;
 mod facts;
 mod settings;
 
@@ -71,28 +72,19 @@ pub struct Property {
     pub value: Value,
     /// Where that comes from.
     pub source: Source,
+    /// What a receive brought, whether it is in force or not.
+    pub received: Option<Value>,
 }
 
 impl Property {
     /// The value as `zfs get -p` prints it: numbers exact, index properties by name.
     pub fn literal(&self) -> String {
-        let number = match &self.value {
-            Value::Text(text) => return text.clone(),
-            Value::Number(number) => *number,
-        };
-        match self.name.as_str() {
-            "compressratio" | "refcompressratio" => format!("{}.{:02}", number / 100, number % 100),
-            "mounted" => if number == 0 { "no" } else { "yes" }.into(),
-            "filesystem_limit" | "snapshot_limit" | "filesystem_count" | "snapshot_count"
-                if number == u64::MAX =>
-            {
-                "none".into()
-            }
-            name => match Prop::zfs(name).and_then(|prop| prop.index_name(number)) {
-                Some(text) => text.into(),
-                None => number.to_string(),
-            },
-        }
+        literal(&self.name, &self.value)
+    }
+
+    /// What a receive brought, as [`Property::literal`].
+    pub fn received_literal(&self) -> Option<String> {
+        self.received.as_ref().map(|value| literal(&self.name, value))
     }
 
     /// The value if it is a number.
@@ -101,6 +93,26 @@ impl Property {
             Value::Number(number) => Some(number),
             Value::Text(_) => None,
         }
+    }
+}
+
+fn literal(name: &str, value: &Value) -> String {
+    let number = match value {
+        Value::Text(text) => return text.clone(),
+        Value::Number(number) => *number,
+    };
+    match name {
+        "compressratio" | "refcompressratio" => format!("{}.{:02}", number / 100, number % 100),
+        "mounted" => if number == 0 { "no" } else { "yes" }.into(),
+        "filesystem_limit" | "snapshot_limit" | "filesystem_count" | "snapshot_count"
+            if number == u64::MAX =>
+        {
+            "none".into()
+        }
+        name => match Prop::zfs(name).and_then(|prop| prop.index_name(number)) {
+            Some(text) => text.into(),
+            None => number.to_string(),
+        },
     }
 }
 
@@ -157,7 +169,8 @@ fn resolve(dataset: &Dataset, prop: &Prop, settings: &Settings, facts: &Facts) -
     if let (PropType::Index { .. }, Value::Number(number)) = (prop.value, &value) {
         prop.index_name(*number)?;
     }
-    Some(Property { name: prop.name.into(), value, source })
+    let received = settings.received(prop.name);
+    Some(Property { name: prop.name.into(), value, source, received })
 }
 
 fn applies_to(kind: DatasetKind) -> AppliesTo {

@@ -1,4 +1,14 @@
 //! `cenote zfs`: what `zfs` shows, from the disks alone.
+//!
+//! Which datasets a command is about is found in `select`, what a property looks like in `value`; the verbs put these together.
+//! What `zfs` shows without keys is shown without keys, and none is asked for (but for `diff`, which reads files).
+
+mod diff;
+mod get;
+mod holds;
+mod list;
+mod select;
+mod value;
 
 use clap::{Args, Subcommand};
 
@@ -30,6 +40,9 @@ pub struct Selection {
     /// JSON, as `--json`
     #[arg(short = 'j')]
     pub json: bool,
+    /// Exact numbers that are numbers in JSON too
+    #[arg(long)]
+    pub json_int: bool,
     /// Everything below too
     #[arg(short = 'r')]
     pub recursive: bool,
@@ -116,9 +129,21 @@ pub struct Holds {
     pub snapshots: Vec<String>,
 }
 
+impl Selection {
+    /// Exact numbers.
+    fn exact(&self) -> bool {
+        self.parsable || self.json_int
+    }
+}
+
 impl Zfs {
     /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        match self {
+            Zfs::List(list) => list.run(session).await,
+            Zfs::Get(get) => get.run(session).await,
+            Zfs::Diff(diff) => diff.run(session).await,
+            Zfs::Holds(holds) => holds.run(session).await,
+        }
     }
 }

@@ -41,6 +41,38 @@ pub fn ctime(seconds: i64) -> String {
     format!("{weekday} {} {day:>2} {h:02}:{m:02}:{s:02} {year}", MONTHS[month as usize - 1])
 }
 
+/// `Sat Nov 21  7:20 2026`, as `zfs list` prints times.
+pub fn short_time(seconds: i64) -> String {
+    let (_, m, _) = clock(seconds);
+    short(seconds, &format!("{m:02}"))
+}
+
+/// `Sat Nov 21  7:20:22 2026`.
+pub fn short_time_seconds(seconds: i64) -> String {
+    let (_, m, s) = clock(seconds);
+    short(seconds, &format!("{m:02}:{s:02}"))
+}
+
+fn short(seconds: i64, after_hour: &str) -> String {
+    let days = seconds.div_euclid(86_400);
+    let (year, month, day) = civil(days);
+    let hour = clock(seconds).0;
+    let weekday = DAYS[days.rem_euclid(7) as usize];
+    format!("{weekday} {} {day:>2} {hour:>2}:{after_hour} {year}", MONTHS[month as usize - 1])
+}
+
+/// `2026-11-21.07:20:22`, as `zpool history` prints times.
+pub fn dotted_time(seconds: i64) -> String {
+    iso_utc(seconds).trim_end_matches('Z').replace(' ', ".")
+}
+
+/// `00:03:05`, `2 days 10:00:01`, as `zpool status` prints durations.
+pub fn days_and_clock(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days} days {clock}") } else { clock }
+}
+
 /// `0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`.
 pub fn duration(d: Duration) -> String {
     let s = d.as_secs();
@@ -62,6 +94,11 @@ mod tests {
         assert_eq!(iso_utc(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(iso_utc(-1), "1969-12-31 23:59:59Z");
         assert_eq!(ctime(1_795_245_622), "Sat Nov 21 07:20:22 2026");
+        assert_eq!(short_time(1_795_245_622), "Sat Nov 21  7:20 2026");
+        assert_eq!(short_time_seconds(1_795_245_622), "Sat Nov 21  7:20:22 2026");
+        assert_eq!(dotted_time(1_795_245_622), "2026-11-21.07:20:22");
+        assert_eq!(days_and_clock(185), "00:03:05");
+        assert_eq!(days_and_clock(2 * 86_400 + 36_001), "2 days 10:00:01");
         assert_eq!(duration(Duration::from_millis(840)), "0.8 s");
         assert_eq!(duration(Duration::from_secs(185)), "3 min 05 s");
     }

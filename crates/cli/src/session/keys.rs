@@ -28,6 +28,12 @@ impl GivenKeys {
         Ok(GivenKeys(Arc::new(keys)))
     }
 
+    /// Only the keys that were given.
+    pub fn given(&self) -> KeySource {
+        let keys = self.0.clone();
+        KeySource::new(move |info: &EncryptionInfo| keys.get(&info.root).cloned())
+    }
+
     /// What the engine asks for keys: those given, then the terminal if there is one.
     pub fn source(&self) -> KeySource {
         let keys = self.0.clone();

@@ -57,6 +57,11 @@ impl Settings {
         None
     }
 
+    /// What a receive brought here.
+    pub(super) fn received(&self, name: &str) -> Option<Value> {
+        self.levels.first()?.entries.get(&format!("{name}{ZPROP_RECVD_SUFFIX}")).cloned()
+    }
+
     /// The properties whose names are the administrator's own (they contain a colon), by name.
     pub(super) fn user_properties(&self) -> Vec<Property> {
         let mut names: Vec<&str> = self
@@ -70,7 +75,7 @@ impl Settings {
         names.dedup();
         let found = |name: &str| {
             let (value, source) = self.find(name, true)?;
-            Some(Property { name: name.into(), value, source })
+            Some(Property { name: name.into(), value, source, received: self.received(name) })
         };
         names.into_iter().filter_map(found).collect()
     }

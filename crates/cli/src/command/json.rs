@@ -1,0 +1,55 @@
+//! The shape of JSON output that `zpool` and `zfs` share.
+//!
+//! ```text
+//!   {"output_version": {"command": "zfs list", "vers_major": 0, "vers_minor": 1},
+//!    "datasets": {NAME: {..., "properties": {NAME: {"value": TEXT, "source": {"type": "LOCAL", "data": "-"}}}}}}
+//! ```
+//!
+//! Source: OpenZFS 2.3 `zfs_json_schema`, `zprop_nvlist_one_property`.
+
+use cenote_dataset::Source;
+use serde_json::{Map, Value, json};
+
+/// A whole document: its entries under the name that the command gives them.
+pub fn document(command: &str, root: &str, entries: Map<String, Value>) -> Value {
+    json!({
+        "output_version": {"command": command, "vers_major": 0, "vers_minor": 1},
+        root: entries,
+    })
+}
+
+/// A property with its source.
+pub fn property(value: &str, source: &Source, numbers: bool) -> Value {
+    let (kind, data) = match source {
+        Source::None => ("NONE", "-"),
+        Source::Default => ("DEFAULT", "-"),
+        Source::Local => ("LOCAL", "-"),
+        Source::Received => ("RECEIVED", "-"),
+        Source::Inherited(from) => ("INHERITED", from.as_str()),
+    };
+    json!({"value": number_or_text(value, numbers), "source": {"type": kind, "data": data}})
+}
+
+/// Text, or the number that it is if numbers are asked for.
+pub fn number_or_text(text: &str, numbers: bool) -> Value {
+    match text.parse::<u64>() {
+        Ok(number) if numbers => number.into(),
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_has_the_shape_of_openzfs() {
+        let source = Source::Inherited("tank".into());
+        assert_eq!(
+            property("24", &source, false),
+            json!({"value": "24", "source": {"type": "INHERITED", "data": "tank"}})
+        );
+        assert_eq!(property("24", &Source::None, true)["value"], 24);
+        assert_eq!(property("on", &Source::None, true)["value"], "on");
+    }
+}

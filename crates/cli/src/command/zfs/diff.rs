@@ -1,0 +1,93 @@
+//! `zfs diff`: files that differ between a snapshot and a later state of the same file system.
+
+use std::io::Write;
+
+use cenote_dataset::Dataset;
+use cenote_fs::diff::{DiffStyle, diff};
+use cenote_fs::{Filesystem, FsError};
+
+use super::Diff;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, stdout};
+
+impl Diff {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Some((dataset, _)) = self.from.split_once('@') else {
+            return Err(CliError::Usage(format!(
+                "'{}' is not a snapshot: write DATASET@SNAPSHOT",
+                self.from
+            )));
+        };
+        let mos = session.open_pool(dataset.split('/').next().unwrap_or_default()).await?;
+        let earlier = mos.dataset(&self.from).await?;
+        let later = match &self.to {
+            None => mos.dataset(dataset).await?,
+            Some(name) if name.starts_with('@') => mos.dataset(&format!("{dataset}{name}")).await?,
+            Some(name) => mos.dataset(name).await?,
+        };
+        require_descent(&earlier, &later).await?;
+        let mount_point = mount_point(&later).await?;
+        let style = DiffStyle {
+            scripted: self.script,
+            classify: self.classify,
+            timestamps: self.timestamp,
+            verbatim: self.raw_names,
+        };
+        let (from, to) =
+            (Filesystem::open(earlier.objset().await?).await?, session.filesystem(&later).await?);
+        let mut out = stdout();
+        let written = diff::<DiffError>(&from, earlier.creation_txg(), &to, |line| {
+            let mut text = line.format(mount_point.as_bytes(), style);
+            text.push(b'\n');
+            out.write_all(&text).map_err(DiffError::Output)
+        });
+        let result = written.await.map_err(CliError::from);
+        out.flush().map_err(CliError::io("standard output"))?;
+        result.map(|()| Outcome::Done)
+    }
+}
+
+/// What the engine or the output says.
+enum DiffError {
+    Fs(FsError),
+    Output(std::io::Error),
+}
+
+impl From<FsError> for DiffError {
+    fn from(error: FsError) -> DiffError {
+        DiffError::Fs(error)
+    }
+}
+
+impl From<DiffError> for CliError {
+    fn from(error: DiffError) -> CliError {
+        match error {
+            DiffError::Fs(error) => error.into(),
+            DiffError::Output(error) => CliError::io("standard output")(error),
+        }
+    }
+}
+
+/// Only what came from the earlier snapshot can be compared with it.
+async fn require_descent(earlier: &Dataset, later: &Dataset) -> Result<(), CliError> {
+    let mut version = Some(later.clone());
+    while let Some(at) = version {
+        if at.id() == earlier.id() && at.id() != later.id() {
+            return Ok(());
+        }
+        version = at.previous().await?;
+    }
+    let (earlier, later) = (earlier.name(), later.name());
+    Err(CliError::Usage(format!(
+        "'{earlier}' is not an earlier snapshot of '{later}', nor of what it was cloned from"
+    )))
+}
+
+/// Where `zfs` would show the files; a file system that is mounted nowhere in particular shows them from its root.
+async fn mount_point(dataset: &Dataset) -> Result<String, CliError> {
+    let head = dataset.dir().head().await?;
+    let property = head.property("mountpoint").await?;
+    let path = property.map(|property| property.literal()).filter(|path| path.starts_with('/'));
+    Ok(path.map_or_else(String::new, |path| path.trim_end_matches('/').to_owned()))
+}

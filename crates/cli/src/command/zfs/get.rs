@@ -1,0 +1,147 @@
+//! `zfs get`: properties, one a line, with where each value comes from.
+
+use cenote_dataset::{Property, Source, Value};
+use serde_json::Map;
+
+use super::Get;
+use super::list::head;
+use super::select::{Item, Types, select};
+use super::value::{Wanted, received_text, text};
+use crate::command::json::{document, property};
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, escape_terminal};
+use crate::session::{Session, print, print_json};
+
+/// What `-o all` stands for.
+const ALL_COLUMNS: &str = "name,property,value,received,source";
+const SOURCES: [&str; 6] = ["local", "default", "inherited", "temporary", "received", "none"];
+
+/// A line of the output.
+struct Line {
+    name: String,
+    property: String,
+    value: String,
+    received: Option<String>,
+    source: Source,
+}
+
+impl Get {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let columns = self.columns()?;
+        let sources = self.sources()?;
+        let wanted = match self.properties.as_str() {
+            "all" => None,
+            names => Some(names.split(',').map(Wanted::parse).collect::<Result<Vec<_>, _>>()?),
+        };
+        let types = self.selection.types.as_deref().map_or(Ok(Types::ALL), Types::parse)?;
+        let scope = self.selection.scope(types, &self.names, 0);
+        let selected = select(session, &self.names, scope).await?;
+        let mut outcome = selected.outcome;
+        let mut found = Vec::new();
+        for item in selected.items {
+            match self.lines(&item, wanted.as_deref()).await {
+                Ok(mut lines) => {
+                    lines.retain(|line| sources.is_none_or(|sources| sources.contains(&word(&line.source))));
+                    found.push((item, lines));
+                }
+                Err(error) => {
+                    eprintln!("cenote: {}: {error}", item.name);
+                    outcome = outcome.and(error.outcome());
+                }
+            }
+        }
+        if self.selection.json || session.json() {
+            print_json(&as_json(&found, self.selection.json_int))?;
+        } else {
+            let lines = found.iter().flat_map(|(_, lines)| lines);
+            print(as_table(lines, &columns, self.selection.script))?;
+        }
+        Ok(outcome)
+    }
+
+    async fn lines(&self, item: &Item, wanted: Option<&[Wanted]>) -> Result<Vec<Line>, CliError> {
+        let exact = self.selection.exact();
+        let line = |property: &Property| Line {
+            name: item.name.clone(),
+            property: property.name.clone(),
+            value: text(property, exact),
+            received: received_text(property, exact),
+            source: property.source.clone(),
+        };
+        let properties = item.properties().await?;
+        let Some(wanted) = wanted else { return Ok(properties.iter().map(line).collect()) };
+        let mut lines = Vec::new();
+        for wanted in wanted {
+            let name = wanted.name();
+            let own = |value, source| Property { name: name.clone(), value, source, received: None };
+            let found = match wanted {
+                Wanted::WrittenSince(snapshot) => {
+                    let bytes = item.written_since(snapshot).await?;
+                    bytes.map(|bytes| own(Value::Number(bytes), Source::Local))
+                }
+                _ if name == "name" => Some(own(Value::Text(item.name.clone()), Source::None)),
+                _ => properties.iter().find(|property| property.name == name).cloned(),
+            };
+            lines.push(line(&found.unwrap_or_else(|| own(Value::Text("-".into()), Source::None))));
+        }
+        Ok(lines)
+    }
+
+    fn columns(&self) -> Result<Vec<&str>, CliError> {
+        let text = if self.columns == "all" { ALL_COLUMNS } else { &self.columns };
+        let columns: Vec<&str> = text.split(',').collect();
+        match columns.iter().find(|name| !ALL_COLUMNS.split(',').any(|column| column == **name)) {
+            None => Ok(columns),
+            Some(name) => Err(CliError::Usage(format!("-o {name}: there are {ALL_COLUMNS}, all"))),
+        }
+    }
+
+    fn sources(&self) -> Result<Option<&str>, CliError> {
+        let Some(text) = self.sources.as_deref() else { return Ok(None) };
+        match text.split(',').find(|word| !SOURCES.contains(word)) {
+            None => Ok(Some(text)),
+            Some(word) => Err(CliError::Usage(format!("-s {word}: there are {}", SOURCES.join(", ")))),
+        }
+    }
+}
+
+/// A source by the word that `-s` takes.
+fn word(source: &Source) -> &'static str {
+    match source {
+        Source::None => "none",
+        Source::Default => "default",
+        Source::Local => "local",
+        Source::Inherited(_) => "inherited",
+        Source::Received => "received",
+    }
+}
+
+fn as_table<'a>(lines: impl Iterator<Item = &'a Line>, columns: &[&str], script: bool) -> String {
+    let mut table = Table::new(columns.iter().map(|name| (name.to_uppercase(), Align::Left)));
+    for line in lines {
+        let cells = columns.iter().map(|column| match *column {
+            "name" => line.name.clone(),
+            "property" => line.property.clone(),
+            "value" => line.value.clone(),
+            "received" => line.received.clone().unwrap_or_else(|| "-".into()),
+            _ => line.source.to_string(),
+        });
+        table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));
+    }
+    if script { table.tabbed() } else { table.aligned() }
+}
+
+fn as_json(found: &[(Item, Vec<Line>)], numbers: bool) -> serde_json::Value {
+    let mut datasets = Map::new();
+    for (item, lines) in found.iter().filter(|(_, lines)| !lines.is_empty()) {
+        let mut properties = Map::new();
+        for line in lines {
+            properties.insert(line.property.clone(), property(&line.value, &line.source, numbers));
+        }
+        let mut entry = head(item, numbers);
+        entry.insert("properties".into(), properties.into());
+        datasets.insert(item.name.clone(), entry.into());
+    }
+    document("zfs get", "datasets", datasets)
+}

@@ -1,0 +1,52 @@
+//! `zfs holds`: who keeps a snapshot from being destroyed.
+
+use cenote_dataset::Dataset;
+
+use super::Holds;
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, escape_terminal, short_time};
+use crate::session::{Session, print};
+
+impl Holds {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let header = [("NAME", Align::Left), ("TAG", Align::Left), ("TIMESTAMP", Align::Left)];
+        let mut table = Table::new(header);
+        for name in &self.snapshots {
+            for snapshot in self.snapshots_of(session, name).await? {
+                for (tag, seconds) in snapshot.holds().await? {
+                    let time = match self.parsable {
+                        true => seconds.to_string(),
+                        false => short_time(seconds.cast_signed()),
+                    };
+                    let tag = escape_terminal(tag.as_bytes());
+                    table.row([snapshot.name().to_owned(), tag, time]);
+                }
+            }
+        }
+        print(if self.script { table.tabbed() } else { table.aligned() })?;
+        Ok(Outcome::Done)
+    }
+
+    /// The snapshot named, and with `-r` those of the same name below.
+    async fn snapshots_of(&self, session: &Session, name: &str) -> Result<Vec<Dataset>, CliError> {
+        let Some((dataset, snapshot)) = name.split_once('@') else {
+            return Err(CliError::Usage(format!("'{name}' is not a snapshot: write DATASET@SNAPSHOT")));
+        };
+        let found = session.find_pool(dataset.split('/').next().unwrap_or_default()).await?;
+        let mos = session.open_without_asking(&found).await?;
+        if !self.recursive {
+            return Ok(vec![mos.dataset(name).await?]);
+        }
+        let mut snapshots = Vec::new();
+        for head in mos.dataset(dataset).await?.descendants().await? {
+            snapshots.extend(head.snapshot(snapshot).await?);
+        }
+        if snapshots.is_empty() {
+            return Err(CliError::NotFound(format!(
+                "no dataset at or below '{dataset}' has a snapshot '{snapshot}'"
+            )));
+        }
+        Ok(snapshots)
+    }
+}

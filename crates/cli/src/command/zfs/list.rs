@@ -1,0 +1,175 @@
+//! `zfs list`: datasets, a column a property.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use cenote_dataset::{Property, Source, Value};
+use serde_json::{Map, json};
+
+use super::select::{Item, Scope, Types, select};
+use super::value::{Wanted, text};
+use super::{List, Selection};
+use crate::command::json::{document, number_or_text, property};
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, escape_terminal};
+use crate::session::{Session, print, print_json};
+
+/// What `-o space` stands for.
+const SPACE_COLUMNS: &str =
+    "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren";
+
+/// An item with what is known of it.
+struct Row {
+    item: Item,
+    properties: HashMap<String, Property>,
+}
+
+impl List {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let columns = columns(&self.columns)?;
+        let sort = self.sort_keys()?;
+        let selected = select(session, &self.names, self.scope()?).await?;
+        let mut outcome = selected.outcome;
+        let mut rows = Vec::new();
+        let all: Vec<&Wanted> = columns.iter().chain(sort.iter().map(|(key, _)| key)).collect();
+        for item in selected.items {
+            match gather(&item, &all).await {
+                Ok(properties) => rows.push(Row { item, properties }),
+                Err(error) => {
+                    eprintln!("cenote: {}: {error}", item.name);
+                    outcome = outcome.and(error.outcome());
+                }
+            }
+        }
+        rows.sort_by(|a, b| compare(&sort, a, b).then_with(|| a.item.order(&b.item)));
+        let selection = &self.selection;
+        if selection.json || session.json() {
+            print_json(&as_json(&rows, &columns, selection))?;
+        } else if rows.is_empty() && !selection.script {
+            eprintln!("no datasets available");
+        } else {
+            print(as_table(&rows, &columns, selection))?;
+        }
+        Ok(outcome)
+    }
+
+    fn scope(&self) -> Result<Scope, CliError> {
+        let types = match &self.selection.types {
+            Some(types) => Types::parse(types)?,
+            // What is named is shown, a snapshot too.
+            None => Types::HEADS,
+        };
+        let attached = self.selection.types.is_some() && types.only_attached() && !self.names.is_empty();
+        Ok(self.selection.scope(types, &self.names, u32::from(attached)))
+    }
+
+    /// Sort keys in the order in which they were typed is more than clap tells: ascending ones count first.
+    fn sort_keys(&self) -> Result<Vec<(Wanted, bool)>, CliError> {
+        let ascending = self.sort.iter().map(|name| (name, false));
+        let descending = self.sort_descending.iter().map(|name| (name, true));
+        ascending.chain(descending).map(|(name, down)| Ok((Wanted::parse(name)?, down))).collect()
+    }
+}
+
+impl Selection {
+    /// How deep to go: all the way with `-r` or if nothing is named, else `least` levels below what is named.
+    pub(super) fn scope(&self, types: Types, names: &[String], least: u32) -> Scope {
+        let depth = match self.depth {
+            Some(depth) => Some(depth),
+            None if self.recursive || names.is_empty() => None,
+            None => Some(least),
+        };
+        Scope { types, depth }
+    }
+}
+
+fn columns(text: &str) -> Result<Vec<Wanted>, CliError> {
+    let text = if text == "space" { SPACE_COLUMNS } else { text };
+    text.split(',').map(Wanted::parse).collect()
+}
+
+/// What is known of an item; its name alone costs nothing.
+async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Property>, CliError> {
+    let fact =
+        |name: &str, value| Property { name: name.into(), value, source: Source::None, received: None };
+    let mut known = HashMap::from([("name".to_owned(), fact("name", Value::Text(item.name.clone())))]);
+    if wanted.iter().all(|wanted| wanted.name() == "name") {
+        return Ok(known);
+    }
+    known.extend(item.properties().await?.into_iter().map(|property| (property.name.clone(), property)));
+    for wanted in wanted {
+        if let Wanted::WrittenSince(snapshot) = wanted
+            && let Some(bytes) = item.written_since(snapshot).await?
+        {
+            known.insert(wanted.name(), fact("written", Value::Number(bytes)));
+        }
+    }
+    Ok(known)
+}
+
+/// Numbers by size, text by letter; what has no such property comes last.
+fn compare(keys: &[(Wanted, bool)], a: &Row, b: &Row) -> Ordering {
+    for (key, down) in keys {
+        let name = key.name();
+        let order = match (a.properties.get(&name), b.properties.get(&name)) {
+            (Some(a), Some(b)) => {
+                let order = match (&a.value, &b.value) {
+                    (Value::Number(a), Value::Number(b)) => a.cmp(b),
+                    _ => a.literal().cmp(&b.literal()),
+                };
+                if *down { order.reverse() } else { order }
+            }
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => Ordering::Equal,
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+fn cell(row: &Row, column: &Wanted, exact: bool) -> String {
+    row.properties.get(&column.name()).map_or_else(|| "-".into(), |property| text(property, exact))
+}
+
+fn as_table(rows: &[Row], columns: &[Wanted], selection: &Selection) -> String {
+    let mut table = Table::new(columns.iter().map(Wanted::column).collect::<Vec<(String, Align)>>());
+    for row in rows {
+        let cells = columns.iter().map(|column| cell(row, column, selection.exact()));
+        table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));
+    }
+    if selection.script { table.tabbed() } else { table.aligned() }
+}
+
+fn as_json(rows: &[Row], columns: &[Wanted], selection: &Selection) -> serde_json::Value {
+    let mut datasets = Map::new();
+    for row in rows {
+        let mut properties = Map::new();
+        for column in columns.iter().filter(|column| column.name() != "name") {
+            let source = row.properties.get(&column.name()).map_or(Source::None, |p| p.source.clone());
+            let value = cell(row, column, selection.exact());
+            properties.insert(column.name(), property(&value, &source, selection.json_int));
+        }
+        let mut entry = head(&row.item, selection.json_int);
+        entry.insert("properties".into(), properties.into());
+        datasets.insert(row.item.name.clone(), entry.into());
+    }
+    document("zfs list", "datasets", datasets)
+}
+
+/// What JSON says of every dataset beside its properties.
+pub(super) fn head(item: &Item, numbers: bool) -> Map<String, serde_json::Value> {
+    let mut head = Map::new();
+    head.insert("name".into(), json!(item.name));
+    head.insert("type".into(), json!(item.kind.json_name()));
+    head.insert("pool".into(), json!(item.pool()));
+    head.insert("createtxg".into(), number_or_text(&item.createtxg.to_string(), numbers));
+    if let Some((dataset, snapshot)) = item.name.split_once('@') {
+        head.insert("dataset".into(), json!(dataset));
+        head.insert("snapshot_name".into(), json!(snapshot));
+    }
+    head
+}

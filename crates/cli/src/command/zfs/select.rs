@@ -1,0 +1,294 @@
+//! Which datasets a command is about: names, types and depth become a sorted list.
+//!
+//! Source: OpenZFS `zfs_iter.c`: order is by name, a dataset before its snapshots, snapshots by the group they were made in.
+
+use std::collections::HashMap;
+
+use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Txg};
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// What is asked for by `-t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Types {
+    filesystems: bool,
+    volumes: bool,
+    snapshots: bool,
+    bookmarks: bool,
+}
+
+impl Types {
+    /// Everything.
+    pub const ALL: Types = Types { filesystems: true, volumes: true, snapshots: true, bookmarks: true };
+    /// What is not a copy of something else.
+    pub const HEADS: Types = Types { filesystems: true, volumes: true, snapshots: false, bookmarks: false };
+    const NONE: Types = Types { filesystems: false, volumes: false, snapshots: false, bookmarks: false };
+
+    /// Reads the argument of `-t`.
+    pub fn parse(text: &str) -> Result<Types, CliError> {
+        let mut types = Types::NONE;
+        for word in text.split(',') {
+            match word {
+                "filesystem" | "fs" => types.filesystems = true,
+                "volume" | "vol" => types.volumes = true,
+                "snapshot" | "snap" => types.snapshots = true,
+                "bookmark" => types.bookmarks = true,
+                "all" => types = Types::ALL,
+                other => {
+                    return Err(CliError::Usage(format!(
+                        "-t {other}: no such type; there are filesystem, volume, snapshot, bookmark, all"
+                    )));
+                }
+            }
+        }
+        Ok(types)
+    }
+
+    /// Only what hangs on datasets is asked for: then those of the datasets named are meant.
+    pub fn only_attached(self) -> bool {
+        !self.filesystems && !self.volumes
+    }
+
+    fn has(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Filesystem => self.filesystems,
+            Kind::Volume => self.volumes,
+            Kind::Snapshot => self.snapshots,
+            Kind::Bookmark => self.bookmarks,
+        }
+    }
+}
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A live file system.
+    Filesystem,
+    /// A live volume.
+    Volume,
+    /// A snapshot.
+    Snapshot,
+    /// A bookmark.
+    Bookmark,
+}
+
+impl Kind {
+    /// As JSON output names it.
+    pub fn json_name(self) -> &'static str {
+        match self {
+            Kind::Filesystem => "FILESYSTEM",
+            Kind::Volume => "VOLUME",
+            Kind::Snapshot => "SNAPSHOT",
+            Kind::Bookmark => "BOOKMARK",
+        }
+    }
+}
+
+/// A dataset, snapshot or bookmark.
+pub struct Item {
+    /// Its full name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// When it was made.
+    pub createtxg: Txg,
+    content: Content,
+}
+
+enum Content {
+    Dataset(Dataset),
+    Bookmark(Bookmark, Mos),
+}
+
+impl Item {
+    async fn of_dataset(dataset: Dataset) -> Result<Item, CliError> {
+        let kind = match dataset.kind().await? {
+            DatasetKind::Filesystem => Kind::Filesystem,
+            DatasetKind::Volume => Kind::Volume,
+            DatasetKind::Snapshot => Kind::Snapshot,
+        };
+        let (name, createtxg) = (dataset.name().to_owned(), dataset.creation_txg());
+        Ok(Item { name, kind, createtxg, content: Content::Dataset(dataset) })
+    }
+
+    fn of_bookmark(bookmark: Bookmark, mos: &Mos) -> Item {
+        let (name, createtxg) = (bookmark.name.clone(), bookmark.phys.creation_txg);
+        Item { name, kind: Kind::Bookmark, createtxg, content: Content::Bookmark(bookmark, mos.clone()) }
+    }
+
+    /// The dataset or snapshot; none of a bookmark.
+    pub fn dataset(&self) -> Option<&Dataset> {
+        match &self.content {
+            Content::Dataset(dataset) => Some(dataset),
+            Content::Bookmark(..) => None,
+        }
+    }
+
+    /// All its properties, in the order of `zfs get all`.
+    pub async fn properties(&self) -> Result<Vec<Property>, CliError> {
+        Ok(match &self.content {
+            Content::Dataset(dataset) => dataset.properties().await?,
+            Content::Bookmark(bookmark, mos) => bookmark.properties(mos).await?,
+        })
+    }
+
+    /// Bytes written since an earlier snapshot of the same dataset: property `written@SNAPSHOT`.
+    pub async fn written_since(&self, snapshot: &str) -> Result<Option<u64>, CliError> {
+        let Some(dataset) = self.dataset() else { return Ok(None) };
+        let head = dataset.dir().head().await?;
+        match head.snapshot(snapshot.trim_start_matches('@')).await? {
+            Some(older) if older.creation_txg() <= dataset.creation_txg() => {
+                Ok(Some(dataset.written_since(older.id()).await?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        self.name.split(['/', '@', '#']).next().unwrap_or_default()
+    }
+
+    /// By name, a dataset before its snapshots, which are in order of age.
+    pub fn order(&self, other: &Item) -> std::cmp::Ordering {
+        fn key(item: &Item) -> (&str, Option<(Txg, &str)>) {
+            match item.name.split_once('@') {
+                Some((dataset, snapshot)) => (dataset, Some((item.createtxg, snapshot))),
+                None => (&item.name, None),
+            }
+        }
+        key(self).cmp(&key(other))
+    }
+}
+
+/// How deep to go.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope {
+    /// What to keep.
+    pub types: Types,
+    /// Levels below those named; `None`: all.
+    pub depth: Option<u32>,
+}
+
+/// What was found, and whether something could not be read.
+pub struct Selected {
+    /// Sorted, each once.
+    pub items: Vec<Item>,
+    /// `Done`, or the worst that was met on the way (and told on standard error).
+    pub outcome: Outcome,
+}
+
+/// Finds the datasets named, or all of all pools, and what is below them.
+pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, CliError> {
+    let mut walk = Walk { scope, items: Vec::new(), outcome: Outcome::Done };
+    if names.is_empty() {
+        for found in session.find_pools(&[]).await? {
+            match session.open_without_asking(&found).await {
+                Ok(mos) => walk.below(mos.root_dataset().await?).await,
+                Err(error) => walk.complain(found.name(), &error),
+            }
+        }
+    }
+    let mut pools: HashMap<String, Mos> = HashMap::new();
+    for name in names {
+        let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
+        let mos = match pools.get(pool) {
+            Some(mos) => mos.clone(),
+            None => {
+                let found = session.find_pool(pool).await?;
+                let mos = session.open_without_asking(&found).await?;
+                pools.insert(pool.to_owned(), mos.clone());
+                mos
+            }
+        };
+        match named(&mos, name).await {
+            Ok(Item { content: Content::Dataset(dataset), kind, .. }) if kind != Kind::Snapshot => {
+                walk.below(dataset).await;
+            }
+            Ok(item) => walk.items.push(item),
+            Err(error) => walk.complain(name, &error),
+        }
+    }
+    walk.items.sort_by(Item::order);
+    walk.items.dedup_by(|a, b| a.name == b.name);
+    Ok(Selected { items: walk.items, outcome: walk.outcome })
+}
+
+async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
+    let Some((dataset, _)) = name.split_once('#') else {
+        return Item::of_dataset(mos.dataset(name).await?).await;
+    };
+    let bookmarks = mos.dataset(dataset).await?.bookmarks().await?;
+    let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
+    bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
+        CliError::NotFound(format!(
+            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {dataset}` shows those there are"
+        ))
+    })
+}
+
+/// A walk down the tree that goes on past what can't be read.
+struct Walk {
+    scope: Scope,
+    items: Vec<Item>,
+    outcome: Outcome,
+}
+
+impl Walk {
+    fn complain(&mut self, name: &str, error: &CliError) {
+        eprintln!("cenote: {name}: {error}");
+        self.outcome = self.outcome.and(error.outcome());
+    }
+
+    async fn below(&mut self, dataset: Dataset) {
+        let mut pending = vec![(dataset, 0)];
+        while let Some((dataset, depth)) = pending.pop() {
+            if let Err(error) = self.visit(&dataset, depth).await {
+                self.complain(dataset.name(), &error);
+            }
+            if self.scope.depth.is_some_and(|limit| depth >= limit) {
+                continue;
+            }
+            match dataset.children().await {
+                Ok(children) => pending.extend(children.into_iter().map(|child| (child, depth + 1))),
+                Err(error) => self.complain(dataset.name(), &error.into()),
+            }
+        }
+    }
+
+    /// The dataset itself, and what hangs on it if that is within reach.
+    async fn visit(&mut self, dataset: &Dataset, depth: u32) -> Result<(), CliError> {
+        let types = self.scope.types;
+        let item = Item::of_dataset(dataset.clone()).await?;
+        if types.has(item.kind) {
+            self.items.push(item);
+        }
+        if self.scope.depth.is_some_and(|limit| depth >= limit) {
+            return Ok(());
+        }
+        if types.snapshots {
+            for snapshot in dataset.snapshots().await? {
+                self.items.push(Item::of_dataset(snapshot).await?);
+            }
+        }
+        if types.bookmarks {
+            let bookmarks = dataset.bookmarks().await?;
+            self.items.extend(bookmarks.into_iter().map(|mark| Item::of_bookmark(mark, dataset.mos())));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_what_zfs_takes() {
+        assert_eq!(Types::parse("fs,volume").unwrap(), Types::HEADS);
+        assert_eq!(Types::parse("all").unwrap(), Types::ALL);
+        assert!(Types::parse("snap,bookmark").unwrap().only_attached());
+        assert!(Types::parse("files").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! A property's value as `zfs` prints it for people, and the columns that name properties.
+//!
+//! Source: OpenZFS `zfs_prop_get`, `zfs_prop.c` (columns, alignment).
+
+use cenote_dataset::{Property, Value};
+use cenote_format::props::{Prop, PropType, ZFS_PROPS};
+
+use crate::outcome::CliError;
+use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
+
+/// A property that can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// One of the table.
+    Native(&'static Prop),
+    /// One of the administrator's own.
+    User(String),
+    /// `written@SNAPSHOT`.
+    WrittenSince(String),
+}
+
+impl Wanted {
+    /// Reads a property's name, or the heading of its column.
+    pub fn parse(name: &str) -> Result<Wanted, CliError> {
+        if let Some(snapshot) = name.strip_prefix("written@") {
+            return Ok(Wanted::WrittenSince(snapshot.into()));
+        }
+        if name.contains(':') {
+            return Ok(Wanted::User(name.into()));
+        }
+        let is_named = |prop: &&Prop| prop.name == name || prop.column.eq_ignore_ascii_case(name);
+        ZFS_PROPS.iter().find(is_named).map(Wanted::Native).ok_or_else(|| {
+            CliError::Usage(format!(
+                "bad property list: invalid property '{name}'; `zfs get all DATASET` shows those there are"
+            ))
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        match self {
+            Wanted::Native(prop) => prop.name.into(),
+            Wanted::User(name) => name.clone(),
+            Wanted::WrittenSince(snapshot) => format!("written@{snapshot}"),
+        }
+    }
+
+    /// The heading of its column and on which side that lines up.
+    pub fn column(&self) -> (String, Align) {
+        match self {
+            Wanted::Native(prop) => (prop.column.into(), align(prop)),
+            other => (other.name().to_uppercase(), Align::Left),
+        }
+    }
+}
+
+fn align(prop: &Prop) -> Align {
+    match prop.value {
+        PropType::Number { .. } if !matches!(prop.name, "creation" | "snapshots_changed") => Align::Right,
+        _ => Align::Left,
+    }
+}
+
+/// As people read it, or exact.
+pub fn text(property: &Property, exact: bool) -> String {
+    match property.value {
+        Value::Number(number) if !exact => human(property, number),
+        _ => property.literal(),
+    }
+}
+
+/// What a receive brought, likewise.
+pub fn received_text(property: &Property, exact: bool) -> Option<String> {
+    let received = Property { value: property.received.clone()?, ..property.clone() };
+    Some(text(&received, exact))
+}
+
+fn human(property: &Property, number: u64) -> String {
+    let seconds = number.cast_signed();
+    match property.name.as_str() {
+        "creation" => short_time(seconds),
+        "snapshots_changed" => short_time_seconds(seconds),
+        "quota" | "refquota" | "reservation" | "refreservation" if number == 0 => "none".into(),
+        "filesystem_limit" | "snapshot_limit" | "filesystem_count" | "snapshot_count"
+            if number == u64::MAX =>
+        {
+            "none".into()
+        }
+        "compressratio" | "refcompressratio" => property.literal() + "x",
+        "guid" | "keyguid" | "ivsetguid" | "createtxg" | "objsetid" | "pbkdf2iters" => number.to_string(),
+        "referenced"
+        | "available"
+        | "used"
+        | "usedbysnapshots"
+        | "usedbydataset"
+        | "usedbyrefreservation"
+        | "usedbychildren"
+        | "quota"
+        | "refquota"
+        | "reservation"
+        | "refreservation" => nice_bytes(number),
+        "mounted" => property.literal(),
+        name => match Prop::zfs(name).map(|prop| prop.value) {
+            Some(PropType::Index { .. }) => property.literal(),
+            _ => nice_number(number),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_dataset::Source;
+
+    #[test]
+    fn values_look_like_those_of_zfs() {
+        for (name, number, people, exact) in [
+            ("used", 24576, "24K", "24576"),
+            ("used", 512, "512B", "512"),
+            ("recordsize", 131072, "128K", "131072"),
+            ("quota", 0, "none", "0"),
+            ("compressratio", 183, "1.83x", "1.83"),
+            ("guid", 14959957466432596274, "14959957466432596274", "14959957466432596274"),
+            ("creation", 1795245622, "Sat Nov 21  7:20 2026", "1795245622"),
+            ("snapshot_limit", u64::MAX, "none", "none"),
+            ("mounted", 0, "no", "no"),
+            ("compression", 10, "gzip", "gzip"),
+        ] {
+            let value = Value::Number(number);
+            let property = Property { name: name.into(), value, source: Source::None, received: None };
+            assert_eq!(
+                (text(&property, false), text(&property, true)),
+                (people.into(), exact.into()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn properties_go_by_name_or_column() {
+        assert_eq!(Wanted::parse("avail").unwrap().name(), "available");
+        assert_eq!(Wanted::parse("refer").unwrap().name(), "referenced");
+        assert_eq!(Wanted::parse("com.example:x").unwrap().column().0, "COM.EXAMPLE:X");
+        assert!(Wanted::parse("colour").is_err());
+    }
+}
