@@ -1,0 +1,27 @@
+# Shared by the benchmarks: where things are, and the median of repeated runs.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/.." && pwd)
+shared=${CENOTE_SHARED:-$root/../shared}
+pools=${CENOTE_BENCH_POOLS:-/tmp/cenote-bench}
+runs=${RUNS:-5}
+cenote=${CENOTE:-$root/target/release/cenote}
+[ -x "$cenote" ] || (cd "$root" && cargo build --release -p cenote-cli)
+
+# seconds COMMAND...: wall time of one run in seconds; its output is thrown away, a failure is reported
+seconds() {
+  local start end
+  start=$(date +%s%N)
+  "$@" > /dev/null 2>/tmp/cenote-bench.err || { echo "failed: $*" >&2; cat /tmp/cenote-bench.err >&2; return 1; }
+  end=$(date +%s%N)
+  echo "$start $end" | awk '{printf "%.3f\n", ($2-$1)/1e9}'
+}
+
+# median COMMAND...: median of $runs runs, after one that warms the caches
+median() {
+  local i
+  seconds "$@" > /dev/null
+  for ((i = 0; i < runs; i++)); do seconds "$@"; done | sort -n | awk '{a[NR]=$1} END {print a[int((NR+1)/2)]}'
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.1f", a/b}'; }
+machine() { echo "machine: $(nproc) cores, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), load $(cut -d' ' -f1 /proc/loadavg), $(uname -r), median of $runs warm runs"; }
