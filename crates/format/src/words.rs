@@ -31,6 +31,8 @@ pub trait Phys: Words {
     const WHAT: &'static str;
     /// Words that even its oldest form has.
     const REQUIRED: usize;
+    /// Its fields in the order of the disk, padding included, and how many words each takes: for those who show it.
+    const FIELDS: &'static [(&'static str, usize)] = &[];
 
     /// From the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
     fn from_words(words: &[u64]) -> Result<Self> {
@@ -199,6 +201,8 @@ macro_rules! word_struct {
         impl $crate::words::Phys for $name {
             const WHAT: &'static str = $what;
             const REQUIRED: usize = $crate::words::word_struct!(@required $name $required);
+            const FIELDS: &'static [(&'static str, usize)] =
+                &[$((stringify!($field), <$ty as $crate::words::Words>::COUNT)),*];
         }
     };
     (@required $name:ident all) => { <$name as $crate::words::Words>::COUNT };
@@ -213,6 +217,7 @@ pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>(size_on_disk_byt
     use proptest::test_runner::TestRunner;
 
     assert_eq!(T::COUNT * 8, size_on_disk_bytes, "{}", T::WHAT);
+    assert!(T::FIELDS.is_empty() || T::FIELDS.iter().map(|(_, words)| words).sum::<usize>() == T::COUNT);
     let mut runner = TestRunner::default();
     let words = proptest::collection::vec(any::<u64>(), 0..T::COUNT + 2);
     runner

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod copy;
+pub mod dump;
 mod error;
 pub mod scan;
 

@@ -1,11 +1,22 @@
 //! `cenote dump`: any on-disk structure, like `zdb`.
+//!
+//! The engine tells what a structure holds; `text` and `json` lay it out.
 
-use std::path::PathBuf;
+mod json;
+mod text;
 
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::{Path, PathBuf};
+
+use cenote_dataset::{Dataset, Mos, ObjectId, Objset};
+use cenote_device::{Device, FileDevice, OpenOptions};
+use cenote_inspect::dump::block::Address;
+use cenote_inspect::dump::object::Parts;
+use cenote_inspect::dump::{Sink, block, datasets, features, label, metaslabs, nvlist, object, tables, zil};
 use clap::{Args, Subcommand};
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{self, Session};
 
 /// `cenote dump`
 #[derive(Debug, Args)]
@@ -20,11 +31,17 @@ pub struct Dump {
 pub enum What {
     /// The four labels of a disk or image: configuration, and which are valid
     Label {
+        /// The ring of uberblocks too
+        #[arg(short = 'u', long)]
+        uberblocks: bool,
         /// File or device
         device: PathBuf,
     },
-    /// All uberblocks of a pool's labels, or the one in use
+    /// All uberblocks of a pool's labels, newest first, or all fields of the one in use
     Uberblock {
+        /// All fields of the one in use (see --txg, -F, --checkpoint)
+        #[arg(long)]
+        used: bool,
         /// Pool
         pool: String,
     },
@@ -33,9 +50,14 @@ pub enum What {
         /// Pool
         pool: String,
     },
-    /// Datasets with their DSL structures
+    /// The MOS's object directory
+    Directory {
+        /// Pool
+        pool: String,
+    },
+    /// Datasets and snapshots with their DSL structures, deadlists and bookmarks
     Datasets {
-        /// Pool or dataset
+        /// Pool, dataset or snapshot
         dataset: String,
     },
     /// Objects of a dataset (or, for a pool's name, of the MOS with `--mos`)
@@ -43,41 +65,59 @@ pub enum What {
         /// The pool's meta object set
         #[arg(long)]
         mos: bool,
-        /// Dataset
+        /// Dataset or snapshot
         dataset: String,
     },
-    /// One object: dnode, bonus, block pointers, and what it holds
+    /// One object: dnode, bonus, content, block pointers
     Object {
         /// The pool's meta object set
         #[arg(long)]
         mos: bool,
-        /// Dataset
+        /// Leave the block pointers out
+        #[arg(long)]
+        no_blocks: bool,
+        /// Leave out what it holds
+        #[arg(long)]
+        no_content: bool,
+        /// Dataset or snapshot
         dataset: String,
-        /// Object number
-        object: u64,
+        /// Object number, or a path from the dataset's root
+        object: String,
     },
-    /// One block: VDEV:OFFSET:SIZE, in hex
+    /// One block, not verified, in hex
     Block {
+        /// The bytes as they are, for a program
+        #[arg(long)]
+        raw: bool,
+        /// Decompress, by this algorithm or (without a name) by the first that fits
+        #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+        decompress: Option<String>,
+        /// As block pointers
+        #[arg(long, conflicts_with = "raw")]
+        pointers: bool,
         /// Pool
         pool: String,
-        /// VDEV:OFFSET:SIZE
+        /// VDEV:OFFSET:SIZE or VDEV:OFFSET:LSIZE/PSIZE, in hex
         address: String,
     },
-    /// Intent logs: header, blocks and records
+    /// Intent logs of a dataset and all below: header, blocks and records
     Zil {
-        /// Dataset
+        /// Pool or dataset
         dataset: String,
     },
     /// Metaslabs and their space maps
     Metaslabs {
-        /// Pool
-        pool: String,
-        /// Every segment
+        /// Every change in each map
         #[arg(long)]
         segments: bool,
+        /// Pool
+        pool: String,
     },
     /// Deduplication and block-reference tables
     Ddt {
+        /// Every entry
+        #[arg(long)]
+        entries: bool,
         /// Pool
         pool: String,
     },
@@ -88,9 +128,145 @@ pub enum What {
     },
 }
 
+type Out = BufWriter<StdoutLock<'static>>;
+
 impl Dump {
     /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if let What::Block { raw: true, decompress, pool, address, .. } = &self.what {
+            let mos = session.open_pool(pool).await?;
+            let (_, _, bytes) = read_block(&mos, address, decompress.as_deref()).await?;
+            return session::print(bytes).map(|()| Outcome::Done);
+        }
+        if session.json() {
+            let mut sink = json::Json::new(session::stdout());
+            show(session, self.what, &mut sink).await?;
+            return written(sink.finish());
+        }
+        let mut sink = text::Text::new(session::stdout());
+        show(session, self.what, &mut sink).await?;
+        written(sink.finish())
     }
+}
+
+fn written(finished: io::Result<Out>) -> Result<Outcome, CliError> {
+    finished.and_then(|mut out| out.flush()).map_err(CliError::io("standard output"))?;
+    Ok(Outcome::Done)
+}
+
+async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), CliError> {
+    match what {
+        What::Label { uberblocks, device } => show_label(session, sink, &device, uberblocks).await?,
+        What::Uberblock { used: false, pool } => label::uberblocks(sink, &session.find_pool(&pool).await?),
+        What::Uberblock { used: true, pool } => {
+            label::uberblock(sink, session.open_pool(&pool).await?.uberblock());
+        }
+        What::Config { pool } => nvlist(sink, session.open_pool(&pool).await?.config()),
+        What::Directory { pool } => datasets::directory(sink, &session.open_pool(&pool).await?).await?,
+        What::Datasets { dataset } => datasets::tree(sink, &open(session, &dataset).await?).await?,
+        What::Objects { mos, dataset } => {
+            object::objects(sink, &objset(session, mos, &dataset).await?).await?;
+        }
+        What::Object { mos, no_blocks, no_content, dataset, object } => {
+            let objset = objset(session, mos, &dataset).await?;
+            let id = object_number(&objset, &object).await?;
+            let parts = Parts { blocks: !no_blocks, content: !no_content };
+            object::object(sink, &objset, id, parts).await?;
+        }
+        What::Block { decompress, pointers, pool, address, .. } => {
+            let mos = session.open_pool(&pool).await?;
+            let (address, unpacked_by, bytes) = read_block(&mos, &address, decompress.as_deref()).await?;
+            sink.field("vdev", address.vdev.0.into());
+            sink.field("offset", cenote_inspect::dump::Value::Hex(address.offset_bytes));
+            sink.field("compression", unpacked_by.into());
+            sink.field("bytes", bytes.len().into());
+            match pointers {
+                true => block::pointers(sink, &bytes),
+                false => sink.field("data", cenote_inspect::dump::Value::Raw(bytes.to_vec())),
+            }
+        }
+        What::Zil { dataset } => show_logs(sink, &open(session, &dataset).await?).await?,
+        What::Metaslabs { segments, pool } => {
+            metaslabs::metaslabs(sink, &session.open_pool(&pool).await?, segments).await?;
+        }
+        What::Ddt { entries, pool } => {
+            tables::tables(sink, &session.open_pool(&pool).await?, entries).await?;
+        }
+        What::Features { pool } => features::features(sink, &session.open_pool(&pool).await?).await?,
+    }
+    Ok(())
+}
+
+async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
+    session.open_dataset(&name.parse().map_err(CliError::Usage)?).await
+}
+
+async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, CliError> {
+    if is_mos {
+        return Ok(session.open_pool(name).await?.objset().clone());
+    }
+    let dataset = open(session, name).await?;
+    match dataset.objset().await {
+        // Without the key the head and all dnodes' plain parts can still be shown.
+        Err(error) if error.is_locked() => Ok(dataset.objset_head().await?),
+        opened => Ok(opened?),
+    }
+}
+
+async fn object_number(objset: &Objset, text: &str) -> Result<ObjectId, CliError> {
+    if let Ok(number) = text.parse() {
+        return Ok(ObjectId(number));
+    }
+    let filesystem = cenote_fs::Filesystem::open(objset.clone()).await?;
+    Ok(filesystem.resolve(text.as_bytes(), cenote_fs::LastLink::Keep).await?)
+}
+
+async fn show_label(
+    session: &Session,
+    sink: &mut dyn Sink,
+    path: &Path,
+    with_ring: bool,
+) -> Result<(), CliError> {
+    let device = FileDevice::open(path, OpenOptions::READ_ONLY, session.runtime())
+        .map_err(|error| CliError::NotFound(error.to_string()))?;
+    let labels = cenote_pool::label::read_labels(&device).await;
+    if labels.is_empty() {
+        let text = format!("{}: too small for labels (64 MiB are the least)", path.display());
+        return Err(CliError::NotFound(text));
+    }
+    sink.field("path", path.display().to_string().into());
+    label::labels(sink, device.size_bytes(), &labels, with_ring);
+    Ok(())
+}
+
+/// The address, by which algorithm it was unpacked, and the bytes.
+async fn read_block(
+    mos: &Mos,
+    address: &str,
+    decompress: Option<&str>,
+) -> Result<(Address, &'static str, bytes::Bytes), CliError> {
+    let address: Address = address.parse().map_err(CliError::Usage)?;
+    let stored = block::read(mos, &address).await?;
+    let Some(algorithm) = decompress else { return Ok((address, "as stored", stored)) };
+    let algorithm = (!algorithm.is_empty()).then_some(algorithm);
+    let (name, bytes) = block::decompress(&address, &stored, algorithm)?;
+    Ok((address, name, bytes))
+}
+
+async fn show_logs(sink: &mut dyn Sink, top: &Dataset) -> Result<(), CliError> {
+    sink.list("logs");
+    for dataset in top.descendants().await? {
+        let objset = match dataset.objset().await {
+            Err(error) if error.is_locked() => dataset.objset_head().await,
+            opened => opened,
+        };
+        sink.open(dataset.name());
+        match objset {
+            Ok(objset) => zil::intent_log(sink, dataset.name(), &objset).await,
+            Err(error) => sink.field("error", error.to_string().into()),
+        }
+        sink.close();
+    }
+    sink.close();
+    Ok(())
 }

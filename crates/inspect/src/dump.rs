@@ -1,0 +1,185 @@
+//! Any on-disk structure of a pool, field by field: what `zdb` shows, for people and for programs.
+//!
+//! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The functions here
+//! walk structures and tell a [`Sink`] what they meet; layout (aligned text, JSON) is the sink's business. So each structure is
+//! described once, and memory stays small however large an object is.
+//!
+//! Structures that are nothing but words ([`Phys`]) describe themselves: their fields' names say their units
+//! (`_bytes`, `_time_s`), so all of them are shown by one function, [`phys`].
+//!
+//! ```text
+//!   label      four labels of a device           objects    table of a set's objects
+//!   uberblock  the ring, or the one in use       object     dnode, bonus, block tree, content
+//!   datasets   DSL structures                    zil        chain, blocks, records
+//!   block      raw bytes at VDEV:OFFSET          metaslabs, tables (DDT, BRT), features
+//! ```
+//!
+//! Damage is shown where it is met, as a field `error`, and the dump goes on.
+
+pub mod block;
+mod bonus;
+mod content;
+pub mod datasets;
+pub mod features;
+pub mod label;
+pub mod metaslabs;
+pub mod object;
+pub mod pointer;
+pub mod tables;
+pub mod zil;
+
+use cenote_format::Phys;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::nvlist::{NvValue, Nvlist};
+
+/// A value of a field or cell, and how it is meant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Nothing there.
+    None,
+    /// Yes or no.
+    Flag(bool),
+    /// A count, a number, a guid.
+    Number(u64),
+    /// A number that may be negative.
+    Signed(i64),
+    /// Bits.
+    Hex(u64),
+    /// Bytes of something.
+    Size(u64),
+    /// Seconds since 1970.
+    Time(i64),
+    /// Words of OpenZFS or of the user; may hold anything.
+    Text(String),
+    /// Bytes that mean nothing here.
+    Raw(Vec<u8>),
+    /// Several numbers.
+    Numbers(Vec<u64>),
+    /// A block pointer.
+    Pointer(Box<Blkptr>),
+}
+
+macro_rules! value_from {
+    ($($ty:ty => |$v:ident| $value:expr;)*) => {
+        $(impl From<$ty> for Value {
+            fn from($v: $ty) -> Value {
+                $value
+            }
+        })*
+    };
+}
+
+value_from! {
+    u8 => |v| Value::Number(v.into());
+    u16 => |v| Value::Number(v.into());
+    u32 => |v| Value::Number(v.into());
+    u64 => |v| Value::Number(v);
+    usize => |v| Value::Number(v as u64);
+    i64 => |v| Value::Signed(v);
+    bool => |v| Value::Flag(v);
+    &str => |v| Value::Text(v.into());
+    String => |v| Value::Text(v);
+    Blkptr => |v| Value::Pointer(Box::new(v));
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Value {
+        value.map_or(Value::None, Into::into)
+    }
+}
+
+/// Where a dump goes.
+///
+/// Within a record come fields, records, lists and tables; within a list, records. What was opened last is closed first. A
+/// failure to write is kept by the sink and told by [`Sink::is_closed`], so that structures are described without
+/// a check after every field.
+pub trait Sink {
+    /// A record begins. In a list the name is a heading for people only.
+    fn open(&mut self, name: &str);
+    /// A list of records begins.
+    fn list(&mut self, name: &str);
+    /// A table begins.
+    fn table(&mut self, name: &str, columns: &[&'static str]);
+    /// A row of the table that was begun.
+    fn row(&mut self, cells: Vec<Value>);
+    /// A field of the record that was opened.
+    fn field(&mut self, name: &str, value: Value);
+    /// Ends the record, list or table.
+    fn close(&mut self);
+    /// Nobody is listening any more: long dumps may stop.
+    fn is_closed(&self) -> bool;
+}
+
+/// Shows the fields of a structure of words. Padding is left out.
+pub fn phys<P: Phys>(sink: &mut dyn Sink, value: &P) {
+    let words = value.to_words();
+    let mut rest = &words[..];
+    for &(name, count) in P::FIELDS {
+        let (here, after) = rest.split_at(count.min(rest.len()));
+        rest = after;
+        if !name.starts_with("pad") {
+            sink.field(name, word_field(name, here));
+        }
+    }
+}
+
+/// A field of words, by what its name says.
+fn word_field(name: &str, words: &[u64]) -> Value {
+    match words {
+        [number] if name.ends_with("_bytes") => match i64::try_from(*number) {
+            Ok(_) => Value::Size(*number),
+            Err(_) => Value::Signed(number.cast_signed()),
+        },
+        [seconds] if name.ends_with("_time_s") || name == "timestamp_s" => Value::Time(seconds.cast_signed()),
+        [flags] if name.ends_with("flags") => Value::Hex(*flags),
+        [number] => Value::Number(*number),
+        words => match <[u64; 16]>::try_from(words) {
+            Ok(pointer) => Blkptr::from_words(pointer).into(),
+            Err(_) => Value::Numbers(words.to_vec()),
+        },
+    }
+}
+
+/// Shows the pairs of a list as fields, lists within as records.
+pub fn nvlist(sink: &mut dyn Sink, list: &Nvlist) {
+    for (name, value) in list.iter() {
+        match value {
+            NvValue::Nvlist(inner) => {
+                sink.open(name);
+                nvlist(sink, inner);
+                sink.close();
+            }
+            NvValue::NvlistArray(lists) => {
+                sink.list(name);
+                for (i, inner) in lists.iter().enumerate() {
+                    sink.open(&format!("{name}[{i}]"));
+                    nvlist(sink, inner);
+                    sink.close();
+                }
+                sink.close();
+            }
+            plain => sink.field(name, plain_pair(plain)),
+        }
+    }
+}
+
+fn plain_pair(value: &NvValue) -> Value {
+    match value {
+        NvValue::Boolean => Value::Flag(true),
+        NvValue::BooleanValue(flag) => Value::Flag(*flag),
+        NvValue::Byte(v) | NvValue::Uint8(v) => (*v).into(),
+        NvValue::Uint16(v) => (*v).into(),
+        NvValue::Uint32(v) => (*v).into(),
+        NvValue::Uint64(v) => (*v).into(),
+        NvValue::Int64(v) | NvValue::Hrtime(v) => (*v).into(),
+        NvValue::Uint64Array(v) => Value::Numbers(v.clone()),
+        NvValue::ByteArray(v) | NvValue::Uint8Array(v) => Value::Raw(v.clone()),
+        NvValue::String(v) => Value::Text(String::from_utf8_lossy(v).into_owned()),
+        other => Value::Text(other.to_string()),
+    }
+}
+
+/// Shows an error in its place.
+fn failure(sink: &mut dyn Sink, error: &dyn std::fmt::Display) {
+    sink.field("error", Value::Text(error.to_string()));
+}

@@ -1,0 +1,127 @@
+//! A raw block by its address: `VDEV:OFFSET:SIZE`, numbers in hex, as block pointers are printed.
+//!
+//! ```text
+//!   VDEV:OFFSET:LSIZE[/PSIZE]    what is stored there: PSIZE bytes (LSIZE if not given)
+//! ```
+//! Nothing says what a block's checksum is but the pointer to it, so what is read here is not verified; on RAID-Z the data
+//! columns are put together by the layout of a block of that size.
+
+use bytes::Bytes;
+use cenote_codec::compress::Compression;
+use cenote_dataset::Mos;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, Dva};
+use cenote_format::bytes::Endian;
+use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT, SPA_MINBLOCKSIZE, VdevId};
+use cenote_pool::{Place, ReadContext};
+
+use super::Sink;
+use crate::error::{InspectError, Result};
+
+/// `ZIO_CHECKSUM_OFF`: nothing is checked.
+const CHECKSUM_OFF: u64 = 2;
+/// `ZIO_COMPRESS_OFF`.
+const COMPRESS_OFF: u64 = 2;
+
+/// Where a block lies, as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The top-level vdev.
+    pub vdev: VdevId,
+    /// Bytes from the start of its allocatable space.
+    pub offset_bytes: u64,
+    /// Bytes when not compressed.
+    pub lsize_bytes: u64,
+    /// Bytes as stored.
+    pub psize_bytes: u64,
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let wrong =
+            || format!("'{text}' is no address: write VDEV:OFFSET:SIZE or VDEV:OFFSET:LSIZE/PSIZE, in hex");
+        let hex = |part: &str| u64::from_str_radix(part.trim_start_matches("0x"), 16).map_err(|_| wrong());
+        let [vdev, offset, size] = text.split(':').collect::<Vec<_>>()[..] else { return Err(wrong()) };
+        let (lsize, psize) = size.split_once('/').unwrap_or((size, size));
+        let address = Address {
+            vdev: VdevId(hex(vdev)?),
+            offset_bytes: hex(offset)?,
+            lsize_bytes: hex(lsize)?,
+            psize_bytes: hex(psize)?,
+        };
+        let good =
+            |size: u64| (SPA_MINBLOCKSIZE..=SPA_MAXBLOCKSIZE).contains(&size) && size.is_multiple_of(512);
+        if !good(address.psize_bytes)
+            || !good(address.lsize_bytes)
+            || !address.offset_bytes.is_multiple_of(512)
+        {
+            return Err(format!("{}; sizes are multiples of 200 up to 1000000", wrong()));
+        }
+        Ok(address)
+    }
+}
+
+/// Reads what is stored at an address, not verified. On a vdev with redundancy: the data, not the parity.
+///
+/// # Errors
+/// There is no such vdev or range, or its devices fail.
+pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
+    let birth = mos.uberblock().txg;
+    let vdevs = mos.pool().vdevs();
+    let asize = vdevs.psize_to_asize(address.vdev, address.psize_bytes, birth).ok_or_else(|| {
+        InspectError::Request(format!("there is no vdev {}; there are {}", address.vdev, vdevs.tops().len()))
+    })?;
+    let dva =
+        Dva { vdev: address.vdev, offset_bytes: address.offset_bytes, asize: Asize(asize), gang: false };
+    let [first, second] = dva.to_words();
+    let sectors = |bytes: u64| (bytes >> SPA_MINBLOCKSHIFT) - 1;
+    let mut words = [0; BLKPTR_BYTES / 8];
+    (words[0], words[1]) = (first, second);
+    words[6] = 1 << 63
+        | CHECKSUM_OFF << 40
+        | COMPRESS_OFF << 32
+        | sectors(address.psize_bytes) << 16
+        | sectors(address.lsize_bytes);
+    words[10] = birth.0;
+    Ok(mos.pool().read_physical(&Blkptr::from_words(words), &ReadContext::new(Place::default())).await?)
+}
+
+/// Unpacks what was stored, by the name of an algorithm; with `None` tries all and takes the first that fits.
+///
+/// # Errors
+/// It does not decompress.
+pub fn decompress(
+    address: &Address,
+    stored: &Bytes,
+    algorithm: Option<&str>,
+) -> Result<(&'static str, Bytes)> {
+    let tried = (0..=u8::MAX).map_while(|id| Compression::try_from(id).ok());
+    let wanted = tried.filter(|c| match algorithm {
+        Some(name) => c.name() == name || c.name().starts_with(&format!("{name}-")),
+        None => !matches!(c, Compression::Off | Compression::Inherit | Compression::On | Compression::Empty),
+    });
+    for compression in wanted {
+        if let Ok(bytes) = compression.decompress(stored, address.lsize_bytes as usize) {
+            return Ok((compression.name(), bytes.into()));
+        }
+    }
+    let names = algorithm.unwrap_or("any algorithm");
+    Err(InspectError::Request(format!(
+        "the block does not decompress by {names} to {:x} bytes",
+        address.lsize_bytes
+    )))
+}
+
+/// The block as pointers: what an indirect block holds.
+pub fn pointers(sink: &mut dyn Sink, bytes: &[u8]) {
+    sink.table("pointers", &["index", "pointer"]);
+    for (i, raw) in bytes.chunks_exact(BLKPTR_BYTES).enumerate() {
+        if let Ok(bp) = Blkptr::decode(raw, Endian::NATIVE)
+            && !bp.is_hole()
+        {
+            sink.row(vec![i.into(), bp.into()]);
+        }
+    }
+    sink.close();
+}

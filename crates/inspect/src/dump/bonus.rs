@@ -1,0 +1,151 @@
+//! What a dnode's bonus (and spill block) says, by the type that it claims.
+
+use cenote_dataset::Object;
+use cenote_format::Phys;
+use cenote_format::bpobj::BpobjPhys;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::deadlist::DeadlistPhys;
+use cenote_format::dsl::{DslDatasetPhys, DslDirPhys};
+use cenote_format::history::HistoryPhys;
+use cenote_format::nvlist::Nvlist;
+use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
+use cenote_format::space_map::SpaceMapPhys;
+use cenote_format::znode::{ZfsTime, ZnodePhys};
+use cenote_fs::acl::Ace;
+
+use super::{Sink, Value, failure, label::record, nvlist};
+
+/// Shows the bonus of an object. System attributes need the registry of their file system.
+pub(super) async fn show(sink: &mut dyn Sink, object: &Object, registry: Option<&SaRegistry>) {
+    let dnode = object.dnode();
+    let (bytes, endian) = (dnode.bonus(), dnode.endian());
+    if bytes.is_empty() {
+        return;
+    }
+    match dnode.bonus_type {
+        ObjectType::DSL_DIR => words::<DslDirPhys>(sink, bytes, endian),
+        ObjectType::DSL_DATASET => words::<DslDatasetPhys>(sink, bytes, endian),
+        ObjectType::BPOBJ_HDR => words::<BpobjPhys>(sink, bytes, endian),
+        ObjectType::DEADLIST_HDR => words::<DeadlistPhys>(sink, bytes, endian),
+        ObjectType::SPACE_MAP_HEADER => words::<SpaceMapPhys>(sink, bytes, endian),
+        ObjectType::SPA_HISTORY_OFFSETS => words::<HistoryPhys>(sink, bytes, endian),
+        ObjectType::ZNODE => match ZnodePhys::decode(bytes, endian) {
+            Ok(znode) => show_znode(sink, &znode),
+            Err(error) => failure(sink, &error),
+        },
+        ObjectType::SA => match registry {
+            Some(registry) => show_attributes(sink, object, registry).await,
+            None => sink.field("bonus", Value::Raw(bytes.to_vec())),
+        },
+        ObjectType::PACKED_NVLIST_SIZE | ObjectType::FUID_SIZE => {
+            let size = bytes.first_chunk::<8>().map(|word| endian.u64(*word));
+            sink.field("size", size.map_or(Value::None, Value::Size));
+        }
+        _ => sink.field("bonus", Value::Raw(bytes.to_vec())),
+    }
+}
+
+fn words<P: Phys>(sink: &mut dyn Sink, bytes: &[u8], endian: Endian) {
+    match P::decode(bytes, endian) {
+        Ok(value) => record(sink, P::WHAT, &value),
+        Err(error) => failure(sink, &error),
+    }
+}
+
+fn show_znode(sink: &mut dyn Sink, znode: &ZnodePhys) {
+    sink.open("znode");
+    for (name, time) in
+        [("atime", znode.atime), ("mtime", znode.mtime), ("ctime", znode.ctime), ("crtime", znode.crtime)]
+    {
+        let ZfsTime { seconds, .. } = time;
+        sink.field(name, Value::Time(seconds));
+    }
+    sink.field("gen", znode.generation.0.into());
+    sink.field("mode", Value::Text(format!("{:o}", znode.mode)));
+    sink.field("size", Value::Size(znode.size));
+    sink.field("parent", znode.parent.0.into());
+    sink.field("links", znode.links.into());
+    sink.field("xattr", znode.xattr.0.into());
+    sink.field("rdev", Value::Hex(znode.rdev));
+    sink.field("flags", Value::Hex(znode.flags));
+    sink.field("uid", znode.uid.0.into());
+    sink.field("gid", znode.gid.0.into());
+    sink.field("acl_entries", znode.acl.count.into());
+    if let Some(target) = znode.inline_link() {
+        sink.field("target", Value::Text(String::from_utf8_lossy(target).into_owned()));
+    }
+    sink.close();
+}
+
+async fn show_attributes(sink: &mut dyn Sink, object: &Object, registry: &SaRegistry) {
+    sink.open("attributes");
+    show_buffer(sink, registry, object.dnode().bonus());
+    match object.read_spill().await {
+        Ok(Some((_, spill))) => {
+            sink.open("spill");
+            show_buffer(sink, registry, &spill);
+            sink.close();
+        }
+        Ok(None) => {}
+        Err(error) => failure(sink, &error),
+    }
+    sink.close();
+}
+
+fn show_buffer(sink: &mut dyn Sink, registry: &SaRegistry, bytes: &[u8]) {
+    let reader = match SaReader::new(registry, bytes) {
+        Ok(reader) => reader,
+        Err(error) => return failure(sink, &error),
+    };
+    for (number, value) in reader.attributes() {
+        let name = registry.attribute(number).map_or("?", |attribute| attribute.name.as_str());
+        attribute(sink, name, value, reader.endian());
+    }
+}
+
+/// One attribute, by its name: those that the ZPL registers have known meanings.
+fn attribute(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
+    let word = bytes.first_chunk::<8>().map(|word| endian.u64(*word));
+    let known = ZplAttr::all().find(|attr| attr.name() == name);
+    let value = match (known, word) {
+        (Some(ZplAttr::Atime | ZplAttr::Mtime | ZplAttr::Ctime | ZplAttr::Crtime), Some(seconds)) => {
+            Value::Time(seconds.cast_signed())
+        }
+        (Some(ZplAttr::Mode), Some(mode)) => Value::Text(format!("{mode:o}")),
+        (Some(ZplAttr::Size), Some(size)) => Value::Size(size),
+        (Some(ZplAttr::Flags | ZplAttr::Rdev), Some(bits)) => Value::Hex(bits),
+        (Some(ZplAttr::Symlink), _) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        (Some(ZplAttr::Dxattr), _) => match Nvlist::decode(bytes) {
+            Ok(list) => {
+                sink.open(name);
+                nvlist(sink, &list);
+                return sink.close();
+            }
+            Err(_) => Value::Raw(bytes.to_vec()),
+        },
+        (Some(ZplAttr::DaclAces), _) => return aces(sink, name, bytes, endian),
+        (_, Some(number)) if bytes.len() == 8 => Value::Number(number),
+        _ => Value::Raw(bytes.to_vec()),
+    };
+    sink.field(name, value);
+}
+
+fn aces(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
+    /// The version of ACL that system attributes hold.
+    const ZFS_ACL_VERSION_FUID: u16 = 1;
+    let aces = match Ace::decode_all(ZFS_ACL_VERSION_FUID, bytes, endian) {
+        Ok(aces) => aces,
+        Err(error) => return failure(sink, &error),
+    };
+    sink.table(name, &["who", "type", "flags", "mask"]);
+    for ace in aces {
+        sink.row(vec![
+            format!("{:?}", ace.who).to_lowercase().into(),
+            ace.kind.into(),
+            Value::Hex(ace.flags.into()),
+            Value::Hex(ace.mask.into()),
+        ]);
+    }
+    sink.close();
+}

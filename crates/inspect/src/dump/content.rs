@@ -1,0 +1,235 @@
+//! What an object holds, by its type: tables, maps, lists of pointers, packed lists, history.
+
+use cenote_dataset::deadlist::Bpobj;
+use cenote_dataset::{DatasetError, Object, Zap, ZapEntry, ZapValue};
+use cenote_format::bpobj::BpobjEntry;
+use cenote_format::dnode::ObjectType;
+use cenote_format::history::{HistoryPhys, records};
+use cenote_format::nvlist::Nvlist;
+use cenote_format::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
+use cenote_format::znode::DirEntry;
+use cenote_format::{Phys, Result as FormatResult};
+
+use super::{Sink, Value, failure, nvlist};
+
+/// Packed lists and histories that are shown: larger ones are damage.
+const MAX_PACKED_BYTES: u64 = 64 << 20;
+/// Words of an array read at once.
+const WINDOW_WORDS: u64 = 1 << 16;
+
+/// Shows the content of an object, if its type has a meaning here.
+pub(super) async fn show(sink: &mut dyn Sink, object: &Object) {
+    let shown = match object.dnode().object_type {
+        t if t.is_zap() => zap(sink, object).await,
+        ObjectType::SPACE_MAP => space_map(sink, object).await,
+        ObjectType::BPOBJ => bpobj(sink, object).await,
+        ObjectType::BPOBJ_SUBOBJ | ObjectType::OBJECT_ARRAY => words(sink, object).await,
+        ObjectType::PACKED_NVLIST => packed(sink, object).await,
+        ObjectType::FUID => fuids(sink, object).await,
+        ObjectType::SPA_HISTORY => history(sink, object).await,
+        _ => Ok(()),
+    };
+    if let Err(error) = shown {
+        failure(sink, &error);
+    }
+}
+
+async fn zap(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let zap = Zap::open(object.clone()).await?;
+    sink.field("zap_entries", zap.count().into());
+    if zap.normflags() != 0 {
+        sink.field("zap_normalization", Value::Hex(zap.normflags()));
+    }
+    let is_directory = object.dnode().object_type == ObjectType::DIRECTORY_CONTENTS;
+    let columns: &[&str] = if is_directory { &["name", "object", "type"] } else { &["name", "value"] };
+    sink.table("entries", columns);
+    let mut failed = None;
+    let mut entries = zap.entries();
+    while let Some(batch) = entries.next_batch().await {
+        match batch {
+            Ok(batch) => batch.iter().for_each(|entry| sink.row(zap_row(&zap, entry, is_directory))),
+            Err(error) => failed = Some(error),
+        }
+        if sink.is_closed() {
+            break;
+        }
+    }
+    sink.close();
+    failed.map_or(Ok(()), Err)
+}
+
+fn zap_row(zap: &Zap, entry: &ZapEntry, is_directory: bool) -> Vec<Value> {
+    let name = match zap.has_word_keys() {
+        true => {
+            Value::Text(entry.name_words().iter().map(|w| format!("{w:x}")).collect::<Vec<_>>().join(":"))
+        }
+        false => Value::Text(entry.name_text()),
+    };
+    match entry.value.as_u64().filter(|_| is_directory) {
+        Some(word) => {
+            let entry = DirEntry::from_word(word);
+            vec![name, entry.object.0.into(), format!("{:?}", entry.kind).to_lowercase().into()]
+        }
+        None => vec![name, zap_value(&entry.value)],
+    }
+}
+
+/// A value of a ZAP: a number, several, text, or bytes.
+pub(super) fn zap_value(value: &ZapValue) -> Value {
+    if let Some(number) = value.as_u64() {
+        return Value::Number(number);
+    }
+    match value.as_bytes() {
+        Some(bytes) => match bytes.split_last() {
+            Some((0, text)) if text.iter().all(|b| (b' '..=b'~').contains(b)) => {
+                Value::Text(String::from_utf8_lossy(text).into_owned())
+            }
+            _ => Value::Raw(bytes.to_vec()),
+        },
+        None => Value::Numbers(value.words().collect()),
+    }
+}
+
+/// Reads the changes of a space map, whose units are `1 << shift` bytes, and hands them on.
+pub(super) async fn read_space_map(
+    object: &Object,
+    shift: u32,
+    mut each: impl FnMut(SpaceMapEntry),
+) -> Result<(), DatasetError> {
+    let dnode = object.dnode();
+    let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+    let size = object.block_bytes();
+    if size == 0 || phys.length_bytes > object.capacity_bytes() {
+        return Err(object.damaged("claims a longer space map than it has room for"));
+    }
+    let mut reader = None;
+    for id in 0..phys.length_bytes.div_ceil(size) {
+        let (block, endian) = object.read_block(id.into()).await?;
+        let reader = match &mut reader {
+            Some(reader) => reader,
+            none => none.insert(SpaceMapReader::new(shift, endian).map_err(|e| object.format(e))?),
+        };
+        let used = (phys.length_bytes - id * size).min(block.len() as u64) as usize;
+        let entries: FormatResult<Vec<_>> = reader.block(&block[..used]).collect();
+        entries.map_err(|e| object.format(e))?.into_iter().for_each(&mut each);
+    }
+    Ok(())
+}
+
+async fn space_map(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    // Which vdev a map is of, and so its unit, only the arrays of metaslabs say. Log space maps are in none: sectors of 512.
+    let mut shift = 9;
+    for top in object.objset().pool().vdevs().tops().filter(|top| top.metaslab_array.0 != 0) {
+        let array = object.objset().object(top.metaslab_array).await?;
+        let count = (array.capacity_bytes() / 8).min(WINDOW_WORDS) as usize;
+        if array.read_words(0, count).await?.contains(&object.id().0) {
+            sink.field("vdev", top.id.into());
+            shift = top.ashift;
+        }
+    }
+    sink.table("changes", &["type", "offset", "run", "vdev", "txg", "pass"]);
+    let read = read_space_map(object, shift, |entry| sink.row(space_map_row(&entry))).await;
+    sink.close();
+    read
+}
+
+/// One change of a space map.
+pub(super) fn space_map_row(entry: &SpaceMapEntry) -> Vec<Value> {
+    vec![
+        if entry.map_type == MapType::Alloc { "alloc" } else { "free" }.into(),
+        Value::Hex(entry.offset_bytes),
+        Value::Hex(entry.run_bytes),
+        entry.vdev.map(|v| v.0).into(),
+        entry.txg.0.into(),
+        entry.sync_pass.into(),
+    ]
+}
+
+async fn bpobj(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let list = Bpobj::open(object.objset(), object.id()).await?;
+    sink.table("pointers", &["freed", "pointer"]);
+    let mut entries = list.entries();
+    let mut failed = Ok(());
+    while let Some(batch) = entries.next_batch().await {
+        match batch {
+            Ok(batch) => {
+                batch
+                    .iter()
+                    .for_each(|BpobjEntry { bp, freed }| sink.row(vec![(*freed).into(), (*bp).into()]));
+            }
+            Err(error) => failed = Err(error),
+        }
+        if sink.is_closed() {
+            break;
+        }
+    }
+    sink.close();
+    failed
+}
+
+async fn words(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let count = object.capacity_bytes() / 8;
+    sink.table("words", &["index", "word"]);
+    for first in (0..count).step_by(WINDOW_WORDS as usize) {
+        let window = object.read_words(first, WINDOW_WORDS.min(count - first) as usize).await;
+        let Ok(window) = &window else {
+            sink.close();
+            return window.map(|_| ());
+        };
+        for (i, word) in window.iter().enumerate().filter(|(_, word)| **word != 0) {
+            sink.row(vec![(first + i as u64).into(), (*word).into()]);
+        }
+        if sink.is_closed() {
+            break;
+        }
+    }
+    sink.close();
+    Ok(())
+}
+
+async fn packed(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let endian = object.dnode().endian();
+    let size = object.dnode().bonus().first_chunk::<8>().map_or(0, |word| endian.u64(*word));
+    if size > MAX_PACKED_BYTES.min(object.capacity_bytes()) {
+        return Err(object.damaged("claims a larger list than it has room for"));
+    }
+    list(sink, object, &object.read(0, size as usize).await?)
+}
+
+/// A FUID table is a packed list behind its length.
+async fn fuids(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let size = object.capacity_bytes().min(MAX_PACKED_BYTES);
+    list(sink, object, &object.read(0, size as usize).await?)
+}
+
+fn list(sink: &mut dyn Sink, object: &Object, bytes: &[u8]) -> Result<(), DatasetError> {
+    let list = Nvlist::decode(bytes).map_err(|e| object.format(e))?;
+    sink.open("nvlist");
+    nvlist(sink, &list);
+    sink.close();
+    Ok(())
+}
+
+async fn history(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
+    let phys = HistoryPhys::decode(object.dnode().bonus(), object.dnode().endian());
+    let phys = phys.map_err(|e| object.format(e))?;
+    let mut bytes = Vec::new();
+    for range in phys.ranges().map_err(|e| object.format(e))? {
+        let len = range.end - range.start;
+        if range.end > object.capacity_bytes() || bytes.len() as u64 + len > MAX_PACKED_BYTES {
+            return Err(object.damaged("claims a longer history than it has room for"));
+        }
+        bytes.extend_from_slice(&object.read(range.start, len as usize).await?);
+    }
+    sink.list("records");
+    for (i, record) in records(&bytes).enumerate() {
+        sink.open(&format!("record {i}"));
+        match record.and_then(Nvlist::decode) {
+            Ok(list) => nvlist(sink, &list),
+            Err(error) => failure(sink, &error),
+        }
+        sink.close();
+    }
+    sink.close();
+    Ok(())
+}

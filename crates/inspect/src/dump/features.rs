@@ -1,0 +1,41 @@
+//! Feature flags: which are enabled, since when, and how many things use each.
+
+use cenote_dataset::Mos;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::features::Feature;
+
+use super::{Sink, Value};
+use crate::error::Result;
+
+/// A table of the pool's features by guid.
+///
+/// # Errors
+/// The tables of features are damaged.
+pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
+    let enabled = mos.directory_zap(names::FEATURE_ENABLED_TXG).await?;
+    sink.table("features", &["guid", "name", "needed_for", "references", "enabled_txg", "description"]);
+    for (directory, needed_for) in [(names::FEATURES_FOR_READ, "read"), (names::FEATURES_FOR_WRITE, "write")]
+    {
+        let Some(zap) = mos.directory_zap(directory).await? else { continue };
+        let mut entries = zap.to_vec().await?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in entries {
+            let guid = entry.name_text();
+            let known = Feature::by_guid(&guid);
+            let since = match &enabled {
+                Some(zap) => zap.get_u64(&guid).await?,
+                None => None,
+            };
+            sink.row(vec![
+                guid.into(),
+                known.map(|feature| feature.name).into(),
+                needed_for.into(),
+                entry.value.as_u64().into(),
+                since.into(),
+                known.map_or(Value::Text("not known to this version".into()), |f| f.description.into()),
+            ]);
+        }
+    }
+    sink.close();
+    Ok(())
+}
