@@ -95,8 +95,8 @@ fn row(id: ObjectId, dnode: &Dnode) -> Vec<Value> {
         Value::Size(dnode_bytes(dnode)),
         Value::Size(logical_bytes(dnode)),
         full(dnode).into(),
-        dnode.object_type.to_string().into(),
-        (dnode.bonus_type != ObjectType::NONE).then(|| dnode.bonus_type.to_string()).into(),
+        pointer::type_name(dnode.object_type).into(),
+        (dnode.bonus_type != ObjectType::NONE).then(|| pointer::type_name(dnode.bonus_type)).into(),
     ]
 }
 
@@ -157,7 +157,7 @@ pub async fn object(sink: &mut dyn Sink, objset: &Objset, id: ObjectId, parts: P
 fn dnode(sink: &mut dyn Sink, object: &Object) {
     let dnode = object.dnode();
     sink.field("object", object.id().0.into());
-    sink.field("type", dnode.object_type.to_string().into());
+    sink.field("type", pointer::type_name(dnode.object_type).into());
     sink.field("levels", dnode.levels.into());
     sink.field("indirect_block", Value::Size(indirect_bytes(dnode)));
     sink.field("data_block", Value::Size(dnode.data_block_bytes.into()));
@@ -170,7 +170,7 @@ fn dnode(sink: &mut dyn Sink, object: &Object) {
     sink.field("checksum", pointer::checksum_name(dnode.checksum_id).into());
     sink.field("compression", pointer::compression_name(dnode.compression_id).into());
     sink.field("flags", Value::Hex(dnode.flags.into()));
-    sink.field("bonus_type", dnode.bonus_type.to_string().into());
+    sink.field("bonus_type", pointer::type_name(dnode.bonus_type).into());
     sink.field("bonus_bytes", Value::Size(dnode.bonus().len() as u64));
 }
 

@@ -6,12 +6,27 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
 
 use super::{Sink, Value};
 
 /// The checksum algorithm's name.
 pub fn checksum_name(id: u8) -> String {
     Checksum::try_from(id).map_or_else(|_| format!("checksum {id}"), |checksum| checksum.name().into())
+}
+
+/// The type's name; of types without a number of their own, how their bytes are laid out, as `zdb` calls them.
+pub fn type_name(object_type: ObjectType) -> String {
+    /// Names of `DMU_BSWAP_*`.
+    const LAYOUTS: [&str; 10] =
+        ["uint8", "uint16", "uint32", "uint64", "zap", "dnode", "objset", "znode", "oldacl", "acl"];
+    const DMU_OT_NEWTYPE: u8 = 0x80;
+    const DMU_OT_BYTESWAP_MASK: u8 = 0x1f;
+    let layout = LAYOUTS.get(usize::from(object_type.0 & DMU_OT_BYTESWAP_MASK));
+    match layout.filter(|_| object_type.0 & DMU_OT_NEWTYPE != 0) {
+        Some(layout) => (*layout).into(),
+        None => object_type.to_string(),
+    }
 }
 
 /// The compression algorithm's name.
@@ -80,7 +95,7 @@ pub fn fields(sink: &mut dyn Sink, bp: &Blkptr) {
     };
     sink.field("kind", kind.into());
     sink.field("level", bp.level().into());
-    sink.field("type", bp.object_type().to_string().into());
+    sink.field("type", type_name(bp.object_type()).into());
     sink.field("lsize", Value::Size(bp.lsize().0));
     sink.field("psize", Value::Size(bp.psize().0));
     sink.field("asize", Value::Size(bp.asize().0));
