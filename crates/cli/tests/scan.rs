@@ -30,7 +30,11 @@ fn cenote(images: &Path, facts: &PoolFacts, arguments: &[&str]) -> Output {
 /// The golden pools name one root of a raw key; its descendants that are roots of their own were made with the same file.
 fn roots_of_the_same_raw_key<'a>(facts: &'a PoolFacts, root: &'a str) -> impl Iterator<Item = &'a str> {
     let below = format!("{root}/");
-    facts.datasets.iter().filter(move |d| d.kind == "filesystem" && d.name.starts_with(&below)).map(|d| d.name.as_str())
+    facts
+        .datasets
+        .iter()
+        .filter(move |d| d.kind == "filesystem" && d.name.starts_with(&below))
+        .map(|d| d.name.as_str())
 }
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -70,7 +74,9 @@ fn first_difference(expected: &[u8], got: &[u8]) -> String {
         match (expected.next(), got.next()) {
             (None, None) => return "no difference".into(),
             (a, b) if a != b => {
-                let text = |line: Option<&[u8]>| line.map_or("(end)".into(), |l| String::from_utf8_lossy(l).into_owned());
+                let text = |line: Option<&[u8]>| {
+                    line.map_or("(end)".into(), |l| String::from_utf8_lossy(l).into_owned())
+                };
                 return format!("\n    expected {}\n    got      {}", text(a), text(b));
             }
             _ => {}
@@ -90,8 +96,12 @@ fn scan_single(arguments: &[&str]) -> Option<Vec<u8>> {
 
 #[test]
 fn rows_end_as_asked_and_names_are_then_raw() {
-    let Some(escaped) = scan_single(&["--format", "tsv", "--columns", "path,ino", "--no-header"]) else { return };
-    let Some(raw) = scan_single(&["--format", "tsv", "--columns", "path,ino", "--no-header", "--separator", "nul"]) else {
+    let Some(escaped) = scan_single(&["--format", "tsv", "--columns", "path,ino", "--no-header"]) else {
+        return;
+    };
+    let Some(raw) =
+        scan_single(&["--format", "tsv", "--columns", "path,ino", "--no-header", "--separator", "nul"])
+    else {
         return;
     };
     let lines = escaped.iter().filter(|&&b| b == b'\n').count();
@@ -101,7 +111,9 @@ fn rows_end_as_asked_and_names_are_then_raw() {
 
 #[test]
 fn json_lines_have_the_members_asked_for() {
-    let Some(out) = scan_single(&["--format", "jsonl", "--columns", "dataset,path,size,mtime,class,birth_txg"]) else {
+    let Some(out) =
+        scan_single(&["--format", "jsonl", "--columns", "dataset,path,size,mtime,class,birth_txg"])
+    else {
         return;
     };
     let rows: Vec<serde_json::Value> =
@@ -129,7 +141,8 @@ fn a_parquet_file_holds_every_row() {
 #[test]
 fn a_wrong_column_is_misuse_and_names_the_right_ones() {
     let Some(pool) = golden("single") else { return };
-    let output = cenote(&pool.images(), &pool.facts(), &["scan", "single", "--format", "tsv", "--columns", "colour"]);
+    let output =
+        cenote(&pool.images(), &pool.facts(), &["scan", "single", "--format", "tsv", "--columns", "colour"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("birth_txg"));
 }

@@ -11,8 +11,7 @@ use cenote_format::history::HistoryPhys;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::space_map::SpaceMapPhys;
-use cenote_format::znode::{ZfsTime, ZnodePhys};
-use cenote_fs::acl::Ace;
+use cenote_format::znode::{AclForm, ZfsTime, ZnodePhys, decode_aces};
 
 use super::{Sink, Value, failure, label::record, nvlist};
 
@@ -100,7 +99,12 @@ fn show_buffer(sink: &mut dyn Sink, registry: &SaRegistry, bytes: &[u8]) {
     };
     for (number, value) in reader.attributes() {
         let name = registry.attribute(number).map_or("?", |attribute| attribute.name.as_str());
-        attribute(sink, name, value, reader.endian());
+        if name == ZplAttr::DaclAces.name() {
+            let count = reader.u64(ZplAttr::DaclCount).unwrap_or(0);
+            aces(sink, name, value, count, reader.endian());
+        } else {
+            attribute(sink, name, value, reader.endian());
+        }
     }
 }
 
@@ -124,17 +128,15 @@ fn attribute(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
             }
             Err(_) => Value::Raw(bytes.to_vec()),
         },
-        (Some(ZplAttr::DaclAces), _) => return aces(sink, name, bytes, endian),
         (_, Some(number)) if bytes.len() == 8 => Value::Number(number),
         _ => Value::Raw(bytes.to_vec()),
     };
     sink.field(name, value);
 }
 
-fn aces(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
-    /// The version of ACL that system attributes hold.
-    const ZFS_ACL_VERSION_FUID: u16 = 1;
-    let aces = match Ace::decode_all(ZFS_ACL_VERSION_FUID, bytes, endian) {
+fn aces(sink: &mut dyn Sink, name: &str, bytes: &[u8], count: u64, endian: Endian) {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let aces = match decode_aces(AclForm::Fuid, bytes, count, endian) {
         Ok(aces) => aces,
         Err(error) => return failure(sink, &error),
     };
@@ -142,7 +144,7 @@ fn aces(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
     for ace in aces {
         sink.row(vec![
             format!("{:?}", ace.who).to_lowercase().into(),
-            ace.kind.into(),
+            ace.ace_type.into(),
             Value::Hex(ace.flags.into()),
             Value::Hex(ace.mask.into()),
         ]);
