@@ -123,3 +123,9 @@ pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
     let (scanned, problems) = scan::scan(rt, paths).await;
     group::group(scanned, problems)
 }
+
+/// As [`discover`], among devices that are open already: a simulator's, or ones with layers on them.
+pub async fn discover_devices(devices: Vec<Arc<dyn Device>>) -> Discovery {
+    let (scanned, problems) = scan::scan_devices(devices).await;
+    group::group(scanned, problems)
+}

@@ -32,7 +32,7 @@ pub mod verify;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
 pub use crypt::DatasetKey;
-pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover};
+pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discover_devices};
 pub use error::{PoolError, Result};
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use place::Place;

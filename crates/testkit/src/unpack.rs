@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
@@ -16,7 +17,10 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
     let folder = image.parent().expect("an image lies in a folder");
     fs::create_dir_all(folder).expect("make the folder for images");
-    let partial = image.with_extension(format!("partial-{}", std::process::id()));
+    // Several processes, and several threads of one, may unpack the same image: each has a file of its own.
+    static UNPACKED: AtomicU64 = AtomicU64::new(0);
+    let number = UNPACKED.fetch_add(1, Ordering::Relaxed);
+    let partial = image.with_extension(format!("partial-{}-{number}", std::process::id()));
     let mut out = File::create(&partial).expect("create the image");
     let mut hash = Sha256::new();
     let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));

@@ -101,6 +101,24 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
         Err(error) => return (Vec::new(), complain(error.to_string())),
     };
+    look_at(device, candidate.named).await
+}
+
+/// Reads the labels of devices that are open already.
+pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {
+    let (mut scanned, mut problems) = (Vec::new(), Vec::new());
+    for device in devices {
+        let (found, trouble) = look_at(device, true).await;
+        scanned.extend(found);
+        problems.extend(trouble);
+    }
+    (scanned, problems)
+}
+
+/// The labels of a device, or of the partitions on it. Having none is a problem only of a device that was `named`.
+async fn look_at(device: Arc<dyn Device>, named: bool) -> (Vec<Scanned>, Option<Problem>) {
+    let name = device.describe().to_owned();
+    let complain = |why: String| Some(problem(&name, why));
     let labels = read_labels(&*device).await;
     if is_of_use(&labels) {
         return (vec![Scanned { device, labels }], None);
@@ -115,7 +133,7 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
     let unreadable = labels.iter().find_map(|label| label.unreadable.as_ref());
     let trouble = match unreadable {
         Some(error) if found.is_empty() => complain(format!("labels can't be read: {error}")),
-        None if found.is_empty() && candidate.named => {
+        None if found.is_empty() && named => {
             complain("no ZFS label here: not a vdev, or all four labels are destroyed".into())
         }
         _ => None,
