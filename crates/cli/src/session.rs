@@ -4,14 +4,15 @@
 
 mod keys;
 mod progress;
+mod replay;
 mod target;
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use cenote_dataset::import::{ImportOptions, Rewind, import};
 use cenote_dataset::{Dataset, KeySource, Mos, Txg};
-use cenote_format::objset::ObjsetType;
-use cenote_fs::Filesystem;
 use cenote_pool::{Discovery, FoundPool, discover};
 use cenote_runtime::Runtime;
 
@@ -159,22 +160,17 @@ impl Session {
         let mos = self.open_pool(target.pool()).await?;
         Ok(mos.dataset(&target.dataset).await?)
     }
-
-    /// The file system of a dataset, with its intent log applied if that was asked for.
-    pub async fn filesystem(&self, dataset: &Dataset) -> Result<Filesystem, CliError> {
-        let objset = dataset.objset().await?;
-        if objset.phys().objset_type == ObjsetType::Zvol {
-            let name = dataset.name();
-            return Err(CliError::Usage(format!("{name} is a volume: copy it out with `cenote volume cp`")));
-        }
-        let filesystem = Filesystem::open(objset).await?;
-        Ok(filesystem)
-    }
 }
 
 /// Standard output, buffered; errors name it.
 pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Standard output for bulk data: neither buffered nor cut at line ends.
+pub fn raw_stdout() -> Result<File, CliError> {
+    let fd = io::stdout().as_fd().try_clone_to_owned().map_err(CliError::io("standard output"))?;
+    Ok(fd.into())
 }
 
 /// Writes text to standard output.

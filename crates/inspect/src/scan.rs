@@ -28,6 +28,7 @@ mod text;
 mod walk;
 mod window;
 
+use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 
 pub use columns::{Column, Columns};
@@ -77,5 +78,24 @@ where
     R: Fn(&RowBatch) -> T + Send + Sync + 'static,
     S: FnMut(T) -> Result<()>,
 {
-    walk::Walk::new(target.clone(), needs).run(render, sink).await
+    scan_below(target, target.filesystem.root(), needs, render, sink).await
+}
+
+/// As [`scan`], but of one folder and what is below it. Paths are from this folder, which itself is `.`.
+///
+/// # Errors
+/// The folder can't be read; what `sink` returns.
+pub async fn scan_below<T, R, S>(
+    target: &ScanTarget,
+    folder: ObjectId,
+    needs: ScanNeeds,
+    render: R,
+    sink: S,
+) -> Result<()>
+where
+    T: Send + 'static,
+    R: Fn(&RowBatch) -> T + Send + Sync + 'static,
+    S: FnMut(T) -> Result<()>,
+{
+    walk::Walk::new(target.clone(), folder, needs).run(render, sink).await
 }

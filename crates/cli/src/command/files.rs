@@ -1,9 +1,16 @@
 //! `ls`, `stat`, `cat` and `du` on `pool/dataset[@snapshot]:/path`.
 
+mod cat;
+mod du;
+mod line;
+mod ls;
+mod place;
+mod stat;
+
 use clap::Args;
 
-use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+pub use line::{FileJson, long_lines};
+pub use place::{Place, Places, complain};
 
 /// `cenote ls`
 #[derive(Debug, Args)]
@@ -77,32 +84,4 @@ pub struct Du {
     /// POOL/DATASET[@SNAPSHOT]:/PATH
     #[arg(required = true, value_name = "DATASET:/PATH")]
     pub targets: Vec<String>,
-}
-
-impl Ls {
-    /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
-    }
-}
-
-impl Stat {
-    /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
-    }
-}
-
-impl Cat {
-    /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
-    }
-}
-
-impl Du {
-    /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
-    }
 }

@@ -1,9 +1,17 @@
 //! `cenote find`: files by name, type, size, age, owner, of one dataset or a folder in it.
 
+use std::io::Write;
+use std::sync::Arc;
+
+use cenote_fs::LastLink;
+use cenote_inspect::InspectError;
+use cenote_inspect::scan::{Row, RowBatch, ScanNeeds, ScanProblem, ScanTarget, scan_below};
 use clap::Args;
 
+use super::files::{FileJson, Place, Places, complain, long_lines};
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::render::{escape_terminal, glob_matches, parse_bytes};
+use crate::session::{Session, stdout};
 
 /// `cenote find`
 #[derive(Debug, Args)]
@@ -43,9 +51,233 @@ pub struct Find {
     pub targets: Vec<String>,
 }
 
+/// What a file must be to be shown.
+struct Predicates {
+    names: Vec<Vec<u8>>,
+    path: Option<Vec<u8>>,
+    kinds: Option<String>,
+    size: Option<Bound>,
+    /// Age in nanoseconds, at the moment `now_ns`.
+    age: Option<Bound>,
+    now_ns: i128,
+    uid: Option<u64>,
+    gid: Option<u64>,
+    newer_txg: Option<u64>,
+}
+
+/// At least, at most or exactly so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    AtLeast(i128),
+    AtMost(i128),
+    Exactly(i128),
+}
+
+/// What a batch of rows gives.
+struct Found {
+    text: Vec<u8>,
+    problems: Vec<ScanProblem>,
+}
+
+/// How files are shown.
+#[derive(Clone, Copy)]
+enum Shape {
+    Paths,
+    Nul,
+    Long,
+    Json,
+}
+
 impl Find {
     /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let predicates = Arc::new(self.predicates(session)?);
+        let shape = match (session.json(), self.print0, self.long) {
+            (true, _, _) => Shape::Json,
+            (_, true, _) => Shape::Nul,
+            (_, _, true) => Shape::Long,
+            _ => Shape::Paths,
+        };
+        let mut out = stdout();
+        let mut places = Places::new(session);
+        let mut outcome = Outcome::Done;
+        for target in &self.targets {
+            let found = match places.find(target, LastLink::Keep).await {
+                Ok(place) => search(place, predicates.clone(), shape, &mut out).await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(how) => outcome = outcome.and(how),
+                Err(error) => outcome = outcome.and(complain(target, error)?),
+            }
+        }
+        out.flush().map_err(CliError::io("standard output"))?;
+        Ok(outcome)
+    }
+
+    fn predicates(&self, session: &Session) -> Result<Predicates, CliError> {
+        if let Some(letter) =
+            self.kind.iter().flat_map(|kinds| kinds.chars()).find(|c| !"fdlpsbc".contains(*c))
+        {
+            return Err(CliError::Usage(format!("--type {letter}: the letters are f, d, l, p, s, b, c")));
+        }
+        let size = |text: &String| {
+            Bound::parse(text, |size| parse_bytes(size).map(i128::from))
+                .ok_or_else(|| CliError::Usage(format!("--size {text}: write [+-]SIZE, as +1M")))
+        };
+        let age = |text: &String| {
+            Bound::parse(text, age_ns)
+                .ok_or_else(|| CliError::Usage(format!("--mtime {text}: write [+-]AGE, as -2d or +1y")))
+        };
+        Ok(Predicates {
+            names: self.name.iter().map(|name| name.clone().into_bytes()).collect(),
+            path: self.path.as_ref().map(|path| path.clone().into_bytes()),
+            kinds: self.kind.clone(),
+            size: self.size.as_ref().map(size).transpose()?,
+            age: self.mtime.as_ref().map(age).transpose()?,
+            now_ns: session.runtime().unix_time_ns().into(),
+            uid: self.uid,
+            gid: self.gid,
+            newer_txg: self.newer_txg,
+        })
+    }
+}
+
+/// Scans a folder and writes what matches, in the order of reading.
+async fn search(
+    place: Place,
+    predicates: Arc<Predicates>,
+    shape: Shape,
+    out: &mut impl Write,
+) -> Result<Outcome, CliError> {
+    if !place.attr.is_dir() {
+        return Err(CliError::NotFound("is no folder; `cenote stat` shows a file".into()));
+    }
+    let target = ScanTarget {
+        dataset: place.dataset.name().to_string(),
+        snapshot: None,
+        filesystem: place.filesystem.clone(),
+    };
+    let (folder, shown) = (place.object, place.clone());
+    let render = move |batch: &RowBatch| render(batch, &place, &predicates, shape);
+    let needs = ScanNeeds::default();
+    let mut outcome = Outcome::Done;
+    let mut closed = None;
+    let scanned = scan_below(&target, folder, needs, render, |found: Found| {
+        for problem in found.problems {
+            let damaged = problem.error.is_damage();
+            outcome = outcome.and(if damaged { Outcome::Damaged } else { Outcome::Failed });
+            eprintln!("cenote: {}: {}", escape_terminal(&shown.below(&problem.path)), problem.error);
+        }
+        out.write_all(&found.text).map_err(|error| {
+            let kind = error.kind();
+            closed = Some(error);
+            InspectError::output("standard output")(kind.into())
+        })
+    })
+    .await;
+    match closed {
+        // So that a closed pipe is known as one.
+        Some(error) => Err(CliError::io("standard output")(error)),
+        None => Ok(scanned.map(|()| outcome)?),
+    }
+}
+
+fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape) -> Found {
+    let path_of = |row: &Row| match batch.path(row) {
+        b"." => place.shown.clone().into_bytes(),
+        below => place.below(below),
+    };
+    let matching = batch.rows.iter().filter(|row| predicates.match_row(row, &path_of(row)));
+    let mut text = Vec::new();
+    match shape {
+        Shape::Long => {
+            let files = matching.map(|row| (&row.attr, escape_terminal(&path_of(row))));
+            text = long_lines(files, false).into_bytes();
+        }
+        Shape::Paths => matching.for_each(|row| {
+            text.extend_from_slice(escape_terminal(&path_of(row)).as_bytes());
+            text.push(b'\n');
+        }),
+        Shape::Nul => matching.for_each(|row| {
+            text.extend_from_slice(&path_of(row));
+            text.push(0);
+        }),
+        Shape::Json => matching.for_each(|row| {
+            let json = FileJson::new(&path_of(row), row.object, &row.attr, None);
+            // Plain values: writing them to memory can't fail.
+            let _ = serde_json::to_writer(&mut text, &json);
+            text.push(b'\n');
+        }),
+    }
+    Found { text, problems: batch.problems.clone() }
+}
+
+impl Predicates {
+    /// `shown` is `pool/dataset@snapshot:/path`.
+    fn match_row(&self, row: &Row, shown: &[u8]) -> bool {
+        let attr = &row.attr;
+        let start = shown.windows(2).position(|two| two == b":/").map_or(0, |at| at + 1);
+        let path = &shown[start..];
+        let name = &path[path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1)..];
+        let mtime_ns = i128::from(attr.mtime.seconds) * 1_000_000_000 + i128::from(attr.mtime.nanoseconds);
+        let (uid, gid) = attr.owner();
+        (self.names.is_empty() || self.names.iter().any(|glob| glob_matches(glob, name)))
+            && self.path.as_ref().is_none_or(|glob| glob_matches(glob, path))
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(attr.kind().letter()))
+            && self.size.is_none_or(|bound| bound.holds(attr.size.into()))
+            && self.age.is_none_or(|bound| bound.holds(self.now_ns - mtime_ns))
+            && self.uid.is_none_or(|wanted| wanted == u64::from(uid))
+            && self.gid.is_none_or(|wanted| wanted == u64::from(gid))
+            && self.newer_txg.is_none_or(|txg| row.birth_txg.0 > txg)
+    }
+}
+
+impl Bound {
+    fn parse(text: &str, number: impl Fn(&str) -> Option<i128>) -> Option<Bound> {
+        match text.split_at_checked(1)? {
+            ("+", rest) => number(rest).map(Bound::AtLeast),
+            ("-", rest) => number(rest).map(Bound::AtMost),
+            _ => number(text).map(Bound::Exactly),
+        }
+    }
+
+    fn holds(self, value: i128) -> bool {
+        match self {
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
+            Bound::Exactly(bound) => value == bound,
+        }
+    }
+}
+
+/// `90s`, `5m`, `2h`, `2d`, `3w`, `1y` in nanoseconds; days if there is no unit.
+fn age_ns(text: &str) -> Option<i128> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds: i128 = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "" | "d" => 86_400,
+        "w" => 7 * 86_400,
+        "y" => 365 * 86_400,
+        _ => return None,
+    };
+    number.parse::<u32>().ok().map(|number| i128::from(number) * seconds * 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read() {
+        assert_eq!(Bound::parse("+2d", age_ns), Some(Bound::AtLeast(172_800_000_000_000)));
+        assert_eq!(Bound::parse("-90s", age_ns), Some(Bound::AtMost(90_000_000_000)));
+        assert_eq!(Bound::parse("5", age_ns), Some(Bound::Exactly(432_000_000_000_000)));
+        for wrong in ["", "+", "2x", "d", "--1"] {
+            assert_eq!(Bound::parse(wrong, age_ns), None, "{wrong}");
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device.
 
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
+use cenote_inspect::copy::{Copier, CopyOptions, Reason, VolumeSink};
 use clap::{Args, Subcommand};
+use rustix::io::Errno;
 
+use super::cp::{Losses, split_destination, watch};
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{Progress, Session, Target, print_json, raw_stdout};
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
@@ -17,7 +21,7 @@ pub enum VolumeCommand {
 /// `cenote volume cp`
 #[derive(Debug, Args)]
 pub struct VolumeCp {
-    /// Replace a file that exists
+    /// Replace a file that exists, overwrite a device
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Fill unreadable blocks with zeros, go on, and list them
@@ -31,7 +35,74 @@ pub struct VolumeCp {
 
 impl VolumeCommand {
     /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let VolumeCommand::Cp(cp) = self;
+        cp.run(session).await
+    }
+}
+
+impl VolumeCp {
+    async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let target: Target = self.volume.parse().map_err(CliError::Usage)?;
+        if target.path.is_some() {
+            return Err(CliError::Usage(
+                "volume cp takes a volume; files are copied with `cenote cp`".into(),
+            ));
+        }
+        let dataset = session.open_dataset(&target).await?;
+        let volume = session.volume(&dataset).await?;
+        let to_stdout = self.destination == Path::new("-");
+        if to_stdout && session.json() {
+            return Err(CliError::Usage("--json and the volume can't both go to standard output".into()));
+        }
+        let sink = self.sink(volume.size_bytes())?;
+        let options = CopyOptions { replace: self.force, metadata: false, partial: self.partial };
+        let losses = Losses::default();
+        let told = losses.clone();
+        let copier = Copier::new(session.runtime(), options, move |loss| told.add(loss));
+        let progress = Progress::bytes(volume.size_bytes(), false);
+        let work = copier.copy_volume(&volume, self.volume.as_bytes(), sink);
+        let copied = watch(session.runtime(), work, |_| progress.set(copier.copied().bytes)).await;
+        progress.finish();
+        copied.map_err(|reason| self.failure(reason))?;
+        losses.say();
+        if session.json() {
+            print_json(&losses.summary(copier.copied()))?;
+        }
+        Ok(losses.outcome())
+    }
+
+    fn failure(&self, reason: Reason) -> CliError {
+        let destination = self.destination.display();
+        match reason {
+            Reason::Pool(error) => error.into(),
+            Reason::System(Errno::EXIST) => {
+                CliError::Usage(format!("{destination} exists already; -f replaces it"))
+            }
+            Reason::System(errno) => CliError::io(destination.to_string())(errno.into()),
+            Reason::Because(why) => CliError::NotFound(format!("{destination}: {why}")),
+        }
+    }
+
+    fn sink(&self, size_bytes: u64) -> Result<VolumeSink, CliError> {
+        let destination = &self.destination;
+        if destination == Path::new("-") {
+            return Ok(VolumeSink::Stream(Box::new(raw_stdout()?)));
+        }
+        let shown = destination.display().to_string();
+        match std::fs::metadata(destination) {
+            Ok(found) if found.file_type().is_block_device() && !self.force => {
+                Err(CliError::Usage(format!("{shown} is a device: -f overwrites what is on it")))
+            }
+            Ok(found) if found.file_type().is_block_device() => {
+                VolumeSink::device(destination, size_bytes).map_err(CliError::io(shown))
+            }
+            Ok(found) if found.is_dir() => Err(CliError::Usage(format!("{shown} is a folder: name a file"))),
+            Ok(_) if !self.force => Err(CliError::Usage(format!("{shown} exists already; -f replaces it"))),
+            Ok(_) | Err(_) => {
+                let (folder, name) = split_destination(destination)?;
+                Ok(VolumeSink::File(folder, name))
+            }
+        }
     }
 }

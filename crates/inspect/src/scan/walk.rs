@@ -50,6 +50,8 @@ struct Stack {
 /// One scan under way.
 pub(super) struct Walk {
     pub target: Arc<ScanTarget>,
+    /// Where it begins.
+    pub folder: ObjectId,
     pub needs: ScanNeeds,
     workers: usize,
     stack: Mutex<Stack>,
@@ -57,9 +59,16 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub fn new(target: ScanTarget, needs: ScanNeeds) -> Walk {
+    pub fn new(target: ScanTarget, folder: ObjectId, needs: ScanNeeds) -> Walk {
         let workers = runtime(&target).parallelism().max(1);
-        Walk { target: Arc::new(target), needs, workers, stack: Mutex::default(), changed: Notify::new() }
+        Walk {
+            target: Arc::new(target),
+            folder,
+            needs,
+            workers,
+            stack: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     pub async fn run<T, R, S>(self, render: R, mut sink: S) -> Result<()>
@@ -73,7 +82,7 @@ impl Walk {
         let render = Arc::new(render);
         let (sender, mut rendered) = mpsc::channel(WAITING_BATCHES);
         sender.send(render(&window::root(&walk).await?)).await.ok();
-        walk.found(vec![Directory { object: walk.target.filesystem.root(), path: Box::default() }]);
+        walk.found(vec![Directory { object: walk.folder, path: Box::default() }]);
         let workers: Vec<_> = (0..walk.workers)
             .map(|_| {
                 let (walk, render, sender) = (walk.clone(), render.clone(), sender.clone());

@@ -100,11 +100,11 @@ impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
 pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     let fs = &walk.target.filesystem;
     let mut batch = RowBatch::new(walk.target.clone());
-    let attr = fs.attr(fs.root()).await?;
+    let attr = fs.attr(walk.folder).await?;
     let mut block = Blkptr::HOLE;
-    fs.objset().gather(&[fs.root()], |found| block = found.block).await;
-    walk.meets_first(fs.root());
-    batch.push(b"", b".", |path| row(walk, path, fs.root(), attr, &block));
+    fs.objset().gather(&[walk.folder], |found| block = found.block).await;
+    walk.meets_first(walk.folder);
+    batch.push(b"", b".", |path| row(walk, path, walk.folder, attr, &block));
     if walk.needs.any() {
         read_extras(walk, &mut batch).await;
     }

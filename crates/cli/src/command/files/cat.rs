@@ -1,0 +1,68 @@
+//! `cenote cat`: content, read ahead and in order.
+
+use std::io::Write;
+
+use cenote_fs::{FileKind, LastLink};
+use cenote_inspect::copy::Pieces;
+
+use super::Cat;
+use super::place::{Place, Places, complain};
+use crate::outcome::{CliError, Outcome};
+use crate::render::parse_bytes;
+use crate::session::{Session, raw_stdout};
+
+/// What holes are written from.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+
+impl Cat {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let bytes = |text: &Option<String>, option: &str| match text {
+            None => Ok(None),
+            Some(text) => parse_bytes(text)
+                .map(Some)
+                .ok_or_else(|| CliError::Usage(format!("{option} {text}: give bytes, as 4096 or 1M"))),
+        };
+        let start = bytes(&self.offset, "--offset")?.unwrap_or(0);
+        let end = bytes(&self.length, "--length")?.map_or(u64::MAX, |len| start.saturating_add(len));
+        let mut out = raw_stdout()?;
+        let mut places = Places::new(session);
+        let mut outcome = Outcome::Done;
+        for target in &self.targets {
+            let written = match places.find(target, LastLink::Follow).await {
+                Ok(place) => write(&place, start..end, &mut out).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = written {
+                outcome = outcome.and(complain(target, error)?);
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+async fn write(place: &Place, range: std::ops::Range<u64>, out: &mut impl Write) -> Result<(), CliError> {
+    if place.attr.kind() != FileKind::Regular {
+        let what = if place.attr.is_dir() { "a folder" } else { "no regular file" };
+        return Err(CliError::NotFound(format!("is {what}: it has no content to write")));
+    }
+    let file = place.filesystem.open_file(place.object).await?;
+    let mut pieces = Pieces::of_file(&file, range);
+    while let Some(piece) = pieces.next().await {
+        let written = match piece.data? {
+            Some(bytes) => out.write_all(&bytes),
+            None => write_zeros(piece.range.end - piece.range.start, out),
+        };
+        written.map_err(CliError::io("standard output"))?;
+    }
+    Ok(())
+}
+
+fn write_zeros(mut len: u64, out: &mut impl Write) -> std::io::Result<()> {
+    while len > 0 {
+        let part = len.min(ZEROS.len() as u64);
+        out.write_all(&ZEROS[..part as usize])?;
+        len -= part;
+    }
+    Ok(())
+}
