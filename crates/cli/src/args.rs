@@ -101,6 +101,29 @@ pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
         argv[0] = OsString::from("cenote");
         argv.insert(1, tool);
     }
+    depth_words(argv)
+}
+
+/// `-d N` of `zfs list` and `zfs get` means a depth, as OpenZFS has it: if N is a number and nothing is there by that name.
+fn depth_words(mut argv: Vec<OsString>) -> Vec<OsString> {
+    let is = |index: usize, names: &[&str]| {
+        argv.get(index).and_then(|word| word.to_str()).is_some_and(|word| names.contains(&word))
+    };
+    let Some(verb) = (1..argv.len()).find(|&at| is(at, &["zfs"]) && is(at + 1, &["list", "get"])) else {
+        return argv;
+    };
+    let is_depth = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !std::path::Path::new(text).exists()
+    };
+    for at in verb + 2..argv.len() {
+        let Some(word) = argv[at].to_str() else { continue };
+        let next = argv.get(at + 1).and_then(|next| next.to_str());
+        if word == "-d" && next.is_some_and(is_depth) {
+            argv[at] = "--depth".into();
+        } else if let Some(depth) = word.strip_prefix("-d").filter(|text| is_depth(text)) {
+            argv[at] = format!("--depth={depth}").into();
+        }
+    }
     argv
 }
 
@@ -117,5 +140,17 @@ mod tests {
     fn a_link_named_zpool_is_zpool() {
         let argv = ["/usr/local/bin/zpool", "list"].map(OsString::from).to_vec();
         assert_eq!(words(argv), ["cenote", "zpool", "list"]);
+    }
+
+    #[test]
+    fn a_number_after_d_is_a_depth_for_zfs_list_and_get_only() {
+        let words = |line: &str| -> Vec<String> {
+            let argv = line.split(' ').map(OsString::from).collect();
+            super::words(argv).into_iter().map(|word| word.into_string().unwrap()).collect()
+        };
+        assert_eq!(words("cenote zfs list -d 1 -d disks")[3..], ["--depth", "1", "-d", "disks"]);
+        assert_eq!(words("/bin/zfs get -d2 all")[3..], ["--depth=2", "all"]);
+        assert_eq!(words("cenote zfs holds -d 1")[3..], ["-d", "1"]);
+        assert_eq!(words("cenote ls -d 1 zfs")[2..], ["-d", "1", "zfs"]);
     }
 }

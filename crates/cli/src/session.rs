@@ -115,7 +115,8 @@ impl Session {
         }
     }
 
-    fn nothing_found(&self, discovery: &Discovery) -> CliError {
+    /// That no pool is there, and what the search stumbled over.
+    pub fn nothing_found(&self, discovery: &Discovery) -> CliError {
         let mut text = if self.common.disks.is_empty() {
             "no pool among this machine's block devices; name folders, images or devices with -d".to_string()
         } else {
@@ -130,20 +131,28 @@ impl Session {
 
     /// Opens a pool as the common options say: newest state, rewound, or its checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
-        self.open_with(found, self.keys.source()).await
+        self.open_with(found, self.rewind(), self.keys.source()).await
     }
 
     /// Opens a pool for what can be shown without keys: nobody is asked for one, those given are used.
     pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, CliError> {
-        self.open_with(found, self.keys.given()).await
+        self.open_with(found, self.rewind(), self.keys.given()).await
     }
 
-    async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
-        let rewind = match self.common.txg {
+    /// The same as of a transaction group, or the newest before it.
+    pub async fn open_at(&self, found: &FoundPool, txg: Txg) -> Result<Mos, CliError> {
+        self.open_with(found, Rewind::Txg(txg), self.keys.given()).await
+    }
+
+    fn rewind(&self) -> Rewind {
+        match self.common.txg {
             Some(txg) => Rewind::Txg(Txg(txg)),
             None if self.common.rewind => Rewind::Back,
             None => Rewind::Newest,
-        };
+        }
+    }
+
+    async fn open_with(&self, found: &FoundPool, rewind: Rewind, keys: KeySource) -> Result<Mos, CliError> {
         let options =
             ImportOptions { rewind, checkpoint: self.common.checkpoint, cache_bytes: self.cache_bytes, keys };
         Ok(import(&self.runtime, found, &options).await?)

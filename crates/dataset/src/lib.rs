@@ -25,6 +25,7 @@ pub mod objset;
 pub mod properties;
 pub mod sharing;
 pub mod spacemaps;
+pub mod usage;
 pub mod zap;
 
 pub use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};

@@ -1,7 +1,27 @@
 //! `cenote zpool`: what `zpool` shows, from the disks alone.
+//!
+//! A pool is opened for reading as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
+//! keep the others from being shown.
 
+mod errors;
+mod events;
+mod get;
+mod history;
+mod import;
+mod list;
+mod properties;
+mod reason;
+mod status;
+mod tree;
+mod vdevs_json;
+mod work;
+
+use cenote_dataset::Mos;
+use cenote_format::features::{SPA_VERSION_FEATURES, ZPL_VERSION};
 use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
 
+use super::json::number_or_text;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
@@ -18,7 +38,7 @@ pub enum Zpool {
     Get(Get),
     /// Commands that have been run on the pool
     History(History),
-    /// The pool's persistent error log and the events that its labels and history tell
+    /// Events that the disks tell of: those in the history, and the error log
     Events(Events),
 }
 
@@ -46,6 +66,12 @@ pub struct Import {
     /// Every pool found
     #[arg(short = 'a')]
     pub all: bool,
+    /// Whole paths of devices
+    #[arg(short = 'P')]
+    pub paths: bool,
+    /// Guids of vdevs in place of names
+    #[arg(short = 'g')]
+    pub guids: bool,
     /// Name or guid of the pool to open; without one, all that are found are listed
     pub pool: Option<String>,
 }
@@ -53,6 +79,12 @@ pub struct Import {
 /// `zpool status`
 #[derive(Debug, Args)]
 pub struct Status {
+    /// Whole paths of devices
+    #[arg(short = 'P')]
+    pub paths: bool,
+    /// Guids of vdevs in place of names
+    #[arg(short = 'g')]
+    pub guids: bool,
     /// List the files with known errors
     #[arg(short = 'v')]
     pub verbose: bool,
@@ -62,6 +94,9 @@ pub struct Status {
     /// JSON, as `--json`
     #[arg(short = 'j')]
     pub json: bool,
+    /// Exact numbers that are numbers in JSON too
+    #[arg(long)]
+    pub json_int: bool,
     /// Pools [default: all]
     pub pools: Vec<String>,
 }
@@ -75,12 +110,21 @@ pub struct List {
     /// Exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
+    /// Whole paths of devices
+    #[arg(short = 'P')]
+    pub paths: bool,
+    /// Guids of vdevs in place of names
+    #[arg(short = 'g')]
+    pub guids: bool,
     /// Each device too
     #[arg(short = 'v')]
     pub verbose: bool,
     /// JSON, as `--json`
     #[arg(short = 'j')]
     pub json: bool,
+    /// Exact numbers that are numbers in JSON too
+    #[arg(long)]
+    pub json_int: bool,
     /// Columns, comma-separated
     #[arg(
         short = 'o',
@@ -104,6 +148,9 @@ pub struct Get {
     /// JSON, as `--json`
     #[arg(short = 'j')]
     pub json: bool,
+    /// Exact numbers that are numbers in JSON too
+    #[arg(long)]
+    pub json_int: bool,
     /// Columns among name, property, value, source
     #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
     pub columns: String,
@@ -128,6 +175,10 @@ pub struct History {
 
 /// `zpool events`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "OpenZFS keeps events in the kernel's memory only. Shown here is what is on the disks: the events that the \
+    pool's history kept, and the blocks in its error log (which does not say when)."
+)]
 pub struct Events {
     /// All fields of each
     #[arg(short = 'v')]
@@ -141,7 +192,35 @@ pub struct Events {
 
 impl Zpool {
     /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        match self {
+            Zpool::Import(import) => import.run(session).await,
+            Zpool::Status(status) => status.run(session).await,
+            Zpool::List(list) => list.run(session).await,
+            Zpool::Get(get) => get.run(session).await,
+            Zpool::History(history) => history.run(session).await,
+            Zpool::Events(events) => events.run(session).await,
+        }
     }
+}
+
+/// Tells of a pool that could not be shown; the others are.
+fn complain(pool: &str, error: &CliError) -> Outcome {
+    eprintln!("cenote: {pool}: {error}");
+    error.outcome()
+}
+
+/// What JSON says of every pool beside what the command is about.
+fn head(mos: &Mos, numbers: bool) -> Map<String, Value> {
+    let number = |number: u64| number_or_text(&number.to_string(), numbers);
+    let mut head = Map::new();
+    head.insert("name".into(), json!(mos.pool().name()));
+    head.insert("type".into(), json!("POOL"));
+    head.insert("state".into(), json!(mos.pool().status().state().to_string()));
+    head.insert("pool_guid".into(), number(mos.pool().guid().0));
+    head.insert("txg".into(), number(mos.uberblock().txg.0));
+    // The versions of the software, as OpenZFS has them here.
+    head.insert("spa_version".into(), number(SPA_VERSION_FEATURES));
+    head.insert("zpl_version".into(), number(ZPL_VERSION));
+    head
 }

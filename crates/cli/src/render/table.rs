@@ -14,15 +14,22 @@ pub enum Align {
 #[derive(Debug, Clone)]
 pub struct Table {
     header: Vec<(String, Align)>,
+    least_widths: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table of these columns.
     pub fn new<S: Into<String>>(header: impl IntoIterator<Item = (S, Align)>) -> Self {
-        Table {
-            header: header.into_iter().map(|(name, align)| (name.into(), align)).collect(),
-            rows: Vec::new(),
+        let header: Vec<(String, Align)> =
+            header.into_iter().map(|(name, align)| (name.into(), align)).collect();
+        Table { least_widths: vec![0; header.len()], header, rows: Vec::new() }
+    }
+
+    /// Makes a column at least so wide, whatever is in it.
+    pub fn widen(&mut self, column: usize, chars: usize) {
+        if let Some(width) = self.least_widths.get_mut(column) {
+            *width = chars;
         }
     }
 
@@ -39,7 +46,8 @@ impl Table {
     /// For people: a header and aligned columns. No trailing spaces.
     pub fn aligned(&self) -> String {
         let names: Vec<String> = self.header.iter().map(|(name, _)| name.clone()).collect();
-        let mut widths: Vec<usize> = names.iter().map(|n| n.chars().count()).collect();
+        let mut widths: Vec<usize> =
+            names.iter().zip(&self.least_widths).map(|(n, &least)| n.chars().count().max(least)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());

@@ -20,6 +20,9 @@ const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: a volume's size.
 const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
 
+/// Field of a redacted dataset: the guids of the snapshots that it was redacted with respect to.
+const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
+
 /// Properties that are what they are: no default stands in, and none is named as their source.
 pub(super) fn is_fact_only(name: &str) -> bool {
     matches!(name, "version" | "normalization" | "casesensitivity" | "utf8only")
@@ -58,6 +61,10 @@ impl Facts {
         match kind {
             DatasetKind::Snapshot => facts.add_snapshot(dataset).await?,
             _ => facts.add_head(dataset).await?,
+        }
+        if let Some(guids) = dataset.field(REDACTED_DATASETS).await? {
+            let guids: Vec<String> = guids.iter().map(u64::to_string).collect();
+            facts.text("redact_snaps", guids.join(","));
         }
         facts.add_encryption(dataset).await?;
         match dataset.objset().await {

@@ -119,6 +119,11 @@ impl Mos {
 }
 
 impl Ddt {
+    /// Bytes that the table takes on the vdevs, its logs left out: part of `dedup_table_size`.
+    pub fn stored_bytes(&self) -> u64 {
+        self.zaps.iter().map(|(_, zap)| zap.object().dnode().used_bytes).sum()
+    }
+
     /// All blocks of the table, those of the logs first.
     ///
     /// # Errors

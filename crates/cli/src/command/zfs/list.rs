@@ -137,6 +137,9 @@ fn cell(row: &Row, column: &Wanted, exact: bool) -> String {
 
 fn as_table(rows: &[Row], columns: &[Wanted], selection: &Selection) -> String {
     let mut table = Table::new(columns.iter().map(Wanted::column).collect::<Vec<(String, Align)>>());
+    for (i, column) in columns.iter().enumerate() {
+        table.widen(i, column.least_width());
+    }
     for row in rows {
         let cells = columns.iter().map(|column| cell(row, column, selection.exact()));
         table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));

@@ -52,6 +52,17 @@ impl Wanted {
             other => (other.name().to_uppercase(), Align::Left),
         }
     }
+
+    /// How wide `zfs` makes the column at least: any size fits, and any of an index property's names.
+    pub fn least_width(&self) -> usize {
+        match self {
+            Wanted::Native(Prop { value: PropType::Number { .. }, .. }) => 5,
+            Wanted::Native(Prop { value: PropType::Index { values, .. }, .. }) => {
+                values.iter().map(|(name, _)| name.len()).max().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
 }
 
 fn align(prop: &Prop) -> Align {

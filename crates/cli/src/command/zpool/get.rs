@@ -1,0 +1,94 @@
+//! `zpool get`: properties and features, one a line.
+
+use cenote_dataset::{Property, Source, Value};
+use cenote_format::features::Feature;
+use cenote_format::props::{Prop, ZPOOL_PROPS};
+use serde_json::Map;
+
+use super::properties::{Properties, text};
+use super::{Get, head};
+use crate::command::json::{document, property};
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, escape_terminal};
+use crate::session::{Session, print, print_json};
+
+const COLUMNS: &str = "name,property,value,source";
+
+/// The property of this name or column heading; features and user properties by their full name.
+pub fn wanted(name: &str) -> Result<String, CliError> {
+    let is_named = |prop: &&Prop| prop.name == name || prop.column.eq_ignore_ascii_case(name);
+    if let Some(prop) = ZPOOL_PROPS.iter().find(is_named) {
+        return Ok(prop.name.into());
+    }
+    let is_feature = name.strip_prefix("feature@").is_some_and(|name| Feature::by_name(name).is_some());
+    if is_feature || name.contains(':') {
+        return Ok(name.into());
+    }
+    Err(CliError::Usage(format!("invalid property '{name}'; `zpool get all` shows those there are")))
+}
+
+impl Get {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let columns = match self.columns.as_str() {
+            "all" => COLUMNS.split(',').collect(),
+            text => text.split(',').collect::<Vec<_>>(),
+        };
+        if let Some(column) = columns.iter().find(|name| !COLUMNS.split(',').any(|column| column == **name)) {
+            return Err(CliError::Usage(format!("-o {column}: there are {COLUMNS}, all")));
+        }
+        let names = match self.properties.as_str() {
+            "all" => None,
+            names => Some(names.split(',').map(wanted).collect::<Result<Vec<_>, _>>()?),
+        };
+        let exact = self.parsable || self.json_int;
+        let mut table = Table::new(columns.iter().map(|name| (name.to_uppercase(), Align::Left)));
+        let (mut pools, mut outcome) = (Map::new(), Outcome::Done);
+        for found in session.find_pools(&self.pools).await? {
+            let opened = async {
+                let mos = session.open_without_asking(&found).await?;
+                let properties = Properties::gather(&mos).await?;
+                Ok::<_, CliError>((mos, properties))
+            };
+            let (mos, properties) = match opened.await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    outcome = outcome.and(super::complain(found.name(), &error));
+                    continue;
+                }
+            };
+            let chosen = choose(&properties, names.as_deref());
+            let mut values = Map::new();
+            for chosen in chosen {
+                let value = text(&chosen, exact);
+                values.insert(chosen.name.clone(), property(&value, &chosen.source, self.json_int));
+                table.row(columns.iter().map(|column| match *column {
+                    "name" => found.name().to_owned(),
+                    "property" => chosen.name.clone(),
+                    "value" => escape_terminal(value.as_bytes()),
+                    _ => chosen.source.to_string(),
+                }));
+            }
+            let mut entry = head(&mos, self.json_int);
+            entry.insert("properties".into(), values.into());
+            pools.insert(found.name().into(), entry.into());
+        }
+        if self.json || session.json() {
+            print_json(&document("zpool get", "pools", pools))?;
+        } else {
+            print(if self.script { table.tabbed() } else { table.aligned() })?;
+        }
+        Ok(outcome)
+    }
+}
+
+fn choose(properties: &Properties, names: Option<&[String]>) -> Vec<Property> {
+    let Some(names) = names else { return properties.all().cloned().collect() };
+    let dash = |name: &String| Property {
+        name: name.clone(),
+        value: Value::Text("-".into()),
+        source: Source::None,
+        received: None,
+    };
+    names.iter().map(|name| properties.get(name).cloned().unwrap_or_else(|| dash(name))).collect()
+}

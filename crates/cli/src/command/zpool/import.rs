@@ -1,0 +1,173 @@
+//! `zpool import`: which pools there are among the disks, and whether one opens.
+//!
+//! Nothing is imported into anything: a pool is opened for reading as long as a command runs. So the listing opens each pool to
+//! tell what is there, and `import POOL` says what it found.
+
+use cenote_dataset::Mos;
+use cenote_format::units::Txg;
+use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+
+use super::reason::{Circumstances, judge, paragraph};
+use super::{Import, tree};
+use crate::outcome::{CliError, Outcome};
+use crate::render::ctime;
+use crate::session::{Session, print};
+
+impl Import {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        self.check_options()?;
+        match &self.pool {
+            Some(name) => {
+                let found = session.find_pool(name).await?;
+                if found.state() == PoolState::Destroyed && !self.destroyed {
+                    return Err(CliError::NotFound(format!(
+                        "cannot import '{name}': the pool was destroyed; open it with -D"
+                    )));
+                }
+                self.open(session, &found).await
+            }
+            None => self.list(session).await,
+        }
+    }
+
+    fn check_options(&self) -> Result<(), CliError> {
+        match self.options.iter().find(|option| *option != "readonly=on") {
+            None => Ok(()),
+            Some(option) => Err(CliError::Usage(format!(
+                "-o {option}: only readonly=on is possible, since this program never writes to a pool; nothing is mounted either"
+            ))),
+        }
+    }
+
+    /// Opens a pool and says what was found.
+    async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
+        let mos = match self.rewind_txg {
+            Some(txg) => session.open_at(found, Txg(txg)).await?,
+            None => session.open_without_asking(found).await?,
+        };
+        let health = mos.pool().status();
+        let circumstances = Circumstances::of_pool(&mos).await?;
+        let mut out = self.describe(found, &health, circumstances);
+        out = out.replacen("config:\n", &(opened(found, &mos, session) + "config:\n"), 1);
+        print(out)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Lists all pools that can be found, with what is wrong with them.
+    async fn list(&self, session: &Session) -> Result<Outcome, CliError> {
+        let discovery = session.discover().await;
+        let is_shown = |pool: &&FoundPool| self.destroyed == (pool.state() == PoolState::Destroyed);
+        let mut outcome = Outcome::Done;
+        let mut shown = 0;
+        for found in discovery.pools.iter().filter(is_shown) {
+            print(if shown > 0 { "\n" } else { "" })?;
+            shown += 1;
+            if self.all {
+                outcome = outcome.and(
+                    self.open(session, found)
+                        .await
+                        .or_else(|error| Ok::<_, CliError>(super::complain(found.name(), &error)))?,
+                );
+                continue;
+            }
+            match session.open_without_asking(found).await {
+                Ok(mos) => {
+                    let circumstances = Circumstances::of_pool(&mos).await?;
+                    print(self.describe(found, &mos.pool().status(), circumstances))?;
+                }
+                Err(error) => {
+                    let text = self.describe(found, &found.status(), Circumstances::of_found(found));
+                    let why = paragraph(" error", &error.to_string());
+                    print(text.replacen("config:\n", &(why + "config:\n"), 1))?;
+                }
+            }
+        }
+        let destroyed = discovery.pools.len() - discovery.pools.iter().filter(is_shown).count();
+        if shown == 0 && destroyed > 0 && !self.destroyed {
+            return Err(CliError::NotFound(format!(
+                "no pools available to import; {destroyed} destroyed: `zpool import -D` shows them"
+            )));
+        }
+        if shown == 0 {
+            return Err(session.nothing_found(&discovery));
+        }
+        print(problems("problems", &discovery.problems))?;
+        Ok(outcome)
+    }
+
+    fn describe(&self, found: &FoundPool, health: &PoolHealth, circumstances: Circumstances) -> String {
+        let destroyed = if found.state() == PoolState::Destroyed { " (DESTROYED)" } else { "" };
+        let (name, guid) = (found.name(), found.guid());
+        let mut out = format!("  pool: {name}\n    id: {guid}\n state: {}{destroyed}\n", health.state());
+        let reason = judge(health, circumstances);
+        if let Some(reason) = &reason {
+            out += &paragraph("status", reason.status);
+        }
+        out += &paragraph("action", &action(health, reason.as_ref().map(|reason| reason.action)));
+        if let Some(comment) = &found.config.comment {
+            out += &format!("comment: {comment}\n");
+        }
+        if let Some(page) = reason.and_then(|reason| reason.page()) {
+            out += &format!("   see: {page}\n");
+        }
+        if let Some(note) = last_user(found) {
+            out += &paragraph("  last", &note);
+        }
+        out += "config:\n\n";
+        out += &tree::draw(
+            health,
+            tree::Style { paths: self.paths, guids: self.guids, ..tree::Style::default() },
+        );
+        out += &problems("notes", &found.notes);
+        out
+    }
+}
+
+/// Whether the pool can be opened, and what mends it.
+fn action(health: &PoolHealth, reason: Option<&str>) -> String {
+    let open = match health.is_importable() {
+        true => "The pool can be opened using its name or numeric identifier.",
+        false => "The pool cannot be opened as it is.",
+    };
+    match reason {
+        Some(reason) => format!("{open} {reason}"),
+        None => open.into(),
+    }
+}
+
+/// Who had the pool last, if it was not exported.
+fn last_user(found: &FoundPool) -> Option<String> {
+    if found.state() != PoolState::Active {
+        return None;
+    }
+    let host = found.config.hostname.as_deref().unwrap_or("an unknown machine");
+    let hostid = found.config.hostid.map_or_else(String::new, |id| format!(" (hostid={id:x})"));
+    let newest = found.uberblocks.first();
+    let when =
+        newest.map_or_else(String::new, |u| format!(", written {}", ctime(u.timestamp_s.cast_signed())));
+    Some(format!("in use by {host}{hostid}{when}, not exported"))
+}
+
+/// Which state was opened, and what of it may be missing.
+fn opened(found: &FoundPool, mos: &Mos, session: &Session) -> String {
+    let at = mos.uberblock();
+    let time = ctime(at.timestamp_s.cast_signed());
+    let newest = found.uberblocks.first().map_or(at.txg, |newest| newest.txg);
+    let oldest = found.uberblocks.last().map_or(at.txg, |oldest| oldest.txg);
+    let which = match newest.0.saturating_sub(at.txg.0) {
+        0 => "the newest state".to_owned(),
+        _ if session.common().checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
+        behind => format!("{behind} txgs before the newest state, txg {newest}"),
+    };
+    let kept = format!("{} states from txg {oldest} on can be asked for with --txg", found.uberblocks.len());
+    paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
+}
+
+fn problems(label: &str, problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return String::new();
+    }
+    let lines: String = problems.iter().map(|p| format!("\t{}: {}\n", p.path, p.why)).collect();
+    format!("\n{label}:\n\n{lines}")
+}

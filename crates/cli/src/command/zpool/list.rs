@@ -1,0 +1,240 @@
+//! `zpool list`: how large and how full pools are, and with `-v` their vdevs.
+//!
+//! Source: OpenZFS `list_callback`, `collect_list_stats`.
+
+use cenote_dataset::Mos;
+use cenote_dataset::usage::VdevUsage;
+use cenote_format::props::{Prop, PropType};
+use cenote_format::units::VdevId;
+use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
+use serde_json::{Map, Value};
+
+use super::get::wanted;
+use super::properties::{Properties, text};
+use super::tree::{HEADED_CLASSES, Style, name, state};
+use super::vdevs_json::Report;
+use super::{List, head};
+use crate::command::json::{document, property};
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, nice_number};
+use crate::session::{Session, print, print_json};
+
+/// Labels in front and at the end of a cache device.
+const VDEV_LABELS_BYTES: u64 = (4 << 20) + (512 << 10);
+
+/// A pool with what is shown of it.
+struct Pool {
+    mos: Mos,
+    properties: Properties,
+    health: PoolHealth,
+    usage: Vec<VdevUsage>,
+}
+
+impl List {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let columns: Vec<String> = self.columns.split(',').map(wanted).collect::<Result<_, _>>()?;
+        let (mut pools, mut outcome) = (Vec::new(), Outcome::Done);
+        for found in session.find_pools(&self.pools).await? {
+            let opened = async {
+                let mos = session.open_without_asking(&found).await?;
+                let (usage, health) = (mos.usage().await?, mos.pool().status());
+                let properties = Properties::with_usage(&mos, &health, &usage).await?;
+                Ok::<_, CliError>(Pool { mos, properties, health, usage })
+            };
+            match opened.await {
+                Ok(pool) => pools.push(pool),
+                Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
+            }
+        }
+        if self.json || session.json() {
+            print_json(&self.as_json(&pools, &columns))?;
+        } else {
+            let table = self.as_table(&pools, &columns);
+            print(if self.script { table.tabbed() } else { table.aligned() })?;
+        }
+        Ok(outcome)
+    }
+
+    fn exact(&self) -> bool {
+        self.parsable || self.json_int
+    }
+
+    fn as_table(&self, pools: &[Pool], columns: &[String]) -> Table {
+        let mut table = Table::new(columns.iter().map(|column| heading(column)));
+        for (i, column) in columns.iter().enumerate() {
+            table.widen(i, least_width(column, self.verbose));
+        }
+        for pool in pools {
+            table.row(columns.iter().map(|column| cell(&pool.properties, column, self.exact())));
+            if self.verbose {
+                let mut rows = Rows { list: self, pool, columns, table: &mut table };
+                rows.all();
+            }
+        }
+        table
+    }
+
+    fn as_json(&self, pools: &[Pool], columns: &[String]) -> Value {
+        let mut entries = Map::new();
+        for pool in pools {
+            let mut values = Map::new();
+            for column in columns.iter().filter(|column| *column != "name") {
+                if let Some(found) = pool.properties.get(column) {
+                    let value = text(found, self.exact());
+                    values.insert(column.clone(), property(&value, &found.source, self.json_int));
+                }
+            }
+            let mut entry = head(&pool.mos, self.json_int);
+            entry.insert("properties".into(), values.into());
+            if self.verbose {
+                let (exact, numbers) = (self.exact(), self.json_int);
+                let report = Report { usage: &pool.usage, mos: &pool.mos, exact, numbers };
+                entry.extend(report.sections(&pool.health));
+            }
+            entries.insert(pool.mos.pool().name().into(), entry.into());
+        }
+        document("zpool list", "pools", entries)
+    }
+}
+
+fn heading(column: &str) -> (String, Align) {
+    match Prop::zpool(column) {
+        Some(prop) => {
+            let align =
+                if matches!(prop.value, PropType::Number { .. }) { Align::Right } else { Align::Left };
+            (prop.column.to_owned(), align)
+        }
+        None => (column.to_uppercase(), Align::Left),
+    }
+}
+
+/// Columns that `zpool` makes at least so wide that most values fit.
+fn least_width(column: &str, verbose: bool) -> usize {
+    match Prop::zpool(column).map(|prop| prop.value) {
+        _ if column == "name" && verbose => 9,
+        _ if column == "health" => 8,
+        Some(PropType::Number { .. }) => 5,
+        _ => 0,
+    }
+}
+
+fn cell(properties: &Properties, column: &str, exact: bool) -> String {
+    properties.get(column).map_or_else(|| "-".into(), |property| text(property, exact))
+}
+
+/// The rows of a pool's vdevs.
+struct Rows<'a> {
+    list: &'a List,
+    pool: &'a Pool,
+    columns: &'a [String],
+    table: &'a mut Table,
+}
+
+impl Rows<'_> {
+    fn all(&mut self) {
+        let health = &self.pool.health;
+        let of_class = |class| health.root.children.iter().filter(move |top| top.class == class);
+        of_class(VdevClass::Normal).for_each(|top| self.vdev(top, 2, false));
+        for (class, heading) in HEADED_CLASSES {
+            self.section(heading, of_class(class).filter(|top| top.kind != VdevKind::Indirect), false);
+        }
+        self.section("cache", health.l2cache.iter(), false);
+        self.section("spare", health.spares.iter(), true);
+    }
+
+    fn section<'v>(&mut self, heading: &str, vdevs: impl Iterator<Item = &'v VdevStatus>, spare: bool) {
+        let mut vdevs = vdevs.peekable();
+        if vdevs.peek().is_some() {
+            self.row(heading, |column| if column == "altroot" { String::new() } else { "-".into() });
+        }
+        vdevs.for_each(|vdev| self.vdev(vdev, 2, spare));
+    }
+
+    fn vdev(&mut self, vdev: &VdevStatus, depth: usize, spare: bool) {
+        if vdev.kind == VdevKind::Hole {
+            return;
+        }
+        let style =
+            Style { counters: true, paths: self.list.paths, guids: self.list.guids, ..Style::default() };
+        let indent = if self.list.script { 0 } else { depth };
+        let name = format!("{:indent$}{}", "", name(vdev, style));
+        let figures = self.figures(vdev, depth);
+        let exact = self.list.exact();
+        self.row(&name, |column| match column {
+            "health" => state(vdev, spare),
+            "altroot" => String::new(),
+            column => figures.cell(column, exact),
+        });
+        for child in &vdev.children {
+            self.vdev(child, depth + 2, spare);
+        }
+    }
+
+    fn figures(&self, vdev: &VdevStatus, depth: usize) -> Figures {
+        let is_top = depth == 2 && self.pool.health.root.children.iter().any(|top| std::ptr::eq(top, vdev));
+        let usage = self.pool.usage.iter().find(|usage| is_top && usage.vdev == VdevId(vdev.id)).copied();
+        let is_cache = self.pool.health.l2cache.iter().any(|cache| std::ptr::eq(cache, vdev));
+        let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
+        match (usage, size) {
+            // What a cache device holds is not part of the pool.
+            (_, Some(size)) if is_cache => Figures {
+                size: Some(size),
+                space: Some((size.saturating_sub(VDEV_LABELS_BYTES), 0)),
+                ..Figures::default()
+            },
+            (Some(usage), size) => Figures {
+                size,
+                space: Some((usage.size_bytes, usage.allocated_bytes)),
+                checkpoint: usage.checkpoint_bytes,
+                expandable: vdev.expandable_bytes,
+                fragmentation: usage.fragmentation_percent,
+            },
+            (None, size) => Figures { size, ..Figures::default() },
+        }
+    }
+
+    fn row(&mut self, name: &str, cell: impl Fn(&str) -> String) {
+        let cells: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| if column == "name" { name.to_owned() } else { cell(column) })
+            .collect();
+        self.table.row(cells);
+    }
+}
+
+/// The numbers of a vdev; those it does not have print as a dash.
+#[derive(Default)]
+struct Figures {
+    size: Option<u64>,
+    /// All and allocated.
+    space: Option<(u64, u64)>,
+    checkpoint: u64,
+    expandable: u64,
+    fragmentation: Option<u64>,
+}
+
+impl Figures {
+    fn cell(&self, column: &str, exact: bool) -> String {
+        let bytes = |bytes: u64| if exact { bytes.to_string() } else { nice_number(bytes) };
+        let percent = |text: String| if exact { text } else { text + "%" };
+        let shown = match (column, self.space) {
+            ("size", _) => self.size.map(bytes),
+            ("allocated", Some((_, allocated))) => Some(bytes(allocated)),
+            ("free", Some((all, allocated))) => Some(bytes(all.saturating_sub(allocated))),
+            ("checkpoint", _) if self.checkpoint > 0 => Some(bytes(self.checkpoint)),
+            ("expandsize", _) if self.expandable > 0 => Some(bytes(self.expandable)),
+            ("fragmentation", Some(_)) => {
+                // A cache device or a log counts as one free piece.
+                Some(percent(self.fragmentation.unwrap_or(0).to_string()))
+            }
+            ("capacity", Some((all, allocated))) => {
+                let hundredths = u128::from(allocated) * 10_000 / u128::from(all.max(1));
+                Some(percent(format!("{}.{:02}", hundredths / 100, hundredths % 100)))
+            }
+            _ => None,
+        };
+        shown.unwrap_or_else(|| "-".into())
+    }
+}

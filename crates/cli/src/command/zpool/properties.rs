@@ -1,0 +1,191 @@
+//! The properties of a pool with their sources, as `zpool get all` shows them.
+//!
+//! Idea: what an administrator set is in the MOS; space and state are computed; what only a running kernel has (`load_guid`,
+//! `altroot`, `cachefile`) is a dash.
+//!
+//! Source: OpenZFS `spa_prop_get`, `spa_prop_get_config`, `zpool_get_prop`.
+
+use std::collections::BTreeMap;
+
+use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_dataset::{Mos, Property, Source, Value};
+use cenote_format::features::SPA_VERSION_FEATURES;
+use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
+use cenote_format::units::DatasetId;
+use cenote_pool::{PoolHealth, VdevClass};
+
+use crate::outcome::CliError;
+use crate::render::{nice_bytes, nice_number};
+
+/// Directories of the root that hold what is being freed, and what could not be.
+const FREE_DIR: &str = "$FREE";
+const LEAK_DIR: &str = "$LEAK";
+
+/// A pool's properties.
+pub struct Properties {
+    list: Vec<Property>,
+}
+
+impl Properties {
+    /// Gathers all of them; space maps are read for the sizes.
+    pub async fn gather(mos: &Mos) -> Result<Properties, CliError> {
+        let usage = mos.usage().await?;
+        Properties::with_usage(mos, &mos.pool().status(), &usage).await
+    }
+
+    /// The same, with what is known already.
+    pub async fn with_usage(
+        mos: &Mos,
+        health: &PoolHealth,
+        usage: &[VdevUsage],
+    ) -> Result<Properties, CliError> {
+        let facts = facts(mos, health, usage).await?;
+        let mut set = BTreeMap::new();
+        for entry in mos.pool_properties().await? {
+            let value = match entry.value.as_text() {
+                Some(text) => Value::Text(text),
+                None => Value::Number(entry.value.as_u64().unwrap_or(0)),
+            };
+            set.insert(entry.name_text(), value);
+        }
+        let mut list = Vec::new();
+        for prop in ZPOOL_PROPS.iter().filter(|prop| prop.visible || prop.name == "name") {
+            let (value, source) = match (facts.get(prop.name), set.get(prop.name)) {
+                (Some(value), _) => (value.clone(), fact_source(prop, value)),
+                (None, Some(value)) => {
+                    let is_default = default(prop).as_ref() == Some(value);
+                    (value.clone(), if is_default { Source::Default } else { Source::Local })
+                }
+                (None, None) => (default(prop).unwrap_or(Value::Text("-".into())), Source::Default),
+            };
+            list.push(property(prop.name, value, source));
+        }
+        for (feature, state) in mos.features().await? {
+            list.push(property(
+                &format!("feature@{}", feature.name),
+                Value::Text(state.to_string()),
+                Source::Local,
+            ));
+        }
+        let user = set.into_iter().filter(|(name, _)| name.contains(':'));
+        list.extend(user.map(|(name, value)| property(&name, value, Source::Local)));
+        Ok(Properties { list })
+    }
+
+    /// All of them in the order of `zpool get all`.
+    pub fn all(&self) -> impl Iterator<Item = &Property> {
+        self.list.iter().filter(|property| property.name != "name")
+    }
+
+    /// One by its name.
+    pub fn get(&self, name: &str) -> Option<&Property> {
+        self.list.iter().find(|property| property.name == name)
+    }
+}
+
+fn property(name: &str, value: Value, source: Source) -> Property {
+    Property { name: name.into(), value, source, received: None }
+}
+
+fn default(prop: &Prop) -> Option<Value> {
+    match prop.value {
+        PropType::Number { default } | PropType::Index { default, .. } => Some(Value::Number(default)),
+        PropType::String { default } => default.map(|text| Value::Text(text.into())),
+    }
+}
+
+fn fact_source(prop: &Prop, value: &Value) -> Source {
+    match prop.name {
+        "version" | "ashift" if default(prop).as_ref() == Some(value) => Source::Default,
+        "version" | "bootfs" | "comment" => Source::Local,
+        _ => Source::None,
+    }
+}
+
+/// What a pool is, as opposed to what was set.
+async fn facts(
+    mos: &Mos,
+    health: &PoolHealth,
+    usage: &[VdevUsage],
+) -> Result<BTreeMap<&'static str, Value>, CliError> {
+    let (pool, sum) = (mos.pool(), PoolUsage::sum(usage));
+    let number = Value::Number;
+    let text = |text: &str| Value::Text(text.to_owned());
+    let cloned = mos.cloned_summary().await?;
+    let growth = health.root.children.iter().filter(|top| top.class == VdevClass::Normal);
+    let mut facts = BTreeMap::from([
+        ("name", text(pool.name())),
+        ("size", number(sum.size_bytes)),
+        ("capacity", number(sum.capacity_percent())),
+        ("health", text(&health.state().to_string())),
+        ("guid", number(pool.guid().0)),
+        ("version", number(pool.version())),
+        ("dedupratio", number(mos.dedup_summary().await?.ratio_percent())),
+        ("free", number(sum.free_bytes())),
+        ("allocated", number(sum.allocated_bytes)),
+        ("readonly", number(1)),
+        ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
+        ("freeing", number(used_by(mos, FREE_DIR).await?)),
+        ("leaked", number(used_by(mos, LEAK_DIR).await?)),
+        ("fragmentation", sum.fragmentation_percent.map_or_else(|| text("-"), number)),
+        ("checkpoint", number(sum.checkpoint_bytes)),
+        ("load_guid", text("-")),
+        ("bcloneused", number(cloned.used_bytes)),
+        ("bclonesaved", number(cloned.saved_bytes)),
+        ("bcloneratio", number(cloned.ratio_percent())),
+        ("dedup_table_size", number(dedup_table_bytes(mos).await?)),
+        ("last_scrubbed_txg", number(mos.directory_u64("last_scrubbed_txg").await?.unwrap_or(0))),
+    ]);
+    if let Some(comment) = &pool.config().comment {
+        facts.insert("comment", text(comment));
+    }
+    let bootfs = mos.pool_properties().await?.into_iter().find(|entry| entry.name_text() == "bootfs");
+    if let Some(id) = bootfs.and_then(|entry| entry.value.as_u64()).filter(|&id| id != 0) {
+        // The dataset may have been destroyed since.
+        let name = mos.dataset_by_id(DatasetId(id)).await.map(|dataset| dataset.name().to_owned());
+        facts.insert("bootfs", Value::Text(name.unwrap_or_else(|_| "-".into())));
+    }
+    Ok(facts)
+}
+
+/// What one of OpenZFS's own directories below the root uses.
+async fn used_by(mos: &Mos, dir: &str) -> Result<u64, CliError> {
+    Ok(mos.root_dir().await?.child(dir).await?.map_or(0, |dir| dir.phys().used_bytes))
+}
+
+async fn dedup_table_bytes(mos: &Mos) -> Result<u64, CliError> {
+    let mut bytes = 0u64;
+    for table in mos.dedup_tables().await? {
+        bytes = bytes.saturating_add(table.stored_bytes());
+    }
+    Ok(bytes)
+}
+
+/// A value as people read it, or exact.
+pub fn text(property: &Property, exact: bool) -> String {
+    let number = match &property.value {
+        Value::Text(text) => return text.clone(),
+        Value::Number(number) => *number,
+    };
+    let ratio = || format!("{}.{:02}", number / 100, number % 100);
+    match property.name.as_str() {
+        "version" if number >= SPA_VERSION_FEATURES => "-".into(),
+        "expandsize" | "checkpoint" if number == 0 => "-".into(),
+        "dedup_table_quota" if number == u64::MAX => "auto".into(),
+        "dedup_table_quota" if number == 0 && !exact => "none".into(),
+        "dedupratio" | "bcloneratio" if exact => ratio(),
+        "dedupratio" | "bcloneratio" => ratio() + "x",
+        "capacity" | "fragmentation" if !exact => format!("{number}%"),
+        "checkpoint" | "expandsize" if !exact => nice_bytes(number),
+        "size" | "allocated" | "free" | "freeing" | "leaked" | "bclonesaved" | "bcloneused"
+        | "dedup_table_size" | "dedup_table_quota" | "ashift"
+            if !exact =>
+        {
+            nice_number(number)
+        }
+        name => match Prop::zpool(name).and_then(|prop| prop.index_name(number)) {
+            Some(text) => text.into(),
+            None => number.to_string(),
+        },
+    }
+}

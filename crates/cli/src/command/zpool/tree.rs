@@ -1,0 +1,149 @@
+//! The tree of vdevs as `zpool status` and `zpool import` draw it.
+//!
+//! ```text
+//!   NAME        STATE     READ WRITE CKSUM
+//!   tank        DEGRADED     0     0     0
+//!     raidz1-0  DEGRADED     0     0     0        normal vdevs; then, under a heading each, dedup, special, logs
+//!       a       ONLINE       0     0     0
+//!   spares
+//!     s         AVAIL
+//! ```
+//!
+//! Source: OpenZFS `print_status_config`, `print_import_config`.
+
+use std::fmt::Write as _;
+
+use cenote_pool::{PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
+
+use crate::render::nice_number;
+
+/// Classes that have a heading of their own, in order.
+pub const HEADED_CLASSES: [(VdevClass, &str); 3] =
+    [(VdevClass::Dedup, "dedup"), (VdevClass::Special, "special"), (VdevClass::Log, "logs")];
+
+/// How the tree is drawn.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// With columns for errors and the device's last place, as `zpool status`.
+    pub counters: bool,
+    /// Exact numbers.
+    pub exact: bool,
+    /// Whole paths.
+    pub paths: bool,
+    /// Guids in place of names.
+    pub guids: bool,
+    /// Which devices are being filled is known and to be told.
+    pub resilvering: bool,
+}
+
+/// The name of a vdev in this style.
+pub fn name(vdev: &VdevStatus, style: Style) -> String {
+    let is_missing = matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }));
+    let is_leaf = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
+    match &vdev.path {
+        _ if style.guids && vdev.kind != VdevKind::Root => vdev.guid.to_string(),
+        // Where a missing device was may be something else by now.
+        _ if is_missing && is_leaf && style.counters => vdev.guid.to_string(),
+        Some(path) if is_leaf && style.paths => path.clone(),
+        _ => vdev.name.clone(),
+    }
+}
+
+/// Draws the tree, a tab before each line.
+pub fn draw(health: &PoolHealth, style: Style) -> String {
+    let mut tree = Tree { style, width: 10, out: String::new() };
+    tree.width = tree.width.max(tree.widest(health));
+    if style.counters {
+        let _ = writeln!(
+            tree.out,
+            "\t{:width$}  {:<8} {:>5} {:>5} {:>5}",
+            "NAME",
+            "STATE",
+            "READ",
+            "WRITE",
+            "CKSUM",
+            width = tree.width
+        );
+    }
+    tree.vdev(&health.root, 0, false);
+    for (class, heading) in HEADED_CLASSES {
+        let of_class = health.root.children.iter().filter(|top| top.class == class && is_drawn(top));
+        for (i, top) in of_class.enumerate() {
+            if i == 0 {
+                let _ = writeln!(tree.out, "\t{heading}\t");
+            }
+            tree.vdev(top, 2, false);
+        }
+    }
+    for (heading, vdevs, spare) in [("cache", &health.l2cache, false), ("spares", &health.spares, true)] {
+        if !vdevs.is_empty() {
+            let _ = writeln!(tree.out, "\t{heading}");
+        }
+        vdevs.iter().for_each(|vdev| tree.vdev(vdev, 2, spare));
+    }
+    tree.out
+}
+
+fn is_drawn(vdev: &VdevStatus) -> bool {
+    !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect)
+}
+
+/// What stands in the column of states. Spares are available or in use.
+pub fn state(vdev: &VdevStatus, spare: bool) -> String {
+    match (&vdev.trouble, vdev.state) {
+        (Some(Trouble::InUse), _) if spare => "INUSE".into(),
+        (_, VdevState::Online) if spare => "AVAIL".into(),
+        (_, state) => state.to_string(),
+    }
+}
+
+struct Tree {
+    style: Style,
+    width: usize,
+    out: String,
+}
+
+impl Tree {
+    fn widest(&self, health: &PoolHealth) -> usize {
+        fn below(vdev: &VdevStatus, depth: usize, style: Style) -> usize {
+            let children = vdev.children.iter().map(|child| below(child, depth + 2, style));
+            children.max().unwrap_or(0).max(depth + name(vdev, style).chars().count())
+        }
+        let listed = health.l2cache.iter().chain(&health.spares).map(|vdev| below(vdev, 2, self.style));
+        listed.max().unwrap_or(0).max(below(&health.root, 0, self.style))
+    }
+
+    fn vdev(&mut self, vdev: &VdevStatus, depth: usize, spare: bool) {
+        if !is_drawn(vdev) {
+            return;
+        }
+        let name = name(vdev, self.style);
+        let width = self.width - depth;
+        let mut line = format!("\t{:depth$}{name:width$}  {:<8}", "", state(vdev, spare));
+        if self.style.counters && !spare {
+            for count in [vdev.errors.read, vdev.errors.write, vdev.errors.checksum] {
+                let count = if self.style.exact { count.to_string() } else { nice_number(count) };
+                let _ = write!(line, " {count:>5}");
+            }
+        }
+        if let Some(why) = self.why(vdev) {
+            let _ = write!(line, "  {why}");
+        }
+        if self.style.resilvering && vdev.resilvering && vdev.state == VdevState::Online {
+            line.push_str("  (resilvering)");
+        }
+        self.out.push_str(line.trim_end_matches(' '));
+        self.out.push('\n');
+        let is_top = depth == 0;
+        for child in vdev.children.iter().filter(|child| !is_top || child.class == VdevClass::Normal) {
+            self.vdev(child, depth + 2, spare);
+        }
+    }
+
+    fn why(&self, vdev: &VdevStatus) -> Option<String> {
+        match vdev.trouble.as_ref()? {
+            Trouble::CannotOpen { was: Some(_) } if !self.style.counters => Some("cannot open".into()),
+            trouble => Some(trouble.to_string()),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Long work that the pool remembers: the lines `scan:`, `remove:`, `checkpoint:` and `expand:` of `zpool status`.
+//!
+//! What was under way when the pool was last written is told with how far it had come; how fast it went is not on the disks.
+//!
+//! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_rebuild_status_impl`, `print_removal_status`,
+//! `print_checkpoint_status`, `print_raidz_expand_status`.
+
+use cenote_dataset::Mos;
+use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_format::Phys;
+use cenote_format::dsl::names::{pool as names, vdev_zap};
+use cenote_format::indirect::{IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0};
+use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState};
+use cenote_format::units::{ObjectId, VdevId};
+use cenote_pool::{VdevKind, VdevStatus};
+
+use crate::outcome::CliError;
+use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
+
+/// All lines about work done or under way.
+pub async fn lines(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
+    let scan = mos.scan_status().await?;
+    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?);
+    out += &removal(mos).await?;
+    if let Some(checkpoint) = mos.checkpoint().await? {
+        let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
+        out += &format!("checkpoint: created {since}, consumes {}\n", nice_number(space));
+    }
+    out += &expansions(mos, root, usage).await?;
+    Ok(out)
+}
+
+fn time(seconds: u64) -> String {
+    ctime(seconds.cast_signed())
+}
+
+/// A scrub is always told of; of resilvers and rebuilds the newest, or the one under way.
+fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)]) -> String {
+    let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
+    let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
+    let is_active = |scan: &ScanPhys| ScanState::from(scan.state) == ScanState::Scanning;
+    let mut out = String::new();
+    match (func, scan) {
+        (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub"),
+        (ScanFunc::Resilver, Some(scan)) if is_active(scan) || scan.end_time_s > newest_rebuild => {
+            return scan_line(scan, "resilver");
+        }
+        _ => {}
+    }
+    rebuilds.iter().for_each(|(name, rebuild)| out += &rebuild_line(name, rebuild));
+    out
+}
+
+fn scan_line(scan: &ScanPhys, what: &str) -> String {
+    let (start, end) = (time(scan.start_time_s), time(scan.end_time_s));
+    let processed = nice_bytes(scan.processed_bytes);
+    let (done, verb) = match what {
+        "scrub" => ("scrub repaired", "repaired"),
+        _ => ("resilvered", "resilvered"),
+    };
+    match ScanState::from(scan.state) {
+        ScanState::Finished => {
+            let took = days_and_clock(scan.end_time_s.saturating_sub(scan.start_time_s));
+            format!("  scan: {done} {processed} in {took} with {} errors on {end}\n", scan.errors)
+        }
+        ScanState::Canceled => format!("  scan: {what} canceled on {end}\n"),
+        ScanState::Scanning => {
+            let all = nice_bytes(scan.to_examine_bytes);
+            let to_issue = scan.to_examine_bytes.saturating_sub(scan.skipped_bytes);
+            let examined = nice_bytes(scan.examined_bytes);
+            let percent = 100.0 * scan.examined_bytes as f64 / to_issue.max(1) as f64;
+            let progress = if scan.is_paused() { "paused, started" } else { "in progress since" };
+            let estimate = if scan.is_paused() { "" } else { ", no estimated completion time" };
+            format!(
+                "  scan: {what} {progress} {start}\n\t{examined} / {all} scanned, {examined} / {} issued\n\
+                 \t{processed} {verb}, {percent:.2}% done{estimate}\n",
+                nice_bytes(to_issue)
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+fn rebuild_line(name: &str, rebuild: &RebuildPhys) -> String {
+    let (start, end) = (time(rebuild.start_time_s), time(rebuild.end_time_s));
+    let rebuilt = nice_bytes(rebuild.rebuilt_bytes);
+    match VdevWorkState::of_rebuild(rebuild.state) {
+        VdevWorkState::Complete => {
+            let took = days_and_clock(rebuild.scan_time_ms / 1000);
+            format!(
+                "  scan: resilvered ({name}) {rebuilt} in {took} with {} errors on {end}\n",
+                rebuild.errors
+            )
+        }
+        VdevWorkState::Canceled => format!("  scan: resilver ({name}) canceled on {end}\n"),
+        VdevWorkState::Active => {
+            let all = nice_bytes(rebuild.estimated_bytes);
+            let (scanned, issued) = (nice_bytes(rebuild.scanned_bytes), nice_bytes(rebuild.issued_bytes));
+            let percent = 100.0 * rebuild.scanned_bytes as f64 / rebuild.estimated_bytes.max(1) as f64;
+            format!(
+                "  scan: resilver ({name}) in progress since {start}\n\t{scanned} / {all} scanned, {issued} / {all} \
+                 issued\n\t{rebuilt} resilvered, {:.2}% done, no estimated completion time\n",
+                percent.min(100.0)
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Sequential rebuilds, by the name of the top-level vdev.
+async fn rebuilds(mos: &Mos, root: &VdevStatus) -> Result<Vec<(String, RebuildPhys)>, CliError> {
+    let mut found = Vec::new();
+    for vdev in mos.pool().vdevs().tops() {
+        let Some(zap) = mos.vdev_zap(vdev).await? else { continue };
+        let Some(value) = zap.lookup(vdev_zap::VDEV_REBUILD_PHYS.as_bytes()).await? else { continue };
+        let words: Vec<u64> = value.words().collect();
+        if let Ok(rebuild) = RebuildPhys::from_words(&words)
+            && VdevWorkState::of_rebuild(rebuild.state) != VdevWorkState::None
+        {
+            found.push((name_of(root, vdev.id), rebuild));
+        }
+    }
+    Ok(found)
+}
+
+fn name_of(root: &VdevStatus, id: u64) -> String {
+    let top = root.children.iter().find(|top| top.id == id);
+    top.map_or_else(|| format!("vdev {id}"), |top| top.name.clone())
+}
+
+async fn removal(mos: &Mos) -> Result<String, CliError> {
+    let Some(value) = mos.directory().lookup(names::REMOVING.as_bytes()).await? else {
+        return Ok(String::new());
+    };
+    let words: Vec<u64> = value.words().collect();
+    let Ok(removing) = RemovingPhys::from_words(&words) else { return Ok(String::new()) };
+    let copied = nice_number(removing.copied_bytes);
+    let (start, end) = (time(removing.start_time_s), time(removing.end_time_s));
+    let vdev = removing.removing_vdev;
+    let mut out = match ScanState::from(removing.state) {
+        ScanState::Finished => {
+            let minutes = removing.end_time_s.saturating_sub(removing.start_time_s) / 60;
+            let (hours, minutes) = (minutes / 60, minutes % 60);
+            format!(
+                "remove: Removal of vdev {vdev} copied {copied} in {hours}h{minutes}m, completed on {end}\n"
+            )
+        }
+        ScanState::Canceled => format!("remove: Removal of vdev {vdev} canceled on {end}\n"),
+        ScanState::Scanning => {
+            let percent = 100.0 * removing.copied_bytes as f64 / removing.to_copy_bytes.max(1) as f64;
+            let all = nice_number(removing.to_copy_bytes);
+            format!(
+                "remove: Evacuation of vdev {vdev} in progress since {start}\n\t{copied} copied out of {all}, \
+                 {percent:.2}% done\n"
+            )
+        }
+        _ => return Ok(String::new()),
+    };
+    let memory = mapping_bytes(mos).await?;
+    if memory > 0 {
+        out += &format!("\t{} memory used for removed device mappings\n", nice_number(memory));
+    }
+    Ok(out)
+}
+
+/// What the maps of removed vdevs take in memory.
+async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
+    let mut entries = 0u64;
+    for vdev in mos.pool().vdevs().tops() {
+        if vdev.kind == VdevKind::Indirect && vdev.indirect_object != ObjectId(0) {
+            let dnode = mos.objset().dnode(vdev.indirect_object).await?;
+            let phys = IndirectMappingPhys::decode(dnode.bonus(), dnode.endian());
+            entries = entries.saturating_add(phys.map_or(0, |phys| phys.num_entries));
+        }
+    }
+    Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
+}
+
+/// The last RAID-Z expansion of each vdev, or the one under way.
+async fn expansions(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
+    let mut out = String::new();
+    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.kind == VdevKind::Raidz) {
+        let Some(zap) = mos.vdev_zap(vdev).await? else { continue };
+        let Some(state) = zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? else { continue };
+        let start = zap.get_u64(vdev_zap::RAIDZ_EXPAND_START_TIME).await?.unwrap_or(0);
+        let end = zap.get_u64(vdev_zap::RAIDZ_EXPAND_END_TIME).await?.unwrap_or(0);
+        let copied = zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0);
+        let (name, nice) = (name_of(root, vdev.id), nice_number(copied));
+        match ScanState::from(state) {
+            ScanState::Finished => {
+                let took = days_and_clock(end.saturating_sub(start));
+                out += &format!("expand: expanded {name} copied {nice} in {took}, on {}\n", time(end));
+            }
+            ScanState::Scanning => {
+                let used = usage.iter().find(|usage| usage.vdev == VdevId(vdev.id));
+                let all = used.map_or(0, |usage| usage.allocated_bytes);
+                let percent = 100.0 * copied as f64 / all.max(1) as f64;
+                out += &format!(
+                    "expand: expansion of {name} in progress since {}\n\t{nice} / {} copied, {percent:.2}% done\n",
+                    time(start),
+                    nice_number(all)
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
+}

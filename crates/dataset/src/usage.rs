@@ -1,0 +1,181 @@
+//! How full a pool is: the numbers of `zpool list`, from the space maps.
+//!
+//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Fragmentation says how small the free
+//! pieces are: each is weighted by its size, a piece of 512 bytes counts 100, one of 512 MiB 0.
+//!
+//! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
+
+use cenote_format::features::Feature;
+use cenote_format::units::VdevId;
+use cenote_pool::{VdevClass, VdevConfig, VdevKind};
+
+use crate::error::Result;
+use crate::mos::{FeatureState, Mos};
+use crate::spacemaps::{LogSpacemaps, Metaslab};
+
+/// `zfs_frag_table`: what a free piece of 2^(9 + i) bytes counts; larger ones count 0.
+const FRAGMENTATION: [u64; 20] =
+    [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1];
+
+/// Space of a top-level vdev, raw: with parity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VdevUsage {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// What it is for.
+    pub class: VdevClass,
+    /// Whole metaslabs.
+    pub size_bytes: u64,
+    /// Allocated.
+    pub allocated_bytes: u64,
+    /// Freed since, but kept by the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature `spacemap_histogram`).
+    pub fragmentation_percent: Option<u64>,
+}
+
+/// Space of the whole pool, logs left out, as `zpool list` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Whole metaslabs of all vdevs.
+    pub size_bytes: u64,
+    /// Allocated.
+    pub allocated_bytes: u64,
+    /// Freed since, but kept by the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Of the vdevs for data.
+    pub fragmentation_percent: Option<u64>,
+}
+
+impl PoolUsage {
+    /// The sum of a pool's vdevs.
+    pub fn sum(vdevs: &[VdevUsage]) -> PoolUsage {
+        let total = |of: fn(&VdevUsage) -> u64| -> u64 {
+            vdevs.iter().filter(|v| v.class != VdevClass::Log).map(of).fold(0, u64::saturating_add)
+        };
+        let normal = || vdevs.iter().filter(|vdev| vdev.class == VdevClass::Normal);
+        let weighted =
+            |vdev: &VdevUsage| Some(u128::from(vdev.fragmentation_percent?) * u128::from(vdev.size_bytes));
+        let sum: Option<u128> = normal().map(weighted).sum();
+        let space: u128 = normal().map(|vdev| u128::from(vdev.size_bytes)).sum();
+        PoolUsage {
+            size_bytes: total(|vdev| vdev.size_bytes),
+            allocated_bytes: total(|vdev| vdev.allocated_bytes),
+            checkpoint_bytes: vdevs.iter().map(|vdev| vdev.checkpoint_bytes).sum(),
+            fragmentation_percent: sum.map(|sum| sum.checked_div(space).unwrap_or(0) as u64),
+        }
+    }
+
+    /// Free.
+    pub fn free_bytes(&self) -> u64 {
+        self.size_bytes.saturating_sub(self.allocated_bytes)
+    }
+
+    /// Allocated, in percent.
+    pub fn capacity_percent(&self) -> u64 {
+        let percent = (u128::from(self.allocated_bytes) * 100).checked_div(u128::from(self.size_bytes));
+        percent.unwrap_or(0) as u64
+    }
+}
+
+impl Mos {
+    /// Space of all top-level vdevs that have metaslabs.
+    ///
+    /// # Errors
+    /// A space map is damaged.
+    pub async fn usage(&self) -> Result<Vec<VdevUsage>> {
+        let counts_pieces = self.counts_free_pieces().await?;
+        let log = self.log_spacemaps().await?;
+        let mut usage = Vec::new();
+        for vdev in self.pool().vdevs().tops() {
+            let is_gone = matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
+            if !is_gone && (9..64).contains(&vdev.metaslab_shift) {
+                usage.push(self.vdev_usage(vdev, &log, counts_pieces).await?);
+            }
+        }
+        Ok(usage)
+    }
+
+    async fn vdev_usage(
+        &self,
+        vdev: &VdevConfig,
+        log: &LogSpacemaps,
+        counts_pieces: bool,
+    ) -> Result<VdevUsage> {
+        let metaslabs = self.metaslabs(vdev, log).await?;
+        Ok(VdevUsage {
+            vdev: VdevId(vdev.id),
+            class: vdev.class,
+            size_bytes: vdev.asize_bytes >> vdev.metaslab_shift << vdev.metaslab_shift,
+            allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
+            checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
+            fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
+        })
+    }
+
+    async fn counts_free_pieces(&self) -> Result<bool> {
+        let named = |(feature, _): &(&Feature, FeatureState)| feature.name == "spacemap_histogram";
+        let state = self.features().await?.into_iter().find(named);
+        Ok(state.is_some_and(|(_, state)| state != FeatureState::Disabled))
+    }
+}
+
+/// Of a vdev: that of its metaslabs, weighted by what is free on them.
+fn fragmentation(metaslabs: &[Metaslab]) -> u64 {
+    let (mut sum, mut all) = (0u128, 0u128);
+    for metaslab in metaslabs {
+        let free = u128::from(metaslab.size_bytes.saturating_sub(metaslab.allocated_bytes())) >> 9;
+        all += free;
+        sum += u128::from(fragmentation_of(metaslab)) * free;
+    }
+    sum.checked_div(all).unwrap_or(0) as u64
+}
+
+fn fragmentation_of(metaslab: &Metaslab) -> u64 {
+    if metaslab.allocated.is_empty() {
+        return 0;
+    }
+    let (mut sum, mut total) = (0u128, 0u128);
+    let mut piece = |len: u64| {
+        if len != 0 {
+            let order = len.ilog2();
+            let index = (order.saturating_sub(9) as usize).min(FRAGMENTATION.len());
+            // Pieces are counted by the power of two below their size.
+            let space = 1u128 << order;
+            total += space;
+            sum += space * u128::from(FRAGMENTATION.get(index).copied().unwrap_or(0));
+        }
+    };
+    let end = metaslab.start_bytes.saturating_add(metaslab.size_bytes);
+    let mut at = metaslab.start_bytes;
+    for (start, len) in metaslab.allocated.iter() {
+        piece(start.saturating_sub(at));
+        at = start.saturating_add(len);
+    }
+    piece(end.saturating_sub(at));
+    sum.checked_div(total).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spacemaps::Ranges;
+
+    #[test]
+    fn small_free_pieces_are_fragmentation() {
+        let mut allocated = Ranges::default();
+        let metaslab = |allocated: &Ranges| Metaslab {
+            index: 0,
+            start_bytes: 0,
+            size_bytes: 1 << 24,
+            allocated: allocated.clone(),
+            overlaps: Vec::new(),
+        };
+        assert_eq!(fragmentation_of(&metaslab(&allocated)), 0);
+        allocated.insert(0, 1 << 23);
+        assert_eq!(fragmentation_of(&metaslab(&allocated)), 23);
+        // Every other sector of what is left.
+        (0..1u64 << 10).for_each(|i| _ = allocated.insert((1 << 23) + i * 8192, 4096));
+        assert_eq!(fragmentation_of(&metaslab(&allocated)), 93);
+    }
+}
