@@ -20,6 +20,7 @@ mod ranges;
 
 use std::collections::BTreeMap;
 
+use cenote_format::dsl::deadlist::parse_deadlist_key;
 use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
@@ -50,6 +51,8 @@ pub struct Metaslab {
     pub size_bytes: u64,
     /// Allocated ranges, in bytes from the start of the vdev.
     pub allocated: Ranges,
+    /// Bytes allocated as its own map says, without changes that are only in log space maps.
+    pub own_map_bytes: u64,
     /// Contradictions met while replaying: what was allocated twice, or freed without being allocated.
     pub overlaps: Vec<Overlap>,
 }
@@ -70,9 +73,12 @@ impl Mos {
         let mut maps = Vec::new();
         if let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? {
             for entry in zap.to_vec().await? {
-                if let (Some(&txg), Some(id)) = (entry.name_words().first(), entry.value.as_u64()) {
-                    maps.push((Txg(txg), ObjectId(id)));
-                }
+                // Keys are groups in hexadecimal text, as those of a deadlist.
+                let txg = parse_deadlist_key(&entry.name)
+                    .map_err(|e| self.objset().format(zap.object().id(), e))?;
+                let id =
+                    entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
+                maps.push((txg, ObjectId(id)));
             }
         }
         maps.sort();
@@ -113,6 +119,7 @@ impl Mos {
                 start_bytes: (index as u64) << vdev.metaslab_shift,
                 size_bytes,
                 allocated: Ranges::default(),
+                own_map_bytes: 0,
                 overlaps: Vec::new(),
             };
             // A metaslab that was never used has no map.
@@ -127,6 +134,7 @@ impl Mos {
                     );
                 })
                 .await?;
+                metaslab.own_map_bytes = metaslab.allocated_bytes();
             }
             let since = unflushed.get(index).copied().unwrap_or(Txg(0));
             for (txg, change) in log.changes.get(&VdevId(vdev.id)).into_iter().flatten() {

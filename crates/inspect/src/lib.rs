@@ -10,5 +10,6 @@ pub mod copy;
 pub mod dump;
 mod error;
 pub mod scan;
+pub mod verify;
 
 pub use error::{InspectError, Result};

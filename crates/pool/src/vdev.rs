@@ -131,6 +131,27 @@ impl VdevTree {
         })
     }
 
+    /// Where a range is on vdevs that are still there: itself, or what the mappings of removed vdevs make of it.
+    /// `None` if a mapping is missing, or has no place for it.
+    pub fn resolve(&self, dva: &cenote_format::blkptr::Dva) -> Option<Vec<cenote_format::blkptr::Dva>> {
+        let mut pending = vec![(*dva, 0)];
+        let mut found = Vec::new();
+        while let Some((range, depth)) = pending.pop() {
+            match &self.layout_of(range.vdev)?.layout {
+                Layout::Indirect(Some(mapping)) if depth < map::MAX_INDIRECTION => {
+                    let pieces = mapping.resolve(range.offset_bytes, range.asize.0);
+                    if pieces.is_empty() {
+                        return None;
+                    }
+                    pending.extend(pieces.into_iter().map(|piece| (piece, depth + 1)));
+                }
+                Layout::Indirect(_) => return None,
+                _ => found.push(range),
+            }
+        }
+        Some(found)
+    }
+
     pub(crate) fn layout_of(&self, id: VdevId) -> Option<&Top> {
         self.tops.get(usize::try_from(id.0).ok()?)
     }

@@ -14,7 +14,7 @@ use cenote_format::blkptr::Dva;
 use cenote_format::units::{Txg, VdevId};
 
 /// Removed vdevs may point to vdevs that were removed later; each step needs one more vdev.
-const MAX_INDIRECTION: u32 = 64;
+pub(crate) const MAX_INDIRECTION: u32 = 64;
 
 /// A range on a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

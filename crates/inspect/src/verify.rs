@@ -1,0 +1,390 @@
+//! Verification: every live block, every copy and parity column of it, and the space maps.
+//!
+//! Idea: the walk over metadata only collects pointers ([`tree`]); the blocks they point to are read later in the order of
+//! the disk, many at once ([`check`]). Both go on together, in windows: memory does not grow with the pool. Each
+//! block is met once, however many snapshots, clones or dedup references share it, so its space can be summed and compared
+//! with what the space maps say is allocated ([`space`]).
+//!
+//! ```text
+//!   uberblock -> tree, logs, pending frees --pointers--> census ----> counts        as zdb -b
+//!                                                           |-------> extents ----> compared with space maps
+//!                                                           `-------> window --sorted--> Pool::verify_many
+//!                                                                                            |
+//!                                       report <-- owners: dataset, snapshots, path <-- damage
+//! ```
+//!
+//! Nothing is decrypted or decompressed but metadata: checksums cover what is stored, so encrypted datasets are verified
+//! without their keys.
+//!
+//! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes a gap for the extents, the findings that
+//! are kept. Dropping the future stops everything; [`Stop`] stops it with a report of what was found.
+//!
+//! Source: OpenZFS `zdb.c` (`dump_block_stats`), for what is counted.
+
+mod census;
+mod check;
+mod counts;
+mod extent;
+mod log;
+mod owner;
+mod path;
+mod pending;
+mod progress;
+mod report;
+mod sharing;
+mod space;
+mod tree;
+
+use cenote_dataset::Mos;
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_pool::{Fault, Place, Pool, VerifyItem};
+use futures::SinkExt;
+use futures::StreamExt;
+use futures::channel::mpsc;
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use census::Census;
+use check::{Damaged, check_window};
+use counts::Under;
+use extent::{ExtentSet, subtract};
+use owner::Owners;
+use progress::Meter;
+use space::SpaceMaps;
+use tree::{Met, Tree};
+
+pub use counts::{Counts, Shared, Sums, TypeSums};
+pub use extent::Extent;
+pub use owner::{Owner, Part};
+pub use progress::{Progress, Stop};
+pub use report::{BadBlock, BadPiece, DeviceDamage, FaultKind, Finding, Severity, SpaceSums, VerifyReport};
+pub use space::ClassSpace;
+
+/// Batches of the walk that wait to be entered.
+const QUEUED_BATCHES: usize = 4;
+
+/// What to verify.
+#[derive(Debug, Clone)]
+pub struct VerifyOptions {
+    /// Read data blocks too, not only metadata.
+    pub data: bool,
+    /// Compare the blocks with the space maps.
+    pub space: bool,
+    /// Findings to keep; more are only counted.
+    pub max_findings: usize,
+    /// Memory for pointers to blocks that wait to be verified.
+    pub window_bytes: usize,
+    /// Stops it early.
+    pub stop: Stop,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        VerifyOptions {
+            data: true,
+            space: true,
+            max_findings: 10_000,
+            window_bytes: 64 << 20,
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// Verifies a pool. `progress` is called after every few dozen megabytes.
+///
+/// # Errors
+/// Only what makes the work senseless as a whole. Damage is in the report.
+pub async fn verify(mos: &Mos, options: VerifyOptions, progress: impl Fn(Progress)) -> Result<VerifyReport> {
+    let mut run = Run::start(mos, options).await?;
+    run.space_maps().await;
+    run.walk(&progress).await;
+    run.pending_frees().await;
+    run.check(&progress).await;
+    run.compare_space();
+    Ok(run.report().await)
+}
+
+/// A verification under way.
+struct Run<'a> {
+    mos: &'a Mos,
+    options: VerifyOptions,
+    census: Census,
+    meter: Meter,
+    allocated: ExtentSet,
+    damaged: Vec<Damaged>,
+    findings: Vec<Finding>,
+    nonsense: Vec<(Place, String)>,
+    more_findings: u64,
+    lost_blocks: u64,
+    repairable_blocks: u64,
+    devices: BTreeMap<Guid, DeviceDamage>,
+    space: SpaceSums,
+}
+
+impl<'a> Run<'a> {
+    async fn start(mos: &'a Mos, options: VerifyOptions) -> Result<Run<'a>> {
+        Ok(Run {
+            mos,
+            census: Census::open(mos, options.space).await?,
+            meter: Meter::new(mos.pool().runtime(), 0),
+            allocated: ExtentSet::default(),
+            damaged: Vec::new(),
+            findings: Vec::new(),
+            nonsense: Vec::new(),
+            more_findings: 0,
+            lost_blocks: 0,
+            repairable_blocks: 0,
+            devices: BTreeMap::new(),
+            space: SpaceSums::default(),
+            options,
+        })
+    }
+
+    /// Reads the space maps: first, since they say how much there is to do.
+    async fn space_maps(&mut self) {
+        let mut maps = match SpaceMaps::load(self.mos).await {
+            Ok(maps) => maps,
+            Err(error) => {
+                let what = "space maps".into();
+                return self.find(Finding::Unchecked { what, why: error.to_string() });
+            }
+        };
+        for top in self.mos.pool().vdevs().tops() {
+            let bad: Vec<(String, String)> = match maps.vdev(self.mos, top, &mut self.allocated).await {
+                Err(error) => vec![(format!("space of vdev {}", top.id), error.to_string())],
+                Ok(metaslabs) => {
+                    let why = "its space map allocates what is allocated, or frees what is free";
+                    let what = |metaslab| format!("space of vdev {} metaslab {metaslab}", top.id);
+                    metaslabs.into_iter().map(|metaslab| (what(metaslab), why.to_owned())).collect()
+                }
+            };
+            bad.into_iter().for_each(|(what, why)| self.find(Finding::Unchecked { what, why }));
+        }
+        self.allocated.settle();
+        self.space.classes = maps.classes();
+        self.meter.total_bytes = self.space.classes.iter().map(|class| class.allocated_bytes).sum();
+        self.space.checked = self.options.space;
+    }
+
+    /// Walks all metadata, and verifies whenever a window is full.
+    async fn walk(&mut self, progress: &impl Fn(Progress)) {
+        let pool = self.mos.pool().clone();
+        let (mut sender, mut batches) = mpsc::channel::<Vec<Met>>(QUEUED_BATCHES);
+        let walker = pool.clone();
+        let task = pool.runtime().spawn(async move {
+            let mut met = Vec::new();
+            let mut tree = Tree::new(&walker, walker.uberblock().rootbp, &mut met);
+            while tree.step(&mut met).await {
+                if sender.send(std::mem::take(&mut met)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let _task = task.abort_on_drop();
+        while let Some(batch) = batches.next().await {
+            for met in batch {
+                match met {
+                    Met::Block { bp, place } => {
+                        let verify = self.wanted(bp.level(), bp.object_type());
+                        self.census.enter(bp, place, Under::Type, verify);
+                    }
+                    Met::Log(log) => self.enter_log(&pool, &log).await,
+                    Met::Nonsense { place, why } => self.nonsense.push((place, why)),
+                }
+            }
+            self.census.open_gangs().await;
+            if self.census.window.len() * size_of::<VerifyItem>() >= self.options.window_bytes {
+                self.check(progress).await;
+            }
+            if self.options.stop.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    async fn enter_log(&mut self, pool: &Pool, log: &log::Log) {
+        let uberblock = pool.uberblock();
+        let last = match uberblock.checkpoint_txg {
+            Txg(0) => uberblock.txg,
+            checkpoint => checkpoint,
+        };
+        for block in log.blocks(pool, Txg(last.0.saturating_add(1))).await {
+            self.census.enter(block.bp, block.place, Under::Type, block.written);
+        }
+    }
+
+    /// Enters blocks that wait to be freed.
+    async fn pending_frees(&mut self) {
+        if self.options.stop.is_stopped() {
+            return;
+        }
+        let census = &mut self.census;
+        let enter = |bp| census.enter(bp, Place::default(), Under::DeferredFree, false);
+        if let Err(error) = pending::blocks(self.mos, enter).await {
+            let what = "the list of blocks to be freed".into();
+            self.find(Finding::Unchecked { what, why: error.to_string() });
+        }
+        self.census.open_gangs().await;
+    }
+
+    fn wanted(&self, level: u8, object_type: ObjectType) -> bool {
+        self.options.data || level > 0 || object_type.is_metadata()
+    }
+
+    /// Verifies the blocks of the window.
+    async fn check(&mut self, progress: &impl Fn(Progress)) {
+        if self.options.stop.is_stopped() {
+            return;
+        }
+        let mut found = Vec::new();
+        let pool = self.mos.pool();
+        check_window(
+            pool,
+            &mut self.census.window,
+            &mut self.meter,
+            &self.options.stop,
+            progress,
+            |damaged| {
+                found.push(damaged);
+            },
+        )
+        .await;
+        for damaged in found {
+            self.count_damage(&damaged);
+            // Lost blocks push out repairable ones.
+            if self.damaged.len() < self.options.max_findings {
+                self.damaged.push(damaged);
+            } else if let Some(place) =
+                self.damaged.iter_mut().find(|kept| damaged.is_lost() && !kept.is_lost())
+            {
+                *place = damaged;
+                self.more_findings += 1;
+            } else {
+                self.more_findings += 1;
+            }
+        }
+    }
+
+    fn count_damage(&mut self, damaged: &Damaged) {
+        match damaged.is_lost() {
+            true => self.lost_blocks += 1,
+            false => self.repairable_blocks += 1,
+        }
+        for finding in &damaged.findings {
+            let Some(guid) = finding.leaf else { continue };
+            let device = self.devices.entry(guid).or_default();
+            match finding.fault {
+                Fault::Unreadable => device.unreadable += 1,
+                Fault::Parity => device.parity += 1,
+                Fault::Checksum | Fault::CopyLost | Fault::Lost => device.checksum += 1,
+            }
+            device.bytes += finding.len_bytes;
+        }
+    }
+
+    /// Compares what is referenced with what is allocated.
+    fn compare_space(&mut self) {
+        let Some(mut referenced) = self.census.referenced.take() else { return };
+        referenced.settle();
+        if self.options.stop.is_stopped() {
+            self.space.checked = false;
+            return;
+        }
+        let unchecked = |finding: &Finding| matches!(finding, Finding::Unchecked { .. });
+        if self.findings.iter().any(unchecked) {
+            self.space.checked = false;
+        }
+        let allocated = std::mem::take(&mut self.allocated);
+        for top in self.mos.pool().vdevs().tops() {
+            let vdev = VdevId(top.id);
+            let (mut leaked, mut unallocated) = (Vec::new(), Vec::new());
+            subtract(allocated.on_vdev(vdev), referenced.on_vdev(vdev), |extent| leaked.push(extent));
+            subtract(referenced.on_vdev(vdev), allocated.on_vdev(vdev), |extent| unallocated.push(extent));
+            for extent in leaked {
+                self.space.leaked_bytes += extent.len_bytes;
+                self.find(Finding::Leaked(extent));
+            }
+            for extent in unallocated {
+                self.space.not_allocated_bytes += extent.len_bytes;
+                self.find(Finding::NotAllocated(extent));
+            }
+        }
+        let (overlaps, bytes) = referenced.overlaps();
+        self.space.doubly_allocated_bytes = bytes;
+        overlaps.iter().for_each(|&extent| self.find(Finding::DoublyAllocated(extent)));
+    }
+
+    fn find(&mut self, finding: Finding) {
+        match self.findings.len() < self.options.max_findings {
+            true => self.findings.push(finding),
+            false => self.more_findings += 1,
+        }
+    }
+
+    async fn report(mut self) -> VerifyReport {
+        let pool = self.mos.pool();
+        let mut owners = Owners::new(self.mos);
+        for damaged in std::mem::take(&mut self.damaged) {
+            let owner = owners.of(damaged.item.place, Some(&damaged.item.bp)).await;
+            let block = bad_block(pool, &damaged, owner);
+            self.findings.push(Finding::Block(block));
+        }
+        for (place, why) in std::mem::take(&mut self.nonsense) {
+            let owner = owners.of(place, None).await;
+            self.find(Finding::Structure { owner, why });
+        }
+        for (place, why) in std::mem::take(&mut self.census.bad_addresses) {
+            let owner = owners.of(place, None).await;
+            self.find(Finding::BadAddress { owner, why });
+        }
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
+        let excess = self.findings.len().saturating_sub(self.options.max_findings);
+        self.findings.truncate(self.options.max_findings);
+        let name =
+            |(guid, damage): (Guid, DeviceDamage)| DeviceDamage { device: device_name(pool, guid), ..damage };
+        VerifyReport {
+            pool: pool.name().to_owned(),
+            guid: pool.guid().0,
+            txg: pool.uberblock().txg.0,
+            complete: !self.options.stop.is_stopped(),
+            counts: self.census.counter.finish(),
+            verified_blocks: self.meter.blocks,
+            verified_bytes: self.meter.done_bytes,
+            lost_blocks: self.lost_blocks,
+            repairable_blocks: self.repairable_blocks,
+            devices: self.devices.into_iter().map(name).collect(),
+            findings: self.findings,
+            more_findings: self.more_findings + excess as u64,
+            space: self.space,
+            elapsed_ns: u64::try_from(self.meter.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
+    let piece = |finding: &cenote_pool::Finding| BadPiece {
+        vdev: finding.vdev.0,
+        device: finding.leaf.map(|guid| device_name(pool, guid)),
+        offset_bytes: finding.offset_bytes,
+        len_bytes: finding.len_bytes,
+        fault: match finding.fault {
+            Fault::Unreadable => FaultKind::Unreadable,
+            Fault::Checksum => FaultKind::Checksum,
+            Fault::Parity => FaultKind::Parity,
+            Fault::CopyLost | Fault::Lost => FaultKind::Lost,
+        },
+    };
+    BadBlock {
+        lost: damaged.is_lost(),
+        owner,
+        logical_bytes: damaged.item.bp.lsize().0,
+        birth_txg: damaged.item.bp.logical_birth().0,
+        pieces: damaged.findings.iter().map(piece).collect(),
+    }
+}
+
+/// The path where a leaf was found, else its guid.
+fn device_name(pool: &Pool, guid: Guid) -> String {
+    pool.found().devices.get(&guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
+}

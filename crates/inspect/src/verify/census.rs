@@ -1,0 +1,110 @@
+//! The book of blocks met: counts, who was met before, where they lie, and which are still to be verified.
+
+use cenote_dataset::{Mos, Result};
+use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::gang::SPA_GANGBLOCKSIZE;
+use cenote_format::units::Asize;
+use cenote_pool::{Place, Pool, ReadContext, VerifyItem};
+
+use super::counts::{Counter, Under};
+use super::extent::{Extent, ExtentSet};
+use super::sharing::{Occurrence, Sharing};
+
+/// The deepest a gang may lead to gangs.
+const MAX_GANG_DEPTH: u32 = 16;
+
+/// The book.
+pub(super) struct Census {
+    pool: Pool,
+    metaslab_shifts: Vec<u32>,
+    sharing: Sharing,
+    pub(super) counter: Counter,
+    /// Space referenced, if it is to be compared.
+    pub(super) referenced: Option<ExtentSet>,
+    /// Blocks to verify next.
+    pub(super) window: Vec<VerifyItem>,
+    /// Gang blocks whose pieces are still to be looked up, and how deep within gangs they are.
+    gangs: Vec<(Blkptr, Place, u32)>,
+    /// Pointers that lead nowhere.
+    pub(super) bad_addresses: Vec<(Place, String)>,
+}
+
+impl Census {
+    /// An empty book.
+    ///
+    /// # Errors
+    /// A table of shared blocks is damaged.
+    pub(super) async fn open(mos: &Mos, compare_space: bool) -> Result<Census> {
+        Ok(Census {
+            pool: mos.pool().clone(),
+            metaslab_shifts: mos.pool().vdevs().tops().map(|top| top.metaslab_shift).collect(),
+            sharing: Sharing::load(mos).await?,
+            counter: Counter::default(),
+            referenced: compare_space.then(ExtentSet::default),
+            window: Vec::new(),
+            gangs: Vec::new(),
+            bad_addresses: Vec::new(),
+        })
+    }
+
+    /// Enters a pointer; `verify`: its block is to be read (if this is the first pointer to it).
+    pub(super) fn enter(&mut self, bp: Blkptr, place: Place, under: Under, verify: bool) {
+        let bp = if bp.is_embedded() { bp } else { self.sharing.widen(bp) };
+        let shifts = &self.metaslab_shifts;
+        self.counter.add(&bp, under, |vdev| shifts.get(vdev as usize).copied().unwrap_or(63));
+        if bp.is_embedded() {
+            return;
+        }
+        match self.sharing.meet(&bp) {
+            Occurrence::First => {}
+            Occurrence::Deduped => return self.counter.deduped.add(bp.asize().0),
+            Occurrence::Cloned => return self.counter.cloned.add(bp.asize().0),
+        }
+        if verify {
+            self.window.push(VerifyItem { bp, place });
+        }
+        match bp.is_gang() {
+            _ if self.referenced.is_none() => {}
+            true => self.gangs.push((bp, place, 0)),
+            false => bp.dvas().for_each(|dva| self.refer(&dva, dva.asize.0, place)),
+        }
+    }
+
+    /// Looks up where the pieces of the gang blocks lie that were met so far.
+    pub(super) async fn open_gangs(&mut self) {
+        while let Some((bp, place, depth)) = self.gangs.pop() {
+            for dva in bp.dvas() {
+                let vdevs = self.pool.vdevs();
+                let header = vdevs.psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
+                self.refer(&dva, header.unwrap_or(dva.asize.0), place);
+            }
+            if depth == MAX_GANG_DEPTH {
+                self.bad_addresses.push((place, "gang blocks lead to gang blocks without end".into()));
+                continue;
+            }
+            // Without its header, verification says that the block is lost.
+            let Ok(header) = self.pool.read_gang_header(&bp, &ReadContext::new(place)).await else {
+                continue;
+            };
+            for piece in header.pieces.into_iter().filter(|piece| !piece.is_hole()) {
+                if piece.is_gang() {
+                    self.gangs.push((piece, place, depth + 1));
+                } else {
+                    piece.dvas().for_each(|dva| self.refer(&dva, dva.asize.0, place));
+                }
+            }
+        }
+    }
+
+    fn refer(&mut self, dva: &Dva, len_bytes: u64, place: Place) {
+        let Some(referenced) = &mut self.referenced else { return };
+        let range = Dva { asize: Asize(len_bytes), ..*dva };
+        let places = self.pool.vdevs().resolve(&range).unwrap_or_default();
+        let fits = !places.is_empty()
+            && places.iter().all(|p| referenced.insert(Extent::new(p.vdev, p.offset_bytes, p.asize.0)));
+        if !fits {
+            let why = format!("{}:{:x}:{:x}", dva.vdev, dva.offset_bytes, dva.asize.0);
+            self.bad_addresses.push((place, why));
+        }
+    }
+}

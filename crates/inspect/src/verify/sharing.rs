@@ -1,0 +1,120 @@
+//! Blocks with more than one reference: deduplicated and cloned ones.
+//!
+//! Idea: each block is verified once and its space counts once, so every pointer to a block that may be shared is looked up
+//! among those met before. A deduplicated block says so in its pointer. A cloned one does not: the block reference table
+//! (BRT) knows its address, and how many references there are beyond the first.
+//!
+//! A pointer made before its dedup entry got more copies (`copies=` raised later) names fewer than are allocated; the table's
+//! entry then stands in for it.
+//!
+//! Memory: some 32 bytes for each deduplicated block and each BRT entry. Dedup entries of one copy, nearly all, are not kept.
+//!
+//! Source: OpenZFS `zdb.c` (`zdb_count_block`), `ddt.c`, `brt.c`.
+
+use cenote_dataset::{Mos, Result};
+use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::ddt::DdtValue;
+use cenote_format::units::VdevId;
+use std::collections::{HashMap, HashSet};
+
+/// What a pointer is to those met before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occurrence {
+    /// Nobody pointed to its block before.
+    First,
+    /// Its block was met, and is deduplicated.
+    Deduped,
+    /// Its block was met, and is cloned.
+    Cloned,
+}
+
+/// Address of a first copy.
+type Address = (VdevId, u64);
+
+/// References still to come to a cloned block.
+#[derive(Debug, Clone, Copy)]
+struct Clones {
+    left: u64,
+    met: bool,
+}
+
+/// The tables, and what of them was met.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    deduped: HashSet<Address>,
+    wide: HashMap<Address, [Dva; 3]>,
+    cloned: HashMap<Address, Clones>,
+}
+
+impl Sharing {
+    /// Reads the tables as far as they are needed.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    pub(super) async fn load(mos: &Mos) -> Result<Sharing> {
+        let mut sharing = Sharing::default();
+        for table in mos.cloned_blocks().await? {
+            let mut entries = table.entries();
+            while let Some(batch) = entries.next_batch().await {
+                for entry in batch?.into_iter().filter(|entry| entry.count > 0) {
+                    let clones = Clones { left: entry.count, met: false };
+                    sharing.cloned.insert((table.vdev, entry.offset_bytes), clones);
+                }
+            }
+        }
+        for table in mos.dedup_tables().await? {
+            let mut entries = table.entries().await?;
+            while let Some(batch) = entries.next_batch().await {
+                let batch = batch?;
+                // Legacy entries have a set of addresses for each number of copies: pointers name them all.
+                if batch.iter().any(|item| matches!(item.value, DdtValue::Traditional(_))) {
+                    break;
+                }
+                batch.iter().for_each(|item| sharing.keep_wide(&item.value));
+            }
+        }
+        Ok(sharing)
+    }
+
+    /// Notes a pointer to a block on disk.
+    pub(super) fn meet(&mut self, bp: &Blkptr) -> Occurrence {
+        let Some(first) = bp.dvas().next() else { return Occurrence::First };
+        let address = (first.vdev, first.offset_bytes);
+        if bp.is_dedup() {
+            return if self.deduped.insert(address) { Occurrence::First } else { Occurrence::Deduped };
+        }
+        let Some(clones) = self.cloned.get_mut(&address) else { return Occurrence::First };
+        if !clones.met {
+            clones.met = true;
+            return Occurrence::First;
+        }
+        clones.left -= 1;
+        if clones.left == 0 {
+            // One more reference than the table knows of is an overlap like any other.
+            self.cloned.remove(&address);
+        }
+        Occurrence::Cloned
+    }
+
+    /// The pointer with all copies that its dedup entry has.
+    pub(super) fn widen(&self, bp: Blkptr) -> Blkptr {
+        let Some(first) = bp.dvas().next().filter(|_| bp.is_dedup()) else { return bp };
+        let Some(dvas) = self.wide.get(&(first.vdev, first.offset_bytes)) else { return bp };
+        let mut words = *bp.words();
+        // The third place of an encrypted block's pointer holds no address.
+        let places = if bp.is_encrypted() { 2 } else { 3 };
+        for (pair, dva) in words.chunks_exact_mut(2).zip(dvas).take(places) {
+            pair.copy_from_slice(&dva.to_words());
+        }
+        Blkptr::from_words(words)
+    }
+
+    fn keep_wide(&mut self, value: &DdtValue) {
+        for phys in value.phys() {
+            if phys.dvas[1].asize.0 != 0 {
+                let first = phys.dvas[0];
+                self.wide.insert((first.vdev, first.offset_bytes), phys.dvas);
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Every live block pointer of a pool, each block met once.
+//!
+//! Idea: from the uberblock's pointer down, all metadata is one tree: object sets hold dnodes, dnodes and indirect blocks hold
+//! pointers, and dnodes of the meta object set (MOS) that are datasets lead to further object sets. So there is one
+//! stack of metadata blocks still to open, whatever they belong to. Each step takes a batch from its top, reads it in
+//! disk order, and yields every pointer found; only those of metadata go on the stack. A small file's pointers lie in
+//! its dnode: its data costs no read here.
+//!
+//! ```text
+//!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers
+//!                                                             +--> datasets: head --> meta dnode's tree --> ...
+//! ```
+//!
+//! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for what was born after the snapshot
+//! before it; a pointer carries the newest birth of all below, so that what is older is not even opened. A clone's
+//! previous snapshot is its origin.
+//!
+//! Memory: the stack. Its top is always the deepest, so it holds at most a batch's children for each level; see [`BATCH_CHILDREN`].
+//!
+//! Encrypted datasets need no key: object sets and indirect blocks are in clear, and of a dnode only its bonus is encrypted.
+//!
+//! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
+
+use cenote_dataset::object::SPILL_BLOCK;
+use cenote_dataset::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use cenote_format::FormatError;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
+use cenote_format::bpobj::BptreeEntry;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, Dnode, ObjectType};
+use cenote_format::dsl::DslDatasetPhys;
+use cenote_format::objset::ObjsetPhys;
+use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
+use cenote_format::words::Phys;
+use cenote_pool::{Place, Pool, PoolError, ReadContext};
+
+use super::log::Log;
+use bytes::Bytes;
+
+/// Metadata blocks opened at once, at most.
+const BATCH_BLOCKS: usize = 256;
+/// Metadata blocks that one batch may add to the stack, about: at 200 bytes each, 6 MB a level.
+const BATCH_CHILDREN: usize = 32 << 10;
+/// Compression number of blocks stored as they are, `ZIO_COMPRESS_OFF`.
+const COMPRESS_OFF: u8 = 2;
+
+/// What the walk came by.
+#[derive(Debug)]
+pub(super) enum Met {
+    /// A pointer that is not a hole.
+    Block {
+        /// The pointer.
+        bp: Blkptr,
+        /// Where it belongs.
+        place: Place,
+    },
+    /// An intent log.
+    Log(Log),
+    /// A block with the right checksum that makes no sense, or a part of one: what is below is not visited.
+    Nonsense {
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A metadata block to be opened.
+struct Node {
+    bp: Blkptr,
+    place: Place,
+    born_after: Txg,
+    holds: Holds,
+}
+
+/// What a metadata block holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// An object set; `head`: not a snapshot, so its intent log counts.
+    Objset { head: bool },
+    /// Pointers, `1 << fanout_shift` a block.
+    Pointers { fanout_shift: u8 },
+    /// Dnodes.
+    Dnodes,
+}
+
+/// The walk.
+pub(super) struct Tree {
+    pool: Pool,
+    pending: Vec<Node>,
+    /// Of a tree that is being freed.
+    mark: Option<Mark>,
+}
+
+impl Tree {
+    /// A walk from a root: the uberblock's pointer for a whole pool.
+    pub(super) fn new(pool: &Pool, root: Blkptr, met: &mut Vec<Met>) -> Tree {
+        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark: None };
+        tree.visit(root, Place::default(), Txg(0), Some(Holds::Objset { head: false }), met);
+        tree
+    }
+
+    /// What is left of a destroyed dataset's tree. It is freed from the leaves up, in order, as far as its mark says.
+    pub(super) fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
+        let [_, object, _, block] = entry.resume;
+        let mark = (entry.resume != [0; 4]).then_some(Mark { object, block });
+        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark };
+        let place = Place { dataset: DatasetId(u64::MAX), ..Place::default() };
+        tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
+        tree
+    }
+
+    /// Opens some blocks; what they hold is appended to `met`. `false` when nothing is left.
+    pub(super) async fn step(&mut self, met: &mut Vec<Met>) -> bool {
+        let batch = self.take_batch();
+        if batch.is_empty() {
+            return false;
+        }
+        let context = |node: &Node| ReadContext::new(node.place);
+        let (sealed, open): (Vec<Node>, Vec<Node>) =
+            batch.into_iter().partition(|node| node.bp.is_encrypted());
+        let requests = open.iter().map(|node| (node.bp, context(node))).collect();
+        let mut results = self.pool.read_many(requests).await;
+        let pool = self.pool.clone();
+        let raw = sealed.iter().map(|node| {
+            let (pool, ctx) = (&pool, context(node));
+            async move { read_sealed(pool, &node.bp, &ctx).await }
+        });
+        results.extend(futures::future::join_all(raw).await);
+        // The last to be pushed is opened first: turned round, objects come in their order.
+        let opened: Vec<_> = open.into_iter().chain(sealed).zip(results).collect();
+        for (node, result) in opened.into_iter().rev() {
+            match result {
+                Ok(block) => self.expand(&node, &block, met),
+                // Verification reports the block itself: it reads it again, all copies.
+                Err(error) if error.is_damage() => {}
+                Err(error) => met.push(Met::Nonsense { place: node.place, why: error.to_string() }),
+            }
+        }
+        true
+    }
+
+    fn take_batch(&mut self) -> Vec<Node> {
+        let mut children = 0;
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_BLOCKS && children < BATCH_CHILDREN {
+            let Some(node) = self.pending.pop() else { break };
+            children += node.children();
+            batch.push(node);
+        }
+        batch
+    }
+
+    fn expand(&mut self, node: &Node, block: &Bytes, met: &mut Vec<Met>) {
+        match node.holds {
+            Holds::Objset { head } => self.expand_objset(node, head, block, met),
+            Holds::Pointers { fanout_shift } => self.expand_pointers(node, fanout_shift, block, met),
+            Holds::Dnodes => self.expand_dnodes(node, block, met),
+        }
+    }
+
+    fn expand_objset(&mut self, node: &Node, head: bool, block: &Bytes, met: &mut Vec<Met>) {
+        let set = match ObjsetPhys::decode(block, node.bp.endian()) {
+            Ok(set) => set,
+            Err(error) => return met.push(nonsense(node.place, &error)),
+        };
+        if head && !set.zil_header.log.is_hole() {
+            met.push(Met::Log(Log { dataset: node.place.dataset, header: set.zil_header }));
+        }
+        let objects = [
+            (META_DNODE_OBJECT, set.meta_dnode),
+            (PROJECTUSED_OBJECT, set.projectused_dnode),
+            (GROUPUSED_OBJECT, set.groupused_dnode),
+            (USERUSED_OBJECT, set.userused_dnode),
+        ];
+        for (object, dnode) in objects {
+            if let Some(dnode) = dnode {
+                self.expand_dnode(node, object, &dnode, met);
+            }
+        }
+    }
+
+    fn expand_pointers(&mut self, node: &Node, fanout_shift: u8, block: &Bytes, met: &mut Vec<Met>) {
+        let level = node.place.level - 1;
+        let first = node.place.block.0.checked_shl(fanout_shift.into()).unwrap_or(u64::MAX);
+        let holds = below(node.place.object, level, fanout_shift);
+        for (i, raw) in block.chunks_exact(BLKPTR_BYTES).enumerate() {
+            let Ok(bp) = Blkptr::decode(raw, node.bp.endian()) else { continue };
+            let place = Place { level, block: BlockId(first.saturating_add(i as u64)), ..node.place };
+            self.visit(bp, place, node.born_after, holds, met);
+        }
+    }
+
+    fn expand_dnodes(&mut self, node: &Node, block: &Bytes, met: &mut Vec<Met>) {
+        let per_block = (block.len() / DNODE_MIN_BYTES) as u64;
+        let first = node.place.block.0.saturating_mul(per_block);
+        for (slot, dnode) in dnodes_of(block, node.bp.endian()) {
+            let object = ObjectId(first.saturating_add(slot as u64));
+            match dnode {
+                Ok(dnode) => self.expand_dnode(node, object, &dnode, met),
+                Err(error) => met.push(nonsense(Place { object, ..node.place }, &error)),
+            }
+        }
+    }
+
+    fn expand_dnode(&mut self, node: &Node, object: ObjectId, dnode: &Dnode, met: &mut Vec<Met>) {
+        let level = dnode.levels - 1;
+        let fanout_shift = dnode.fanout_shift() as u8;
+        let place = Place { dataset: node.place.dataset, object, level, block: BlockId(0) };
+        let holds = below(object, level, fanout_shift);
+        for (i, bp) in dnode.blkptrs().enumerate() {
+            self.visit(bp, Place { block: BlockId(i as u64), ..place }, node.born_after, holds, met);
+        }
+        if let Some(bp) = dnode.spill() {
+            self.visit(bp, Place { level: 0, block: SPILL_BLOCK, ..place }, node.born_after, None, met);
+        }
+        if place.dataset.0 == 0 && dnode.bonus_type == ObjectType::DSL_DATASET {
+            match DslDatasetPhys::decode(dnode.bonus(), dnode.endian()) {
+                Ok(dataset) => self.visit_dataset(DatasetId(object.0), &dataset, met),
+                Err(error) => met.push(nonsense(place, &error)),
+            }
+        }
+    }
+
+    fn visit_dataset(&mut self, dataset: DatasetId, phys: &DslDatasetPhys, met: &mut Vec<Met>) {
+        let holds = Holds::Objset { head: !phys.is_snapshot() };
+        let place = Place { dataset, ..Place::default() };
+        // A head's log counts even where nothing else has changed since its snapshot.
+        let older = phys.bp.logical_birth() <= phys.prev_snapshot_txg;
+        if older && !phys.is_snapshot() && phys.bp.kind() == BlkptrKind::Normal {
+            self.pending.push(Node { bp: phys.bp, place, born_after: phys.prev_snapshot_txg, holds });
+            return;
+        }
+        self.visit(phys.bp, place, phys.prev_snapshot_txg, Some(holds), met);
+    }
+
+    fn visit(&mut self, bp: Blkptr, place: Place, born_after: Txg, holds: Option<Holds>, met: &mut Vec<Met>) {
+        if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.logical_birth() <= born_after {
+            return;
+        }
+        if self.mark.is_some_and(|mark| mark.is_past(&place, holds)) {
+            return;
+        }
+        met.push(Met::Block { bp, place });
+        if let Some(holds) = holds
+            && (place.level == 0 || !bp.is_embedded())
+        {
+            self.pending.push(Node { bp, place, born_after, holds });
+        }
+    }
+}
+
+/// How far a tree has been freed: this block of this object comes next, all before it is gone.
+#[derive(Clone, Copy)]
+struct Mark {
+    object: u64,
+    block: u64,
+}
+
+impl Mark {
+    /// A block and all below it are gone.
+    fn is_past(&self, place: &Place, holds: Option<Holds>) -> bool {
+        let fanout_shift = match holds {
+            Some(Holds::Pointers { fanout_shift }) => u32::from(fanout_shift),
+            _ => 0,
+        };
+        let shift = fanout_shift * u32::from(place.level);
+        let end = place.block.0.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
+        let end = end.unwrap_or(u64::MAX);
+        match place.object {
+            META_DNODE_OBJECT => {
+                end.saturating_mul((DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64) <= self.object
+            }
+            // Accounting objects have the highest numbers and are freed last.
+            object if object.0 != self.object => object.0 < self.object,
+            _ => place.block != SPILL_BLOCK && end <= self.block,
+        }
+    }
+}
+
+impl Node {
+    /// Metadata blocks that may come of it.
+    fn children(&self) -> usize {
+        match self.holds {
+            Holds::Objset { .. } => 4,
+            Holds::Dnodes => 3 * (self.bp.lsize().0 as usize / DNODE_MIN_BYTES),
+            Holds::Pointers { .. } if self.place.level > 1 || self.place.object == META_DNODE_OBJECT => {
+                self.bp.lsize().0 as usize / BLKPTR_BYTES
+            }
+            Holds::Pointers { .. } => 0,
+        }
+    }
+}
+
+/// What a block of this object at this level holds, if it must be opened.
+fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
+    match level {
+        0 if object == META_DNODE_OBJECT => Some(Holds::Dnodes),
+        0 => None,
+        _ => Some(Holds::Pointers { fanout_shift }),
+    }
+}
+
+/// A block of dnodes as stored: all but their bonuses is in clear, and it is never compressed.
+async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
+    if bp.compression_id() != COMPRESS_OFF {
+        let why = "an encrypted block of dnodes claims to be compressed".into();
+        return Err(PoolError::BadPointer { place: ctx.place, why });
+    }
+    pool.read_physical(bp, ctx).await
+}
+
+/// What begins at which slot of a block of dnodes; free slots are left out.
+fn dnodes_of(
+    block: &Bytes,
+    endian: Endian,
+) -> impl Iterator<Item = (usize, Result<Dnode, FormatError>)> + '_ {
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        while (slot + 1) * DNODE_MIN_BYTES <= block.len() {
+            let here = slot;
+            let decoded = Dnode::decode(block.slice(here * DNODE_MIN_BYTES..), endian);
+            slot += decoded.as_ref().ok().and_then(Option::as_ref).map_or(1, |dnode| dnode.slots.into());
+            if let Some(dnode) = decoded.transpose() {
+                return Some((here, dnode));
+            }
+        }
+        None
+    })
+}
+
+fn nonsense(place: Place, error: &FormatError) -> Met {
+    Met::Nonsense { place, why: error.to_string() }
+}
