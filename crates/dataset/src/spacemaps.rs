@@ -47,7 +47,7 @@ pub struct Metaslab {
     pub index: u64,
     /// Where it begins on the vdev, in bytes.
     pub start_bytes: u64,
-    /// How long it is.
+    /// How long it is, what a dRAID leaves unused at its ends included.
     pub size_bytes: u64,
     /// Allocated ranges, in bytes from the start of the vdev.
     pub allocated: Ranges,
@@ -116,7 +116,7 @@ impl Mos {
             let size_bytes = 1 << vdev.metaslab_shift;
             let mut metaslab = Metaslab {
                 index: index as u64,
-                start_bytes: (index as u64) << vdev.metaslab_shift,
+                start_bytes: metaslab_start(vdev, index as u64),
                 size_bytes,
                 allocated: Ranges::default(),
                 own_map_bytes: 0,
@@ -202,6 +202,15 @@ impl Metaslab {
         };
         self.overlaps.extend(overlap);
     }
+}
+
+/// Where a metaslab begins: on a dRAID, at the first group after its border, so that no group lies on two.
+fn metaslab_start(vdev: &VdevConfig, index: u64) -> u64 {
+    let border = index << vdev.metaslab_shift;
+    let Some(draid) = vdev.draid else { return border };
+    let group_sectors = draid.data.saturating_add(vdev.parity as u64).max(1);
+    let group_bytes = group_sectors.checked_shl(vdev.ashift).unwrap_or(u64::MAX);
+    border.checked_next_multiple_of(group_bytes).unwrap_or(border)
 }
 
 /// Reads a space map from its start to the end that its head notes.
