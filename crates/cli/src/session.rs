@@ -153,9 +153,15 @@ impl Session {
     }
 
     async fn open_with(&self, found: &FoundPool, rewind: Rewind, keys: KeySource) -> Result<Mos, CliError> {
-        let options =
-            ImportOptions { rewind, checkpoint: self.common.checkpoint, cache_bytes: self.cache_bytes, keys };
+        let options = ImportOptions { rewind, keys, ..self.import_options() };
         Ok(import(&self.runtime, found, &options).await?)
+    }
+
+    /// How the common options say that pools are opened; nobody is asked for keys, those given are used.
+    pub fn import_options(&self) -> ImportOptions {
+        let (checkpoint, cache_bytes) = (self.common.checkpoint, self.cache_bytes);
+        ImportOptions { rewind: self.rewind(), checkpoint, cache_bytes, keys: self.keys.given() }
+    }
     }
 
     /// Finds and opens a pool by name.

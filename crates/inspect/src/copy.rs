@@ -156,7 +156,8 @@ impl Copier {
         tree::copy_into(self, source, folder).await;
     }
 
-    fn lost(&self, loss: Loss) {
+    /// Tells and counts a loss.
+    pub(crate) fn lost(&self, loss: Loss) {
         self.count(|counters| &counters.losses, 1);
         (self.0.on_loss)(loss);
     }

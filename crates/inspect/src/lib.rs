@@ -9,6 +9,7 @@
 pub mod copy;
 pub mod dump;
 mod error;
+pub mod rescue;
 pub mod scan;
 pub mod verify;
 

@@ -134,7 +134,7 @@ impl Dump {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         if let What::Block { raw: true, decompress, pool, address, .. } = &self.what {
-            let mos = session.open_pool(pool).await?;
+            let mos = open_pool(session, pool).await?;
             let (_, _, bytes) = read_block(&mos, address, decompress.as_deref()).await?;
             return session::print(bytes).map(|()| Outcome::Done);
         }
@@ -159,10 +159,10 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
         What::Label { uberblocks, device } => show_label(session, sink, &device, uberblocks).await?,
         What::Uberblock { used: false, pool } => label::uberblocks(sink, &session.find_pool(&pool).await?),
         What::Uberblock { used: true, pool } => {
-            label::uberblock(sink, session.open_pool(&pool).await?.uberblock());
+            label::uberblock(sink, open_pool(session, &pool).await?.uberblock());
         }
-        What::Config { pool } => nvlist(sink, session.open_pool(&pool).await?.config()),
-        What::Directory { pool } => datasets::directory(sink, &session.open_pool(&pool).await?).await?,
+        What::Config { pool } => nvlist(sink, open_pool(session, &pool).await?.config()),
+        What::Directory { pool } => datasets::directory(sink, &open_pool(session, &pool).await?).await?,
         What::Datasets { dataset } => datasets::tree(sink, &open(session, &dataset).await?).await?,
         What::Objects { mos, dataset } => {
             object::objects(sink, &objset(session, mos, &dataset).await?).await?;
@@ -174,7 +174,7 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
             object::object(sink, &objset, id, parts).await?;
         }
         What::Block { decompress, pointers, pool, address, .. } => {
-            let mos = session.open_pool(&pool).await?;
+            let mos = open_pool(session, &pool).await?;
             let (address, unpacked_by, bytes) = read_block(&mos, &address, decompress.as_deref()).await?;
             sink.field("vdev", address.vdev.0.into());
             sink.field("offset", cenote_inspect::dump::Value::Hex(address.offset_bytes));
@@ -187,14 +187,19 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
         }
         What::Zil { dataset } => show_logs(sink, &open(session, &dataset).await?).await?,
         What::Metaslabs { segments, pool } => {
-            metaslabs::metaslabs(sink, &session.open_pool(&pool).await?, segments).await?;
+            metaslabs::metaslabs(sink, &open_pool(session, &pool).await?, segments).await?;
         }
         What::Ddt { entries, pool } => {
-            tables::tables(sink, &session.open_pool(&pool).await?, entries).await?;
+            tables::tables(sink, &open_pool(session, &pool).await?, entries).await?;
         }
-        What::Features { pool } => features::features(sink, &session.open_pool(&pool).await?).await?,
+        What::Features { pool } => features::features(sink, &open_pool(session, &pool).await?).await?,
     }
     Ok(())
+}
+
+/// The pool, for what is not encrypted.
+async fn open_pool(session: &Session, name: &str) -> Result<Mos, CliError> {
+    session.open_without_asking(&session.find_pool(name).await?).await
 }
 
 async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
@@ -203,7 +208,7 @@ async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
 
 async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, CliError> {
     if is_mos {
-        return Ok(session.open_pool(name).await?.objset().clone());
+        return Ok(open_pool(session, name).await?.objset().clone());
     }
     let dataset = open(session, name).await?;
     match dataset.objset().await {
