@@ -1,0 +1,239 @@
+//! `cenote rescue`: what comes out of damaged pools, compared with what the OpenZFS module read before (or around) the damage.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use cenote_testkit::{Golden, decompress, golden};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// Where vdev offset 0 lies on a disk.
+const DATA_START: u64 = 4 << 20;
+
+fn cenote(images: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
+    command.arg("-d").arg(images).args(words).output().expect("the program runs")
+}
+
+fn json(images: &Path, words: &[&str]) -> Value {
+    let output = cenote(images, &[words, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{words:?}: {e}; {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Copies of a golden pool's images that may be damaged.
+fn copies(pool: &Golden) -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    for disk in pool.facts().disks {
+        let name = disk.file.trim_end_matches(".zst");
+        let to = scratch.path().join(name);
+        let status =
+            Command::new("cp").arg("--sparse=always").arg(pool.images().join(name)).arg(&to).status();
+        assert!(status.unwrap().success());
+        let mut permissions = fs::metadata(&to).unwrap().permissions();
+        #[allow(clippy::permissions_set_readonly_false, reason = "a scratch file")]
+        permissions.set_readonly(false);
+        fs::set_permissions(&to, permissions).unwrap();
+    }
+    scratch
+}
+
+/// Overwrites every copy of a block on a pool of one disk. `dvas` as `dump` prints them: `0:4e2000:1000 0:...`.
+fn destroy(images: &Path, dvas: &str) {
+    let disk = File::options().write(true).open(images.join("disk0.img")).unwrap();
+    for dva in dvas.split(' ') {
+        let parts: Vec<&str> = dva.split(':').collect();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        disk.write_all_at(&vec![0xa5; hex(parts[2]) as usize], DATA_START + hex(parts[1])).unwrap();
+    }
+}
+
+fn rescue(images: &Path, pool: &str, more: &[&str]) -> (tempfile::TempDir, Output) {
+    let to = tempfile::tempdir().unwrap();
+    let path = to.path().to_str().unwrap().to_string();
+    let output = cenote(images, &[&["rescue", pool, &path], more].concat());
+    (to, output)
+}
+
+/// Path to (type, sha256 column) of a dataset's manifest.
+fn manifest(pool: &Golden, dataset: &str) -> BTreeMap<String, (String, String)> {
+    let facts = pool.facts();
+    let row = facts.datasets.iter().find(|d| d.name == dataset).unwrap();
+    let text = decompress(&fs::read(pool.folder().join(row.manifest.as_ref().unwrap())).unwrap());
+    let lines = String::from_utf8(text).unwrap();
+    let rows = lines.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.map(|c| (c[0].to_string(), (c[1].to_string(), c[9].to_string()))).collect()
+}
+
+fn unescape(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'\\', [b'x', a, b, after @ ..]) => {
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&[*a, *b]).unwrap(), 16).unwrap());
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+fn sha256(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// How many regular files of a manifest are in `folder` with the right content (unreadable ranges as zeros), and which are not.
+fn compare(pool: &Golden, dataset: &str, folder: &Path) -> (usize, Vec<String>) {
+    let (mut right, mut wrong) = (0, Vec::new());
+    for (path, (kind, hash)) in manifest(pool, dataset) {
+        // Hashes of parts of huge files are not of interest here.
+        if kind != "f" || hash.starts_with("extents:") {
+            continue;
+        }
+        let expected = hash.rsplit('|').next().unwrap();
+        let file = folder.join(unescape(&path));
+        match file.exists() && sha256(&file) == expected {
+            true => right += 1,
+            false => wrong.push(path),
+        }
+    }
+    (right, wrong)
+}
+
+#[test]
+fn a_damaged_pool_gives_everything_but_what_is_damaged() {
+    let Some(pool) = golden("damaged") else { return };
+    let (to, output) = rescue(&pool.images(), "gdamaged", &["--snapshots"]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    for dataset in ["gdamaged", "gdamaged@s", "gdamaged/raw", "gdamaged/raw@s"] {
+        let (right, wrong) = compare(&pool, dataset, &to.path().join(dataset));
+        assert!(wrong.is_empty(), "{dataset}: {wrong:?}");
+        assert!(right > 20, "{dataset}: {right}");
+    }
+    let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+    let rows: Vec<Vec<&str>> = report.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+    for dataset in ["gdamaged/raw", "gdamaged/raw@s"] {
+        for (path, (_, hash)) in
+            manifest(&pool, dataset).iter().filter(|(_, (_, hash))| hash.starts_with("EIO:"))
+        {
+            let ranges = hash["EIO:".len()..].split('|').next().unwrap().replace(';', ",");
+            let row = rows.iter().find(|row| row[1] == dataset && row[2] == format!("/{path}"));
+            let row = row.unwrap_or_else(|| panic!("{dataset}/{path} is not in the report: {report}"));
+            assert_eq!((row[0], row[3], row[4]), ("lost", "content", &ranges[..]), "{report}");
+        }
+    }
+    assert_eq!(rows.iter().filter(|row| row[0] == "lost").count(), 6, "{report}");
+}
+
+#[test]
+fn where_the_newest_tree_is_gone_an_older_one_serves() {
+    let Some(pool) = golden("single") else { return };
+    let images = copies(&pool);
+    let ring = json(images.path(), &["dump", "uberblock", "gsingle"]);
+    let ring = ring["ring"].as_array().unwrap();
+    let newest = ring[0]["txg"].as_u64().unwrap();
+    destroy(images.path(), ring[0]["rootbp"]["dvas"].as_str().unwrap());
+
+    let plain = cenote(images.path(), &["zfs", "list", "gsingle"]);
+    assert_ne!(plain.status.code(), Some(0), "the newest tree should be damaged");
+    let planned = json(images.path(), &["rescue", "-n", "gsingle"]);
+    let rows = planned.as_array().unwrap();
+    assert!(rows.iter().all(|row| row["txg"].as_u64().unwrap() < newest), "{planned}");
+
+    let (to, output) = rescue(images.path(), "gsingle", &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (right, wrong) = compare(&pool, "gsingle", &to.path().join("gsingle"));
+    assert!(right > 20 && wrong.is_empty(), "{right} right; {wrong:?}");
+    let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+    assert!(report.lines().any(|line| line.starts_with("from txg ")), "{report}");
+}
+
+#[test]
+fn a_dataset_whose_head_is_gone_costs_only_itself() {
+    let Some(pool) = golden("snaps") else { return };
+    let facts = pool.facts();
+    let images = copies(&pool);
+    let tree = json(images.path(), &["dump", "datasets", &facts.pool]);
+    let heads: Vec<(&str, &str)> = tree["datasets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|d| d["kind"] == "filesystem")
+        .map(|d| (d["name"].as_str().unwrap(), d["dsl_dataset"]["bp"]["dvas"].as_str().unwrap()))
+        .collect();
+    let (victim, dvas) = *heads.iter().find(|(name, _)| name.contains('/')).unwrap();
+    destroy(images.path(), dvas);
+    let (to, output) = rescue(images.path(), &facts.pool, &[]);
+    let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{report}");
+    assert!(
+        report.lines().any(|line| line.starts_with(&format!("lost\t{victim}\t-\tdataset\t"))),
+        "{report}"
+    );
+    for (name, _) in heads.iter().filter(|(name, same)| *name != victim && *same != dvas) {
+        let (_, wrong) = compare(&pool, name, &to.path().join(name));
+        assert!(wrong.is_empty(), "{name}: {wrong:?}");
+    }
+}
+
+#[test]
+fn with_a_disk_missing_nothing_is_lost() {
+    let Some(pool) = golden("raidz1") else { return };
+    let facts = pool.facts();
+    let images = tempfile::tempdir().unwrap();
+    for disk in facts.disks.iter().skip(1) {
+        let name = disk.file.trim_end_matches(".zst");
+        std::os::unix::fs::symlink(pool.images().join(name), images.path().join(name)).unwrap();
+    }
+    let (to, output) = rescue(images.path(), &facts.pool, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut compared = 0;
+    for dataset in facts.datasets.iter().filter(|d| d.kind == "filesystem" && d.manifest.is_some()) {
+        let (right, wrong) = compare(&pool, &dataset.name, &to.path().join(&dataset.name));
+        assert!(wrong.is_empty(), "{}: {wrong:?}", dataset.name);
+        compared += right;
+    }
+    assert!(compared > 0);
+}
+
+#[test]
+fn a_truncated_disk_gives_what_is_left_and_says_so() {
+    let Some(pool) = golden("single") else { return };
+    let images = copies(&pool);
+    let disk = File::options().write(true).open(images.path().join("disk0.img")).unwrap();
+    disk.set_len(disk.metadata().unwrap().len() / 2).unwrap();
+    let (to, output) = rescue(images.path(), "gsingle", &[]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let status = output.status.code();
+    assert!(matches!(status, Some(0 | 3)), "{status:?} {told}");
+    if status == Some(3) {
+        let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+        assert!(report.lines().any(|line| line.starts_with("lost\t")), "{report}");
+    }
+    let (right, _) = compare(&pool, "gsingle", &to.path().join("gsingle"));
+    assert!(right > 0);
+}
+
+#[test]
+fn a_destination_in_use_is_refused_and_resuming_copies_nothing_twice() {
+    let Some(pool) = golden("single") else { return };
+    let (to, first) = rescue(&pool.images(), "gsingle", &[]);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let path = to.path().to_str().unwrap();
+    let refused = cenote(&pool.images(), &["rescue", "gsingle", path]);
+    assert_eq!(refused.status.code(), Some(2));
+    let again = json(&pool.images(), &["rescue", "--resume", "gsingle", path]);
+    assert_eq!((again["files"].as_u64(), again["lost"].as_u64()), (Some(0), Some(0)), "{again}");
+    assert!(again["already_there"].as_u64().unwrap() > 20, "{again}");
+}
