@@ -162,7 +162,6 @@ impl Session {
         let (checkpoint, cache_bytes) = (self.common.checkpoint, self.cache_bytes);
         ImportOptions { rewind: self.rewind(), checkpoint, cache_bytes, keys: self.keys.given() }
     }
-    }
 
     /// Finds and opens a pool by name.
     pub async fn open_pool(&self, name: &str) -> Result<Mos, CliError> {
