@@ -30,7 +30,6 @@ use cenote_format::features::spa_version_is_known;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_pool::config::vdev_list;
 use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass, VdevConfig};
 use cenote_runtime::Runtime;
 
@@ -223,12 +222,7 @@ async fn classes(objset: &Objset, list: &Nvlist, config: &mut PoolConfig) -> Res
         let Some(zap) = top.get_u64("com.delphix:vdev_zap_top").filter(|&id| id != 0) else { continue };
         let zap = Zap::open_id(objset, ObjectId(zap)).await?;
         let bias = zap.lookup(vdev_zap::ALLOCATION_BIAS.as_bytes()).await?.and_then(|v| v.as_text());
-        let class = match bias.as_deref() {
-            Some("special") => VdevClass::Special,
-            Some("dedup") => VdevClass::Dedup,
-            Some("log") => VdevClass::Log,
-            _ => continue,
-        };
+        let Some(class) = bias.as_deref().and_then(VdevClass::from_name) else { continue };
         let id = top.get_u64("id");
         for vdev in config.vdevs.iter_mut().filter(|vdev| Some(vdev.id) == id) {
             vdev.class = class;
@@ -243,7 +237,7 @@ async fn auxiliary(objset: &Objset, directory: &Zap, name: &str) -> Result<Vec<V
         return Ok(Vec::new());
     };
     let list = packed_nvlist(objset, id).await?;
-    vdev_list(&list, name).map_err(|e| objset.format(id, e))
+    VdevConfig::decode_array(&list, name).map_err(|e| objset.format(id, e))
 }
 
 async fn checksum_salt(directory: &Zap) -> Result<Option<[u8; 32]>> {

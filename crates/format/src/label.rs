@@ -27,10 +27,12 @@ mod fields;
 #[cfg(test)]
 mod tests;
 mod vdev_config;
+mod vdev_kind;
 
 pub use boot_env::BootEnv;
 pub use config::{AuxConfig, LabelConfig, PoolConfig, PoolState};
-pub use vdev_config::{AllocationBias, VdevConfig, VdevType};
+pub use vdev_config::{DraidConfig, VdevConfig};
+pub use vdev_kind::{VdevClass, VdevKind};
 
 use crate::error::{FormatError, Result};
 use crate::nvlist::Nvlist;

@@ -17,25 +17,19 @@
 
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::{Device, DeviceError};
+use cenote_format::label::{
+    LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist,
+    label_offset,
+};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 
-/// Bytes of a label, `sizeof (vdev_label_t)`.
-pub const LABEL_BYTES: u64 = 256 << 10;
-/// Labels of a device, `VDEV_LABELS`.
-pub const VDEV_LABELS: usize = 4;
-/// Where allocatable space begins on a leaf, `VDEV_LABEL_START_SIZE`: two labels and the boot area.
-pub const VDEV_LABEL_START_BYTES: u64 = 4 << 20;
-/// The boot area, `VDEV_BOOT_SIZE`; RAID-Z expansion keeps its scratch data there.
-pub const VDEV_BOOT_BYTES: u64 = 7 << 19;
 /// No smaller device can be a vdev, `SPA_MINDEVSIZE`.
 pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 
-const NVLIST_AT: usize = 16 << 10;
-const NVLIST_BYTES: usize = 112 << 10;
-const RING_AT: usize = 128 << 10;
-/// `zio_eck_t` at the end of the list.
-const ECK_BYTES: usize = 40;
+const NVLIST_AT: usize = VDEV_PHYS_OFFSET as usize;
+const NVLIST_BYTES: usize = VDEV_PHYS_SIZE as usize;
+const RING_AT: usize = UBERBLOCK_RING_OFFSET as usize;
 /// Sizes of an uberblock slot: 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 10..=13;
 
@@ -50,22 +44,14 @@ pub struct Label {
     pub unreadable: Option<DeviceError>,
 }
 
-/// Byte offset of label `index` on a device of `size_bytes`.
-pub fn label_offset(size_bytes: u64, index: usize) -> u64 {
-    let aligned = size_bytes - size_bytes % LABEL_BYTES;
-    let index = index as u64;
-    if index < 2 { index * LABEL_BYTES } else { aligned - (VDEV_LABELS as u64 - index) * LABEL_BYTES }
-}
-
 /// Reads all four labels. A device too small to be a vdev has none.
 pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     let size_bytes = device.size_bytes();
     if size_bytes < SPA_MINDEVSIZE {
         return Vec::new();
     }
-    let mut labels = Vec::with_capacity(VDEV_LABELS);
-    for index in 0..VDEV_LABELS {
-        let offset = label_offset(size_bytes, index);
+    let mut labels = Vec::with_capacity(VDEV_LABELS as usize);
+    for offset in (0..VDEV_LABELS).filter_map(|index| label_offset(size_bytes, index)) {
         labels.push(match device.read_at(offset, LABEL_BYTES as usize).await {
             Ok(bytes) => decode_label(&bytes, offset),
             Err(error) => Label { unreadable: Some(error), ..Label::default() },
@@ -80,7 +66,7 @@ pub fn decode_label(bytes: &[u8], offset: u64) -> Label {
     let config = head.get(NVLIST_AT..NVLIST_AT + NVLIST_BYTES).and_then(|area| {
         let verifier = label_verifier(offset + NVLIST_AT as u64);
         Checksum::Label.verify_embedded(area, verifier, Stored::Checksum).ok()?;
-        Nvlist::decode(&area[..NVLIST_BYTES - ECK_BYTES]).ok()
+        decode_config_nvlist(area).ok()
     });
     Label { config, uberblocks: uberblocks(ring, offset + RING_AT as u64), unreadable: None }
 }

@@ -18,14 +18,13 @@ mod names;
 use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
+use cenote_format::label::{LABEL_BYTES, VDEV_LABEL_END_SIZE, VDEV_LABEL_START_SIZE};
 use cenote_format::units::{Guid, Txg};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What labels take of a device: two in front with the boot area, two at the end.
-const VDEV_LABELS_BYTES: u64 = (4 << 20) + (512 << 10);
-/// Devices are used in whole labels.
-const LABEL_BYTES: u64 = 256 << 10;
+const VDEV_LABELS_BYTES: u64 = VDEV_LABEL_START_SIZE + VDEV_LABEL_END_SIZE;
 
 /// From labels alone.
 pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
@@ -117,7 +116,7 @@ impl Examiner<'_> {
 fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevStatus {
     VdevStatus {
         name,
-        kind: config.kind,
+        kind: config.kind.clone(),
         id: config.id,
         guid: config.guid,
         class: config.class,
@@ -152,7 +151,7 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => children.len().saturating_sub(1),
         VdevKind::Indirect | VdevKind::Hole => return (VdevState::Online, None),
         VdevKind::Missing => return (VdevState::Unavailable, Some(Trouble::MissingDevice)),
-        _ => return (VdevState::Unavailable, Some(Trouble::UnsupportedKind(config.type_name.clone()))),
+        _ => return (VdevState::Unavailable, Some(Trouble::UnsupportedKind(config.kind.to_string()))),
     };
     let is_offline = |child: &VdevStatus| child.state == VdevState::Offline;
     match () {

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use super::fields::{Fields, required};
-use super::vdev_config::VdevConfig;
+use super::vdev_config::{MAX_TOP_LEVEL_VDEVS, VdevConfig};
 use crate::error::Result;
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, Txg, VdevId};
@@ -152,7 +152,7 @@ impl PoolConfig {
             txg: Txg(required("txg", f.u64("txg")?)?),
             pool_guid: required("pool_guid", f.guid("pool_guid")?)?,
             errata: f.u64("errata")?,
-            hostid: f.u64("hostid")?,
+            hostid: f.u64("hostid")?.filter(|&id| id != 0),
             hostname: f.string("hostname")?,
             comment: f.string("comment")?,
             compatibility: f.string("compatibility")?,
@@ -161,7 +161,7 @@ impl PoolConfig {
             is_spare: f.flag("is_spare")?,
             is_log: f.flag("is_log")?,
             create_txg: f.u64("create_txg")?.map(Txg),
-            vdev_children: f.u64("vdev_children")?,
+            vdev_children: f.small("vdev_children", MAX_TOP_LEVEL_VDEVS)?,
             hole_array: f.u64s("hole_array")?.into_iter().map(VdevId).collect(),
             vdev_tree: VdevConfig::decode(&required("vdev_tree", f.nvlist("vdev_tree")?)?)?,
             features_for_read: features.iter().map(|(name, _)| name.to_owned()).collect(),

@@ -2,7 +2,7 @@
 
 use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::{NvValue, Nvlist};
-use crate::units::Guid;
+use crate::units::{Guid, ObjectId};
 
 /// A list that is being read. A pair of the wrong type is an error; a missing one is `None`.
 pub(super) struct Fields {
@@ -39,6 +39,16 @@ impl Fields {
             value,
             bound,
         })
+    }
+
+    /// A number that is 0 if it is missing.
+    pub fn number(&mut self, name: &'static str) -> Result<u64> {
+        Ok(self.u64(name)?.unwrap_or(0))
+    }
+
+    /// An object; 0 if there is none.
+    pub fn object(&mut self, name: &'static str) -> Result<ObjectId> {
+        self.number(name).map(ObjectId)
     }
 
     pub fn guid(&mut self, name: &'static str) -> Result<Option<Guid>> {

@@ -21,7 +21,7 @@ fn member() -> Nvlist {
         .insert("raidz_expanding", NvValue::Boolean)
         .insert("raidz_expand_txgs", NvValue::Uint64Array(vec![5, 9]))
         .insert("vendor:new", NvValue::Uint64(1))
-        .insert("children", NvValue::NvlistArray(vec![disk(11), disk(12)]));
+        .insert("children", NvValue::NvlistArray((11..17).map(disk).collect()));
     let mut features = Nvlist::new();
     features.insert("com.delphix:hole_birth", NvValue::Boolean);
     let mut list = Nvlist::new();
@@ -48,12 +48,12 @@ fn a_members_label_is_read_through_its_bytes() {
     assert_eq!(config.hostid, None);
     assert_eq!(config.features_for_read, ["com.delphix:hole_birth"]);
     let tree = &config.vdev_tree;
-    assert_eq!((&tree.vdev_type, tree.nparity, tree.ashift), (&VdevType::Raidz, Some(2), Some(12)));
+    assert_eq!((&tree.kind, tree.parity, tree.ashift), (&VdevKind::Raidz, 2, 12));
     assert!(tree.raidz_expanding);
     assert_eq!(tree.raidz_expand_txgs, [Txg(5), Txg(9)]);
     assert_eq!(tree.other.get_u64("vendor:new"), Some(1));
     assert_eq!(tree.other.len(), 1);
-    assert_eq!(tree.leaves().map(|v| v.guid).collect::<Vec<_>>(), [Guid(11), Guid(12)]);
+    assert_eq!(tree.leaves().map(|v| v.guid).collect::<Vec<_>>(), [11, 12, 13, 14, 15, 16].map(Guid));
 }
 
 #[test]

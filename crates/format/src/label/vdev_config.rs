@@ -1,121 +1,47 @@
 //! One vdev and those below it, as a configuration describes them.
-
-use std::fmt;
+//!
+//! Idea: what a list lacks gets the value that OpenZFS gives it; what contradicts itself is an error, so that
+//! whoever lays out columns need not doubt their number. Unknown types are kept: a status can name them.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_alloc`), `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
 
 use super::fields::{Fields, required};
-use crate::error::Result;
+use super::vdev_kind::{VdevClass, VdevKind};
+use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, ObjectId, Txg, VdevId};
 
+/// Top-level vdevs that a pool may have here; OpenZFS sets no bound, disks do.
+pub(super) const MAX_TOP_LEVEL_VDEVS: u64 = 65_536;
+/// Levels of vdevs: root, top-level, spare, replacing, leaf, with room to spare.
+const MAX_VDEV_DEPTH: u64 = 8;
 /// The largest ashift, `ASHIFT_MAX`.
 const ASHIFT_MAX: u64 = 16;
-/// The largest number of drives of a dRAID, `VDEV_DRAID_MAX_CHILDREN`.
-const DRAID_MAX_CHILDREN: u64 = 255;
+/// The most children of a RAID-Z or dRAID, `VDEV_DRAID_MAX_CHILDREN`.
+const MAX_CHILDREN: u64 = 255;
+/// Groups of a dRAID's slice: far more than there are.
+const MAX_DRAID_GROUPS: u64 = 1 << 16;
 
-/// What a vdev is, `VDEV_TYPE_*`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum VdevType {
-    /// The parent of all top-level vdevs.
-    Root,
-    /// Every child holds the same.
-    Mirror,
-    /// A mirror of a disk and the one that takes its place.
-    Replacing,
-    /// Parity over all children in one row.
-    Raidz,
-    /// Parity over groups spread on all children, with distributed spares.
-    Draid,
-    /// A dRAID's distributed spare.
-    DraidSpare,
-    /// A block device.
-    Disk,
-    /// A file.
-    File,
-    /// A vdev known only by its guid.
-    Missing,
-    /// The gap that a removed log device leaves in the numbering.
-    Hole,
-    /// A mirror of a disk and the hot spare that stands in for it.
-    Spare,
-    /// A log device in a configuration not yet stored.
-    Log,
-    /// A cache device.
-    L2cache,
-    /// What is left of a removed vdev: a map to where its blocks went.
-    Indirect,
-    /// A type that OpenZFS 2.3 does not have.
-    Other(String),
-}
-
-const TYPE_NAMES: [(VdevType, &str); 14] = [
-    (VdevType::Root, "root"),
-    (VdevType::Mirror, "mirror"),
-    (VdevType::Replacing, "replacing"),
-    (VdevType::Raidz, "raidz"),
-    (VdevType::Draid, "draid"),
-    (VdevType::DraidSpare, "dspare"),
-    (VdevType::Disk, "disk"),
-    (VdevType::File, "file"),
-    (VdevType::Missing, "missing"),
-    (VdevType::Hole, "hole"),
-    (VdevType::Spare, "spare"),
-    (VdevType::Log, "log"),
-    (VdevType::L2cache, "l2cache"),
-    (VdevType::Indirect, "indirect"),
-];
-
-impl VdevType {
-    /// The type of that name.
-    pub fn from_name(name: &str) -> VdevType {
-        let known = TYPE_NAMES.iter().find(|(_, known)| *known == name);
-        known.map_or_else(|| VdevType::Other(name.to_owned()), |(vdev_type, _)| vdev_type.clone())
-    }
-
-    /// The name on disk.
-    pub fn name(&self) -> &str {
-        if let VdevType::Other(name) = self {
-            return name;
-        }
-        TYPE_NAMES.iter().find(|(known, _)| known == self).map_or("", |(_, name)| name)
-    }
-}
-
-impl fmt::Display for VdevType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The class of blocks that a top-level vdev is for, `VDEV_ALLOC_BIAS_*`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AllocationBias {
-    /// The intent log.
-    Log,
-    /// Metadata and small blocks.
-    Special,
-    /// Deduplication tables.
-    Dedup,
-}
-
-impl AllocationBias {
-    /// The class of that name, also as the vdev's ZAP keeps it.
-    pub fn from_name(name: &str) -> Option<AllocationBias> {
-        match name {
-            "log" => Some(AllocationBias::Log),
-            "special" => Some(AllocationBias::Special),
-            "dedup" => Some(AllocationBias::Dedup),
-            _ => None,
-        }
-    }
+/// The shape of a dRAID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraidConfig {
+    /// Data columns of a group.
+    pub data: u64,
+    /// Groups in a slice.
+    pub groups: u64,
+    /// Distributed spares.
+    pub spares: u64,
 }
 
 /// A vdev of a configuration. Fields are `ZPOOL_CONFIG_*`; those marked top exist on top-level vdevs only.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Fields that a kind does not have are 0, empty or `None`.
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct VdevConfig {
     /// What it is.
-    pub vdev_type: VdevType,
-    /// Position among its siblings; none on spares and cache devices.
-    pub id: Option<VdevId>,
+    pub kind: VdevKind,
+    /// Position among its siblings; 0 on spares and cache devices.
+    pub id: u64,
     /// Its name for life.
     pub guid: Guid,
     /// Where it was last seen.
@@ -126,29 +52,37 @@ pub struct VdevConfig {
     pub phys_path: Option<String>,
     /// Where its enclosure slot is in sysfs.
     pub enclosure_path: Option<String>,
-    /// ZFS partitioned the disk itself. Missing: unknown.
-    pub whole_disk: Option<bool>,
+    /// ZFS was given the whole disk and made the partition.
+    pub whole_disk: bool,
     /// Top: log2 of the smallest block that can be written.
-    pub ashift: Option<u32>,
+    pub ashift: u32,
     /// Top: bytes that can be allocated, parity included.
-    pub asize_bytes: Option<u64>,
-    /// Top: object whose words are the space maps of the metaslabs; 0 if there is none.
-    pub metaslab_array: Option<ObjectId>,
+    pub asize_bytes: u64,
+    /// Top: the allocation class, if the configuration says; the vdev's own ZAP always does.
+    pub class: VdevClass,
+    /// Top: object whose words are the space maps of the metaslabs.
+    pub metaslab_array: ObjectId,
     /// Top: log2 of the bytes of a metaslab.
-    pub metaslab_shift: Option<u32>,
-    /// RAID-Z and dRAID: parity columns. Missing in pools before version 3: one.
-    pub nparity: Option<u32>,
-    /// Top: for the intent log only.
-    pub is_log: bool,
+    pub metaslab_shift: u32,
+    /// RAID-Z and dRAID: parity columns, fewer than it has children.
+    pub parity: usize,
+    /// dRAID: its shape, which fits its children.
+    pub draid: Option<DraidConfig>,
+    /// Distributed spare: which of its dRAID's spares it is.
+    pub spare_id: Option<u64>,
+    /// Distributed spare: guid of the dRAID vdev that it belongs to.
+    pub top_guid: Option<Guid>,
+    /// RAID-Z: a disk is being added right now.
+    pub raidz_expanding: bool,
+    /// RAID-Z: the groups in which it grew by one disk, oldest first.
+    pub raidz_expand_txgs: Vec<Txg>,
     /// A hot spare, in its place or in use.
     pub is_spare: bool,
-    /// A hole in an old form of configuration.
-    pub is_hole: bool,
     /// Taken offline by the administrator, to last.
     pub offline: bool,
-    /// Faulted.
+    /// Taken out of use because of errors, or by the administrator.
     pub faulted: bool,
-    /// Degraded.
+    /// Degraded by the fault manager.
     pub degraded: bool,
     /// Pulled out.
     pub removed: bool,
@@ -165,75 +99,80 @@ pub struct VdevConfig {
     /// Why it is faulted or degraded: `external` or `err_exceeded`.
     pub aux_state: Option<String>,
     /// When it joined.
-    pub create_txg: Option<Txg>,
-    /// Its resilver has come to this group.
-    pub resilver_txg: Option<Txg>,
+    pub create_txg: Txg,
+    /// Not 0: being resilvered, complete only for blocks born before this group.
+    pub resilver_txg: Txg,
     /// Its rebuild has come to this group.
-    pub rebuild_txg: Option<Txg>,
+    pub rebuild_txg: Txg,
     /// Space map of the groups that it misses ("dirty time log").
-    pub dtl_object: Option<ObjectId>,
-    /// Class by name, where a configuration has it; the vdev's own ZAP always does.
-    pub allocation_bias: Option<AllocationBias>,
+    pub dtl: ObjectId,
     /// Removed or being removed: object that maps its offsets to other vdevs.
-    pub indirect_object: Option<ObjectId>,
+    pub indirect_object: ObjectId,
     /// Removed: object that says which group's allocations were moved when.
-    pub indirect_births: Option<ObjectId>,
+    pub indirect_births: ObjectId,
     /// Removed: the vdev removed before it.
     pub prev_indirect_vdev: Option<VdevId>,
     /// Its ZAP as a leaf; in the MOS configuration only, like the two below.
-    pub leaf_zap: Option<ObjectId>,
+    pub leaf_zap: ObjectId,
     /// Its ZAP as a top-level vdev.
-    pub top_zap: Option<ObjectId>,
+    pub top_zap: ObjectId,
     /// The root vdev's ZAP.
-    pub root_zap: Option<ObjectId>,
-    /// dRAID: data columns of a group.
-    pub draid_ndata: Option<u32>,
-    /// dRAID: distributed spares.
-    pub draid_nspares: Option<u32>,
-    /// dRAID: groups in a slice.
-    pub draid_ngroups: Option<u32>,
-    /// Distributed spare: its number and its dRAID vdev's guid.
-    pub spare_id: Option<u64>,
-    /// Distributed spare: guid of the dRAID vdev that it belongs to.
-    pub top_guid: Option<Guid>,
-    /// RAID-Z: a disk is being added right now.
-    pub raidz_expanding: bool,
-    /// RAID-Z: the groups in which it grew by one disk, oldest first.
-    pub raidz_expand_txgs: Vec<Txg>,
+    pub root_zap: ObjectId,
     /// Split off: the guid it had.
     pub orig_guid: Option<Guid>,
-    /// The vdevs below it.
+    /// The vdevs below it, by `id`.
     pub children: Vec<VdevConfig>,
     /// Pairs that are not above.
     pub other: Nvlist,
 }
 
 impl VdevConfig {
+    /// A vdev of this kind with nothing known about it.
+    pub fn new(kind: VdevKind, id: u64, guid: Guid) -> VdevConfig {
+        VdevConfig { kind, id, guid, ..VdevConfig::default() }
+    }
+
     /// Reads a `vdev_tree`, recursively.
     ///
     /// # Errors
-    /// A pair of the wrong type or range; no type or guid.
+    /// A pair of the wrong type or range, no type or guid; parity or a shape that does not fit the children.
     pub fn decode(list: &Nvlist) -> Result<VdevConfig> {
+        Self::decode_below(list, 0)
+    }
+
+    /// The `spares` or `l2cache` array of a list, as the MOS keeps them.
+    ///
+    /// # Errors
+    /// As [`VdevConfig::decode`].
+    pub fn decode_array(list: &Nvlist, name: &str) -> Result<Vec<VdevConfig>> {
+        list.get_nvlist_array(name).unwrap_or_default().iter().map(VdevConfig::decode).collect()
+    }
+
+    fn decode_below(list: &Nvlist, depth: u64) -> Result<VdevConfig> {
+        at_most("vdev depth", depth, MAX_VDEV_DEPTH)?;
         let mut f = Fields::new(list);
-        let objects = |f: &mut Fields, name| -> Result<_> { Ok(f.u64(name)?.map(ObjectId)) };
-        let children = f.nvlists("children")?.iter().map(VdevConfig::decode).collect::<Result<_>>()?;
-        Ok(VdevConfig {
-            vdev_type: VdevType::from_name(&required("type", f.string("type")?)?),
-            id: f.u64("id")?.map(VdevId),
+        let children = f.nvlists("children")?;
+        let children =
+            children.iter().map(|child| Self::decode_below(child, depth + 1)).collect::<Result<_>>()?;
+        let mut vdev = VdevConfig {
+            kind: VdevKind::from_name(&required("type", f.string("type")?)?),
+            id: f.small("id", MAX_TOP_LEVEL_VDEVS)?.unwrap_or(0),
             guid: required("guid", f.guid("guid")?)?,
             path: f.string("path")?,
             devid: f.string("devid")?,
             phys_path: f.string("phys_path")?,
             enclosure_path: f.string("vdev_enc_sysfs_path")?,
-            whole_disk: f.u64("whole_disk")?.map(|n| n != 0),
-            ashift: f.small("ashift", ASHIFT_MAX)?,
-            asize_bytes: f.u64("asize")?,
-            metaslab_array: objects(&mut f, "metaslab_array")?,
-            metaslab_shift: f.small("metaslab_shift", 63)?,
-            nparity: f.small("nparity", 3)?,
-            is_log: f.flag("is_log")?,
+            whole_disk: f.flag("whole_disk")?,
+            ashift: f.small("ashift", ASHIFT_MAX)?.unwrap_or(0),
+            asize_bytes: f.number("asize")?,
+            class: class(&mut f)?,
+            metaslab_array: f.object("metaslab_array")?,
+            metaslab_shift: f.small("metaslab_shift", 63)?.unwrap_or(0),
+            spare_id: f.u64("spareid")?,
+            top_guid: f.guid("top_guid")?,
+            raidz_expanding: f.flag("raidz_expanding")?,
+            raidz_expand_txgs: f.u64s("raidz_expand_txgs")?.into_iter().map(Txg).collect(),
             is_spare: f.flag("is_spare")?,
-            is_hole: f.flag("is_hole")?,
             offline: f.flag("offline")?,
             faulted: f.flag("faulted")?,
             degraded: f.flag("degraded")?,
@@ -244,33 +183,53 @@ impl VdevConfig {
             removing: f.flag("removing")?,
             resilver_defer: f.flag("com.datto:resilver_defer")?,
             aux_state: f.string("aux_state")?,
-            create_txg: f.u64("create_txg")?.map(Txg),
-            resilver_txg: f.u64("resilver_txg")?.map(Txg),
-            rebuild_txg: f.u64("rebuild_txg")?.map(Txg),
-            dtl_object: objects(&mut f, "DTL")?,
-            allocation_bias: f.string("alloc_bias")?.and_then(|name| AllocationBias::from_name(&name)),
-            indirect_object: objects(&mut f, "com.delphix:indirect_object")?,
-            indirect_births: objects(&mut f, "com.delphix:indirect_births")?,
+            create_txg: Txg(f.number("create_txg")?),
+            resilver_txg: Txg(f.number("resilver_txg")?),
+            rebuild_txg: Txg(f.number("rebuild_txg")?),
+            dtl: f.object("DTL")?,
+            indirect_object: f.object("com.delphix:indirect_object")?,
+            indirect_births: f.object("com.delphix:indirect_births")?,
             prev_indirect_vdev: f.u64("com.delphix:prev_indirect_vdev")?.map(VdevId),
-            leaf_zap: objects(&mut f, "com.delphix:vdev_zap_leaf")?,
-            top_zap: objects(&mut f, "com.delphix:vdev_zap_top")?,
-            root_zap: objects(&mut f, "com.klarasystems:vdev_zap_root")?,
-            draid_ndata: f.small("draid_ndata", DRAID_MAX_CHILDREN)?,
-            draid_nspares: f.small("draid_nspares", DRAID_MAX_CHILDREN)?,
-            draid_ngroups: f.small("draid_ngroups", u32::MAX.into())?,
-            spare_id: f.u64("spareid")?,
-            top_guid: f.guid("top_guid")?,
-            raidz_expanding: f.flag("raidz_expanding")?,
-            raidz_expand_txgs: f.u64s("raidz_expand_txgs")?.into_iter().map(Txg).collect(),
+            leaf_zap: f.object("com.delphix:vdev_zap_leaf")?,
+            top_zap: f.object("com.delphix:vdev_zap_top")?,
+            root_zap: f.object("com.klarasystems:vdev_zap_root")?,
             orig_guid: f.guid("orig_guid")?,
             children,
-            other: f.into_rest(),
-        })
+            ..VdevConfig::default()
+        };
+        vdev.redundancy(&mut f)?;
+        vdev.other = f.into_rest();
+        Ok(vdev)
     }
 
-    /// It has no vdevs below it.
+    /// Parity and shape, checked against the number of children.
+    fn redundancy(&mut self, f: &mut Fields) -> Result<()> {
+        if self.kind == VdevKind::DistributedSpare {
+            self.spare_id = self.spare_id.or_else(|| spare_id_of(self.path.as_deref()?));
+        }
+        if !matches!(self.kind, VdevKind::Raidz | VdevKind::Draid) {
+            return Ok(());
+        }
+        // Pools before version 3 had RAID-Z with one parity column and did not say so.
+        let parity = f.u64("nparity")?.unwrap_or(1);
+        let width = self.children.len() as u64;
+        if !(1..=3).contains(&parity) || width <= parity || width > MAX_CHILDREN {
+            return Err(corrupt("vdev", "parity does not fit the number of children"));
+        }
+        self.parity = parity as usize;
+        let grown = self.raidz_expand_txgs.len() as u64 + u64::from(self.raidz_expanding);
+        if grown >= width - parity {
+            return Err(corrupt("vdev", "RAID-Z grew from less than its parity"));
+        }
+        if self.kind == VdevKind::Draid {
+            self.draid = Some(draid(f, width, parity)?);
+        }
+        Ok(())
+    }
+
+    /// It holds bytes itself.
     pub fn is_leaf(&self) -> bool {
-        self.children.is_empty()
+        matches!(self.kind, VdevKind::Disk | VdevKind::File | VdevKind::DistributedSpare)
     }
 
     /// This vdev and all below it, parents first, in the order of their ids.
@@ -287,4 +246,34 @@ impl VdevConfig {
     pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         self.walk().filter(|vdev| vdev.is_leaf())
     }
+}
+
+/// Labels say `is_log`, later ones name the class.
+fn class(f: &mut Fields) -> Result<VdevClass> {
+    let is_log = f.flag("is_log")?;
+    let named = f.string("alloc_bias")?.and_then(|name| VdevClass::from_name(&name));
+    Ok(if is_log { VdevClass::Log } else { named.unwrap_or_default() })
+}
+
+fn draid(f: &mut Fields, width: u64, parity: u64) -> Result<DraidConfig> {
+    let draid = DraidConfig {
+        data: f.number("draid_ndata")?,
+        groups: f.number("draid_ngroups")?,
+        spares: f.number("draid_nspares")?,
+    };
+    let fits = draid.data > 0
+        && (1..=MAX_DRAID_GROUPS).contains(&draid.groups)
+        && draid.spares < width
+        && draid.data.saturating_add(parity) <= width - draid.spares
+        && ((draid.data + parity) * draid.groups).is_multiple_of(width - draid.spares);
+    if fits { Ok(draid) } else { Err(corrupt("dRAID", "its groups do not fit its children")) }
+}
+
+fn corrupt(what: &'static str, why: &'static str) -> FormatError {
+    FormatError::Corrupt { what, why }
+}
+
+/// The last number of a distributed spare's name, `draid1-0-3`.
+fn spare_id_of(name: &str) -> Option<u64> {
+    name.rsplit('-').next()?.parse().ok()
 }

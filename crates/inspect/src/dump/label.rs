@@ -1,9 +1,10 @@
 //! The four labels of a device, and uberblocks.
 
 use cenote_format::Phys;
+use cenote_format::label::{LABEL_BYTES, label_offset};
 use cenote_format::uberblock::Uberblock;
 use cenote_pool::FoundPool;
-use cenote_pool::label::{LABEL_BYTES, Label, label_offset};
+use cenote_pool::label::Label;
 
 use super::{Sink, Value, failure, nvlist};
 
@@ -15,9 +16,10 @@ pub fn labels(sink: &mut dyn Sink, size_bytes: u64, labels: &[Label], with_ring:
     for (index, label) in labels.iter().enumerate() {
         sink.open(&format!("label {index}"));
         sink.field("label", index.into());
-        let offset = label_offset(size_bytes, index);
-        sink.field("offset", Value::Hex(offset));
-        sink.field("end", Value::Hex(offset + LABEL_BYTES));
+        if let Some(offset) = label_offset(size_bytes, index as u32) {
+            sink.field("offset", Value::Hex(offset));
+            sink.field("end", Value::Hex(offset + LABEL_BYTES));
+        }
         if let Some(error) = &label.unreadable {
             failure(sink, error);
         }

@@ -27,7 +27,7 @@ pub async fn metaslabs(sink: &mut dyn Sink, mos: &Mos, segments: bool) -> Result
     for top in tops.iter().filter(|top| top.metaslab_array.0 != 0 && (9..64).contains(&top.metaslab_shift)) {
         sink.open(&format!("vdev {}", top.id));
         sink.field("vdev", top.id.into());
-        sink.field("type", top.type_name.as_str().into());
+        sink.field("type", top.kind.name().into());
         sink.field("class", class_name(top.class).into());
         sink.field("asize", Value::Size(top.asize_bytes));
         sink.field("metaslab", Value::Size(1 << top.metaslab_shift));

@@ -2,18 +2,17 @@
 
 use super::scan::Scanned;
 use super::{Discovery, FoundDevice, FoundPool, Problem, problem};
-use crate::config::decode::{pool_fields, vdev, vdev_children};
-use crate::config::{PoolState, VdevConfig, VdevKind};
-use crate::label::VDEV_LABELS;
+use crate::config::{PoolConfig, VdevConfig, VdevKind};
+use cenote_format::label::{LabelConfig, PoolConfig as LabelPool, VDEV_LABELS};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Guid, Txg};
-use std::collections::{BTreeMap, BTreeSet};
+use cenote_format::units::{Guid, Txg, VdevId};
+use std::collections::BTreeMap;
 
-/// A device's own view: its best label.
+/// A member of a pool: what its best label says of the pool.
 struct Member {
     guid: Guid,
-    config: Nvlist,
+    config: LabelPool,
     found: FoundDevice,
     uberblocks: Vec<Uberblock>,
 }
@@ -25,24 +24,15 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
     let mut auxiliary = BTreeMap::new();
     for device in scanned {
         let path = device.device.describe().to_owned();
-        let Some((member, notes)) = member(device) else {
-            let why = "has uberblocks of a pool but no readable configuration in any label";
-            problems.push(problem(path, why));
-            continue;
-        };
-        let state = PoolState::from(member.config.get_u64("state").unwrap_or(0));
-        if matches!(state, PoolState::Spare | PoolState::L2cache) {
-            auxiliary.insert(member.guid, member.found);
-            continue;
+        match role(device) {
+            Ok(Role::Auxiliary(guid, found)) => _ = auxiliary.insert(guid, found),
+            Ok(Role::Member(member, notes)) => {
+                let (members, pool_notes) = pools.entry(member.config.pool_guid).or_default();
+                pool_notes.extend(notes);
+                pool_notes.extend(admit(members, *member));
+            }
+            Err(why) => problems.push(problem(path, why)),
         }
-        let Some(pool) = member.config.get_u64("pool_guid").filter(|_| member.found.label_txg.0 != 0) else {
-            problems
-                .push(problem(path, "its label names no pool: it was being added or removed when written"));
-            continue;
-        };
-        let (members, pool_notes) = pools.entry(Guid(pool)).or_default();
-        pool_notes.extend(notes);
-        pool_notes.extend(admit(members, member));
     }
     let mut found = Vec::new();
     for (guid, (members, notes)) in pools {
@@ -55,36 +45,55 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
     Discovery { pools: found, problems }
 }
 
-/// The newest of a device's labels, its uberblocks, and what is wrong with the others.
-fn member(scanned: Scanned) -> Option<(Member, Vec<Problem>)> {
-    let txg = |config: &Nvlist| config.get_u64("txg").unwrap_or(0);
-    let path = scanned.device.describe().to_owned();
-    let configs: Vec<&Nvlist> = scanned.labels.iter().filter_map(|label| label.config.as_ref()).collect();
-    let best = *configs.iter().max_by_key(|config| txg(config))?;
-    let mut notes = Vec::new();
-    if configs.len() < VDEV_LABELS {
-        let bad = VDEV_LABELS - configs.len();
-        notes.push(problem(&path, format!("{bad} of 4 labels are damaged; the others are used")));
-    }
-    if configs.iter().any(|config| config.get_u64("guid") != best.get_u64("guid")) {
-        notes.push(problem(&path, "its labels belong to different vdevs; the newest is believed"));
-    } else if configs.iter().any(|config| txg(config) != txg(best)) {
-        notes.push(problem(
-            &path,
-            "its labels are of different txgs: a write was cut short; the newest is used",
-        ));
-    }
+/// What a device is, by the newest of its labels.
+enum Role {
+    /// Part of a pool, and what is wrong with its other labels.
+    Member(Box<Member>, Vec<Problem>),
+    /// A spare or a cache device.
+    Auxiliary(Guid, FoundDevice),
+}
+
+fn role(scanned: Scanned) -> Result<Role, String> {
+    let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
+    let lists: Vec<&Nvlist> = scanned.labels.iter().filter_map(|label| label.config.as_ref()).collect();
+    let best = *lists
+        .iter()
+        .max_by_key(|list| txg(list))
+        .ok_or("has uberblocks of a pool but no readable configuration in any label")?;
+    let config = LabelConfig::decode(best).map_err(|error| format!("its label is not usable: {error}"))?;
+    let notes = label_notes(scanned.device.describe(), &lists, best);
     let found = FoundDevice {
-        path,
+        path: scanned.device.describe().to_owned(),
         label_txg: Txg(txg(best)),
-        good_labels: configs.len() as u32,
+        good_labels: lists.len() as u32,
         stale: false,
         device: scanned.device,
     };
-    let config = best.clone();
-    let guid = Guid(config.get_u64("guid")?);
+    let config = match config {
+        LabelConfig::Spare(aux) | LabelConfig::L2cache(aux) => return Ok(Role::Auxiliary(aux.guid, found)),
+        LabelConfig::Member(config) => config,
+    };
+    let guid = config.guid.filter(|_| config.txg != Txg(0));
+    let guid = guid.ok_or("its label names no pool: it was being added or removed when written")?;
     let uberblocks = scanned.labels.into_iter().flat_map(|label| label.uberblocks).collect();
-    Some((Member { guid, config, found, uberblocks }, notes))
+    Ok(Role::Member(Box::new(Member { guid, config, found, uberblocks }), notes))
+}
+
+/// What is wrong with labels other than the one that is believed.
+fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist) -> Vec<Problem> {
+    let mut notes = Vec::new();
+    let bad = (VDEV_LABELS as usize).saturating_sub(lists.len());
+    if bad > 0 {
+        notes.push(problem(path, format!("{bad} of 4 labels are damaged; the others are used")));
+    }
+    let differ = |name: &str| lists.iter().any(|list| list.get_u64(name) != best.get_u64(name));
+    if differ("guid") {
+        notes.push(problem(path, "its labels belong to different vdevs; the newest is believed"));
+    } else if differ("txg") {
+        let why = "its labels are of different txgs: a write was cut short; the newest is used";
+        notes.push(problem(path, why));
+    }
+    notes
 }
 
 /// Adds a device to its pool. Of two with the same guid the newer stays, the other gets a note.
@@ -102,43 +111,28 @@ fn admit(members: &mut Members, member: Member) -> Option<Problem> {
 
 fn assemble(mut members: Members, mut notes: Vec<Problem>) -> Result<FoundPool, String> {
     let newest = members.values().max_by_key(|m| m.found.label_txg).ok_or("no device")?;
-    let mut config = pool_fields(&newest.config).map_err(|error| format!("its newest label: {error}"))?;
-    let holes: BTreeSet<u64> =
-        newest.config.get_u64_array("hole_array").unwrap_or_default().iter().copied().collect();
-    let tops = top_level_vdevs(&members, &mut notes);
-    let named = vdev_children(&newest.config).unwrap_or(0);
+    let tops = top_level_vdevs(&members);
     // Pools older than version 19 do not say how many there are; then the labels' ids must do.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
-    let count = if named > 0 { named } else { known };
-    for id in 0..count {
-        let unknown = |kind| VdevConfig::new(kind, id, Guid(0));
-        config.vdevs.push(match tops.get(&id) {
-            _ if holes.contains(&id) => unknown(VdevKind::Hole),
-            Some((_, top)) => top.clone(),
-            None => unknown(VdevKind::Missing),
-        });
-    }
+    let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
+    let vdev = |id: u64| match tops.get(&id) {
+        _ if newest.config.hole_array.contains(&VdevId(id)) => VdevConfig::new(VdevKind::Hole, id, Guid(0)),
+        Some(member) => member.config.vdev_tree.clone(),
+        None => VdevConfig::new(VdevKind::Missing, id, Guid(0)),
+    };
+    let config = PoolConfig::new(&newest.config, (0..count).map(vdev).collect());
     let uberblocks = newest_first(members.values_mut().flat_map(|m| std::mem::take(&mut m.uberblocks)));
     let devices = keep_named(members, &config.vdevs, &mut notes);
     Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes })
 }
 
-/// For each id the newest description of the top-level vdev, with the group it is of.
-fn top_level_vdevs(members: &Members, notes: &mut Vec<Problem>) -> BTreeMap<u64, (Txg, VdevConfig)> {
-    let mut tops: BTreeMap<u64, (Txg, VdevConfig)> = BTreeMap::new();
+/// For each id the member that describes the top-level vdev as of the newest group.
+fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
+    let mut tops: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in members.values() {
-        let described = member.config.get_nvlist("vdev_tree").map(|tree| vdev(tree, 1));
-        let top = match described {
-            Some(Ok(top)) => top,
-            Some(Err(error)) => {
-                notes.push(problem(&member.found.path, format!("its vdev tree is not usable: {error}")));
-                continue;
-            }
-            None => continue,
-        };
-        let newer = tops.get(&top.id).is_none_or(|(txg, _)| *txg < member.found.label_txg);
-        if newer {
-            tops.insert(top.id, (member.found.label_txg, top));
+        let known = tops.entry(member.config.vdev_tree.id).or_insert(member);
+        if known.found.label_txg < member.found.label_txg {
+            *known = member;
         }
     }
     tops
@@ -152,8 +146,7 @@ fn keep_named(
 ) -> BTreeMap<Guid, FoundDevice> {
     let mut newest_of_leaf = BTreeMap::new();
     for top in tops {
-        let mut leaves = Vec::new();
-        top.walk(&mut |vdev| leaves.extend(vdev.is_leaf().then_some(vdev.guid)));
+        let leaves: Vec<Guid> = top.leaves().map(|leaf| leaf.guid).collect();
         let txgs = leaves.iter().filter_map(|guid| members.get(guid)).map(|m| m.found.label_txg);
         let newest = txgs.max().unwrap_or_default();
         newest_of_leaf.extend(leaves.into_iter().map(|guid| (guid, newest)));

@@ -12,16 +12,16 @@ impl Names {
     pub(super) fn gather(config: &PoolConfig, found: &FoundPool) -> Names {
         let mut paths: BTreeMap<Guid, String> = BTreeMap::new();
         for vdev in config.vdevs.iter().chain(&config.spares).chain(&config.l2cache) {
-            vdev.walk(&mut |vdev| {
+            for vdev in vdev.walk() {
                 let device = found.devices.get(&vdev.guid).or_else(|| found.auxiliary.get(&vdev.guid));
                 let path = match (device, &vdev.path) {
                     (Some(device), _) => device.path.clone(),
                     (None, Some(path)) if vdev.whole_disk => without_partition(path).into(),
                     (None, Some(path)) => path.clone(),
-                    (None, None) => return,
+                    (None, None) => continue,
                 };
                 paths.insert(vdev.guid, path);
-            });
+            }
         }
         let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
         for path in paths.values() {
@@ -47,7 +47,7 @@ impl Names {
             VdevKind::Indirect => "indirect".into(),
             VdevKind::Hole => "hole".into(),
             VdevKind::Missing => "missing".into(),
-            _ => config.type_name.clone(),
+            _ => config.kind.to_string(),
         };
         format!("{kind}-{}", config.id)
     }

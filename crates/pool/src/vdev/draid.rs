@@ -18,8 +18,8 @@
 
 use super::map::Column;
 use crate::config::VdevConfig;
-use crate::label::VDEV_LABEL_START_BYTES;
 use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 
 /// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
@@ -107,7 +107,7 @@ impl Draid {
         let permutation = group / self.groups;
         let rows_before = permutation * (width * self.groups / disks) + group % self.groups * width / disks;
         let down = offset % self.group_bytes() / width;
-        let start = rows_before * ROW_BYTES + down + VDEV_LABEL_START_BYTES;
+        let start = rows_before * ROW_BYTES + down + VDEV_LABEL_START_SIZE;
         let sectors = bytes >> self.ashift;
         let (full_rows, remainder) = (sectors / self.data, sectors % self.data);
         let big_columns = if remainder == 0 { 0 } else { remainder + self.parity as u64 };
@@ -133,7 +133,7 @@ impl Draid {
             return None;
         }
         let slice_bytes = self.group_bytes() * self.groups / self.disks();
-        let permutation = offset_bytes.checked_sub(VDEV_LABEL_START_BYTES)? / slice_bytes;
+        let permutation = offset_bytes.checked_sub(VDEV_LABEL_START_SIZE)? / slice_bytes;
         Some(self.child(permutation, self.children - 1 - spare))
     }
 }

@@ -9,8 +9,8 @@
 //! RAID-Z child are one unit; each piece of a block on a removed vdev is its own.
 
 use super::{Layout, VdevTree};
-use crate::label::VDEV_LABEL_START_BYTES;
 use cenote_format::blkptr::Dva;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Txg, VdevId};
 
 /// Removed vdevs may point to vdevs that were removed later; each step needs one more vdev.
@@ -103,7 +103,7 @@ impl VdevTree {
         match &top.layout {
             Layout::Copies(_) => {
                 let offset_bytes =
-                    at.checked_add(VDEV_LABEL_START_BYTES).ok_or_else(|| bad("beyond any vdev"))?;
+                    at.checked_add(VDEV_LABEL_START_SIZE).ok_or_else(|| bad("beyond any vdev"))?;
                 let column = Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at };
                 map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
                 map.units += 1;
@@ -132,7 +132,7 @@ impl VdevTree {
                 )));
             }
             Layout::Absent => {
-                let kind = &top.config.type_name;
+                let kind = &top.config.kind;
                 return Err(MapError::Absent(format!("vdev {} is missing or a hole ({kind})", dva.vdev)));
             }
         }

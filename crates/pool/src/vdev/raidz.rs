@@ -24,7 +24,7 @@
 //! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`, `vdev_raidz_asize`).
 
 use super::map::Column;
-use crate::label::{VDEV_BOOT_BYTES, VDEV_LABEL_START_BYTES};
+use cenote_format::label::{VDEV_BOOT_SIZE, VDEV_LABEL_START_SIZE};
 use cenote_format::units::Txg;
 
 /// Single parity: bit of the offset that swaps the first two columns.
@@ -160,7 +160,7 @@ impl Raidz {
                 Column {
                     slot: (sector % children) as usize,
                     unit: 0,
-                    offset_bytes: if scratch { offset_bytes - VDEV_BOOT_BYTES } else { offset_bytes },
+                    offset_bytes: if scratch { offset_bytes - VDEV_BOOT_SIZE } else { offset_bytes },
                     len: if beyond_end { 0 } else { 1 << self.ashift },
                     data_at: (data_sector << self.ashift) as usize,
                 }
@@ -181,6 +181,6 @@ impl Raidz {
 
     /// Byte offset on a leaf of its allocatable sector `sector`.
     fn on_leaf(&self, sector: u64) -> u64 {
-        (sector << self.ashift) + VDEV_LABEL_START_BYTES
+        (sector << self.ashift) + VDEV_LABEL_START_SIZE
     }
 }

@@ -65,7 +65,7 @@ impl Report<'_> {
     fn vdev(&self, vdev: &VdevStatus, class: &str, depth: u32) -> Value {
         let mut entry = Map::new();
         entry.insert("name".into(), json!(vdev.name));
-        entry.insert("vdev_type".into(), json!(type_name(vdev.kind)));
+        entry.insert("vdev_type".into(), json!(vdev.kind.name()));
         entry.insert("guid".into(), number_or_text(&vdev.guid.to_string(), self.numbers));
         if let (true, Some(path)) = (vdev.children.is_empty(), &vdev.path) {
             entry.insert("path".into(), json!(path));
@@ -120,23 +120,5 @@ fn state_name(state: VdevState) -> String {
         VdevState::Online => "HEALTHY".into(),
         VdevState::Unavailable => "CANT_OPEN".into(),
         other => other.to_string(),
-    }
-}
-
-fn type_name(kind: VdevKind) -> &'static str {
-    match kind {
-        VdevKind::Root => "root",
-        VdevKind::Disk => "disk",
-        VdevKind::File => "file",
-        VdevKind::Mirror => "mirror",
-        VdevKind::Replacing => "replacing",
-        VdevKind::Spare => "spare",
-        VdevKind::Raidz => "raidz",
-        VdevKind::Draid => "draid",
-        VdevKind::DistributedSpare => "dspare",
-        VdevKind::Indirect => "indirect",
-        VdevKind::Hole => "hole",
-        VdevKind::Missing => "missing",
-        VdevKind::Unknown => "unknown",
     }
 }
