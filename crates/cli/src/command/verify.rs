@@ -1,9 +1,14 @@
 //! `cenote verify`: reads every copy and parity column, names what is damaged, and checks space.
 
+mod report;
+
+use std::future::Future;
+
+use cenote_inspect::verify::{Finding, Severity, Stop, VerifyOptions, VerifyReport, verify};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{Progress, Session, print, print_json};
 
 /// `cenote verify`
 #[derive(Debug, Args)]
@@ -25,8 +30,50 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Runs the command.
-    pub async fn run(self, _session: &Session) -> Result<Outcome, CliError> {
-        Err(CliError::Usage("not written yet".into()))
+    /// Runs the command. Ctrl-C ends it with a report of what was checked until then.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let mos = session.open_pool(&self.pool).await?;
+        let stop = Stop::default();
+        let options = VerifyOptions {
+            data: !self.metadata,
+            space: !self.no_space,
+            max_findings: self.most,
+            stop: stop.clone(),
+            ..VerifyOptions::default()
+        };
+        let progress = Progress::bytes(0, self.progress);
+        let verification = verify(&mos, options, |now| {
+            progress.total(now.total_bytes);
+            progress.set(now.done_bytes);
+            if now.damaged_blocks > 0 {
+                progress.message(format!("{} damaged blocks,", now.damaged_blocks));
+            }
+        });
+        let report = stop_on_interrupt(verification, || stop.stop()).await?;
+        progress.finish();
+        if session.json() { print_json(&report)? } else { print(report::text(&report))? }
+        Ok(outcome(&report))
+    }
+}
+
+/// Runs `work` to its end; an interrupt asks it to end early.
+async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            Ok(()) = tokio::signal::ctrl_c() => stop(),
+        }
+    }
+}
+
+/// Leaks alone are no damage to data: they waste space.
+fn outcome(report: &VerifyReport) -> Outcome {
+    let worst = report.findings.iter().map(Finding::severity).max();
+    match worst {
+        Some(severity) if severity > Severity::Notice => Outcome::Damaged,
+        _ if report.lost_blocks + report.repairable_blocks > 0 => Outcome::Damaged,
+        _ if !report.complete => Outcome::Failed,
+        _ => Outcome::Done,
     }
 }

@@ -52,6 +52,11 @@ impl Progress {
         Progress { bar }
     }
 
+    /// So much there is to do, now that it is known.
+    pub fn total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
     /// What is being worked on.
     pub fn message(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
