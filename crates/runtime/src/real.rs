@@ -22,7 +22,8 @@ impl Real {
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(parallelism)
             .thread_name("cenote")
-            .enable_time()
+            // Timers; and, where the program asks tokio for signals, what those need.
+            .enable_all()
             .build()
             .unwrap_or_else(|error| panic!("cannot start {parallelism} worker threads: {error}"));
         // RandomState is the standard library's door to the operating system's entropy.
