@@ -14,6 +14,7 @@ use cenote_format::znode::{AclForm, ZnodePhys, decode_aces};
 
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
+use crate::overlay::Node;
 
 /// The longest list read: more than any system lets one make.
 const MAX_ACL_BYTES: u64 = 1 << 20;
@@ -24,8 +25,11 @@ impl Filesystem {
     /// # Errors
     /// The object does not exist or its ACL can't be read.
     pub async fn acl(&self, id: ObjectId) -> Result<Vec<Ace>> {
-        if let Some(acl) = self.node(id).and_then(|node| node.acl.clone()) {
-            return Ok(acl);
+        match self.node(id) {
+            Some(Node { acl: Some(acl), .. }) => return Ok(acl.clone()),
+            // The log made it and said nothing of an ACL: it has what its mode spells.
+            Some(node) if node.fresh => return Ok(Vec::new()),
+            _ => {}
         }
         let object = self.object(id).await?;
         if !self.attr_of(&object).await?.is_sa {

@@ -17,6 +17,8 @@ use rustix::io::Errno;
 
 use super::loss::{Loss, LossKind, Reason};
 
+/// The attribute that holds a POSIX ACL.
+const POSIX_ACL: &[u8] = b"system.posix_acl_access";
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
@@ -85,6 +87,12 @@ impl Dress {
             && let Err(errno) = body.set_mode(Mode::from_raw_mode(mode))
         {
             tell(LossKind::Mode, errno.into());
+        }
+        // Linux keeps an ACL's mask and the mode's group bits the same; on the pool they can differ, and the mode came last.
+        let acl = self.xattrs.iter().find(|xattr| xattr.name == POSIX_ACL);
+        if acl.is_some_and(|acl| body.holds(acl) == Some(false)) {
+            let why = "the ACL's mask and the mode contradict each other: the mode was kept";
+            tell(LossKind::Xattr(POSIX_ACL.into()), Reason::Because(why));
         }
         if let Err(reason) = self.set_times(body) {
             tell(LossKind::Times, reason);
@@ -169,6 +177,20 @@ impl Body<'_> {
         match self {
             Body::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
             Body::Located(fd) => rustix::fs::setxattr(Body::path(fd), name, value, XattrFlags::empty()),
+        }
+    }
+
+    /// Whether it has an extended attribute, and with this value; `None` if it has none of the name.
+    fn holds(&self, xattr: &Xattr) -> Option<bool> {
+        let mut value = vec![0; xattr.value.len() + 1];
+        let len = match self {
+            Body::Open(fd) => rustix::fs::fgetxattr(fd, &xattr.name[..], &mut value[..]),
+            Body::Located(fd) => rustix::fs::getxattr(Body::path(fd), &xattr.name[..], &mut value[..]),
+        };
+        match len {
+            Ok(len) => Some(value.get(..len) == Some(&xattr.value[..])),
+            Err(Errno::RANGE) => Some(false),
+            Err(_) => None,
         }
     }
 

@@ -94,10 +94,10 @@ impl RowBatch {
     }
 }
 
-/// Appends the path of `name` in `dir`; the root's own path is empty.
+/// Appends the path of `name` in `dir`; the root's own path is empty, and so is the name for `dir` itself.
 pub(super) fn join(out: &mut Vec<u8>, dir: &[u8], name: &[u8]) {
-    if !dir.is_empty() {
-        out.extend_from_slice(dir);
+    out.extend_from_slice(dir);
+    if !dir.is_empty() && !name.is_empty() {
         out.push(b'/');
     }
     out.extend_from_slice(name);

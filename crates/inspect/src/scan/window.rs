@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use cenote_dataset::Object;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::Dnode;
 use cenote_format::units::{BlockId, ObjectId};
@@ -127,8 +126,8 @@ pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
         let mut entries = Entries::default();
         let mut large = Vec::new();
         read_small(walk, directories, &mut entries, &mut large, batches).await;
-        for (index, object) in large {
-            read_large(walk, &directories[index], object, &mut entries, batches).await;
+        for index in large {
+            read_large(walk, &directories[index], &mut entries, batches).await;
         }
         rows(walk, entries, batches).await;
     }
@@ -140,7 +139,7 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     directories: &[Directory],
     entries: &mut Entries,
-    large: &mut Vec<(usize, Object)>,
+    large: &mut Vec<usize>,
     batches: &mut Batches<'_, T, R>,
 ) {
     let fs = &walk.target.filesystem;
@@ -154,8 +153,9 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
     for (index, dnode) in dnodes.into_iter().enumerate() {
         let directory = &directories[index];
         let dnode = match dnode {
-            Ok(dnode) if fs.is_replayed(directory.object) => {
-                large.push((index, Object::new(objset.clone(), directory.object, dnode)));
+            // What lies on disk, if anything does, is not what is shown.
+            _ if fs.is_replayed(directory.object) => {
+                large.push(index);
                 continue;
             }
             Ok(dnode) => dnode,
@@ -167,13 +167,13 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
         let bp = dnode.blkptr(0);
         if dnode.levels == 1 && dnode.max_block_id == BlockId(0) && !bp.is_hole() {
             requests.push((bp, objset.context(directory.object, 0, BlockId(0))));
-            small.push((index, bp.endian(), dnode));
+            small.push((index, bp.endian()));
         } else {
-            large.push((index, Object::new(objset.clone(), directory.object, dnode)));
+            large.push(index);
         }
     }
     let blocks = objset.pool().read_many(requests).await;
-    for ((index, endian, dnode), block) in small.into_iter().zip(blocks) {
+    for ((index, endian), block) in small.into_iter().zip(blocks) {
         let directory = &directories[index];
         let zap = match block {
             Ok(block) => MicroZap::decode(block, endian),
@@ -190,7 +190,7 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
                 }
             }
             // One block, and not a micro ZAP: let the general reader say what it is.
-            Err(_) => large.push((index, Object::new(objset.clone(), directory.object, dnode))),
+            Err(_) => large.push(index),
         }
     }
     runtime(&walk.target).work(WorkKind::Parse, entries.names.len() as u64).await;
@@ -200,11 +200,10 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
 async fn read_large<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     directory: &Directory,
-    object: Object,
     entries: &mut Entries,
     batches: &mut Batches<'_, T, R>,
 ) {
-    let id = object.id();
+    let id = directory.object;
     let fs = &walk.target.filesystem;
     let mut reader = match fs.read_dir(id).await {
         Ok(reader) => reader,
@@ -215,7 +214,8 @@ async fn read_large<T, R: Fn(&RowBatch) -> T>(
         match reader.next_batch().await {
             Ok(Some(batch)) => batch.iter().for_each(|entry| entries.add(&entry.name, entry.object)),
             Ok(None) => return,
-            Err(error) => return batches.problem(&directory.path, b"", id, error),
+            // It goes on behind what can't be read.
+            Err(error) => batches.problem(&directory.path, b"", id, error),
         }
         if entries.list.len() >= WINDOW_ENTRIES {
             let full = std::mem::take(entries);
