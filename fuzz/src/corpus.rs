@@ -1,4 +1,4 @@
-//! The corpus on disk: `corpus/TARGET/*`, one input a file.
+//! The corpus on disk: `corpus/TARGET/*`, one input a file; those named `.zst` are compressed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,13 @@ pub fn load(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut inputs: Vec<(String, Vec<u8>)> = entries
         .flatten()
         .filter_map(|entry| {
-            Some((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).ok()?))
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let data = std::fs::read(entry.path()).ok()?;
+            Some(if name.ends_with(".zst") {
+                (name, cenote_testkit::decompress(&data))
+            } else {
+                (name, data)
+            })
         })
         .collect();
     inputs.sort();

@@ -5,7 +5,7 @@
 
 use cenote_runtime::Rng;
 
-/// Longest input made.
+/// Longest input made from shorter ones.
 pub const MAX_INPUT_BYTES: usize = 256 << 10;
 /// Fewest and most changes to one input are 1 and 2 to this power.
 const MAX_CHANGES_SHIFT: u64 = 4;
@@ -19,7 +19,8 @@ pub fn case(rng: &mut Rng, inputs: &[(String, Vec<u8>)]) -> Vec<u8> {
     for _ in 0..1u64 << rng.below(MAX_CHANGES_SHIFT + 1) {
         change(rng, &mut data, inputs);
     }
-    data.truncate(MAX_INPUT_BYTES);
+    let longest = inputs.iter().map(|(_, input)| input.len()).max().unwrap_or(0);
+    data.truncate(longest.max(MAX_INPUT_BYTES));
     data
 }
 
@@ -41,16 +42,25 @@ fn change(rng: &mut Rng, data: &mut Vec<u8>, inputs: &[(String, Vec<u8>)]) {
         7 => nudge_field(rng, data),
         8 => copy_within(rng, data),
         9 => splice(rng, data, inputs),
-        10 => data.truncate(place(rng, data)),
+        10 if rng.chance(0.3) => data.truncate(place(rng, data)),
         _ => repeat(rng, data),
     }
 }
 
-/// An offset in the data; near the front half of the time, where headers are.
+/// An offset in the data: half of the time near the front, where headers are, else mostly where there is something.
 fn place(rng: &mut Rng, data: &[u8]) -> usize {
     let len = data.len() as u64;
-    let within = if rng.chance(0.5) { len.min(256) } else { len };
-    rng.below(within) as usize
+    if rng.chance(0.5) && len <= MAX_INPUT_BYTES as u64 {
+        return rng.below(len.min(256)) as usize;
+    }
+    let mut at = 0;
+    for _ in 0..64 {
+        at = rng.below(len) as usize;
+        if data.get(at) != Some(&0) {
+            break;
+        }
+    }
+    at
 }
 
 fn flip_bit(rng: &mut Rng, data: &mut [u8]) {

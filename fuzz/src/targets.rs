@@ -6,6 +6,7 @@ mod blocks;
 mod codec;
 mod config;
 mod filesystem;
+pub mod stack;
 mod tables;
 mod zap;
 
@@ -56,6 +57,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "zstd", run: codec::zstd, spare_bytes: 4 * MIB },
     Target { name: "embedded_checksum", run: codec::embedded_checksum, spare_bytes: 64 * KIB },
     Target { name: "crypt_layout", run: codec::crypt_layout, spare_bytes: 64 * KIB },
+    // All layers together.
+    Target { name: "tree", run: stack::tree, spare_bytes: 64 * MIB },
 ];
 
 const ENDIANS: [Endian; 2] = [Endian::Little, Endian::Big];
