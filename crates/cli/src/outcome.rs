@@ -51,6 +51,16 @@ pub enum CliError {
     /// The pool can't be found among the disks.
     #[error("{0}")]
     NotFound(String),
+    /// Too few of the pool's devices were found to open it.
+    #[error(
+        "pool '{pool}' is unavailable, as devices are missing; `cenote zpool import` shows which: {source}"
+    )]
+    DevicesMissing {
+        /// The pool.
+        pool: String,
+        /// What could not be read for that reason.
+        source: DatasetError,
+    },
     /// Reading or writing outside of the pool failed.
     #[error("{what}: {source}")]
     Io {
@@ -93,7 +103,7 @@ impl CliError {
             CliError::Dataset(error) => error.is_damage(),
             CliError::Fs(error) => error.is_damage(),
             CliError::Inspect(error) => error.is_damage(),
-            CliError::NotFound(_) | CliError::Io { .. } => false,
+            CliError::NotFound(_) | CliError::DevicesMissing { .. } | CliError::Io { .. } => false,
         };
         if damaged { Outcome::Damaged } else { Outcome::Failed }
     }

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 
 use cenote_dataset::import::{ImportOptions, Rewind, import};
 use cenote_dataset::{Dataset, KeySource, Mos, Txg};
-use cenote_pool::{Discovery, FoundPool, discover};
+use cenote_pool::{Discovery, FoundPool, VdevState, discover};
 use cenote_runtime::Runtime;
 
 pub use progress::Progress;
@@ -121,7 +121,10 @@ impl Session {
             "no pool among this machine's block devices; name folders, images or devices with -d".to_string()
         } else {
             let places: Vec<String> = self.common.disks.iter().map(|p| p.display().to_string()).collect();
-            format!("no pool in {}", places.join(", "))
+            format!(
+                "no pool in {}; name the folder, images or devices that hold its disks with -d",
+                places.join(", ")
+            )
         };
         for problem in &discovery.problems {
             text.push_str(&format!("\n  {}: {}", problem.path, problem.why));
@@ -154,7 +157,11 @@ impl Session {
 
     async fn open_with(&self, found: &FoundPool, rewind: Rewind, keys: KeySource) -> Result<Mos, CliError> {
         let options = ImportOptions { rewind, keys, ..self.import_options() };
-        Ok(import(&self.runtime, found, &options).await?)
+        import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {
+            // What can't be read is not damaged: the disks that hold it are elsewhere.
+            VdevState::Unavailable => CliError::DevicesMissing { pool: found.name().into(), source: error },
+            _ => error.into(),
+        })
     }
 
     /// How the common options say that pools are opened; nobody is asked for keys, those given are used.

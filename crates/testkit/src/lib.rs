@@ -19,7 +19,7 @@ mod facts;
 mod unpack;
 
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
-pub use unpack::{decompress, unpack_image};
+pub use unpack::{decompress, unpack_bzip2, unpack_image};
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,20 @@ pub fn shared_path(relative: &str) -> Option<PathBuf> {
         eprintln!("skipped: no {relative} (set CENOTE_SHARED to the folder that holds it)");
     }
     found
+}
+
+/// A folder with the images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`), unpacked once and kept; says that
+/// the test is skipped if they are not there.
+pub fn fixture_images(folder: &str) -> Option<PathBuf> {
+    let packed = shared_path(&format!("fixtures/{folder}/blockfiles"))?;
+    let images = workspace().join("target/fixtures").join(folder);
+    for file in packed.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let image = images.join(file.file_stem().expect("a file name"));
+        if !image.exists() {
+            unpack_bzip2(&file, &image);
+        }
+    }
+    Some(images)
 }
 
 /// The golden pool of this (folder) name; says that the test is skipped if it is not there.

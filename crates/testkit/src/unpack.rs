@@ -15,33 +15,64 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// # Panics
 /// If the result does not have this SHA-256, or on any I/O error: the test can't go on.
 pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
-    let folder = image.parent().expect("an image lies in a folder");
-    fs::create_dir_all(folder).expect("make the folder for images");
-    // Several processes, and several threads of one, may unpack the same image: each has a file of its own.
-    static UNPACKED: AtomicU64 = AtomicU64::new(0);
-    let number = UNPACKED.fetch_add(1, Ordering::Relaxed);
-    let partial = image.with_extension(format!("partial-{}-{number}", std::process::id()));
-    let mut out = File::create(&partial).expect("create the image");
     let mut hash = Sha256::new();
     let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
-    stream(input, |chunk| {
-        hash.update(chunk);
-        for page in chunk.chunks(4096) {
-            if page.iter().all(|&b| b == 0) {
-                out.seek(SeekFrom::Current(page.len() as i64)).expect("seek");
-            } else {
-                out.write_all(page).expect("write the image");
+    write_image(image, |out| {
+        stream(input, |chunk| {
+            hash.update(chunk);
+            write_sparse(out, chunk);
+        });
+        let found: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(found, sha256, "{} does not unpack to what pool.json says", packed.display());
+    });
+}
+
+/// Unpacks `packed` (bzip2) to `image`, leaving out pages of zeros.
+///
+/// # Panics
+/// On any I/O error.
+pub fn unpack_bzip2(packed: &Path, image: &Path) {
+    let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
+    let mut input = bzip2::read::BzDecoder::new(input);
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+    write_image(image, |out| {
+        loop {
+            chunk.clear();
+            (&mut input).take(CHUNK_BYTES as u64).read_to_end(&mut chunk).expect("bzip2 data");
+            if chunk.is_empty() {
+                return;
             }
+            write_sparse(out, &chunk);
         }
     });
+}
+
+/// Makes a read-only file of what `fill` writes; it appears under its name only when it is whole.
+fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
+    // Several processes, and several threads of one, may unpack the same image: each has a file of its own.
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let folder = image.parent().expect("an image lies in a folder");
+    fs::create_dir_all(folder).expect("make the folder for images");
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let partial = image.with_extension(format!("partial-{}-{serial}", std::process::id()));
+    let mut out = File::create(&partial).expect("create the image");
+    fill(&mut out);
     let end = out.stream_position().expect("position");
     out.set_len(end).expect("set the length");
-    let found: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(found, sha256, "{} does not unpack to what pool.json says", packed.display());
     let mut permissions = out.metadata().expect("metadata").permissions();
     permissions.set_readonly(true);
     out.set_permissions(permissions).expect("make the image read-only");
     fs::rename(&partial, image).expect("rename the image");
+}
+
+fn write_sparse(out: &mut File, chunk: &[u8]) {
+    for page in chunk.chunks(4096) {
+        if page.iter().all(|&b| b == 0) {
+            out.seek(SeekFrom::Current(page.len() as i64)).expect("seek");
+        } else {
+            out.write_all(page).expect("write the image");
+        }
+    }
 }
 
 /// Decompresses zstd data in memory.

@@ -83,6 +83,7 @@ pub enum Separator {
 impl Scan {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        self.columns()?; // a wrong name is told before disks are searched
         let mut targets = Vec::new();
         for target in &self.targets {
             targets.extend(select::targets(session, &self, target).await?);

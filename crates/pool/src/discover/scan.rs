@@ -133,6 +133,12 @@ async fn look_at(device: Arc<dyn Device>, named: bool) -> (Vec<Scanned>, Option<
     let unreadable = labels.iter().find_map(|label| label.unreadable.as_ref());
     let trouble = match unreadable {
         Some(error) if found.is_empty() => complain(format!("labels can't be read: {error}")),
+        None if found.is_empty() && named && device.size_bytes() < SPA_MINDEVSIZE => {
+            let size_bytes = device.size_bytes();
+            complain(format!(
+                "has {size_bytes} bytes, and no vdev has less than 64 MiB: not a disk of a pool, or cut short"
+            ))
+        }
         None if found.is_empty() && named => {
             complain("no ZFS label here: not a vdev, or all four labels are destroyed".into())
         }

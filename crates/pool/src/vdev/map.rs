@@ -93,7 +93,9 @@ impl VdevTree {
     ) -> Result<(), MapError> {
         let at = dva.offset_bytes;
         let bad = |why: &str| MapError::BadAddress(format!("address {}:{at:x}: {why}", dva.vdev));
-        let top = self.layout_of(dva.vdev).ok_or_else(|| bad("the pool has no such vdev"))?;
+        let top = self
+            .layout_of(dva.vdev)
+            .ok_or_else(|| bad("the pool has no such vdev, or none of its devices was found"))?;
         let end = at.checked_add(psize as u64).ok_or_else(|| bad("beyond any vdev"))?;
         // Labels of old pools may lack the size; the device's own end bounds the read then.
         if top.config.asize_bytes != 0 && end > top.config.asize_bytes {

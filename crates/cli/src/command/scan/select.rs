@@ -1,6 +1,6 @@
 //! Which file systems and snapshots a scan covers.
 
-use cenote_dataset::Dataset;
+use cenote_dataset::{Dataset, DatasetError};
 use cenote_format::objset::ObjsetType;
 use cenote_inspect::scan::ScanTarget;
 
@@ -55,7 +55,8 @@ async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>
     }
     match session.filesystem(dataset).await {
         Ok(filesystem) => Ok(Some(ScanTarget { dataset: name, snapshot, filesystem })),
-        Err(CliError::Dataset(error)) if error.is_locked() => {
+        // A key that is wrong was given: that is an error, while one that was not given need not be meant.
+        Err(CliError::Dataset(error @ DatasetError::KeyMissing { .. })) => {
             eprintln!("cenote: {}: left out: {error}", dataset.name());
             Ok(None)
         }

@@ -1,0 +1,95 @@
+//! Images cut short, disks of two pools in one folder, disks twice.
+
+use std::fs::OpenOptions;
+
+use super::command::{DAMAGED, FAILED, copy, folder_of, scan};
+
+#[test]
+fn truncated_images() {
+    let Some(pool) = cenote_testkit::golden("legacy-fuse10") else { return };
+    let image = pool.images().join("disk0.img");
+    let whole_bytes = image.metadata().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("disk0.img");
+    copy(&image, &cut);
+    let name = &pool.facts().pool;
+    let whole = scan(folder.path(), name);
+    let whole = whole.succeeds();
+    // From the end down, so that one copy serves for all: a byte, a label, both labels, half, below the least vdev, nothing.
+    let cuts = [whole_bytes - 1, whole_bytes - (256 << 10), whole_bytes - (512 << 10), 72 << 20, 64 << 20];
+    for bytes in cuts {
+        OpenOptions::new().write(true).open(&cut).unwrap().set_len(bytes).unwrap();
+        let ran = scan(folder.path(), name);
+        match ran.status {
+            0 => assert_eq!(ran.succeeds(), whole, "cut at {bytes}"),
+            DAMAGED => assert!(!ran.stderr.is_empty(), "cut at {bytes}"),
+            other => panic!("cut at {bytes}: exit status {other}: {}", ran.stderr),
+        }
+    }
+    for bytes in [(64 << 20) - 1, 4 << 20, 256 << 10, 1000, 0] {
+        OpenOptions::new().write(true).open(&cut).unwrap().set_len(bytes).unwrap();
+        scan(&cut, name).fails(FAILED, &["no pool in", &format!("{bytes} bytes"), "cut short"]);
+        scan(folder.path(), name).fails(FAILED, &["no pool in"]);
+    }
+}
+
+#[test]
+fn a_head_or_tail_that_was_wiped() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let image = images.join("zfs-pool-v15.dat");
+    let whole = scan(&image, "v15-pool");
+    let whole = whole.succeeds();
+    let bytes = image.metadata().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, at, len) in [("head", 0, 512 << 10), ("tail", bytes - (512 << 10), 512 << 10)] {
+        let copied = folder.path().join(name);
+        copy(&image, &copied);
+        let file = OpenOptions::new().write(true).open(&copied).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xa5; len], at).unwrap();
+        assert_eq!(scan(&copied, "v15-pool").succeeds(), whole, "{name}: the other two labels do");
+    }
+}
+
+#[test]
+fn disks_of_two_pools_swapped() {
+    let Some(raidz) = cenote_testkit::golden("raidz1") else { return };
+    let Some(mirror) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let disk = |n: u32| raidz.images().join(format!("disk{n}.img"));
+    let half = |n: u32| mirror.join(format!("zfs-pool-v3mirror{n}.dat"));
+    let mixed = folder_of([
+        ("mirror0.img", disk(0)),
+        ("disk0.img", half(1)),
+        ("disk1.img", half(3)),
+        ("mirror1.img", disk(2)),
+        ("disk2.img", disk(1)),
+        ("mirror2.img", half(2)),
+    ]);
+    let name = &raidz.facts().pool;
+    let (alone, among) = (scan(&raidz.images(), name), scan(mixed.path(), name));
+    assert_eq!(among.succeeds(), alone.succeeds(), "disks are known by their guids, not their names");
+    let alone = scan(&mirror, "pool-v3mirror");
+    assert_eq!(scan(mixed.path(), "pool-v3mirror").succeeds(), alone.succeeds());
+}
+
+#[test]
+fn a_disk_twice_and_a_disk_that_was_away() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let disk = |n: u32| images.join(format!("zfs-pool-v1raidz{n}.dat"));
+    let whole = scan(&images, "pool-v1raidz");
+    let folder = folder_of([("a", disk(1)), ("b", disk(2)), ("c", disk(3))]);
+    copy(&disk(1), &folder.path().join("again"));
+    assert_eq!(scan(folder.path(), "pool-v1raidz").succeeds(), whole.succeeds(), "a copy of a disk");
+
+    // Two copies of one disk are one disk.
+    let alone = folder_of([("a", disk(1))]);
+    copy(&disk(1), &alone.path().join("again"));
+    scan(alone.path(), "pool-v1raidz").fails(FAILED, &["pool-v1raidz", "devices are missing"]);
+
+    // `zfs-broken-mirror`: one half was cut short and is older than the other.
+    let pool = "zfs-broken-mirror";
+    let both = scan(&images, pool);
+    let half = folder_of([("half", images.join("zfs-broken-mirror2.dat"))]);
+    assert_eq!(scan(half.path(), pool).succeeds(), both.succeeds());
+    let cut = images.join("zfs-broken-mirror1.dat");
+    scan(&cut, pool).fails(FAILED, &["66985984 bytes", "cut short"]);
+}

@@ -1,0 +1,72 @@
+//! OpenZFS's own pools: every old version, every survivable set of disks, and those that must be refused.
+
+use std::path::Path;
+
+use super::command::{DAMAGED, FAILED, folder_of, scan};
+
+#[test]
+fn every_version_opens() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    for version in 1..=15 {
+        let ran = scan(&images, &format!("v{version}-pool"));
+        assert!(ran.succeeds().len() > 1, "version {version} has a root folder");
+    }
+}
+
+#[test]
+fn pools_of_the_import_tests_open() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_import") else { return };
+    for pool in ["cryptv0", "missing_ivset", "unclean_export"] {
+        assert!(scan(&images, pool).succeeds().len() > 1, "{pool}");
+    }
+}
+
+#[test]
+fn an_unknown_version_is_refused() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    scan(&images, "v999-pool").fails(FAILED, &["v999-pool", "version 999", "1 to 28 and 5000"]);
+}
+
+/// Every set of `count` disks; those with at most `spare` missing give all files, the others a clear error.
+fn every_set(images: &Path, disks: &str, pool: &str, count: u32, spare: u32) {
+    let whole = scan(images, pool);
+    let whole = whole.succeeds();
+    for set in 1..1u32 << count {
+        let names: Vec<String> = (0..count).map(|i| format!("disk{i}")).collect();
+        let there = (0..count).filter(|i| set >> i & 1 == 1);
+        let path = |i: u32| images.join(format!("zfs-pool-{disks}{}.dat", i + 1));
+        let folder = folder_of(there.map(|i| (names[i as usize].as_str(), path(i))));
+        let ran = scan(folder.path(), pool);
+        if count - set.count_ones() <= spare {
+            assert_eq!(ran.succeeds(), whole, "{pool} with disks {set:b}");
+        } else if spare > 0 {
+            ran.fails(FAILED, &[pool, "devices are missing"]);
+        } else {
+            // Labels as old as these do not tell how many vdevs there are. A missing one shows when all copies of a block
+            // are on it, and copies are on different vdevs: all may be there.
+            match ran.status {
+                0 => assert_eq!(ran.succeeds(), whole, "{pool} with disks {set:b}"),
+                status => ran.fails(if status == DAMAGED { DAMAGED } else { FAILED }, &["devices"]),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_survivable_set_of_disks() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    for (disks, pool, spare) in [
+        ("v1mirror", "pool-v1mirror", 2),
+        ("v2mirror", "pool-v2mirror", 2),
+        ("v3mirror", "pool-v3mirror", 2),
+        ("v1raidz", "pool-v1raidz", 1),
+        ("v2raidz", "pool-v2raidz", 1),
+        ("v3raidz", "pool-v3raidz", 1),
+        ("v3raidz2", "pool-v3raidz2", 2),
+        ("v1stripe", "pool-v1stripe", 0),
+        ("v2stripe", "pool-v2stripe", 0),
+        ("v3stripe", "pool-v3stripe", 0),
+    ] {
+        every_set(&images, disks, pool, 3, spare);
+    }
+}

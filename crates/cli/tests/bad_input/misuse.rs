@@ -1,0 +1,65 @@
+//! Command lines that make no sense, and names of what is not there.
+
+use super::command::{FAILED, MISUSED, cenote, text};
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    for words in [
+        &["frobnicate"][..],
+        &["scan"],
+        &["scan", "tank", "--frobnicate"],
+        &["scan", "tank", "--txg", "soon"],
+        &["scan", "tank", "--txg", "5", "-F"],
+        &["scan", "tank", "--checkpoint", "-F"],
+        &["scan", "tank", "--format", "poem"],
+        &["scan", "tank", "--latest", "--snapshot", "a"],
+        &["scan", "tank", "--threads", "-1"],
+        &["zpool", "frobnicate"],
+        &["zfs", "list", "--frobnicate"],
+        &["cp"],
+        &["volume", "cp", "tank/v"],
+    ] {
+        cenote(words).fails(MISUSED, &["help"]);
+    }
+    for (words, says) in [
+        (&["scan", "tank", "--cache", "1K"][..], "64M"),
+        (&["scan", "tank", "--cache", "much"], "--cache much"),
+        (&["scan", "tank", "--columns", "weight"], "weight"),
+        (&["scan", ""], "POOL/DATASET"),
+        (&["scan", "tank/"], "POOL/DATASET"),
+    ] {
+        cenote(words).fails(MISUSED, &[says]);
+    }
+}
+
+#[test]
+fn keys_that_make_no_sense() {
+    for (key, says) in [
+        ("secret", "DATASET=pass:TEXT"),
+        ("tank=secret", "pass:TEXT, hex:HEX, file:PATH or env:NAME"),
+        ("tank=rot13:frperg", "pass:TEXT"),
+        ("tank=env:NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
+    ] {
+        cenote(&["scan", "tank", "--key", key]).fails(MISUSED, &["--key", says]);
+    }
+    cenote(&["scan", "tank", "--key", "tank=file:/nonexistent/key"])
+        .fails(FAILED, &["/nonexistent/key", "No such file"]);
+    cenote(&["scan", "tank", "--key", "tank=file:/"]).fails(FAILED, &["--key tank"]);
+}
+
+#[test]
+fn names_of_what_is_not_there() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let disk = images.join("zfs-pool-v15.dat");
+    let fails = |words: &[&str], says: &[&str]| {
+        cenote(&[words, &["-d", text(&disk)]].concat()).fails(FAILED, says);
+    };
+    fails(&["scan", "tank"], &["no pool 'tank'", "v15-pool"]);
+    fails(&["scan", "v15-pool/none"], &["v15-pool/none", "does not exist", "zfs list"]);
+    fails(&["scan", "v15-pool@none"], &["v15-pool@none", "does not exist"]);
+    fails(&["scan", "v15-pool", "--snapshot", "none*"], &["no file system or snapshot matches"]);
+    fails(&["scan", "v15-pool", "--txg", "1"], &["txg 1"]);
+    fails(&["scan", "v15-pool", "--checkpoint"], &["no checkpoint"]);
+    fails(&["cp", "v15-pool:/none", "/nonexistent/copy"], &["none"]);
+    fails(&["volume", "cp", "v15-pool/none", "/nonexistent/copy"], &["v15-pool/none"]);
+}
