@@ -23,6 +23,12 @@ pub enum InspectError {
     /// From the file-system layer.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// A file that was read in part: which bytes are not there, as in a manifest.
+    #[error("parts of its content can't be read: {unreadable}")]
+    Content {
+        /// The hash with its unreadable ranges, `EIO:OFFSET+LENGTH;...|HASH`.
+        unreadable: String,
+    },
     /// What was asked for makes no sense.
     #[error("{0}")]
     Request(String),
@@ -49,6 +55,7 @@ impl InspectError {
             InspectError::Pool(error) => error.is_damage(),
             InspectError::Dataset(error) => error.is_damage(),
             InspectError::Fs(error) => error.is_damage(),
+            InspectError::Content { .. } => true,
             InspectError::Request(_) | InspectError::Output { .. } => false,
         }
     }

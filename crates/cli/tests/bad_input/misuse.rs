@@ -60,6 +60,16 @@ fn names_of_what_is_not_there() {
     fails(&["scan", "v15-pool", "--snapshot", "none*"], &["no file system or snapshot matches"]);
     fails(&["scan", "v15-pool", "--txg", "1"], &["txg 1"]);
     fails(&["scan", "v15-pool", "--checkpoint"], &["no checkpoint"]);
-    fails(&["cp", "v15-pool:/none", "/nonexistent/copy"], &["none"]);
-    fails(&["volume", "cp", "v15-pool/none", "/nonexistent/copy"], &["v15-pool/none"]);
+    for command in ["ls", "stat", "cat", "find", "du"] {
+        fails(&[command, "tank:/"], &["no pool 'tank'", "v15-pool"]);
+        fails(&[command, "v15-pool/none:/"], &["v15-pool/none", "does not exist"]);
+        fails(&[command, "v15-pool:/none"], &["none"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    fails(&["cp", "v15-pool:/none", text(&copy)], &["none"]);
+    fails(&["cp", "v15-pool:/", "/nonexistent/copy"], &["/nonexistent"]);
+    fails(&["volume", "cp", "v15-pool/none", text(&copy)], &["v15-pool/none"]);
+    fails(&["zfs", "list", "v15-pool/none"], &["v15-pool/none"]);
+    fails(&["zpool", "status", "tank"], &["tank"]);
 }

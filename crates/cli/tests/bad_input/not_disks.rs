@@ -7,10 +7,12 @@ use std::process::Command;
 use super::command::{FAILED, cenote, text};
 
 /// Commands that look for a pool.
-const COMMANDS: [&[&str]; 3] = [
+const COMMANDS: [&[&str]; 5] = [
     &["scan", "tank"],
-    &["cp", "tank:/a", "/nonexistent/copy"],
-    &["volume", "cp", "tank/v", "/nonexistent/v"],
+    &["ls", "tank:/"],
+    &["cat", "tank:/a"],
+    &["zfs", "list", "tank"],
+    &["zpool", "status", "tank"],
 ];
 
 fn fails_everywhere(path: &std::path::Path, words: &[&str]) {

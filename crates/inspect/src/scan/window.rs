@@ -9,7 +9,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::Dnode;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zap::MicroZap;
-use cenote_fs::manifest::{XattrHash, hash_content, sha256};
+use cenote_fs::manifest::{ContentHash, XattrHash, hash_content, sha256};
 use cenote_fs::{Attr, Decoded, DirEntry, FileKind, Filesystem};
 use cenote_runtime::WorkKind;
 use tokio::sync::mpsc;
@@ -348,14 +348,23 @@ async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
     }
     let results = std::mem::take(&mut *results.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     for (index, object, extra) in results {
-        match extra {
-            Ok(extra) => batch.rows[index].extra = Some(Box::new(extra)),
-            Err(error) => {
-                let path = batch.path(&batch.rows[index]).to_vec();
-                batch.problems.push(ScanProblem { path, object, error });
-            }
+        let problem = match &extra {
+            Ok(extra) => extra.content.as_ref().and_then(unreadable),
+            Err(error) => Some(error.clone()),
+        };
+        if let Some(error) = problem {
+            let path = batch.path(&batch.rows[index]).to_vec();
+            batch.problems.push(ScanProblem { path, object, error });
         }
+        batch.rows[index].extra = extra.ok().map(Box::new);
     }
+}
+
+/// What is wrong with content of which not every byte could be read.
+fn unreadable(content: &ContentHash) -> Option<InspectError> {
+    let mut text = String::new();
+    content.append_to(&mut text);
+    (!content.is_complete()).then_some(InspectError::Content { unreadable: text })
 }
 
 async fn read_extra(

@@ -16,10 +16,7 @@ pub async fn targets(session: &Session, scan: &Scan, target: &str) -> Result<Vec
         return Err(CliError::Usage("scan takes whole datasets; for a folder use `cenote find`".into()));
     }
     let named = session.open_dataset(&target).await?;
-    let mut datasets = vec![named.clone()];
-    if scan.recursive {
-        datasets.extend(named.descendants().await?);
-    }
+    let datasets = if scan.recursive { named.descendants().await? } else { vec![named] };
     let mut found = Vec::new();
     for dataset in datasets {
         for dataset in chosen(scan, dataset).await? {
