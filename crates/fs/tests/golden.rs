@@ -91,6 +91,17 @@ macro_rules! golden_pools {
 }
 
 golden_pools! {
+    ashifts "ashifts",
+    checkpoint "checkpoint",
+    damaged "damaged",
+    dedup "dedup",
+    draidspare "draidspare",
+    expanding "expanding",
+    fastdedup "fastdedup",
+    gang "gang",
+    names "names",
+    removed "removed",
+    spares "spares",
     checksums "checksums",
     degraded "degraded",
     encrypted "encrypted",

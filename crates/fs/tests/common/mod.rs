@@ -21,7 +21,8 @@ pub async fn open_golden(rt: &Runtime, golden: &Golden) -> Mos {
     open(rt, &golden.images(), keys(golden.facts())).await
 }
 
-fn keys(facts: PoolFacts) -> KeySource {
+/// The keys of `pool.json`.
+pub fn keys(facts: PoolFacts) -> KeySource {
     KeySource::new(move |info| {
         // Roots that `pool.json` does not list have the key of the nearest one above.
         let above = facts.keys.range(..=info.root.clone()).rev();
