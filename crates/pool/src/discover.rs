@@ -22,6 +22,8 @@
 mod group;
 mod partition;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use scan::machine_devices;

@@ -6,6 +6,7 @@
 //! ```text
 //!   leaf     faulted, offline          as configured, found or not
 //!            no device with its guid   REMOVED if it was, else UNAVAIL
+//!            device too small          UNAVAIL: its end is missing (what is there is read all the same)
 //!   raidz    failed > parity           UNAVAIL      any failed or degraded  DEGRADED
 //!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED     (also spare-N, replacing-N)
 //!   pool     any failed (not a log)    UNAVAIL      any failed or degraded  DEGRADED
@@ -39,13 +40,14 @@ pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
 fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCounts>) -> PoolHealth {
     let names = Names::gather(config, found);
     let examiner = Examiner { found, errors, names };
-    let tops: Vec<VdevStatus> = config.vdevs.iter().map(|top| examiner.vdev(top, top.class)).collect();
+    let tops: Vec<VdevStatus> =
+        config.vdevs.iter().map(|top| examiner.vdev(top, top.class, least_leaf_bytes(top))).collect();
     let mut in_use = BTreeSet::new();
     for top in &tops {
         top.walk(&mut |vdev| _ = in_use.insert(vdev.guid));
     }
     let spare = |spare: &VdevConfig| {
-        let mut status = examiner.vdev(spare, VdevClass::Normal);
+        let mut status = examiner.vdev(spare, VdevClass::Normal, 0);
         if status.kind == VdevKind::DistributedSpare {
             // It is as large as the devices it is spread over.
             status.size_bytes = smallest_leaf(&tops);
@@ -57,7 +59,7 @@ fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCo
     };
     PoolHealth {
         spares: config.spares.iter().map(spare).collect(),
-        l2cache: config.l2cache.iter().map(|vdev| examiner.vdev(vdev, VdevClass::Normal)).collect(),
+        l2cache: config.l2cache.iter().map(|vdev| examiner.vdev(vdev, VdevClass::Normal, 0)).collect(),
         root: root(config, tops),
     }
 }
@@ -87,11 +89,13 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    fn vdev(&self, config: &VdevConfig, class: VdevClass) -> VdevStatus {
-        let children: Vec<VdevStatus> = config.children.iter().map(|child| self.vdev(child, class)).collect();
+    /// A vdev whose leaves need `least_bytes` behind their labels.
+    fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
+        let child = |child| self.vdev(child, class, least_bytes);
+        let children: Vec<VdevStatus> = config.children.iter().map(child).collect();
         let device = self.device(config);
         let (state, trouble) = match config.is_leaf() {
-            true => leaf(config, device),
+            true => leaf(config, device, least_bytes),
             false => interior(config, &children),
         };
         let mut status = bare(config, self.names.of(config), children);
@@ -131,13 +135,28 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
     }
 }
 
-fn leaf(config: &VdevConfig, device: Option<&FoundDevice>) -> (VdevState, Option<Trouble>) {
+/// Bytes that each leaf of a top-level vdev must have behind its labels, `vdev_get_min_asize`: whole metaslabs are in use.
+fn least_leaf_bytes(top: &VdevConfig) -> u64 {
+    let in_use = top.asize_bytes >> top.metaslab_shift << top.metaslab_shift;
+    let width = top.children.len().max(1) as u64;
+    match top.kind {
+        VdevKind::Disk | VdevKind::File | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => in_use,
+        VdevKind::Raidz | VdevKind::Draid => in_use.div_ceil(width),
+        _ => 0,
+    }
+}
+
+fn leaf(config: &VdevConfig, device: Option<&FoundDevice>, least_bytes: u64) -> (VdevState, Option<Trouble>) {
+    let room = |found: &FoundDevice| found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES);
     let there = device.is_some() || config.kind == VdevKind::DistributedSpare;
     match () {
         () if config.faulted && !config.removed => (VdevState::Faulted, Some(Trouble::External)),
         () if config.offline => (VdevState::Offline, None),
         () if !there && config.removed => (VdevState::Removed, None),
         () if !there => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.clone() })),
+        () if device.is_some_and(|device| room(device) < least_bytes) => {
+            (VdevState::Unavailable, Some(Trouble::TooSmall))
+        }
         () if config.degraded => (VdevState::Degraded, Some(Trouble::External)),
         () if device.is_some_and(|device| device.stale) => (VdevState::Online, Some(Trouble::Stale)),
         () => (VdevState::Online, None),

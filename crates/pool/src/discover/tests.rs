@@ -1,0 +1,131 @@
+//! Pools whose devices are not as they should be: cut short, with damaged labels, destroyed, left behind.
+#![allow(clippy::unwrap_used)]
+
+use super::scan::Scanned;
+use super::{Discovery, FoundPool, group};
+use crate::config::PoolState;
+use crate::health::{Trouble, VdevState};
+use crate::label::read_labels;
+use cenote_codec::Endian;
+use cenote_codec::checksum::{Checksum, embedded::label_verifier};
+use cenote_device::MemoryDevice;
+use cenote_format::label::{
+    LABEL_BYTES, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist, label_offset,
+};
+use cenote_format::nvlist::NvValue;
+use cenote_runtime::Runtime;
+use std::sync::Arc;
+
+/// The images of a golden pool, in memory.
+fn images(name: &str) -> Option<Vec<Vec<u8>>> {
+    let golden = cenote_testkit::golden(name)?;
+    let (folder, disks) = (golden.images(), golden.facts().disks);
+    let image = |file: &str| std::fs::read(folder.join(file.trim_end_matches(".zst"))).unwrap();
+    Some(disks.iter().map(|disk| image(&disk.file)).collect())
+}
+
+fn discover(images: Vec<Vec<u8>>) -> Discovery {
+    Runtime::real(None).block_on(async {
+        let mut scanned = Vec::new();
+        for (index, image) in images.into_iter().enumerate() {
+            let device = Arc::new(MemoryDevice::with_content(&format!("disk{index}"), image));
+            let labels = read_labels(&*device).await;
+            scanned.push(Scanned { device, labels });
+        }
+        group::group(scanned, Vec::new())
+    })
+}
+
+fn the_pool(images: Vec<Vec<u8>>) -> FoundPool {
+    let mut pools = discover(images).pools;
+    assert_eq!(pools.len(), 1);
+    pools.remove(0)
+}
+
+/// Where the labels of an image begin.
+fn labels(image: &[u8]) -> Vec<usize> {
+    (0..VDEV_LABELS).map(|index| label_offset(image.len() as u64, index).unwrap() as usize).collect()
+}
+
+/// Writes a pair into the configuration of every label, and the checksum that it then has.
+fn set(image: &mut [u8], name: &str, value: u64) {
+    for at in labels(image) {
+        let at = at + VDEV_PHYS_OFFSET as usize;
+        let area = &mut image[at..at + VDEV_PHYS_SIZE as usize];
+        let mut list = decode_config_nvlist(area).unwrap();
+        list.insert(name, NvValue::Uint64(value));
+        let packed = list.encode();
+        area.fill(0);
+        area[..packed.len()].copy_from_slice(&packed);
+        Checksum::Label.seal(area, label_verifier(at as u64), Endian::Little).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_was_cut_short_is_too_small_and_its_front_labels_still_name_the_pool() {
+    let Some(mut images) = images("single") else { return };
+    assert_eq!(the_pool(images.clone()).status().state(), VdevState::Online);
+    let len = images[0].len() / 4 * 3;
+    images[0].truncate(len);
+    let found = the_pool(images);
+    assert_eq!(found.devices.values().next().unwrap().good_labels, 2);
+    let health = found.status();
+    assert_eq!(health.state(), VdevState::Unavailable);
+    assert_eq!(health.root.children[0].trouble, Some(Trouble::TooSmall));
+}
+
+#[test]
+fn a_single_whole_label_is_enough_and_none_is_a_problem_that_names_the_device() {
+    let Some(mut images) = images("single") else { return };
+    for keep in 0..VDEV_LABELS as usize {
+        let mut images = images.clone();
+        for (index, at) in labels(&images[0]).into_iter().enumerate().filter(|(index, _)| *index != keep) {
+            images[0][at..at + LABEL_BYTES as usize].fill(index as u8);
+        }
+        let found = the_pool(images);
+        assert_eq!(found.status().state(), VdevState::Online);
+        assert!(found.notes.iter().any(|note| note.why.contains("3 of 4 labels")), "{:?}", found.notes);
+    }
+    for at in labels(&images[0]) {
+        let at = at + VDEV_PHYS_OFFSET as usize;
+        images[0][at..at + VDEV_PHYS_SIZE as usize].fill(0);
+    }
+    let discovery = discover(images);
+    assert!(discovery.pools.is_empty());
+    assert!(discovery.problems[0].path.contains("disk0"), "{:?}", discovery.problems);
+}
+
+#[test]
+fn a_destroyed_pool_and_its_last_machine_are_told() {
+    let Some(mut images) = images("single") else { return };
+    set(&mut images[0], "state", 2);
+    set(&mut images[0], "hostid", 0xc0ffee);
+    let found = the_pool(images);
+    assert_eq!(found.state(), PoolState::Destroyed);
+    assert_eq!(found.config.hostid, Some(0xc0ffee));
+}
+
+#[test]
+fn a_device_that_was_away_is_out_of_date() {
+    let Some(mut images) = images("checkpoint") else { return };
+    set(&mut images[1], "txg", 4);
+    let found = the_pool(images);
+    let stale: Vec<&str> =
+        found.devices.values().filter(|found| found.stale).map(|found| found.path.as_str()).collect();
+    assert_eq!(stale.len(), 1);
+    assert!(stale[0].contains("disk1"));
+    let mut troubles = Vec::new();
+    found.status().root.walk(&mut |vdev| troubles.extend(vdev.trouble.clone()));
+    assert_eq!(troubles, [Trouble::Stale]);
+}
+
+#[test]
+fn a_lost_log_degrades_the_pool_only_if_somebody_knows_it_for_a_log() {
+    let Some(images) = images("unclean-slog") else { return };
+    let mut found = the_pool(images);
+    let log = found.config.vdevs.iter().find(|top| top.class == crate::VdevClass::Log).unwrap();
+    let leaves: Vec<_> = log.leaves().map(|leaf| leaf.guid).collect();
+    found.devices.retain(|guid, _| !leaves.contains(guid));
+    let health = found.status();
+    assert_eq!((health.state(), health.is_importable()), (VdevState::Degraded, true));
+}
