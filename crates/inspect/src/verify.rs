@@ -354,6 +354,7 @@ impl<'a> Run<'a> {
             lost_blocks: self.lost_blocks,
             repairable_blocks: self.repairable_blocks,
             devices: self.devices.into_iter().map(name).collect(),
+            lagging_devices: pool.lagging_leaves().into_iter().map(|leaf| device_name(pool, leaf)).collect(),
             findings: self.findings,
             more_findings: self.more_findings + excess as u64,
             space: self.space,

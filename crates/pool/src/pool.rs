@@ -168,6 +168,12 @@ impl Pool {
         self.0.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
+    /// Leaves with a device that is known to lack some of what it should hold: it was away, is taken out of use or is
+    /// being filled. Verification does not blame them: what they lack, a resilver brings.
+    pub fn lagging_leaves(&self) -> Vec<Guid> {
+        self.0.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
+    }
+
     /// The allocation class of a top-level vdev.
     pub fn class_of(&self, vdev: VdevId) -> Option<VdevClass> {
         self.0.vdevs.class_of(vdev)

@@ -79,7 +79,7 @@ pub struct Finding {
 impl Pool {
     /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the items.
     /// Holes and embedded blocks are in order by themselves. Missing devices are not reported block by block; a
-    /// block that can't be rebuilt without them is.
+    /// block that can't be rebuilt without them is. Nor are leaves that lag behind ([`Pool::lagging_leaves`]).
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));

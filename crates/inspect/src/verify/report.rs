@@ -219,6 +219,9 @@ pub struct VerifyReport {
     pub repairable_blocks: u64,
     /// Damage by device.
     pub devices: Vec<DeviceDamage>,
+    /// Devices that were away, are out of use or being filled, by path: what they lack is no finding, since a
+    /// resilver brings it.
+    pub lagging_devices: Vec<String>,
     /// The findings, worst first, as many as were asked for.
     pub findings: Vec<Finding>,
     /// Findings beyond those.
