@@ -190,7 +190,10 @@ impl<'a> Run<'a> {
                         self.census.enter(bp, place, Under::Type, verify);
                     }
                     Met::Log(log) => self.enter_log(&pool, &log).await,
-                    Met::Nonsense { place, why } => self.nonsense.push((place, why)),
+                    Met::Nonsense { place, why } if self.nonsense.len() < self.options.max_findings => {
+                        self.nonsense.push((place, why));
+                    }
+                    Met::Nonsense { .. } => self.more_findings += 1,
                 }
             }
             self.census.open_gangs().await;
@@ -339,6 +342,7 @@ impl<'a> Run<'a> {
             self.find(Finding::BadAddress { owner, why });
         }
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
+        self.more_findings += self.census.more_bad_addresses;
         let excess = self.findings.len().saturating_sub(self.options.max_findings);
         self.findings.truncate(self.options.max_findings);
         let name =

@@ -10,7 +10,7 @@ use cenote_inspect::verify::{FaultKind, Finding, Part, Severity, Stop, VerifyOpt
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, golden_names};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -112,6 +112,53 @@ fn what_a_scrub_of_the_kernel_repairs_is_found_on_the_same_disk() {
     // "scrub repaired 4.78M", to three digits.
     let scrub = (4.78 * f64::from(1 << 20)) as u64;
     assert!(report.devices[0].bytes.abs_diff(scrub) < 6 << 10, "{:?} against {scrub}", report.devices);
+}
+
+/// Files and ranges that the kernel could not read, from the manifests of a pool's live file systems.
+fn unreadable(pool: &cenote_testkit::Golden) -> BTreeSet<(String, String, u64)> {
+    let mut found = BTreeSet::new();
+    for dataset in pool.facts().datasets.iter().filter(|dataset| dataset.kind == "filesystem") {
+        let Some(manifest) = &dataset.manifest else { continue };
+        for row in pool.text(manifest).lines() {
+            let Some((ranges, _)) = row.split("EIO:").nth(1).and_then(|rest| rest.split_once('|')) else {
+                continue;
+            };
+            let path = row.split('\t').next().unwrap();
+            for range in ranges.split(';') {
+                let (offset, len) = range.split_once('+').unwrap();
+                let (offset, len): (u64, u64) = (offset.parse().unwrap(), len.parse().unwrap());
+                // The manifest joins neighbouring blocks; the pool's records have 128 KiB.
+                let blocks =
+                    (offset / RECORD_BYTES..(offset + len).div_ceil(RECORD_BYTES)).map(|b| b * RECORD_BYTES);
+                found.extend(blocks.map(|at| (dataset.name.clone(), path.to_owned(), at)));
+            }
+        }
+    }
+    found
+}
+
+/// Default record size.
+const RECORD_BYTES: u64 = 128 << 10;
+
+#[test]
+fn what_the_kernel_could_not_read_is_lost_and_nothing_else() {
+    let Some(pool) = golden("damaged") else { return };
+    let runtime = Runtime::real(None);
+    let report = runtime.block_on(async { verified(&open(&runtime, &pool.images()).await).await });
+    let mut lost = BTreeSet::new();
+    for finding in &report.findings {
+        let Finding::Block(block) = finding else { panic!("{finding}") };
+        if !block.lost {
+            continue;
+        }
+        let Part::Data { offset_bytes, .. } = block.owner.part else { panic!("{finding}") };
+        let path = block.owner.path.clone().unwrap();
+        for name in block.owner.dataset.iter().chain(&block.owner.also_in).filter(|name| !name.contains('@'))
+        {
+            lost.insert((name.clone(), path.clone(), offset_bytes));
+        }
+    }
+    assert_eq!(lost, unreadable(&pool));
 }
 
 /// A copy of a golden pool that may be damaged.

@@ -12,6 +12,8 @@ use super::sharing::{Occurrence, Sharing};
 
 /// The deepest a gang may lead to gangs.
 const MAX_GANG_DEPTH: u32 = 16;
+/// Pointers to nowhere that are named; more are only counted.
+const KEPT_BAD_ADDRESSES: usize = 10_000;
 
 /// The book.
 pub(super) struct Census {
@@ -25,8 +27,10 @@ pub(super) struct Census {
     pub(super) window: Vec<VerifyItem>,
     /// Gang blocks whose pieces are still to be looked up, and how deep within gangs they are.
     gangs: Vec<(Blkptr, Place, u32)>,
-    /// Pointers that lead nowhere.
+    /// Pointers that lead nowhere: the first [`KEPT_BAD_ADDRESSES`].
     pub(super) bad_addresses: Vec<(Place, String)>,
+    /// More of them.
+    pub(super) more_bad_addresses: u64,
 }
 
 impl Census {
@@ -44,6 +48,7 @@ impl Census {
             window: Vec::new(),
             gangs: Vec::new(),
             bad_addresses: Vec::new(),
+            more_bad_addresses: 0,
         })
     }
 
@@ -79,7 +84,7 @@ impl Census {
                 self.refer(&dva, header.unwrap_or(dva.asize.0), place);
             }
             if depth == MAX_GANG_DEPTH {
-                self.bad_addresses.push((place, "gang blocks lead to gang blocks without end".into()));
+                self.complain(place, "gang blocks lead to gang blocks without end".into());
                 continue;
             }
             // Without its header, verification says that the block is lost.
@@ -104,7 +109,14 @@ impl Census {
             && places.iter().all(|p| referenced.insert(Extent::new(p.vdev, p.offset_bytes, p.asize.0)));
         if !fits {
             let why = format!("{}:{:x}:{:x}", dva.vdev, dva.offset_bytes, dva.asize.0);
-            self.bad_addresses.push((place, why));
+            self.complain(place, why);
+        }
+    }
+
+    fn complain(&mut self, place: Place, why: String) {
+        match self.bad_addresses.len() < KEPT_BAD_ADDRESSES {
+            true => self.bad_addresses.push((place, why)),
+            false => self.more_bad_addresses += 1,
         }
     }
 }
