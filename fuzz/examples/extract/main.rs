@@ -12,10 +12,11 @@ use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_dataset::{ImportOptions, Mos, Object, Objset, Zap, import};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
+use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_PHYS_OFFSET};
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_fuzz::corpus;
-use cenote_pool::label::{label_offset, read_labels};
+use cenote_pool::label::read_labels;
 use cenote_pool::{FoundPool, Place, ReadContext, discover};
 use cenote_runtime::Runtime;
 
@@ -86,11 +87,10 @@ impl Extract {
             both.extend(packed);
             self.keep_whole("label", &both, LONGEST_WHOLE);
         }
-        let offset = label_offset(device.device.size_bytes(), 0);
-        if let Ok(raw) = device.device.read_at(offset + (16 << 10), 2048).await {
+        if let Ok(raw) = device.device.read_at(VDEV_PHYS_OFFSET, 2048).await {
             self.keep("nvlist", &raw);
         }
-        if let Ok(raw) = device.device.read_at(offset + (8 << 10), 512).await {
+        if let Ok(raw) = device.device.read_at(BOOT_ENV_OFFSET, 512).await {
             self.keep("boot_env", &raw);
         }
     }

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_dataset::{Dataset, ImportOptions, Mos, Object, ObjectId, Zap, import};
 use cenote_device::{Device, DeviceInfo, Io, Op};
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::Txg;
 use cenote_fs::{FileKind, Filesystem, Volume};
 use cenote_inspect::scan::{ScanNeeds, ScanTarget, scan};
-use cenote_pool::label::VDEV_LABEL_START_BYTES;
 use cenote_pool::{FoundDevice, FoundPool, PoolConfig};
 use cenote_runtime::{Runtime, SimConfig};
 
@@ -57,11 +57,7 @@ pub fn tree(data: &[u8]) {
 /// Reads all that can be read of a tree and says how many files its scans met.
 pub fn files_of(data: &[u8]) -> usize {
     let Some((config, uberblock, blocks)) = split(data) else { return 0 };
-    let mut leaves = Vec::new();
-    config
-        .vdevs
-        .iter()
-        .for_each(|top| top.walk(&mut |vdev| leaves.extend(vdev.is_leaf().then_some(vdev.guid))));
+    let leaves: Vec<_> = config.vdevs.iter().flat_map(|top| top.leaves()).map(|leaf| leaf.guid).collect();
     let device: Arc<dyn Device> = Arc::new(Blocks::new(blocks));
     let device = |path| FoundDevice {
         path,
@@ -195,7 +191,7 @@ struct Blocks {
 
 impl Blocks {
     fn new(blocks: Bytes) -> Blocks {
-        let size_bytes = VDEV_LABEL_START_BYTES + blocks.len() as u64;
+        let size_bytes = VDEV_LABEL_START_SIZE + blocks.len() as u64;
         let path = "tree".into();
         let info = DeviceInfo { path, size_bytes, sector_bytes: 512, rotational: None, read_only: true };
         Blocks { info, blocks }
@@ -209,7 +205,7 @@ impl Device for Blocks {
 
     fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
         Io::done(self.info.check_range(Op::Read, offset, len as u64).map(|()| {
-            match offset.checked_sub(VDEV_LABEL_START_BYTES) {
+            match offset.checked_sub(VDEV_LABEL_START_SIZE) {
                 Some(at) => self.blocks.slice(at as usize..at as usize + len),
                 None => Bytes::from(vec![0; len]),
             }
