@@ -18,6 +18,11 @@ use args::{Cli, Command};
 use outcome::{CliError, Outcome};
 use session::Session;
 
+/// Blocks come and go by the megabyte. The system's allocator gives such memory back each time, so that every page of every
+/// block is zeroed by the kernel first: with it, sequential reading takes three times the CPU time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // clap prints help and usage errors itself and exits with 0 and 2.
     let cli = Cli::parse_from(args::words(std::env::args_os().collect()));
