@@ -2,8 +2,6 @@
 //!
 //! Everything of substance is in the crates below; here are options, wording and layout.
 
-#![allow(unused, reason = "commands are being filled in")]
-
 mod args;
 mod command;
 mod outcome;

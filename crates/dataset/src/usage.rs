@@ -169,6 +169,7 @@ mod tests {
             start_bytes: 0,
             size_bytes: 1 << 24,
             allocated: allocated.clone(),
+            own_map_bytes: 0,
             overlaps: Vec::new(),
         };
         assert_eq!(fragmentation_of(&metaslab(&allocated)), 0);

@@ -1,6 +1,7 @@
 //! The engine in the deterministic simulator: a golden pool on modelled disks that are slow, fail and lie.
 //!
 //! One seed is one history, to the step. Every failure prints the seed that replays it.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::path::Path;
 use std::sync::Arc;

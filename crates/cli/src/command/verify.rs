@@ -51,7 +51,11 @@ impl Verify {
         });
         let report = stop_on_interrupt(verification, || stop.stop()).await?;
         progress.finish();
-        if session.json() { print_json(&report)? } else { print(report::text(&report))? }
+        if session.json() {
+            print_json(&report)?
+        } else {
+            print(report::text(&report))?
+        }
         Ok(outcome(&report))
     }
 }

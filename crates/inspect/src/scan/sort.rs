@@ -167,7 +167,12 @@ mod tests {
             }
             expected.sort();
             let mut got = Vec::new();
-            sorter.finish::<io::Error>(|line| Ok(got.push(line.to_vec()))).unwrap();
+            sorter
+                .finish::<io::Error>(|line| {
+                    got.push(line.to_vec());
+                    Ok(())
+                })
+                .unwrap();
             assert_eq!(got, expected, "budget {budget}");
         }
     }

@@ -42,7 +42,10 @@ fn verdict(report: &VerifyReport) -> String {
         parts.push(format!("{} blocks lost", report.lost_blocks));
     }
     if report.repairable_blocks > 0 {
-        parts.push(format!("{} blocks damaged that other copies or parity can repair", report.repairable_blocks));
+        parts.push(format!(
+            "{} blocks damaged that other copies or parity can repair",
+            report.repairable_blocks
+        ));
     }
     if report.space.leaked_bytes > 0 {
         parts.push(format!("{} leaked", nice_bytes(report.space.leaked_bytes)));
@@ -81,13 +84,20 @@ fn counts(counts: &Counts) -> String {
         ("embedded in pointers", embedded, 0),
     ] {
         if count > 0 {
-            table.row([name.into(), count.to_string(), if bytes > 0 { nice_bytes(bytes) } else { String::new() }]);
+            table.row([
+                name.into(),
+                count.to_string(),
+                if bytes > 0 { nice_bytes(bytes) } else { String::new() },
+            ]);
         }
     }
     let ratio = total.logical_bytes as f64 / total.physical_bytes.max(1) as f64;
     let sizes = [total.logical_bytes, total.physical_bytes, total.allocated_bytes].map(nice_bytes);
     let [logical, physical, allocated] = sizes;
-    format!("\n{}{logical} of content, {physical} compressed ({ratio:.2}x), {allocated} on disk\n", table.aligned())
+    format!(
+        "\n{}{logical} of content, {physical} compressed ({ratio:.2}x), {allocated} on disk\n",
+        table.aligned()
+    )
 }
 
 fn space(report: &VerifyReport) -> String {
@@ -96,7 +106,11 @@ fn space(report: &VerifyReport) -> String {
     }
     let mut table = Table::new([("CLASS", Align::Left), ("ALLOC", Align::Right), ("SIZE", Align::Right)]);
     for class in &report.space.classes {
-        table.row([class.class.to_string(), nice_bytes(class.allocated_bytes), nice_bytes(class.total_bytes)]);
+        table.row([
+            class.class.to_string(),
+            nice_bytes(class.allocated_bytes),
+            nice_bytes(class.total_bytes),
+        ]);
     }
     format!("\n{}", table.aligned())
 }
