@@ -1,4 +1,5 @@
 //! The corpus passes: every real structure and every input that ever failed, whole and cut short.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_fuzz::corpus;
 use cenote_fuzz::targets::TARGETS;

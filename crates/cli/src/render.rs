@@ -9,7 +9,7 @@ mod size;
 mod table;
 mod time;
 
-pub use escape::{escape_bytes, escape_terminal};
+pub use escape::escape_terminal;
 pub use glob::glob_matches;
 pub use size::{nice_bytes, nice_number, parse_bytes};
 pub use table::{Align, Table};

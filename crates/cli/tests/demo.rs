@@ -1,4 +1,5 @@
 //! `cenote demo` tells its story to the end and leaves nothing behind.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
 //! `cenote dump` on golden pools, beside what `zdb` and the OpenZFS module say of the same structures.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

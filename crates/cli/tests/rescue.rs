@@ -1,4 +1,5 @@
 //! `cenote rescue`: what comes out of damaged pools, compared with what the OpenZFS module read before (or around) the damage.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,5 +1,6 @@
 //! House rules, checked on the whole tree: short files that say what they are, and engine crates that
 //! take time, tasks and randomness from `runtime` only.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 //! every offset the sectors of all disks are taken as a row, in every rotation. If the first one is
 //! then the XOR of the data, which does not happen by chance, it is P of such a row; and the others have
 //! to be what this crate makes of the same data.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
 //! Files: every way of reading gives the same bytes, ends and errors are clear, read-only is read-only.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_device::{Access, Bytes, Device, DeviceError, FileDevice, IoPath, OpenOptions};
 use cenote_runtime::{Rng, Runtime, SimConfig};

@@ -1,4 +1,5 @@
 //! Layers compose, fail as told, and under the simulator one seed is one history.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_device::{
     Bytes, Delayed, Device, DeviceError, Event, Fault, Faulty, Latency, MemoryDevice, Op, Traced,

@@ -1,4 +1,5 @@
 //! Log blocks written by the OpenZFS module: read as zdb reads them, written back bit for bit.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use bytes::Bytes;
 use cenote_format::zil::record::{RenameKind, WriteData};

@@ -1,4 +1,5 @@
 //! What an engine relies on is the same under both back ends.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_runtime::{JoinError, Runtime, SimConfig};
 use futures::stream::StreamExt;

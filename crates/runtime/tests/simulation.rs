@@ -1,4 +1,5 @@
 //! The simulator keeps its promises: a seed is a history, time is virtual, cores are few, nothing hangs unseen.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_runtime::{Cost, CostModel, JoinError, Runtime, SimConfig, SimReport, WorkKind};
 use futures::stream::StreamExt;

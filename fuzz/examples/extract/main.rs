@@ -276,5 +276,5 @@ fn made_up() -> Result<(), Failure> {
     // Four registrations (length, byte swap, number), and layouts of them.
     let words: [u64; 8] = [0x0008_0000_0000, 0x0010_0000_0001, 0x0000_0003_0002, 3, 0, 1, 2, 2];
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    keep("sa_registry", &[&words[..], &0x2f50_5au32.to_le_bytes(), &[0, 8], &[0; 58]].concat())
+    keep("sa_registry", &[&words[..], &0x002f_505a_u32.to_le_bytes(), &[0, 8], &[0; 58]].concat())
 }

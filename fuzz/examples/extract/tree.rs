@@ -32,7 +32,7 @@ pub async fn flatten(mos: &Mos) -> Result<Option<Vec<u8>>, Failure> {
     }
     let mut flattener = Flattener { pool, blocks: Vec::new(), moved: HashMap::new(), content_bytes: 0 };
     let rootbp = Box::pin(flattener.block(&pool.uberblock().rootbp)).await;
-    let uberblock = Uberblock { rootbp, ..pool.uberblock().clone() };
+    let uberblock = Uberblock { rootbp, ..*pool.uberblock() };
     Ok(Some(join(&mos.config().encode(), &uberblock.encode(), &flattener.blocks)))
 }
 

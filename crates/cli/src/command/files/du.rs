@@ -171,8 +171,8 @@ fn cut(path: &[u8], depth: usize) -> &[u8] {
     if depth == 0 {
         return b"";
     }
-    let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-    let end = slashes.skip(depth - 1).next().unwrap_or(path.len());
+    let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+    let end = slashes.nth(depth - 1).unwrap_or(path.len());
     &path[..end]
 }
 

@@ -42,7 +42,7 @@ impl Get {
         for item in selected.items {
             match self.lines(&item, wanted.as_deref()).await {
                 Ok(mut lines) => {
-                    lines.retain(|line| sources.is_none_or(|sources| sources.contains(&word(&line.source))));
+                    lines.retain(|line| sources.is_none_or(|sources| sources.contains(word(&line.source))));
                     found.push((item, lines));
                 }
                 Err(error) => {
