@@ -1,7 +1,8 @@
 //! `cenote demo` tells its story to the end and leaves nothing behind.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_story_ends_well_and_the_folder_is_gone() {
@@ -31,4 +32,25 @@ fn the_disks_can_be_kept() {
     let mut names: Vec<_> = folder.read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["disk0.img", "disk1.img", "disk2.img", "disk3.img"]);
+}
+
+/// Interrupted wherever it happens to be (or just done), it leaves nothing behind.
+#[test]
+fn an_interrupted_demo_cleans_up() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cenote"))
+        .arg("demo")
+        .env("TMPDIR", scratch.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    // The first words come when the disks are unpacked.
+    let mut word = [0; 16];
+    child.stdout.as_mut().unwrap().read_exact(&mut word).unwrap();
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 1);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    // What it still has to say must not stop it.
+    std::io::copy(child.stdout.as_mut().unwrap(), &mut std::io::sink()).unwrap();
+    child.wait().unwrap();
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0);
 }

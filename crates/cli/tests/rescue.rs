@@ -140,21 +140,23 @@ fn a_damaged_pool_gives_everything_but_what_is_damaged() {
 #[test]
 fn where_the_newest_tree_is_gone_an_older_one_serves() {
     let Some(pool) = golden("single") else { return };
+    let name = pool.facts().pool;
+    let name = name.as_str();
     let images = copies(&pool);
-    let ring = json(images.path(), &["dump", "uberblock", "gsingle"]);
+    let ring = json(images.path(), &["dump", "uberblock", name]);
     let ring = ring["ring"].as_array().unwrap();
     let newest = ring[0]["txg"].as_u64().unwrap();
     destroy(images.path(), ring[0]["rootbp"]["dvas"].as_str().unwrap());
 
-    let plain = cenote(images.path(), &["zfs", "list", "gsingle"]);
+    let plain = cenote(images.path(), &["zfs", "list", name]);
     assert_ne!(plain.status.code(), Some(0), "the newest tree should be damaged");
-    let planned = json(images.path(), &["rescue", "-n", "gsingle"]);
+    let planned = json(images.path(), &["rescue", "-n", name]);
     let rows = planned.as_array().unwrap();
     assert!(rows.iter().all(|row| row["txg"].as_u64().unwrap() < newest), "{planned}");
 
-    let (to, output) = rescue(images.path(), "gsingle", &[]);
+    let (to, output) = rescue(images.path(), name, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (right, wrong) = compare(&pool, "gsingle", &to.path().join("gsingle"));
+    let (right, wrong) = compare(&pool, name, &to.path().join(name));
     assert!(right > 20 && wrong.is_empty(), "{right} right; {wrong:?}");
     let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
     assert!(report.lines().any(|line| line.starts_with("from txg ")), "{report}");
@@ -211,10 +213,12 @@ fn with_a_disk_missing_nothing_is_lost() {
 #[test]
 fn a_truncated_disk_gives_what_is_left_and_says_so() {
     let Some(pool) = golden("single") else { return };
+    let name = pool.facts().pool;
+    let name = name.as_str();
     let images = copies(&pool);
     let disk = File::options().write(true).open(images.path().join("disk0.img")).unwrap();
     disk.set_len(disk.metadata().unwrap().len() / 2).unwrap();
-    let (to, output) = rescue(images.path(), "gsingle", &[]);
+    let (to, output) = rescue(images.path(), name, &[]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let status = output.status.code();
     assert!(matches!(status, Some(0 | 3)), "{status:?} {told}");
@@ -222,19 +226,21 @@ fn a_truncated_disk_gives_what_is_left_and_says_so() {
         let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
         assert!(report.lines().any(|line| line.starts_with("lost\t")), "{report}");
     }
-    let (right, _) = compare(&pool, "gsingle", &to.path().join("gsingle"));
+    let (right, _) = compare(&pool, name, &to.path().join(name));
     assert!(right > 0);
 }
 
 #[test]
 fn a_destination_in_use_is_refused_and_resuming_copies_nothing_twice() {
     let Some(pool) = golden("single") else { return };
-    let (to, first) = rescue(&pool.images(), "gsingle", &[]);
+    let name = pool.facts().pool;
+    let name = name.as_str();
+    let (to, first) = rescue(&pool.images(), name, &[]);
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let path = to.path().to_str().unwrap();
-    let refused = cenote(&pool.images(), &["rescue", "gsingle", path]);
+    let refused = cenote(&pool.images(), &["rescue", name, path]);
     assert_eq!(refused.status.code(), Some(2));
-    let again = json(&pool.images(), &["rescue", "--resume", "gsingle", path]);
+    let again = json(&pool.images(), &["rescue", "--resume", name, path]);
     assert_eq!((again["files"].as_u64(), again["lost"].as_u64()), (Some(0), Some(0)), "{again}");
     assert!(again["already_there"].as_u64().unwrap() > 20, "{again}");
 }

@@ -31,7 +31,7 @@ const LOST: &str = "disk2.img";
 /// Where it goes: searches do not look into folders of folders.
 const AWAY: &str = "taken-away";
 /// Lines of a summary that are shown.
-const SUMMARY_LINES: usize = 16;
+const SUMMARY_LINES: usize = 10;
 
 /// `cenote demo`
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ impl Demo {
         tokio::select! {
             told = tell(session, folder) => told?,
             // Dropping the folder removes it.
-            _ = tokio::signal::ctrl_c() => return Ok(Outcome::Failed),
+            () = interrupted() => return Ok(Outcome::Failed),
         }
         if let Some(folder) = &self.keep {
             session::print(format!(
@@ -65,6 +65,21 @@ impl Demo {
             ))?;
         }
         Ok(Outcome::Done)
+    }
+}
+
+/// Ends when the user presses Ctrl-C. The program's own runtime has no I/O driver (disks need none), so another one waits.
+async fn interrupted() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let waiting = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        if waiting.is_ok_and(|runtime| runtime.block_on(tokio::signal::ctrl_c()).is_ok()) {
+            // Nobody listens if the demo has ended.
+            let _ = tell.send(());
+        }
+    });
+    if told.await.is_err() {
+        std::future::pending().await
     }
 }
 
@@ -78,7 +93,7 @@ async fn tell(session: &Session, folder: PathBuf) -> Result<(), CliError> {
                Here are their images. No kernel module, no root, nothing is mounted, nothing is written.",
     )?;
     story.show(&["zpool", "status", "tank"], usize::MAX).await?;
-    story.show(&["zfs", "list", "-t", "all", "-r", "tank"], usize::MAX).await?;
+    story.show(&["zfs", "list", "-r", "tank"], usize::MAX).await?;
     story.say("Every file of every dataset, straight from the disks:")?;
     story.show(&["scan", "-r", "tank"], SUMMARY_LINES).await?;
     let before = story.hashes().await?;
@@ -90,7 +105,7 @@ async fn tell(session: &Session, folder: PathBuf) -> Result<(), CliError> {
     story.show(&["zpool", "status", "tank"], usize::MAX).await?;
     let after = story.hashes().await?;
     story.compare(&before, &after)?;
-    story.show(&["verify", "tank"], SUMMARY_LINES).await?;
+    story.show(&["verify", "tank"], 1).await?;
     story.put_back()?;
     let took = session.runtime().now().since(started);
     story.say(&format!("All of this took {}.", duration(took)))

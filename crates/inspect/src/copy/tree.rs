@@ -268,8 +268,12 @@ impl Tree {
                     self.lost(path, LossKind::HardLink, reason);
                 }
             }
+            // What kept the first name from being made need not keep this one; if it does, it is said again.
             None => {
-                self.lost(path, LossKind::File, Reason::Because("another name of it could not be copied"));
+                if self.file_alone(filling, id, name, path, attr).await {
+                    let why = Reason::Because("another name of it could not be copied");
+                    self.lost(path, LossKind::HardLink, why);
+                }
             }
         }
     }
