@@ -139,7 +139,6 @@ impl Fuzzer {
         let mut failures = BTreeSet::new();
         let mut case = 0;
         while start.elapsed() < share {
-            running(Some(Running { target: self.target, case, since: Instant::now() }));
             if let Some(why) = self.one(case)
                 && failures.insert(why.clone())
             {
@@ -147,7 +146,6 @@ impl Fuzzer {
             }
             case += 1;
         }
-        running(None);
         let name = self.target.name;
         println!("{name:24} {case:>9} cases {:>5} corpus {:>3} failures", self.inputs.len(), failures.len());
         failures.len() as u64
@@ -159,7 +157,11 @@ impl Fuzzer {
 
     /// Why a case failed.
     fn one(&self, case: u64) -> Option<String> {
-        self.parse(&self.input(case))
+        let input = self.input(case);
+        running(Some(Running { target: self.target, case, since: Instant::now() }));
+        let why = self.parse(&input);
+        running(None);
+        why
     }
 
     fn parse(&self, data: &[u8]) -> Option<String> {
