@@ -142,9 +142,9 @@ impl Session {
         self.open_with(found, self.rewind(), self.keys.given()).await
     }
 
-    /// The same as of a transaction group, or the newest before it.
-    pub async fn open_at(&self, found: &FoundPool, txg: Txg) -> Result<Mos, CliError> {
-        self.open_with(found, Rewind::Txg(txg), self.keys.given()).await
+    /// The same, as of another state than the common options say.
+    pub async fn open_as_of(&self, found: &FoundPool, rewind: Rewind) -> Result<Mos, CliError> {
+        self.open_with(found, rewind, self.keys.given()).await
     }
 
     fn rewind(&self) -> Rewind {

@@ -1,7 +1,7 @@
 //! How much a pool can hold, and what of that a dataset may still take.
 //!
 //! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data (what a 128 KiB block
-//! leaves of them after parity), more for blocks that are shared, less slop kept back so that deleting always works, less
+//! leaves of them after parity), more for blocks that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
 //! quotas and others' reservations on the way from the root.
 //!
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`, `dsl_dir_space_available`.
@@ -32,8 +32,10 @@ impl Mos {
     /// # Errors
     /// A table that counts shared blocks is damaged.
     pub async fn usable_bytes(&self) -> Result<u64> {
-        let (mut normal, mut embedded_log) = (0u64, 0u64);
+        let (mut normal, mut embedded_log, mut checkpointed) = (0u64, 0u64, 0u64);
         for vdev in self.pool().vdevs().tops() {
+            let freed = self.checkpointed(vdev).await?.total_bytes();
+            checkpointed = checkpointed.saturating_add(self.deflate(VdevId(vdev.id), freed));
             let holds_data = !matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
             if vdev.class != VdevClass::Normal || !holds_data || !(1..64).contains(&vdev.metaslab_shift) {
                 continue;
@@ -56,7 +58,8 @@ impl Mos {
             .await?
             .saved_bytes()
             .saturating_add(self.cloned_summary().await?.saved_bytes);
-        Ok(normal.saturating_add(shared).saturating_sub(waiting).saturating_sub(slop))
+        let kept_back = waiting.saturating_add(slop).saturating_add(checkpointed);
+        Ok(normal.saturating_add(shared).saturating_sub(kept_back))
     }
 
     /// Raw bytes of a vdev as bytes of data that they hold.

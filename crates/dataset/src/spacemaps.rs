@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use cenote_format::dsl::deadlist::parse_deadlist_key;
 use cenote_format::dsl::names::{pool as names, vdev_zap};
-use cenote_format::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
+use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_pool::VdevConfig;
@@ -53,6 +53,9 @@ pub struct Metaslab {
     pub allocated: Ranges,
     /// Bytes allocated as its own map says, without changes that are only in log space maps.
     pub own_map_bytes: u64,
+    /// Free ranges by size, as its own map counted them last: element i those of 2^i bytes up to twice that. `None` if the map does
+    /// not count them.
+    pub free_ranges: Option<[u64; 64]>,
     /// Contradictions met while replaying: what was allocated twice, or freed without being allocated.
     pub overlaps: Vec<Overlap>,
 }
@@ -113,18 +116,20 @@ impl Mos {
         let unflushed = self.unflushed(vdev, count).await?;
         let mut metaslabs = Vec::with_capacity(maps.len());
         for (index, map) in maps.into_iter().enumerate() {
-            let size_bytes = 1 << vdev.metaslab_shift;
+            let (start_bytes, size_bytes) = metaslab_extent(vdev, index as u64);
             let mut metaslab = Metaslab {
                 index: index as u64,
-                start_bytes: metaslab_start(vdev, index as u64),
+                start_bytes,
                 size_bytes,
                 allocated: Ranges::default(),
                 own_map_bytes: 0,
+                free_ranges: None,
                 overlaps: Vec::new(),
             };
             // A metaslab that was never used has no map.
             if map != 0 {
                 let object = self.objset().object(ObjectId(map)).await?;
+                metaslab.free_ranges = free_ranges(&object, vdev.ashift)?;
                 let start = metaslab.start_bytes;
                 replay(&object, vdev.ashift, |change| {
                     metaslab.apply(
@@ -204,13 +209,29 @@ impl Metaslab {
     }
 }
 
-/// Where a metaslab begins: on a dRAID, at the first group after its border, so that no group lies on two.
-fn metaslab_start(vdev: &VdevConfig, index: u64) -> u64 {
-    let border = index << vdev.metaslab_shift;
-    let Some(draid) = vdev.draid else { return border };
+/// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no group lies on two, and in
+/// whole groups (`vdev_draid_metaslab_init`).
+fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
+    let (border, size) = (index << vdev.metaslab_shift, 1 << vdev.metaslab_shift);
+    let Some(draid) = vdev.draid else { return (border, size) };
     let group_sectors = draid.data.saturating_add(vdev.parity as u64).max(1);
-    let group_bytes = group_sectors.checked_shl(vdev.ashift).unwrap_or(u64::MAX);
-    border.checked_next_multiple_of(group_bytes).unwrap_or(border)
+    let group_bytes = group_sectors.checked_shl(vdev.ashift).unwrap_or(u64::MAX).max(1);
+    let start = border.checked_next_multiple_of(group_bytes).unwrap_or(border);
+    (start, size.saturating_sub(start - border) / group_bytes * group_bytes)
+}
+
+/// The histogram in a space map's head, if the head is of those that have one.
+fn free_ranges(object: &Object, shift: u32) -> Result<Option<[u64; 64]>> {
+    let dnode = object.dnode();
+    if dnode.bonus().len() <= SPACE_MAP_SIZE_V0 {
+        return Ok(None);
+    }
+    let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+    let mut counts = [0; 64];
+    for (count, at) in phys.histogram.into_iter().zip(shift as usize..counts.len()) {
+        counts[at] = count;
+    }
+    Ok(Some(counts))
 }
 
 /// Reads a space map from its start to the end that its head notes.

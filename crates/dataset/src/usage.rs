@@ -106,7 +106,7 @@ impl Mos {
         Ok(VdevUsage {
             vdev: VdevId(vdev.id),
             class: vdev.class,
-            size_bytes: vdev.asize_bytes >> vdev.metaslab_shift << vdev.metaslab_shift,
+            size_bytes: metaslabs.iter().map(|metaslab| usable_bytes(vdev, metaslab)).sum(),
             allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
             checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
             fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
@@ -118,6 +118,15 @@ impl Mos {
         let state = self.features().await?.into_iter().find(named);
         Ok(state.is_some_and(|(_, state)| state != FeatureState::Disabled))
     }
+}
+
+/// All of a metaslab; of a dRAID's, what whole groups of it fill (`vdev_draid_metaslab_init`).
+fn usable_bytes(vdev: &VdevConfig, metaslab: &Metaslab) -> u64 {
+    let Some(draid) = vdev.draid else { return metaslab.size_bytes };
+    let group = draid.data.saturating_add(vdev.parity as u64).max(1) << vdev.ashift;
+    let end = metaslab.start_bytes.saturating_add(metaslab.size_bytes);
+    let start = metaslab.start_bytes.div_ceil(group).saturating_mul(group);
+    end.saturating_sub(start) / group * group
 }
 
 /// Of a vdev: that of its metaslabs, weighted by what is free on them.
@@ -132,27 +141,14 @@ fn fragmentation(metaslabs: &[Metaslab]) -> u64 {
 }
 
 fn fragmentation_of(metaslab: &Metaslab) -> u64 {
-    if metaslab.allocated.is_empty() {
-        return 0;
-    }
     let (mut sum, mut total) = (0u128, 0u128);
-    let mut piece = |len: u64| {
-        if len != 0 {
-            let order = len.ilog2();
-            let index = (order.saturating_sub(9) as usize).min(FRAGMENTATION.len());
-            // Pieces are counted by the power of two below their size.
-            let space = 1u128 << order;
-            total += space;
-            sum += space * u128::from(FRAGMENTATION.get(index).copied().unwrap_or(0));
-        }
-    };
-    let end = metaslab.start_bytes.saturating_add(metaslab.size_bytes);
-    let mut at = metaslab.start_bytes;
-    for (start, len) in metaslab.allocated.iter() {
-        piece(start.saturating_sub(at));
-        at = start.saturating_add(len);
+    for (order, &count) in metaslab.free_ranges.iter().flatten().enumerate() {
+        // Ranges are counted by the power of two below their size.
+        let space = u128::from(count) << order;
+        total = total.saturating_add(space);
+        let weight = FRAGMENTATION.get(order.saturating_sub(9)).copied().unwrap_or(0);
+        sum = sum.saturating_add(space.saturating_mul(weight.into()));
     }
-    piece(end.saturating_sub(at));
     sum.checked_div(total).unwrap_or(0) as u64
 }
 
@@ -162,21 +158,22 @@ mod tests {
     use crate::spacemaps::Ranges;
 
     #[test]
-    fn small_free_pieces_are_fragmentation() {
-        let mut allocated = Ranges::default();
-        let metaslab = |allocated: &Ranges| Metaslab {
-            index: 0,
-            start_bytes: 0,
-            size_bytes: 1 << 24,
-            allocated: allocated.clone(),
-            own_map_bytes: 0,
-            overlaps: Vec::new(),
+    fn small_free_ranges_are_fragmentation() {
+        let of = |ranges: &[(usize, u64)]| {
+            let mut counts = [0; 64];
+            ranges.iter().for_each(|&(order, count)| counts[order] = count);
+            fragmentation_of(&Metaslab {
+                index: 0,
+                start_bytes: 0,
+                size_bytes: 1 << 24,
+                allocated: Ranges::default(),
+                own_map_bytes: 0,
+                free_ranges: Some(counts),
+                overlaps: Vec::new(),
+            })
         };
-        assert_eq!(fragmentation_of(&metaslab(&allocated)), 0);
-        allocated.insert(0, 1 << 23);
-        assert_eq!(fragmentation_of(&metaslab(&allocated)), 23);
-        // Every other sector of what is left.
-        (0..1u64 << 10).for_each(|i| _ = allocated.insert((1 << 23) + i * 8192, 4096));
-        assert_eq!(fragmentation_of(&metaslab(&allocated)), 93);
+        assert_eq!([of(&[]), of(&[(23, 1)]), of(&[(9, 7)]), of(&[(30, 1)])], [0, 23, 100, 0]);
+        // Half of the space in pieces of 4 KiB, half in one of 8 MiB.
+        assert_eq!(of(&[(23, 1), (12, 1 << 11)]), (23 + 93) / 2);
     }
 }

@@ -186,7 +186,8 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
 /// Bytes by which a top-level vdev could grow, in whole metaslabs. A dRAID's are not counted.
 fn expandable(config: &VdevConfig, status: &VdevStatus) -> u64 {
     let width = match config.kind {
-        VdevKind::Raidz => config.children.len() as u64,
+        // The child being added counts when the expansion is done.
+        VdevKind::Raidz => config.children.len() as u64 - u64::from(config.raidz_expanding),
         VdevKind::Disk | VdevKind::File | VdevKind::Mirror => 1,
         _ => return 0,
     };

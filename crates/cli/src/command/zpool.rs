@@ -60,6 +60,9 @@ pub struct Import {
     /// Accepted for habit: nothing is ever mounted
     #[arg(short = 'N')]
     pub no_mount: bool,
+    /// Go back to the newest transaction group whose tree is whole, as `--rewind`
+    #[arg(short = 'F', conflicts_with = "rewind_txg")]
+    pub recover: bool,
     /// Look at the pool as of this transaction group, as `--txg`
     #[arg(short = 'T', value_name = "TXG")]
     pub rewind_txg: Option<u64>,

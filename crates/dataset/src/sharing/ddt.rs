@@ -121,7 +121,9 @@ impl Mos {
 impl Ddt {
     /// Bytes that the table takes on the vdevs, its logs left out: part of `dedup_table_size`.
     pub fn stored_bytes(&self) -> u64 {
-        self.zaps.iter().map(|(_, zap)| zap.object().dnode().used_bytes).sum()
+        // In whole sectors, as `dmu_object_info` counts.
+        let sectors = |zap: &Zap| (zap.object().dnode().used_bytes.saturating_add(256)) >> 9;
+        self.zaps.iter().map(|(_, zap)| sectors(zap) << 9).sum()
     }
 
     /// All blocks of the table, those of the logs first.

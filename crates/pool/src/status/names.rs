@@ -16,7 +16,9 @@ impl Names {
                 let device = found.devices.get(&vdev.guid).or_else(|| found.auxiliary.get(&vdev.guid));
                 let path = match (device, &vdev.path) {
                     (Some(device), _) => device.path.clone(),
-                    (None, Some(path)) if vdev.whole_disk => without_partition(path).into(),
+                    (None, Some(path)) if vdev.whole_disk && vdev.kind == VdevKind::Disk => {
+                        without_partition(path).into()
+                    }
                     (None, Some(path)) => path.clone(),
                     (None, None) => continue,
                 };

@@ -3,7 +3,7 @@
 //! Nothing is imported into anything: a pool is opened for reading as long as a command runs. So the listing opens each pool to
 //! tell what is there, and `import POOL` says what it found.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{Mos, Rewind};
 use cenote_format::units::Txg;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
@@ -43,7 +43,8 @@ impl Import {
     /// Opens a pool and says what was found.
     async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
         let mos = match self.rewind_txg {
-            Some(txg) => session.open_at(found, Txg(txg)).await?,
+            Some(txg) => session.open_as_of(found, Rewind::Txg(Txg(txg))).await?,
+            None if self.recover => session.open_as_of(found, Rewind::Back).await?,
             None => session.open_without_asking(found).await?,
         };
         let health = mos.pool().status();
