@@ -40,7 +40,7 @@ pub struct Common {
     #[arg(long, value_name = "N", global = true, conflicts_with = "rewind")]
     pub txg: Option<u64>,
     /// Go back to the newest transaction group whose tree is whole
-    #[arg(short = 'F', long = "rewind", global = true)]
+    #[arg(long = "rewind", global = true)]
     pub rewind: bool,
     /// Look at the pool's checkpoint
     #[arg(long, global = true, conflicts_with_all = ["txg", "rewind"])]

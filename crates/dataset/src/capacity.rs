@@ -14,6 +14,7 @@ use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
 use crate::error::Result;
 use crate::mos::Mos;
+use crate::spacemaps::metaslabs_bytes;
 
 /// `spa_slop_shift`: a 32nd is kept back...
 const SLOP_SHIFT: u32 = 5;
@@ -42,7 +43,7 @@ impl Mos {
             }
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
             let for_log = u64::from(metaslabs >= EMBEDDED_SLOG_MIN_MS);
-            let deflated = |count: u64| self.deflate(VdevId(vdev.id), count << vdev.metaslab_shift);
+            let deflated = |count: u64| self.deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
             normal = normal.saturating_add(deflated(metaslabs - for_log));
             embedded_log = embedded_log.saturating_add(deflated(for_log));
         }

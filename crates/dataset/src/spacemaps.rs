@@ -220,6 +220,14 @@ fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     (start, size.saturating_sub(start - border) / group_bytes * group_bytes)
 }
 
+/// Bytes of a vdev's first metaslabs.
+pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
+    match vdev.draid {
+        None => count << vdev.metaslab_shift,
+        Some(_) => (0..count.min(MAX_METASLABS)).map(|index| metaslab_extent(vdev, index).1).sum(),
+    }
+}
+
 /// The histogram in a space map's head, if the head is of those that have one.
 fn free_ranges(object: &Object, shift: u32) -> Result<Option<[u64; 64]>> {
     let dnode = object.dnode();

@@ -30,6 +30,8 @@ pub struct VdevUsage {
     pub allocated_bytes: u64,
     /// Freed since, but kept by the checkpoint.
     pub checkpoint_bytes: u64,
+    /// The same net of parity.
+    pub checkpoint_net_bytes: u64,
     /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature `spacemap_histogram`).
     pub fragmentation_percent: Option<u64>,
 }
@@ -41,7 +43,7 @@ pub struct PoolUsage {
     pub size_bytes: u64,
     /// Allocated.
     pub allocated_bytes: u64,
-    /// Freed since, but kept by the checkpoint.
+    /// Freed since, but kept by the checkpoint; net of parity.
     pub checkpoint_bytes: u64,
     /// Of the vdevs for data.
     pub fragmentation_percent: Option<u64>,
@@ -61,7 +63,7 @@ impl PoolUsage {
         PoolUsage {
             size_bytes: total(|vdev| vdev.size_bytes),
             allocated_bytes: total(|vdev| vdev.allocated_bytes),
-            checkpoint_bytes: vdevs.iter().map(|vdev| vdev.checkpoint_bytes).sum(),
+            checkpoint_bytes: vdevs.iter().map(|vdev| vdev.checkpoint_net_bytes).sum(),
             fragmentation_percent: sum.map(|sum| sum.checked_div(space).unwrap_or(0) as u64),
         }
     }
@@ -103,12 +105,14 @@ impl Mos {
         counts_pieces: bool,
     ) -> Result<VdevUsage> {
         let metaslabs = self.metaslabs(vdev, log).await?;
+        let checkpoint_bytes = self.checkpointed(vdev).await?.total_bytes();
         Ok(VdevUsage {
             vdev: VdevId(vdev.id),
             class: vdev.class,
-            size_bytes: metaslabs.iter().map(|metaslab| usable_bytes(vdev, metaslab)).sum(),
+            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
             allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
-            checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
+            checkpoint_bytes,
+            checkpoint_net_bytes: self.deflate(VdevId(vdev.id), checkpoint_bytes),
             fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
         })
     }
@@ -118,15 +122,6 @@ impl Mos {
         let state = self.features().await?.into_iter().find(named);
         Ok(state.is_some_and(|(_, state)| state != FeatureState::Disabled))
     }
-}
-
-/// All of a metaslab; of a dRAID's, what whole groups of it fill (`vdev_draid_metaslab_init`).
-fn usable_bytes(vdev: &VdevConfig, metaslab: &Metaslab) -> u64 {
-    let Some(draid) = vdev.draid else { return metaslab.size_bytes };
-    let group = draid.data.saturating_add(vdev.parity as u64).max(1) << vdev.ashift;
-    let end = metaslab.start_bytes.saturating_add(metaslab.size_bytes);
-    let start = metaslab.start_bytes.div_ceil(group).saturating_mul(group);
-    end.saturating_sub(start) / group * group
 }
 
 /// Of a vdev: that of its metaslabs, weighted by what is free on them.

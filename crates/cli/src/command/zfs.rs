@@ -93,6 +93,7 @@ pub struct Get {
 
 /// `zfs diff`
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub struct Diff {
     /// Show each file's type
     #[arg(short = 'F')]
@@ -106,6 +107,9 @@ pub struct Diff {
     /// Names as they are, without escapes
     #[arg(short = 'h')]
     pub raw_names: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
     /// The earlier snapshot
     pub from: String,
     /// A later snapshot, or the dataset as it is [default: the dataset of FROM]

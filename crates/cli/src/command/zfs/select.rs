@@ -138,7 +138,7 @@ impl Item {
         let Some(dataset) = self.dataset() else { return Ok(None) };
         let head = dataset.dir().head().await?;
         match head.snapshot(snapshot.trim_start_matches('@')).await? {
-            Some(older) if older.creation_txg() <= dataset.creation_txg() => {
+            Some(older) if !dataset.is_snapshot() || older.creation_txg() <= dataset.creation_txg() => {
                 Ok(Some(dataset.written_since(older.id()).await?))
             }
             _ => Ok(None),

@@ -1,0 +1,187 @@
+//! `cenote zfs …` on golden pools, against what the OpenZFS kernel module's `zfs` printed.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod common;
+
+use cenote_testkit::{Golden, PropertyRow, golden, golden_names};
+use common::{cenote, cenote_fails, json};
+
+/// Pools whose properties were taken after the kernel had replayed their intent logs on a copy: those are another state.
+fn was_replayed(pool: &Golden) -> bool {
+    pool.facts().state.starts_with("unclean")
+}
+
+/// Rows of `zfs get` in a golden table, which begins with those of `zpool get`.
+fn dataset_rows(pool: &Golden) -> Vec<PropertyRow> {
+    let rows = pool.properties();
+    let first = rows.iter().position(|row| row.property == "type").unwrap();
+    rows[first..].to_vec()
+}
+
+fn parse(text: &str) -> Vec<PropertyRow> {
+    let row = |line: &str| {
+        let mut fields = line.splitn(4, '\t').map(str::to_owned);
+        let mut next = || fields.next().unwrap();
+        PropertyRow { name: next(), property: next(), value: next(), source: next() }
+    };
+    text.lines().map(row).collect()
+}
+
+/// Keys of encrypted pools are given, since the table was made with keys loaded.
+#[test]
+fn get_all_prints_every_row_of_zfs_in_its_order() {
+    let mut compared = 0;
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        if was_replayed(&pool) {
+            continue;
+        }
+        let found = parse(&cenote(&pool, "zfs get -Hp -r -t all all", &[&pool.facts().pool]));
+        let wanted = dataset_rows(&pool);
+        for (is, should) in found.iter().zip(&wanted) {
+            assert_eq!(is, should, "{name}");
+        }
+        assert_eq!(found.len(), wanted.len(), "{name}");
+        compared += wanted.len();
+    }
+    eprintln!("{compared} rows are equal");
+}
+
+#[test]
+fn columns_of_list_are_the_properties() {
+    let Some(pool) = golden("snaps") else { return };
+    let columns = "name,used,available,referenced,usedbysnapshots,origin,creation";
+    let listed = cenote(&pool, &format!("zfs list -Hp -r -t all -o {columns}"), &["gsnaps"]);
+    let rows = dataset_rows(&pool);
+    let value = |name: &str, property: &str| {
+        let row = rows.iter().find(|row| row.name == name && row.property == property);
+        row.map_or("-", |row| &row.value).to_owned()
+    };
+    let names: Vec<&str> = rows.iter().filter(|row| row.property == "type").map(|row| &*row.name).collect();
+    let wanted: String = names
+        .iter()
+        .map(|name| {
+            let cells = columns.split(',').skip(1).map(|property| value(name, property));
+            [(*name).to_owned()].into_iter().chain(cells).collect::<Vec<_>>().join("\t") + "\n"
+        })
+        .collect();
+    assert_eq!(listed, wanted);
+}
+
+#[test]
+fn space_of_snapshots_is_what_zfs_list_says() {
+    let Some(pool) = golden("snaps") else { return };
+    let space = pool.text("space.txt");
+    let columns = "name,used,referenced,written,clones,userrefs,defer_destroy";
+    for line in space.lines().filter(|line| line.starts_with("gsnaps/") && line.split('\t').count() == 7) {
+        let name = line.split('\t').next().unwrap();
+        assert_eq!(cenote(&pool, &format!("zfs list -Hp -o {columns}"), &[name]).trim_end(), line);
+    }
+    let written = cenote(&pool, "zfs get -Hp written@r0,written@s6", &["gsnaps/a"]);
+    for line in written.lines() {
+        assert!(space.lines().any(|other| other == line), "{line}");
+    }
+    assert_eq!(written.lines().count(), 2);
+}
+
+#[test]
+fn depth_types_and_order_are_as_asked() {
+    let Some(pool) = golden("snaps") else { return };
+    let names = |options: &str, targets: &[&str]| -> Vec<String> {
+        cenote(&pool, &format!("zfs list -H -o name {options}"), targets).lines().map(str::to_owned).collect()
+    };
+    assert_eq!(names("", &["gsnaps/a"]), ["gsnaps/a"]);
+    assert_eq!(names("-d 1", &["gsnaps/a"]), ["gsnaps/a", "gsnaps/a/b", "gsnaps/a/d", "gsnaps/a/vol"]);
+    assert_eq!(names("-d 0", &["gsnaps/a"]), ["gsnaps/a"]);
+    assert_eq!(names("-t bookmark", &["gsnaps/a"]), ["gsnaps/a#mark3", "gsnaps/a#mark9"]);
+    assert_eq!(names("-t volume -r", &["gsnaps/a"]), ["gsnaps/a/vol"]);
+    assert_eq!(names("", &["gsnaps/a@s5", "gsnaps/a@s1"]), ["gsnaps/a@s1", "gsnaps/a@s5"]);
+    let used: Vec<u64> = cenote(&pool, "zfs list -Hp -o used -S used", &[])
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    assert!(used.len() > 10 && used.is_sorted_by(|a, b| a >= b), "{used:?}");
+}
+
+#[test]
+fn sources_and_received_values_are_told() {
+    let Some(pool) = golden("snaps") else { return };
+    let local =
+        cenote(&pool, "zfs get -H -r -s local -o name,property,value,received,source all", &["gsnaps/a/d"]);
+    assert!(local.contains("gsnaps/a/d\trefquota\t100M\t-\tlocal\n"), "{local}");
+    assert!(local.lines().all(|line| line.ends_with("\tlocal")), "{local}");
+}
+
+#[test]
+fn holds_are_those_of_zfs_holds() {
+    let Some(pool) = golden("snaps") else { return };
+    let (mut found, mut wanted) = (Vec::new(), Vec::new());
+    let holds =
+        cenote(&pool, "zfs holds -Hp -r", &["gsnaps@r8"]) + &cenote(&pool, "zfs holds -Hp", &["gsnaps/a@s5"]);
+    found.extend(holds.lines());
+    let golden = pool.text("holds.tsv");
+    wanted.extend(golden.lines());
+    found.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn diff_prints_what_zfs_diff_prints() {
+    let Some(pool) = golden("snaps") else { return };
+    let golden = pool.text("zfs-diff.txt");
+    let mut compared = 0;
+    for part in golden.split("# zfs diff -FH ").skip(1) {
+        let (targets, rest) = part.split_once('\n').unwrap();
+        let wanted = rest.split_once("# rc ").unwrap().0;
+        let targets: Vec<&str> = targets.split(' ').collect();
+        // OpenZFS orders by object; so do we.
+        assert_eq!(cenote(&pool, "zfs diff -FH", &targets), wanted, "{targets:?}");
+        compared += 1;
+    }
+    assert!(compared > 0);
+}
+
+#[test]
+fn without_keys_everything_is_listed_that_needs_none() {
+    let Some(pool) = golden("encrypted") else { return };
+    let locked =
+        common::run(&pool, "zfs list -Hp -r -t all -o name,used,encryption,keystatus", &["genc"], &[]);
+    assert_eq!(locked.status.code(), Some(0), "{}", String::from_utf8_lossy(&locked.stderr));
+    let text = String::from_utf8(locked.stdout).unwrap();
+    let rows = dataset_rows(&pool);
+    let names = rows.iter().filter(|row| row.property == "type").count();
+    assert_eq!(text.lines().count(), names);
+    assert!(text.contains("unavailable") && !text.contains("\tavailable"), "{text}");
+}
+
+#[test]
+fn json_has_the_shape_of_openzfs() {
+    let Some(pool) = golden("snaps") else { return };
+    let list = json(&cenote(&pool, "zfs list -jp -o name,used,mountpoint", &["gsnaps/a", "gsnaps/a@s5"]));
+    assert_eq!(list["output_version"]["command"], "zfs list");
+    let head = &list["datasets"]["gsnaps/a"];
+    assert_eq!((&head["type"], &head["pool"]), (&"FILESYSTEM".into(), &"gsnaps".into()));
+    assert_eq!(head["properties"]["mountpoint"]["source"]["type"], "INHERITED");
+    assert_eq!(head["properties"]["mountpoint"]["source"]["data"], "gsnaps");
+    assert_eq!(list["datasets"]["gsnaps/a@s5"]["snapshot_name"], "s5");
+    assert_eq!(list["datasets"]["gsnaps/a@s5"]["properties"]["used"]["value"], "39936");
+    let get = json(&cenote(&pool, "zfs get -j --json-int used", &["gsnaps/a@s5"]));
+    assert_eq!(get["datasets"]["gsnaps/a@s5"]["properties"]["used"]["value"], 39936);
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let Some(pool) = golden("snaps") else { return };
+    for (command, status, words) in [
+        ("zfs list gsnaps/nothing", 1, "dataset does not exist"),
+        ("zfs list -o colour gsnaps", 2, "invalid property 'colour'"),
+        ("zfs get -s elsewhere all gsnaps", 2, "local, default"),
+        ("zfs list -t files gsnaps", 2, "filesystem, volume"),
+        ("zfs holds gsnaps/a", 2, "DATASET@SNAPSHOT"),
+        ("zfs diff gsnaps/a@s6 gsnaps/a@s5", 2, "not an earlier snapshot"),
+        ("zfs list other", 1, "there are: gsnaps"),
+    ] {
+        cenote_fails(&pool, command, status, words);
+    }
+}
