@@ -135,7 +135,11 @@ fn diff_prints_what_zfs_diff_prints() {
         let (targets, rest) = part.split_once('\n').unwrap();
         let wanted = rest.split_once("# rc ").unwrap().0;
         let targets: Vec<&str> = targets.split(' ').collect();
-        // OpenZFS orders by object; so do we.
+        // A clone was promoted after the diffs were taken, and took this snapshot along.
+        let targets: Vec<&str> = targets
+            .into_iter()
+            .map(|name| if name == "gsnaps/a/d@r0" { "gsnaps/promoted@r0" } else { name })
+            .collect();
         assert_eq!(cenote(&pool, "zfs diff -FH", &targets), wanted, "{targets:?}");
         compared += 1;
     }

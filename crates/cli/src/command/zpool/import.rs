@@ -49,8 +49,8 @@ impl Import {
         };
         let health = mos.pool().status();
         let circumstances = Circumstances::of_pool(&mos).await?;
-        let mut out = self.describe(found, &health, circumstances);
-        out = out.replacen("config:\n", &(opened(found, &mos, session) + "config:\n"), 1);
+        let out = self.describe(found, &health, circumstances, true);
+        let out = out.replacen("config:\n", &(opened(found, &mos, session) + "config:\n"), 1);
         print(out)?;
         Ok(Outcome::Done)
     }
@@ -75,10 +75,10 @@ impl Import {
             match session.open_without_asking(found).await {
                 Ok(mos) => {
                     let circumstances = Circumstances::of_pool(&mos).await?;
-                    print(self.describe(found, &mos.pool().status(), circumstances))?;
+                    print(self.describe(found, &mos.pool().status(), circumstances, true))?;
                 }
                 Err(error) => {
-                    let text = self.describe(found, &found.status(), Circumstances::of_found(found));
+                    let text = self.describe(found, &found.status(), Circumstances::of_found(found), false);
                     let why = paragraph(" error", &error.to_string());
                     print(text.replacen("config:\n", &(why + "config:\n"), 1))?;
                 }
@@ -97,7 +97,13 @@ impl Import {
         Ok(outcome)
     }
 
-    fn describe(&self, found: &FoundPool, health: &PoolHealth, circumstances: Circumstances) -> String {
+    fn describe(
+        &self,
+        found: &FoundPool,
+        health: &PoolHealth,
+        circumstances: Circumstances,
+        opens: bool,
+    ) -> String {
         let destroyed = if found.state() == PoolState::Destroyed { " (DESTROYED)" } else { "" };
         let (name, guid) = (found.name(), found.guid());
         let mut out = format!("  pool: {name}\n    id: {guid}\n state: {}{destroyed}\n", health.state());
@@ -105,7 +111,7 @@ impl Import {
         if let Some(reason) = &reason {
             out += &paragraph("status", reason.status);
         }
-        out += &paragraph("action", &action(health, reason.as_ref().map(|reason| reason.action)));
+        out += &paragraph("action", &action(health, opens, reason.as_ref().map(|reason| reason.action)));
         if let Some(comment) = &found.config.comment {
             out += &format!("comment: {comment}\n");
         }
@@ -126,10 +132,12 @@ impl Import {
 }
 
 /// Whether the pool can be opened, and what mends it.
-fn action(health: &PoolHealth, reason: Option<&str>) -> String {
-    let open = match health.is_importable() {
-        true => "The pool can be opened using its name or numeric identifier.",
-        false => "The pool cannot be opened as it is.",
+fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String {
+    let open = match (opens, health.is_importable()) {
+        (true, true) => "The pool can be opened using its name or numeric identifier.",
+        // Metadata has copies; some may lie whole on the devices that are there.
+        (true, false) => "The pool can be read in part: what does not need the devices that are missing.",
+        (false, _) => "The pool cannot be opened as it is.",
     };
     match reason {
         Some(reason) => format!("{open} {reason}"),
