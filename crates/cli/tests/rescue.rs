@@ -190,6 +190,35 @@ fn a_dataset_whose_head_is_gone_costs_only_itself() {
     }
 }
 
+/// Two ways to lose what the newest groups wrote: the head of a dataset, or one block of its dnodes.
+#[test]
+fn what_was_rewritten_lately_comes_from_an_older_tree() {
+    let Some(pool) = golden("single") else { return };
+    for whole in [true, false] {
+        let images = copies(&pool);
+        let victim = match whole {
+            true => {
+                let tree = json(images.path(), &["dump", "datasets", "single/data"]);
+                tree["datasets"][0]["dsl_dataset"]["bp"].clone()
+            }
+            false => {
+                // The last block of dnodes: the root folder lies in an earlier one.
+                let dnodes = json(images.path(), &["dump", "object", "single/data", "0"]);
+                dnodes["blocks"].as_array().unwrap().last().unwrap()["pointer"].clone()
+            }
+        };
+        destroy(images.path(), victim["dvas"].as_str().unwrap());
+        let (to, output) = rescue(images.path(), "single", &[]);
+        let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+        assert!(output.status.success(), "{report}");
+        let rows: Vec<Vec<&str>> = report.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row[0].starts_with("from txg ")), "{report}");
+        assert!(rows.iter().all(|row| row[1] == "single/data" && (row[2] == "-") == whole), "{report}");
+        let (right, wrong) = compare(&pool, "single/data", &to.path().join("single/data"));
+        assert!(right > 20 && wrong.is_empty(), "{right} right; {wrong:?}");
+    }
+}
+
 #[test]
 fn with_a_disk_missing_nothing_is_lost() {
     let Some(pool) = golden("raidz1") else { return };
