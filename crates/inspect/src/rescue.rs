@@ -69,6 +69,8 @@ pub struct Summary {
     pub copied: Copied,
     /// Datasets that could not be opened at all.
     pub datasets_lost: u64,
+    /// Datasets that an older transaction group gave: what was written to them since is lost.
+    pub datasets_older: u64,
     /// Datasets whose keys were not given.
     pub datasets_locked: u64,
     /// Files, folders and ranges lost for good.
@@ -82,9 +84,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Content is missing.
+    /// Something is missing or older than the pool's newest state.
     pub fn is_damaged(&self) -> bool {
-        self.lost > 0 || self.datasets_lost > 0
+        self.lost + self.recovered + self.datasets_lost + self.datasets_older > 0
     }
 }
 
@@ -193,6 +195,7 @@ impl Rescue {
             State::Opens { txg, .. } => *txg,
         };
         if let Some(why) = &planned.newest_failed {
+            summary.datasets_older += 1;
             report.add(&Row::of_dataset(planned, Fate::FromTxg(txg), why.clone()))?;
         }
         let Some(dataset) = planned.dataset() else { return Ok(()) };

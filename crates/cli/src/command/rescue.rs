@@ -64,8 +64,8 @@ impl Rescue {
         let plan = engine.plan().await?;
         let Some(destination) = self.destination.as_ref().filter(|_| !self.dry_run) else {
             show_plan(session, &plan)?;
-            let lost = plan.iter().any(|planned| matches!(planned.state, State::Lost(_)));
-            return Ok(if lost { Outcome::Damaged } else { Outcome::Done });
+            let damaged = plan.iter().any(|planned| planned.newest_failed.is_some());
+            return Ok(if damaged { Outcome::Damaged } else { Outcome::Done });
         };
         self.prepare(destination)?;
         let mut report = Report::create(destination, session.json())?;
@@ -161,6 +161,10 @@ fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
     )];
     for (count, what) in [
         (summary.already_there, "files were there already"),
+        (
+            summary.datasets_older,
+            "datasets came from older transaction groups; what was written since is lost",
+        ),
         (summary.recovered, "files or folders came from older transaction groups"),
         (summary.lost, "files or folders are lost, wholly or in part"),
         (summary.datasets_lost, "datasets are lost"),
@@ -187,6 +191,7 @@ fn as_json(summary: &Summary) -> serde_json::Value {
         "recovered": summary.recovered,
         "lost": summary.lost,
         "datasets_lost": summary.datasets_lost,
+        "datasets_older": summary.datasets_older,
         "datasets_locked": summary.datasets_locked,
         "not_kept": summary.undressed,
     })
