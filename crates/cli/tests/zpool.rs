@@ -212,6 +212,24 @@ fn a_pool_with_too_few_disks_is_told_from_its_labels() {
     assert_eq!(listed.status.code(), Some(0));
 }
 
+/// What the log alone held is lost, and nothing else.
+#[test]
+fn a_missing_log_is_told_and_does_not_keep_the_pool_closed() {
+    let Some(pool) = golden("unclean-slog") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for disk in ["disk0.img", "disk1.img", "disk2.img"] {
+        std::os::unix::fs::symlink(pool.images().join(disk), folder.path().join(disk)).unwrap();
+    }
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
+    let output =
+        program.args(["zpool", "import", "-m", "guncslog", "-d"]).arg(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("state: DEGRADED") && text.contains("opened: read-only"), "{text}");
+    assert!(text.contains("in use by oracle"), "{text}");
+    assert!(text.lines().any(|line| without_names(line) == "dev UNAVAIL cannot open"), "{text}");
+}
+
 #[test]
 fn json_has_the_shape_of_openzfs() {
     let Some(pool) = golden("special") else { return };

@@ -51,10 +51,10 @@ pub struct Import {
     /// Options as for `zpool import`; only `readonly=on` is possible, and always on
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// Open although another system seems to use the pool (reading does no harm)
+    /// Accepted for habit: a pool that another system seems to use opens anyway, and says so
     #[arg(short = 'f')]
     pub force: bool,
-    /// Open with log devices missing
+    /// Accepted for habit: a pool whose log devices are missing opens anyway, and says so
     #[arg(short = 'm')]
     pub missing_log: bool,
     /// Accepted for habit: nothing is ever mounted

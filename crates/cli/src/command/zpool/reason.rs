@@ -8,7 +8,9 @@
 use cenote_dataset::{FeatureState, Mos};
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::scan::{ScanFunc, ScanState};
-use cenote_pool::{FoundPool, PoolHealth, PoolState, Trouble, VdevKind, VdevState, VdevStatus};
+use cenote_pool::{
+    ErrorCounts, FoundPool, PoolHealth, PoolState, Trouble, VdevClass, VdevKind, VdevState, VdevStatus,
+};
 
 use crate::outcome::CliError;
 
@@ -75,15 +77,27 @@ fn this_hostid() -> Option<u64> {
 
 /// The worst of all that is wrong.
 pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
-    let reason = |id, status, action| Some(Reason { id, status, action });
-    let open = health.is_importable();
-    let any = |test: &dyn Fn(&VdevStatus) -> bool| {
-        let mut found = false;
-        health.root.walk(&mut |vdev| found |= test(vdev));
-        found
-    };
-    let faulted = any(&|vdev| vdev.state == VdevState::Faulted);
-    let missing = any(&|vdev| matches!(vdev.trouble, Some(Trouble::CannotOpen { .. })));
+    under_way(circumstances)
+        .or_else(|| lost(health))
+        .or_else(|| circumstances.data_errors.then_some(DATA_ERRORS))
+        .or_else(|| degraded(health))
+        .or_else(|| dated(circumstances))
+}
+
+const fn reason(id: Option<&'static str>, status: &'static str, action: &'static str) -> Option<Reason> {
+    Some(Reason { id, status, action })
+}
+
+const ATTACH: &str = "Attach the missing devices, or name the folders or files that hold them with -d.";
+
+const DATA_ERRORS: Reason = Reason {
+    id: Some("ZFS-8000-8A"),
+    status: "Earlier scrubs or reads met blocks that could not be repaired.",
+    action: "Restore the files concerned from a copy: 'status -v' lists them.",
+};
+
+/// What others are doing with the pool.
+fn under_way(circumstances: Circumstances) -> Option<Reason> {
     if circumstances.resilvering {
         return reason(
             None,
@@ -95,84 +109,111 @@ pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason
         return reason(
             Some("ZFS-8000-EY"),
             "The pool was last in use by another machine and was not exported there.",
-            "Make sure that no other machine has it imported: what is read could change meanwhile. Its newest synchronous writes \
-             may be in the intent logs only: --replay shows them.",
+            "Make sure that no other machine has it imported: what is read could change meanwhile. Its newest synchronous \
+             writes may be in the intent logs only: --replay shows them.",
         );
     }
-    if health.root.trouble == Some(Trouble::MissingDevice) || any(&|vdev| vdev.kind == VdevKind::Missing) {
+    None
+}
+
+/// Some vdev satisfies a test.
+fn any(health: &PoolHealth, test: impl Fn(&VdevStatus) -> bool) -> bool {
+    let mut found = false;
+    health.root.walk(&mut |vdev| found |= test(vdev));
+    found
+}
+
+fn is_missing(vdev: &VdevStatus) -> bool {
+    matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }))
+}
+
+/// Devices that something is lost with.
+fn lost(health: &PoolHealth) -> Option<Reason> {
+    let opens = health.is_importable();
+    if any(health, |vdev| vdev.kind == VdevKind::Missing) {
         return reason(
             Some("ZFS-8000-6X"),
             "Devices are missing, and those found do not say what they were.",
             "Search more places for devices, with -d.",
         );
     }
-    if faulted {
+    let is_lost_log = |vdev: &VdevStatus| vdev.class == VdevClass::Log && vdev.state < VdevState::Degraded;
+    if health.root.children.iter().any(is_lost_log) {
+        return reason(
+            Some("ZFS-8000-K4"),
+            "A log device is missing. Synchronous writes whose only copy was there can't be shown; all else can.",
+            ATTACH,
+        );
+    }
+    if !opens && any(health, |vdev| vdev.state == VdevState::Faulted) {
         return reason(
             None,
-            if open {
-                "Devices were taken out of use because of persistent errors; redundancy makes up for them."
-            } else {
-                "Devices were taken out of use because of persistent errors, and too few are left."
-            },
+            "Devices were taken out of use because of persistent errors, and too few are left.",
+            "Use 'zpool clear' of OpenZFS if they are sound; else 'cenote rescue' copies out what can be read.",
+        );
+    }
+    if !opens && any(health, is_missing) {
+        return reason(Some("ZFS-8000-3C"), "Devices could not be found, and too few are left.", ATTACH);
+    }
+    None
+}
+
+/// Devices that redundancy makes up for.
+fn degraded(health: &PoolHealth) -> Option<Reason> {
+    if any(health, |vdev| vdev.state == VdevState::Faulted) {
+        return reason(
+            None,
+            "Devices were taken out of use because of persistent errors; redundancy makes up for them.",
             "Replace the faulted devices, or use 'zpool clear' of OpenZFS if they are sound.",
         );
     }
-    if missing && !open {
-        return reason(
-            Some("ZFS-8000-3C"),
-            "Devices could not be found, and too few are left.",
-            "Attach the missing devices, or name the folders or files that hold them with -d.",
-        );
-    }
-    if circumstances.data_errors {
-        return reason(
-            Some("ZFS-8000-8A"),
-            "Earlier scrubs or reads met blocks that could not be repaired.",
-            "Restore the files concerned from a copy: 'status -v' lists them.",
-        );
-    }
-    if missing {
+    if any(health, is_missing) {
         return reason(
             Some("ZFS-8000-2Q"),
             "Devices could not be found; redundancy makes up for them.",
-            "Attach the missing devices, or name the folders or files that hold them with -d.",
+            ATTACH,
         );
     }
-    if any(&|vdev| vdev.errors != Default::default()) {
+    if any(health, |vdev| vdev.errors != ErrorCounts::default()) {
         return reason(
             Some("ZFS-8000-9P"),
             "Devices returned errors while the pool was read; redundancy made up for them.",
             "See with 'cenote verify' what is damaged; replace the devices if errors go on.",
         );
     }
-    if any(&|vdev| vdev.state == VdevState::Offline) {
+    if any(health, |vdev| vdev.state == VdevState::Offline) {
         return reason(
             None,
             "Devices were taken offline by the administrator; redundancy makes up for them.",
             "Take them online with 'zpool online' of OpenZFS, or replace them.",
         );
     }
-    if any(&|vdev| vdev.state == VdevState::Removed) {
+    if any(health, |vdev| vdev.state == VdevState::Removed) {
         return reason(
             None,
             "Devices were removed from the machine; redundancy makes up for them.",
             "Attach them again, or replace them.",
         );
     }
+    None
+}
+
+/// What newer software could do better.
+fn dated(circumstances: Circumstances) -> Option<Reason> {
     if circumstances.is_legacy {
         return reason(
             None,
             "The pool has a format from before feature flags.",
-            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables newer features; older software then can't \
-             read the pool.",
+            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables newer features; older software then \
+             can't read the pool.",
         );
     }
     if circumstances.lacks_features {
         return reason(
             None,
             "Some features that OpenZFS has are not enabled on the pool.",
-            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables them; older software then may not be able to \
-             read the pool.",
+            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables them; older software then may not be \
+             able to read the pool.",
         );
     }
     None
