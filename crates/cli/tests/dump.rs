@@ -85,8 +85,10 @@ fn intent_logs_have_the_records_that_zdb_printed() {
         if let Some(rest) = line.strip_prefix("Dataset ") {
             dataset = rest.split(" [").next().unwrap().to_string();
         } else if let Some(rest) = line.strip_prefix("\t\tTX_") {
-            let kind = format!("TX_{}", rest.split_whitespace().next().unwrap());
-            let seq = rest.split("seq ").nth(1).unwrap().trim().parse().unwrap();
+            // Below the records zdb prints how many there are of each kind: those lines have no sequence number.
+            let Some((record, seq)) = rest.split_once("seq ") else { continue };
+            let kind = format!("TX_{}", record.split_whitespace().next().unwrap());
+            let seq = seq.trim().parse().unwrap();
             theirs.entry(dataset.clone()).or_default().push((kind, seq));
         }
     }
