@@ -19,6 +19,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
 
+mod dirty_times;
 mod features;
 mod indirect;
 
@@ -185,9 +186,12 @@ async fn open_tree(
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
+        behind: Default::default(),
         checksum_salt: checksum_salt(&directory).await?,
     };
-    let trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
+    let mut trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
+    let complete = pool.with_trusted(trusted.clone()).await?;
+    trusted.behind = dirty_times::load(&complete, cache, uberblock).await;
     let pool = pool.with_trusted(trusted).await?;
 
     let objset = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;

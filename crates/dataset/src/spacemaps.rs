@@ -242,6 +242,19 @@ fn free_ranges(object: &Object, shift: u32) -> Result<Option<[u64; 64]>> {
     Ok(Some(counts))
 }
 
+/// The groups that a dirty time log lists: a space map that counts groups.
+pub(crate) async fn group_ranges(object: &Object) -> Result<Ranges> {
+    let mut groups = Ranges::default();
+    replay(object, 0, |change| {
+        _ = match change.map_type {
+            MapType::Alloc => groups.insert(change.offset_bytes, change.run_bytes),
+            MapType::Free => groups.remove(change.offset_bytes, change.run_bytes),
+        };
+    })
+    .await?;
+    Ok(groups)
+}
+
 /// Reads a space map from its start to the end that its head notes.
 async fn replay(object: &Object, shift: u32, mut each: impl FnMut(SpaceMapEntry)) -> Result<()> {
     /// Bytes of map read at once.

@@ -58,7 +58,9 @@ pub use counts::{Counts, Shared, Sums, TypeSums};
 pub use extent::Extent;
 pub use owner::{Owner, Part};
 pub use progress::{Progress, Stop};
-pub use report::{BadBlock, BadPiece, DeviceDamage, FaultKind, Finding, Severity, SpaceSums, VerifyReport};
+pub use report::{
+    BadBlock, BadPiece, DeviceDamage, FaultKind, Finding, LaggingDevice, Severity, SpaceSums, VerifyReport,
+};
 pub use space::ClassSpace;
 
 /// Batches of the walk that wait to be entered.
@@ -358,13 +360,22 @@ impl<'a> Run<'a> {
             lost_blocks: self.lost_blocks,
             repairable_blocks: self.repairable_blocks,
             devices: self.devices.into_iter().map(name).collect(),
-            lagging_devices: pool.lagging_leaves().into_iter().map(|leaf| device_name(pool, leaf)).collect(),
+            lagging_devices: pool
+                .lagging_leaves()
+                .into_iter()
+                .map(|leaf| lagging_device(pool, leaf))
+                .collect(),
             findings: self.findings,
             more_findings: self.more_findings + excess as u64,
             space: self.space,
             elapsed_ns: u64::try_from(self.meter.elapsed().as_nanos()).unwrap_or(u64::MAX),
         }
     }
+}
+
+fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
+    let missing_txgs = pool.missing_txgs(leaf).iter().map(|(first, last)| (first.0, last.0)).collect();
+    LaggingDevice { device: device_name(pool, leaf), missing_txgs }
 }
 
 fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {

@@ -14,9 +14,9 @@ use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::blkptr::Dva;
 use cenote_format::indirect::IndirectMappingEntry;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Guid, VdevId};
+use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A pool, assembled from devices. Cloning it costs one atomic increment.
@@ -29,6 +29,7 @@ struct Inner {
     uberblock: Uberblock,
     vdevs: VdevTree,
     found: Arc<FoundPool>,
+    behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     salt: Option<ChecksumSalt>,
 }
 
@@ -70,6 +71,8 @@ pub struct Trusted {
     pub config: PoolConfig,
     /// For each removed top-level vdev its mapping, sorted by source offset.
     pub indirect: BTreeMap<VdevId, Vec<IndirectMapping>>,
+    /// Of leaves that miss any transaction groups, the first and the last of each run of them (their dirty time logs).
+    pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
     pub checksum_salt: Option<[u8; 32]>,
 }
@@ -82,13 +85,14 @@ impl Pool {
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let found = Arc::new(found.clone());
         let config = found.config.clone();
-        let vdevs = tree(&config, uberblock, &found, &BTreeMap::new(), &[]);
+        let vdevs = tree(&config, uberblock, &found, Knowledge::default());
         Ok(Pool(Arc::new(Inner {
             runtime: rt.clone(),
             config,
             uberblock: *uberblock,
             vdevs,
             found,
+            behind: BTreeMap::new(),
             salt: None,
         })))
     }
@@ -107,13 +111,16 @@ impl Pool {
             let map = map.map_err(|source| PoolError::Format { what: what(), source })?;
             indirect.insert(vdev, Arc::new(map));
         }
-        let vdevs = tree(&trusted.config, &inner.uberblock, &inner.found, &indirect, inner.vdevs.leaves());
+        let earlier = inner.vdevs.leaves();
+        let knowledge = Knowledge { indirect, behind: trusted.behind.keys().copied().collect(), earlier };
+        let vdevs = tree(&trusted.config, &inner.uberblock, &inner.found, knowledge);
         Ok(Pool(Arc::new(Inner {
             runtime: inner.runtime.clone(),
             config: trusted.config,
             uberblock: inner.uberblock,
             vdevs,
             found: inner.found.clone(),
+            behind: trusted.behind,
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
         })))
     }
@@ -174,6 +181,11 @@ impl Pool {
         self.0.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
     }
 
+    /// The transaction groups that a leaf misses, as its dirty time log says: the first and the last of each run.
+    pub fn missing_txgs(&self, leaf: Guid) -> &[(Txg, Txg)] {
+        self.0.behind.get(&leaf).map_or(&[], Vec::as_slice)
+    }
+
     /// The allocation class of a top-level vdev.
     pub fn class_of(&self, vdev: VdevId) -> Option<VdevClass> {
         self.0.vdevs.class_of(vdev)
@@ -189,15 +201,18 @@ impl Pool {
     }
 }
 
-fn tree(
-    config: &PoolConfig,
-    uberblock: &Uberblock,
-    found: &FoundPool,
-    indirect: &BTreeMap<VdevId, Arc<IndirectMap>>,
-    earlier: &[Arc<Leaf>],
-) -> VdevTree {
+/// What is known beside labels.
+#[derive(Default)]
+struct Knowledge<'a> {
+    indirect: BTreeMap<VdevId, Arc<IndirectMap>>,
+    behind: BTreeSet<Guid>,
+    earlier: &'a [Arc<Leaf>],
+}
+
+fn tree(config: &PoolConfig, uberblock: &Uberblock, found: &FoundPool, knowledge: Knowledge<'_>) -> VdevTree {
+    let Knowledge { indirect, behind, earlier } = &knowledge;
     let (devices, auxiliary) = (&found.devices, &found.auxiliary);
-    build::build(config, &build::Material { uberblock, devices, auxiliary, indirect, earlier })
+    build::build(config, &build::Material { uberblock, devices, auxiliary, indirect, behind, earlier })
 }
 
 impl std::fmt::Debug for Pool {

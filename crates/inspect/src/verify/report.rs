@@ -181,6 +181,29 @@ pub struct DeviceDamage {
     pub bytes: u64,
 }
 
+/// A device that does not hold all it should.
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct LaggingDevice {
+    /// Its path, or guid if it has none.
+    pub device: String,
+    /// The transaction groups that it is known to miss: the first and the last of each run.
+    pub missing_txgs: Vec<(u64, u64)>,
+}
+
+impl fmt::Display for LaggingDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lags behind", self.device)?;
+        for (i, (first, last)) in self.missing_txgs.iter().enumerate() {
+            f.write_str(if i == 0 { ": it misses txgs " } else { ", " })?;
+            match first == last {
+                true => write!(f, "{first}")?,
+                false => write!(f, "{first} to {last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Space as referenced and as allocated.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SpaceSums {
@@ -219,9 +242,9 @@ pub struct VerifyReport {
     pub repairable_blocks: u64,
     /// Damage by device.
     pub devices: Vec<DeviceDamage>,
-    /// Devices that were away, are out of use or being filled, by path: what they lack is no finding, since a
-    /// resilver brings it.
-    pub lagging_devices: Vec<String>,
+    /// Devices that were away, are out of use or being filled: what they lack is no finding, since a resilver
+    /// brings it.
+    pub lagging_devices: Vec<LaggingDevice>,
     /// The findings, worst first, as many as were asked for.
     pub findings: Vec<Finding>,
     /// Findings beyond those.

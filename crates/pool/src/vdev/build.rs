@@ -8,7 +8,7 @@ use crate::config::{PoolConfig, VdevConfig, VdevKind};
 use crate::discover::FoundDevice;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a tree is built from, besides the configuration.
@@ -17,6 +17,8 @@ pub(crate) struct Material<'a> {
     pub(crate) devices: &'a BTreeMap<Guid, FoundDevice>,
     pub(crate) auxiliary: &'a BTreeMap<Guid, FoundDevice>,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
+    /// Leaves whose dirty time logs say that they miss something.
+    pub(crate) behind: &'a BTreeSet<Guid>,
     /// Leaves of the tree that this one follows: their counters go on.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
@@ -98,7 +100,8 @@ impl Builder<'_> {
         let known = |leaves: &[Arc<Leaf>]| leaves.iter().find(|leaf| leaf.guid == guid).cloned();
         let found = self.material.devices.get(&guid).or_else(|| self.material.auxiliary.get(&guid))?;
         let away = config.offline || config.faulted || config.removed;
-        let lagging = found.stale || away || config.resilver_txg != Txg(0);
+        let behind = self.material.behind.contains(&guid);
+        let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
         let leaf = known(self.material.earlier)
             .filter(|leaf| leaf.lagging == lagging)
             .unwrap_or_else(|| Arc::new(Leaf::new(guid, found.device.clone(), lagging)));

@@ -16,6 +16,7 @@ pub fn text(report: &VerifyReport) -> String {
     if report.more_findings > 0 {
         out.push_str(&format!("  and {} more findings (--most shows more)\n", report.more_findings));
     }
+    out.push_str(&lagging(report));
     out.push_str(&devices(report));
     out.push_str(&counts(&report.counts));
     out.push_str(&space(report));
@@ -60,6 +61,14 @@ fn verdict(report: &VerifyReport) -> String {
         parts.push("not all could be checked".into());
     }
     format!("{head}{}{unfinished}\n", parts.join(", "))
+}
+
+fn lagging(report: &VerifyReport) -> String {
+    if report.lagging_devices.is_empty() {
+        return String::new();
+    }
+    let lines: String = report.lagging_devices.iter().map(|device| format!("  {device}\n")).collect();
+    format!("\nwhat these devices lack is not counted as damage; a resilver brings it:\n{lines}")
 }
 
 fn devices(report: &VerifyReport) -> String {
