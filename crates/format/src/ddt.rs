@@ -272,6 +272,20 @@ word_struct! {
     }
 }
 
+impl Default for DdtStat {
+    fn default() -> DdtStat {
+        DdtStat::take(&mut std::iter::empty())
+    }
+}
+
+impl std::ops::AddAssign<&DdtStat> for DdtStat {
+    /// Counts that are too large to be true stop at the largest number.
+    fn add_assign(&mut self, other: &DdtStat) {
+        let sums = self.to_words().into_iter().zip(other.to_words()).map(|(a, b)| a.saturating_add(b));
+        *self = DdtStat::take(&mut sums.collect::<Vec<u64>>().into_iter());
+    }
+}
+
 word_struct! {
     /// Statistics by reference count, `ddt_histogram_t`: an entry of `DDT-statistics`.
     pub struct DdtHistogram("DDT histogram", required: all) {

@@ -3,11 +3,13 @@
 //! A pool is opened for reading as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
 //! keep the others from being shown.
 
+mod dedup;
 mod errors;
 mod events;
 mod get;
 mod history;
 mod import;
+mod leaf_work;
 mod list;
 mod properties;
 mod reason;
@@ -69,28 +71,41 @@ pub struct Import {
     /// Every pool found
     #[arg(short = 'a')]
     pub all: bool,
-    /// Whole paths of devices
-    #[arg(short = 'P')]
-    pub paths: bool,
-    /// Guids of vdevs in place of names
-    #[arg(short = 'g')]
-    pub guids: bool,
+    /// How devices are named
+    #[command(flatten)]
+    pub names: DeviceNames,
     /// Name or guid of the pool to open; without one, all that are found are listed
     pub pool: Option<String>,
 }
 
 /// `zpool status`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zpool status -v -d /mnt/images tank")]
 pub struct Status {
-    /// Whole paths of devices
-    #[arg(short = 'P')]
-    pub paths: bool,
-    /// Guids of vdevs in place of names
-    #[arg(short = 'g')]
-    pub guids: bool,
+    /// Only pools that something is wrong with
+    #[arg(short = 'x')]
+    pub unhealthy_pools: bool,
+    /// Only devices that something is wrong with, and what they are part of
+    #[arg(short = 'e')]
+    pub unhealthy_devices: bool,
     /// List the files with known errors
     #[arg(short = 'v')]
     pub verbose: bool,
+    /// Which devices were initialized
+    #[arg(short = 'i')]
+    pub initialized: bool,
+    /// Which devices were trimmed
+    #[arg(short = 't')]
+    pub trimmed: bool,
+    /// Deduplicated blocks, by number of references
+    #[arg(short = 'D')]
+    pub dedup: bool,
+    /// Accepted for habit: a column of slow reads, which no disk remembers
+    #[arg(short = 's')]
+    pub slow: bool,
+    /// How devices are named
+    #[command(flatten)]
+    pub names: DeviceNames,
     /// Exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
@@ -102,6 +117,23 @@ pub struct Status {
     pub json_int: bool,
     /// Pools [default: all]
     pub pools: Vec<String>,
+    /// Refused: nothing is run for each device
+    #[arg(short = 'c', hide = true, value_name = "SCRIPT")]
+    pub script: Option<String>,
+}
+
+/// How devices are named: by default the last part of the path where each was found.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct DeviceNames {
+    /// Whole paths of devices
+    #[arg(short = 'P')]
+    pub paths: bool,
+    /// Paths that are links are followed
+    #[arg(short = 'L')]
+    pub follow: bool,
+    /// Guids of vdevs in place of names
+    #[arg(short = 'g')]
+    pub guids: bool,
 }
 
 /// `zpool list`
@@ -113,12 +145,9 @@ pub struct List {
     /// Exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Whole paths of devices
-    #[arg(short = 'P')]
-    pub paths: bool,
-    /// Guids of vdevs in place of names
-    #[arg(short = 'g')]
-    pub guids: bool,
+    /// How devices are named
+    #[command(flatten)]
+    pub names: DeviceNames,
     /// Each device too
     #[arg(short = 'v')]
     pub verbose: bool,
@@ -209,8 +238,7 @@ impl Zpool {
 
 /// Tells of a pool that could not be shown; the others are.
 fn complain(pool: &str, error: &CliError) -> Outcome {
-    eprintln!("cenote: {pool}: {error}");
-    error.outcome()
+    error.tell(pool)
 }
 
 /// What JSON says of every pool beside what the command is about.

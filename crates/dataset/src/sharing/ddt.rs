@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cenote_codec::compress::Compression;
 use cenote_format::ddt::log::{DdtLogHeader, records};
 use cenote_format::ddt::{
-    DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_FLAG_FLAT, DdtClass, DdtHistogram, DdtKey, DdtValue, ddt_dir_name,
-    ddt_log_name, ddt_object_name,
+    DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_FLAG_FLAT, DdtClass, DdtHistogram, DdtKey, DdtStat, DdtValue,
+    ddt_dir_name, ddt_log_name, ddt_object_name,
 };
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{BlockId, ObjectId};
@@ -71,16 +71,26 @@ impl Mos {
     /// # Errors
     /// The statistics are damaged.
     pub async fn dedup_summary(&self) -> Result<DedupSummary> {
-        let mut sum = DedupSummary::default();
+        let mut total = DdtStat::default();
+        self.dedup_histogram().await?.buckets.iter().for_each(|bucket| total += bucket);
+        Ok(DedupSummary {
+            blocks: total.blocks,
+            stored_bytes: total.dsize_bytes,
+            referenced_bytes: total.referenced_dsize_bytes,
+        })
+    }
+
+    /// The statistics of all tables by how many references blocks have.
+    ///
+    /// # Errors
+    /// The statistics are damaged.
+    pub async fn dedup_histogram(&self) -> Result<DdtHistogram> {
+        let mut sum = DdtHistogram { buckets: [DdtStat::default(); 64] };
         let Some(statistics) = self.directory_zap(names::DDT_STATS).await? else { return Ok(sum) };
         for entry in statistics.to_vec().await? {
             let words: Vec<u64> = entry.value.words().collect();
             let histogram = DdtHistogram::from_words(&words).map_err(|e| statistics.object().format(e))?;
-            for bucket in histogram.buckets {
-                sum.blocks = sum.blocks.saturating_add(bucket.blocks);
-                sum.stored_bytes = sum.stored_bytes.saturating_add(bucket.dsize_bytes);
-                sum.referenced_bytes = sum.referenced_bytes.saturating_add(bucket.referenced_dsize_bytes);
-            }
+            sum.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, bucket)| *sum += bucket);
         }
         Ok(sum)
     }

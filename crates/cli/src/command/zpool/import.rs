@@ -122,10 +122,8 @@ impl Import {
             out += &paragraph("  last", &note);
         }
         out += "config:\n\n";
-        out += &tree::draw(
-            health,
-            tree::Style { paths: self.paths, guids: self.guids, ..tree::Style::default() },
-        );
+        let style = tree::Style { names: self.names, ..tree::Style::default() };
+        out += &tree::draw(health, style, &tree::Notes::new());
         out += &problems("notes", &found.notes);
         out
     }

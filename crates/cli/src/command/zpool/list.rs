@@ -155,8 +155,7 @@ impl Rows<'_> {
         if vdev.kind == VdevKind::Hole {
             return;
         }
-        let style =
-            Style { counters: true, paths: self.list.paths, guids: self.list.guids, ..Style::default() };
+        let style = Style { counters: true, names: self.list.names, ..Style::default() };
         let indent = if self.list.script { 0 } else { depth };
         let name = format!("{:indent$}{}", "", name(vdev, style));
         let figures = self.figures(vdev, depth);

@@ -23,6 +23,8 @@ pub struct Reason {
     pub status: &'static str,
     /// What to do.
     pub action: &'static str,
+    /// Nothing is wrong: newer software could do better.
+    pub is_advice: bool,
 }
 
 /// What beside the state of vdevs can be wrong.
@@ -85,7 +87,7 @@ pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason
 }
 
 const fn reason(id: Option<&'static str>, status: &'static str, action: &'static str) -> Option<Reason> {
-    Some(Reason { id, status, action })
+    Some(Reason { id, status, action, is_advice: false })
 }
 
 const ATTACH: &str = "Attach the missing devices, or name the folders or files that hold them with -d.";
@@ -94,6 +96,7 @@ const DATA_ERRORS: Reason = Reason {
     id: Some("ZFS-8000-8A"),
     status: "Earlier scrubs or reads met blocks that could not be repaired.",
     action: "Restore the files concerned from a copy: 'status -v' lists them.",
+    is_advice: false,
 };
 
 /// What others are doing with the pool.
@@ -200,17 +203,16 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
 
 /// What newer software could do better.
 fn dated(circumstances: Circumstances) -> Option<Reason> {
+    let advice = |status, action| Some(Reason { id: None, status, action, is_advice: true });
     if circumstances.is_legacy {
-        return reason(
-            None,
+        return advice(
             "The pool has a format from before feature flags.",
             "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables newer features; older software then \
              can't read the pool.",
         );
     }
     if circumstances.lacks_features {
-        return reason(
-            None,
+        return advice(
             "Some features that OpenZFS has are not enabled on the pool.",
             "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables them; older software then may not be \
              able to read the pool.",

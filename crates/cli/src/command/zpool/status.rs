@@ -6,7 +6,7 @@ use cenote_pool::{FoundPool, PoolHealth};
 use serde_json::{Map, Value, json};
 
 use super::reason::{Circumstances, Reason, judge, paragraph};
-use super::{Status, errors, head, tree, vdevs_json, work};
+use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, work};
 use crate::command::json::{document, number_or_text};
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_number;
@@ -19,6 +19,8 @@ struct Shown {
     circumstances: Circumstances,
     usage: Vec<VdevUsage>,
     work: String,
+    notes: tree::Notes,
+    dedup: String,
     error_count: usize,
     damaged: Vec<String>,
 }
@@ -26,28 +28,44 @@ struct Shown {
 impl Status {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut outcome = Outcome::Done;
-        let mut documents = Map::new();
-        for (i, found) in session.find_pools(&self.pools).await?.into_iter().enumerate() {
-            let shown = self.look(session, &found).await;
-            if self.json || session.json() {
-                match shown {
-                    Ok(shown) => _ = documents.insert(found.name().into(), self.as_json(&shown)),
-                    Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
-                }
-                continue;
-            }
-            let separator = if i > 0 { "\n" } else { "" };
-            match shown {
-                Ok(shown) => print(separator.to_owned() + &self.as_text(&shown))?,
-                Err(error) => {
-                    print(separator.to_owned() + &self.unopened(&found))?;
-                    outcome = outcome.and(super::complain(found.name(), &error));
-                }
-            }
+        if self.script.is_some() {
+            return Err(CliError::Usage(
+                "-c: this program runs no scripts for devices; `--json` has their paths".into(),
+            ));
         }
-        if self.json || session.json() {
-            print_json(&document("zpool status", "pools", documents))?;
+        let as_json = self.json || session.json();
+        let (mut outcome, mut printed) = (Outcome::Done, 0);
+        let mut documents = Map::new();
+        for found in session.find_pools(&self.pools).await? {
+            let shown = self.look(session, &found).await;
+            let reason = match &shown {
+                Ok(shown) => judge(&shown.health, shown.circumstances),
+                Err(error) => {
+                    outcome = outcome.and(super::complain(found.name(), error));
+                    judge(&found.status(), Circumstances::of_found(&found))
+                }
+            };
+            let is_left_out = self.unhealthy_pools
+                && shown.is_ok()
+                && reason.as_ref().is_none_or(|reason| reason.is_advice);
+            let text = match (&shown, as_json) {
+                (Ok(_), false) if is_left_out && self.pools.is_empty() => continue,
+                (Ok(_), false) if is_left_out => format!("pool '{}' is healthy\n", found.name()),
+                (Ok(shown), false) => self.as_text(shown, reason.as_ref()),
+                (Err(_), false) => self.unopened(&found, reason.as_ref()),
+                (Ok(shown), true) if !is_left_out => {
+                    documents.insert(found.name().into(), self.as_json(shown, reason));
+                    continue;
+                }
+                (_, true) => continue,
+            };
+            print(if printed > 0 && !is_left_out { "\n".to_owned() + &text } else { text })?;
+            printed += 1;
+        }
+        match () {
+            () if as_json => print_json(&document("zpool status", "pools", documents))?,
+            () if printed == 0 => print("all pools are healthy\n")?,
+            () => {}
         }
         Ok(outcome)
     }
@@ -58,24 +76,26 @@ impl Status {
         let usage = mos.usage().await?;
         let error_count = mos.error_log().await?.len();
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
+        let notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
+        let dedup = if self.dedup { dedup::paragraph(&mos, self.parsable).await? } else { String::new() };
         // What reading so far met is part of the health.
         let health = mos.pool().status();
         let work = work::lines(&mos, &health.root, &usage).await?;
-        Ok(Shown { mos, health, circumstances, usage, work, error_count, damaged })
+        Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, error_count, damaged })
     }
 
     fn style(&self, resilvering: bool) -> tree::Style {
-        let (exact, paths, guids) = (self.parsable, self.paths, self.guids);
-        tree::Style { counters: true, exact, paths, guids, resilvering }
+        let (exact, slow, only_unhealthy) = (self.parsable, self.slow, self.unhealthy_devices);
+        tree::Style { counters: true, exact, slow, only_unhealthy, names: self.names, resilvering }
     }
 
-    fn as_text(&self, shown: &Shown) -> String {
-        let reason = judge(&shown.health, shown.circumstances);
-        let mut out = heading(shown.mos.pool().name(), &shown.health, reason.as_ref());
+    fn as_text(&self, shown: &Shown, reason: Option<&Reason>) -> String {
+        let mut out = heading(shown.mos.pool().name(), &shown.health, reason);
         out += &shown.work;
         out += "config:\n\n";
-        out += &tree::draw(&shown.health, self.style(shown.circumstances.resilvering));
+        out += &tree::draw(&shown.health, self.style(shown.circumstances.resilvering), &shown.notes);
         out += &self.known_errors(shown);
+        out += &shown.dedup;
         out
     }
 
@@ -91,20 +111,19 @@ impl Status {
     }
 
     /// What labels alone tell of a pool that can't be opened.
-    fn unopened(&self, found: &FoundPool) -> String {
+    fn unopened(&self, found: &FoundPool, reason: Option<&Reason>) -> String {
         let health = found.status();
-        let reason = judge(&health, Circumstances::of_found(found));
-        let mut out = heading(found.name(), &health, reason.as_ref());
+        let mut out = heading(found.name(), &health, reason);
         out += "config:\n\n";
-        out += &tree::draw(&health, self.style(false));
+        out += &tree::draw(&health, self.style(false), &tree::Notes::new());
         out
     }
 
-    fn as_json(&self, shown: &Shown) -> Value {
+    fn as_json(&self, shown: &Shown, reason: Option<Reason>) -> Value {
         let numbers = self.json_int;
         let exact = self.parsable || numbers;
         let mut entry = head(&shown.mos, numbers);
-        if let Some(reason) = judge(&shown.health, shown.circumstances) {
+        if let Some(reason) = reason {
             entry.insert("status".into(), json!(reason.status));
             entry.insert("action".into(), json!(reason.action));
             if let (Some(id), Some(page)) = (reason.id, reason.page()) {

@@ -11,10 +11,13 @@
 //!
 //! Source: OpenZFS `print_status_config`, `print_import_config`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cenote_pool::{PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
+use cenote_format::units::Guid;
+use cenote_pool::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
 
+use super::DeviceNames;
 use crate::render::nice_number;
 
 /// Classes that have a heading of their own, in order.
@@ -28,10 +31,12 @@ pub struct Style {
     pub counters: bool,
     /// Exact numbers.
     pub exact: bool,
-    /// Whole paths.
-    pub paths: bool,
-    /// Guids in place of names.
-    pub guids: bool,
+    /// A column for slow reads.
+    pub slow: bool,
+    /// What is well is left out, but for the pool itself.
+    pub only_unhealthy: bool,
+    /// How devices are named.
+    pub names: DeviceNames,
     /// Which devices are being filled is known and to be told.
     pub resilvering: bool,
 }
@@ -40,35 +45,35 @@ pub struct Style {
 pub fn name(vdev: &VdevStatus, style: Style) -> String {
     let is_missing = matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }));
     let is_leaf = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
+    let DeviceNames { paths, follow, guids } = style.names;
     match &vdev.path {
-        _ if style.guids && vdev.kind != VdevKind::Root => vdev.guid.to_string(),
+        _ if guids && vdev.kind != VdevKind::Root => vdev.guid.to_string(),
         // Where a missing device was may be something else by now.
         _ if is_missing && is_leaf && style.counters => vdev.guid.to_string(),
-        Some(path) if is_leaf && style.paths => path.clone(),
+        Some(path) if is_leaf && (paths || follow) => {
+            let real = std::fs::canonicalize(path).ok().filter(|_| follow);
+            let path = real.map_or_else(|| path.clone(), |real| real.to_string_lossy().into_owned());
+            if paths { path } else { path.rsplit('/').next().unwrap_or_default().to_owned() }
+        }
         _ => vdev.name.clone(),
     }
 }
 
+/// What is told of single devices behind their lines.
+pub type Notes = BTreeMap<Guid, String>;
+
 /// Draws the tree, a tab before each line.
-pub fn draw(health: &PoolHealth, style: Style) -> String {
-    let mut tree = Tree { style, width: 10, out: String::new() };
+pub fn draw(health: &PoolHealth, style: Style, notes: &Notes) -> String {
+    let mut tree = Tree { style, notes, width: 10, out: String::new() };
     tree.width = tree.width.max(tree.widest(health));
     if style.counters {
-        let _ = writeln!(
-            tree.out,
-            "\t{:width$}  {:<8} {:>5} {:>5} {:>5}",
-            "NAME",
-            "STATE",
-            "READ",
-            "WRITE",
-            "CKSUM",
-            width = tree.width
-        );
+        tree.heading();
     }
     tree.vdev(&health.root, 0, false);
     for (class, heading) in HEADED_CLASSES {
-        let of_class = health.root.children.iter().filter(|top| top.class == class && is_drawn(top));
-        for (i, top) in of_class.enumerate() {
+        let of_class = health.root.children.iter().filter(|top| top.class == class && tree.is_drawn(top));
+        let of_class: Vec<&VdevStatus> = of_class.collect();
+        for (i, top) in of_class.into_iter().enumerate() {
             if i == 0 {
                 let _ = writeln!(tree.out, "\t{heading}\t");
             }
@@ -76,7 +81,7 @@ pub fn draw(health: &PoolHealth, style: Style) -> String {
         }
     }
     for (heading, vdevs, spare) in [("cache", &health.l2cache, false), ("spares", &health.spares, true)] {
-        if !vdevs.is_empty() {
+        if vdevs.iter().any(|vdev| tree.is_drawn(vdev)) {
             let _ = writeln!(tree.out, "\t{heading}");
         }
         vdevs.iter().for_each(|vdev| tree.vdev(vdev, 2, spare));
@@ -84,8 +89,11 @@ pub fn draw(health: &PoolHealth, style: Style) -> String {
     tree.out
 }
 
-fn is_drawn(vdev: &VdevStatus) -> bool {
-    !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect)
+/// It and all below it are online and gave no errors.
+fn is_well(vdev: &VdevStatus) -> bool {
+    let mut well = true;
+    vdev.walk(&mut |vdev| well &= vdev.state == VdevState::Online && vdev.errors == ErrorCounts::default());
+    well
 }
 
 /// What stands in the column of states. Spares are available or in use.
@@ -97,13 +105,30 @@ pub fn state(vdev: &VdevStatus, spare: bool) -> String {
     }
 }
 
-struct Tree {
+struct Tree<'a> {
     style: Style,
+    notes: &'a Notes,
     width: usize,
     out: String,
 }
 
-impl Tree {
+impl Tree<'_> {
+    fn is_drawn(&self, vdev: &VdevStatus) -> bool {
+        let is_there = !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect);
+        let is_left_out = self.style.only_unhealthy && vdev.kind != VdevKind::Root && is_well(vdev);
+        is_there && !is_left_out
+    }
+
+    fn heading(&mut self) {
+        let width = self.width;
+        let _ = write!(
+            self.out,
+            "\t{:width$}  {:<8} {:>5} {:>5} {:>5}",
+            "NAME", "STATE", "READ", "WRITE", "CKSUM"
+        );
+        self.out.push_str(if self.style.slow { "  SLOW\n" } else { "\n" });
+    }
+
     fn widest(&self, health: &PoolHealth) -> usize {
         fn below(vdev: &VdevStatus, depth: usize, style: Style) -> usize {
             let children = vdev.children.iter().map(|child| below(child, depth + 2, style));
@@ -114,7 +139,7 @@ impl Tree {
     }
 
     fn vdev(&mut self, vdev: &VdevStatus, depth: usize, spare: bool) {
-        if !is_drawn(vdev) {
+        if !self.is_drawn(vdev) {
             return;
         }
         let name = name(vdev, self.style);
@@ -125,12 +150,18 @@ impl Tree {
                 let count = if self.style.exact { count.to_string() } else { nice_number(count) };
                 let _ = write!(line, " {count:>5}");
             }
+            if self.style.slow {
+                line.push_str("     -");
+            }
         }
         if let Some(why) = self.why(vdev) {
             let _ = write!(line, "  {why}");
         }
         if self.style.resilvering && vdev.resilvering && vdev.state == VdevState::Online {
             line.push_str("  (resilvering)");
+        }
+        if let Some(note) = self.notes.get(&vdev.guid) {
+            line.push_str(note);
         }
         self.out.push_str(line.trim_end_matches(' '));
         self.out.push('\n');
