@@ -39,7 +39,7 @@ pub struct Common {
     /// Look at the pool as it was at this transaction group (the newest at or before it)
     #[arg(long, value_name = "N", global = true, conflicts_with = "rewind")]
     pub txg: Option<u64>,
-    /// Go back to the newest transaction group whose tree is whole
+    /// Go back to the newest transaction group whose tree is whole (-F means the same)
     #[arg(long = "rewind", global = true)]
     pub rewind: bool,
     /// Look at the pool's checkpoint
@@ -101,7 +101,15 @@ pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
         argv[0] = OsString::from("cenote");
         argv.insert(1, tool);
     }
-    depth_words(argv)
+    rewind_words(depth_words(argv))
+}
+
+/// `-F` is `--rewind` as it is for `zpool import`; for `zfs diff` alone it is something else.
+fn rewind_words(mut argv: Vec<OsString>) -> Vec<OsString> {
+    if !argv.windows(2).any(|pair| pair == ["zfs", "diff"]) {
+        argv.iter_mut().skip(1).filter(|word| *word == "-F").for_each(|word| *word = "--rewind".into());
+    }
+    argv
 }
 
 /// `-d N` of `zfs list` and `zfs get` means a depth, as OpenZFS has it: if N is a number and nothing is there by that name.
@@ -140,6 +148,14 @@ mod tests {
     fn a_link_named_zpool_is_zpool() {
         let argv = ["/usr/local/bin/zpool", "list"].map(OsString::from).to_vec();
         assert_eq!(words(argv), ["cenote", "zpool", "list"]);
+    }
+
+    #[test]
+    fn capital_f_rewinds_except_for_diff() {
+        let words = |line: &str| super::words(line.split(' ').map(OsString::from).collect());
+        assert_eq!(words("cenote ls -F tank:/")[2], "--rewind");
+        assert_eq!(words("zpool import -F tank")[3], "--rewind");
+        assert_eq!(words("cenote zfs diff -F a@b")[3], "-F");
     }
 
     #[test]

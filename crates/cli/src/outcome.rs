@@ -90,6 +90,16 @@ impl CliError {
         move |source| CliError::Io { what, source }
     }
 
+    /// Tells of it on standard error, with the name of what it concerns unless it says that itself.
+    pub fn tell(&self, name: &str) -> Outcome {
+        let text = self.to_string();
+        match text.contains(name) {
+            true => eprintln!("cenote: {text}"),
+            false => eprintln!("cenote: {name}: {text}"),
+        }
+        self.outcome()
+    }
+
     /// The reader of our output went away.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, CliError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)

@@ -3,6 +3,7 @@
 //! A target is written `pool/dataset[@snapshot][:/path]`.
 
 mod keys;
+mod near;
 mod progress;
 mod replay;
 mod target;
@@ -16,6 +17,7 @@ use cenote_dataset::{Dataset, KeySource, Mos, Txg};
 use cenote_pool::{Discovery, FoundPool, VdevState, discover};
 use cenote_runtime::Runtime;
 
+pub use near::{dataset, file_error};
 pub use progress::Progress;
 pub use target::Target;
 
@@ -179,7 +181,7 @@ impl Session {
     /// Opens the pool of a target, and in it the dataset or snapshot.
     pub async fn open_dataset(&self, target: &Target) -> Result<Dataset, CliError> {
         let mos = self.open_pool(target.pool()).await?;
-        Ok(mos.dataset(&target.dataset).await?)
+        dataset(&mos, &target.dataset).await
     }
 }
 

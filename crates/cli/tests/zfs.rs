@@ -189,3 +189,27 @@ fn mistakes_are_told_with_what_to_do() {
         cenote_fails(&pool, command, status, words);
     }
 }
+
+/// Rows of `zfs userspace -nHp`: type, number, bytes used, limit, objects used, limit.
+#[test]
+fn owners_use_what_zfs_userspace_says() {
+    let Some(pool) = golden("tree") else { return };
+    let text = pool.text("userspace.txt");
+    let mut compared = 0;
+    for row in text.lines().filter(|line| line.starts_with("POSIX User")).take(8) {
+        let fields: Vec<&str> = row.split('\t').collect();
+        let names = ["userused", "userquota", "userobjused", "userobjquota"];
+        let names = names.map(|name| format!("{name}@{}", fields[1])).join(",");
+        let found = cenote(&pool, "zfs get -Hp -o value", &[&names, "gtree/meta"]);
+        assert_eq!(found.lines().collect::<Vec<_>>(), fields[2..], "{row}");
+        compared += 1;
+    }
+    assert!(compared > 4);
+    let shown = cenote(
+        &pool,
+        "zfs get -H -o value,source userquota@1000,userquota@0,projectobjquota@500",
+        &["gtree/meta"],
+    );
+    assert_eq!(shown, "10M\tlocal\nnone\tlocal\n99\tlocal\n");
+    cenote_fails(&pool, "zfs get userused@alice gtree", 2, "give the user's number");
+}

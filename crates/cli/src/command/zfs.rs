@@ -7,6 +7,7 @@ mod diff;
 mod get;
 mod holds;
 mod list;
+mod owner;
 mod select;
 mod value;
 

@@ -73,3 +73,16 @@ fn names_of_what_is_not_there() {
     fails(&["zfs", "list", "v15-pool/none"], &["v15-pool/none"]);
     fails(&["zpool", "status", "tank"], &["tank"]);
 }
+
+#[test]
+fn near_names_are_suggested() {
+    let Some(pool) = cenote_testkit::golden("snaps") else { return };
+    let images = pool.images();
+    let fails = |words: &[&str], says: &[&str]| {
+        cenote(&[words, &["-d", text(&images)]].concat()).fails(FAILED, says);
+    };
+    fails(&["zfs", "list", "gsnaps/a/bb"], &["gsnaps/a/bb", "did you mean 'gsnaps/a/b'?"]);
+    fails(&["ls", "gsnaps/A:/"], &["did you mean 'gsnaps/a'?"]);
+    fails(&["zfs", "diff", "gsnaps/a@S5"], &["no snapshot 'S5'", "did you mean 'gsnaps/a@s5'?"]);
+    fails(&["zfs", "holds", "gsnaps@elsewhere"], &["no snapshot 'elsewhere'", "zfs list -t all"]);
+}

@@ -6,7 +6,7 @@ use cenote_dataset::{Dataset, Mos, ObjectId};
 use cenote_fs::{Attr, Filesystem, LastLink};
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, Target};
+use crate::session::{Session, Target, dataset, file_error};
 
 /// A file in a pool.
 #[derive(Clone)]
@@ -40,9 +40,13 @@ impl<'a> Places<'a> {
     pub async fn find(&mut self, typed: &str, last: LastLink) -> Result<Place, CliError> {
         let target: Target = typed.parse().map_err(CliError::Usage)?;
         let (dataset, filesystem) = self.open(&target).await?;
-        let object = filesystem.resolve(target.path_or_root().as_bytes(), last).await?;
+        let path = target.path_or_root();
+        let object = match filesystem.resolve(path.as_bytes(), last).await {
+            Ok(object) => object,
+            Err(error) => return Err(file_error(&filesystem, path, error).await),
+        };
         let attr = filesystem.attr(object).await?;
-        let path = target.path_or_root().trim_end_matches('/');
+        let path = path.trim_end_matches('/');
         let path = if path.is_empty() { "/" } else { path };
         Ok(Place { dataset, filesystem, object, attr, shown: format!("{}:{path}", target.dataset) })
     }
@@ -57,7 +61,7 @@ impl<'a> Places<'a> {
             None => self.session.open_pool(&pool).await?,
         };
         self.pools.insert(pool, mos.clone());
-        let dataset = mos.dataset(&target.dataset).await?;
+        let dataset = dataset(&mos, &target.dataset).await?;
         let filesystem = self.session.filesystem(&dataset).await?;
         let opened = (dataset, filesystem);
         self.filesystems.insert(target.dataset.clone(), opened.clone());
@@ -78,6 +82,5 @@ pub fn complain(target: &str, error: CliError) -> Result<Outcome, CliError> {
     if matches!(error, CliError::Usage(_)) || error.is_broken_pipe() {
         return Err(error);
     }
-    eprintln!("cenote: {target}: {error}");
-    Ok(error.outcome())
+    Ok(error.tell(target))
 }

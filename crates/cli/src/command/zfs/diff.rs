@@ -8,23 +8,23 @@ use cenote_fs::{Filesystem, FsError};
 
 use super::Diff;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, stdout};
+use crate::session::{Session, dataset, stdout};
 
 impl Diff {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some((dataset, _)) = self.from.split_once('@') else {
+        let Some((head, _)) = self.from.split_once('@') else {
             return Err(CliError::Usage(format!(
                 "'{}' is not a snapshot: write DATASET@SNAPSHOT",
                 self.from
             )));
         };
-        let mos = session.open_pool(dataset.split('/').next().unwrap_or_default()).await?;
-        let earlier = mos.dataset(&self.from).await?;
+        let mos = session.open_pool(head.split('/').next().unwrap_or_default()).await?;
+        let earlier = dataset(&mos, &self.from).await?;
         let later = match &self.to {
-            None => mos.dataset(dataset).await?,
-            Some(name) if name.starts_with('@') => mos.dataset(&format!("{dataset}{name}")).await?,
-            Some(name) => mos.dataset(name).await?,
+            None => dataset(&mos, head).await?,
+            Some(name) if name.starts_with('@') => dataset(&mos, &format!("{head}{name}")).await?,
+            Some(name) => dataset(&mos, name).await?,
         };
         require_descent(&earlier, &later).await?;
         let mount_point = mount_point(&later).await?;

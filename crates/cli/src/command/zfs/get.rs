@@ -46,8 +46,7 @@ impl Get {
                     found.push((item, lines));
                 }
                 Err(error) => {
-                    eprintln!("cenote: {}: {error}", item.name);
-                    outcome = outcome.and(error.outcome());
+                    outcome = outcome.and(error.tell(&item.name));
                 }
             }
         }
@@ -79,6 +78,10 @@ impl Get {
                 Wanted::WrittenSince(snapshot) => {
                     let bytes = item.written_since(snapshot).await?;
                     bytes.map(|bytes| own(Value::Number(bytes), Source::Local))
+                }
+                Wanted::OfOwner(of_owner) => {
+                    let number = item.of_owner(of_owner).await?;
+                    number.map(|number| own(Value::Number(number), Source::Local))
                 }
                 _ if name == "name" => Some(own(Value::Text(item.name.clone()), Source::None)),
                 _ => properties.iter().find(|property| property.name == name).cloned(),

@@ -5,7 +5,7 @@ use cenote_dataset::Dataset;
 use super::Holds;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal, short_time};
-use crate::session::{Session, print};
+use crate::session::{Session, dataset, print};
 
 impl Holds {
     /// Runs the command.
@@ -30,21 +30,21 @@ impl Holds {
 
     /// The snapshot named, and with `-r` those of the same name below.
     async fn snapshots_of(&self, session: &Session, name: &str) -> Result<Vec<Dataset>, CliError> {
-        let Some((dataset, snapshot)) = name.split_once('@') else {
+        let Some((path, snapshot)) = name.split_once('@') else {
             return Err(CliError::Usage(format!("'{name}' is not a snapshot: write DATASET@SNAPSHOT")));
         };
-        let found = session.find_pool(dataset.split('/').next().unwrap_or_default()).await?;
+        let found = session.find_pool(path.split('/').next().unwrap_or_default()).await?;
         let mos = session.open_without_asking(&found).await?;
         if !self.recursive {
-            return Ok(vec![mos.dataset(name).await?]);
+            return Ok(vec![dataset(&mos, name).await?]);
         }
         let mut snapshots = Vec::new();
-        for head in mos.dataset(dataset).await?.descendants().await? {
+        for head in dataset(&mos, path).await?.descendants().await? {
             snapshots.extend(head.snapshot(snapshot).await?);
         }
         if snapshots.is_empty() {
             return Err(CliError::NotFound(format!(
-                "no dataset at or below '{dataset}' has a snapshot '{snapshot}'"
+                "no dataset at or below '{path}' has a snapshot '{snapshot}'"
             )));
         }
         Ok(snapshots)

@@ -37,8 +37,7 @@ impl List {
             match gather(&item, &all).await {
                 Ok(properties) => rows.push(Row { item, properties }),
                 Err(error) => {
-                    eprintln!("cenote: {}: {error}", item.name);
-                    outcome = outcome.and(error.outcome());
+                    outcome = outcome.and(error.tell(&item.name));
                 }
             }
         }
@@ -46,10 +45,10 @@ impl List {
         let selection = &self.selection;
         if selection.json || session.json() {
             print_json(&as_json(&rows, &columns, selection))?;
-        } else if rows.is_empty() && !selection.script {
-            eprintln!("no datasets available");
-        } else {
+        } else if !rows.is_empty() || selection.script {
             print(as_table(&rows, &columns, selection))?;
+        } else if outcome == Outcome::Done {
+            eprintln!("no datasets available");
         }
         Ok(outcome)
     }
@@ -99,10 +98,13 @@ async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Prope
     }
     known.extend(item.properties().await?.into_iter().map(|property| (property.name.clone(), property)));
     for wanted in wanted {
-        if let Wanted::WrittenSince(snapshot) = wanted
-            && let Some(bytes) = item.written_since(snapshot).await?
-        {
-            known.insert(wanted.name(), fact("written", Value::Number(bytes)));
+        let number = match wanted {
+            Wanted::WrittenSince(snapshot) => item.written_since(snapshot).await?,
+            Wanted::OfOwner(of_owner) => item.of_owner(of_owner).await?,
+            _ => None,
+        };
+        if let Some(number) = number {
+            known.insert(wanted.name(), fact(&wanted.name(), Value::Number(number)));
         }
     }
     Ok(known)

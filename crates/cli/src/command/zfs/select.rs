@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Txg};
 
+use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{Session, dataset};
 
 /// What is asked for by `-t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +146,15 @@ impl Item {
         }
     }
 
+    /// What one owner uses or may use; none of a volume, of a bookmark, and where nobody counts it or a key is missing.
+    pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, CliError> {
+        let Some(dataset) = self.dataset().filter(|_| self.kind != Kind::Volume) else { return Ok(None) };
+        match wanted.of(dataset).await {
+            Err(CliError::Dataset(error)) if error.is_locked() => Ok(None),
+            other => other,
+        }
+    }
+
     /// The pool's name.
     pub fn pool(&self) -> &str {
         self.name.split(['/', '@', '#']).next().unwrap_or_default()
@@ -216,14 +226,14 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
 }
 
 async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
-    let Some((dataset, _)) = name.split_once('#') else {
-        return Item::of_dataset(mos.dataset(name).await?).await;
+    let Some((marked, _)) = name.split_once('#') else {
+        return Item::of_dataset(dataset(mos, name).await?).await;
     };
-    let bookmarks = mos.dataset(dataset).await?.bookmarks().await?;
+    let bookmarks = dataset(mos, marked).await?.bookmarks().await?;
     let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
     bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
         CliError::NotFound(format!(
-            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {dataset}` shows those there are"
+            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {marked}` shows those there are"
         ))
     })
 }
@@ -237,8 +247,7 @@ struct Walk {
 
 impl Walk {
     fn complain(&mut self, name: &str, error: &CliError) {
-        eprintln!("cenote: {name}: {error}");
-        self.outcome = self.outcome.and(error.outcome());
+        self.outcome = self.outcome.and(error.tell(name));
     }
 
     async fn below(&mut self, dataset: Dataset) {

@@ -5,6 +5,7 @@
 use cenote_dataset::{Property, Value};
 use cenote_format::props::{Prop, PropType, ZFS_PROPS};
 
+use super::owner::OwnerProp;
 use crate::outcome::CliError;
 use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
 
@@ -17,6 +18,8 @@ pub enum Wanted {
     User(String),
     /// `written@SNAPSHOT`.
     WrittenSince(String),
+    /// `userused@NUMBER` and such.
+    OfOwner(OwnerProp),
 }
 
 impl Wanted {
@@ -27,6 +30,9 @@ impl Wanted {
         }
         if name.contains(':') {
             return Ok(Wanted::User(name.into()));
+        }
+        if let Some(owner_prop) = OwnerProp::parse(name)? {
+            return Ok(Wanted::OfOwner(owner_prop));
         }
         let is_named = |prop: &&Prop| prop.name == name || prop.column.eq_ignore_ascii_case(name);
         ZFS_PROPS.iter().find(is_named).map(Wanted::Native).ok_or_else(|| {
@@ -42,6 +48,7 @@ impl Wanted {
             Wanted::Native(prop) => prop.name.into(),
             Wanted::User(name) => name.clone(),
             Wanted::WrittenSince(snapshot) => format!("written@{snapshot}"),
+            Wanted::OfOwner(owner_prop) => owner_prop.name.clone(),
         }
     }
 
@@ -89,6 +96,9 @@ pub fn received_text(property: &Property, exact: bool) -> Option<String> {
 fn human(property: &Property, number: u64) -> String {
     let seconds = number.cast_signed();
     match property.name.as_str() {
+        name if name.contains("quota@") && number == 0 => "none".into(),
+        name if name.contains("obj") && name.contains('@') => nice_number(number),
+        name if name.contains('@') => nice_bytes(number),
         "creation" => short_time(seconds),
         "snapshots_changed" => short_time_seconds(seconds),
         "quota" | "refquota" | "reservation" | "refreservation" if number == 0 => "none".into(),

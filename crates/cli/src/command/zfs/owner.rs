@@ -1,0 +1,101 @@
+//! What single owners use and may use: `userused@1000`, `groupobjquota@5`, `projectused@77` and their like.
+//!
+//! Owners go by number: which names they have is known to the machine that the pool comes from, which need not be this one.
+//!
+//! Source: OpenZFS `zfs_userquota_prop_prefixes`, `zfs_userspace_one`.
+
+use cenote_dataset::Dataset;
+use cenote_format::objset::ObjsetType;
+use cenote_fs::{Filesystem, OwnerSpace, SpaceBy};
+
+use crate::outcome::CliError;
+
+/// A property of an owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerProp {
+    /// As typed.
+    pub name: String,
+    by: SpaceBy,
+    owner: u64,
+    figure: Figure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    Used,
+    Quota,
+    ObjectsUsed,
+    ObjectsQuota,
+}
+
+const KINDS: [(&str, SpaceBy); 3] =
+    [("user", SpaceBy::User), ("group", SpaceBy::Group), ("project", SpaceBy::Project)];
+
+const FIGURES: [(&str, Figure); 4] = [
+    ("used", Figure::Used),
+    ("quota", Figure::Quota),
+    ("objused", Figure::ObjectsUsed),
+    ("objquota", Figure::ObjectsQuota),
+];
+
+impl OwnerProp {
+    /// Reads such a name; none if it is another property's.
+    pub fn parse(name: &str) -> Result<Option<OwnerProp>, CliError> {
+        let Some((prefix, owner)) = name.split_once('@') else { return Ok(None) };
+        for (kind, by) in KINDS {
+            let figure =
+                prefix.strip_prefix(kind).and_then(|rest| FIGURES.iter().find(|(word, _)| *word == rest));
+            let Some(&(_, figure)) = figure else { continue };
+            let owner = owner.parse().map_err(|_| {
+                CliError::Usage(format!(
+                    "{name}: give the {kind}'s number ({prefix}@1000); the pool does not have names of owners"
+                ))
+            })?;
+            return Ok(Some(OwnerProp { name: name.into(), by, owner, figure }));
+        }
+        Ok(None)
+    }
+
+    /// Its value in a file system or snapshot; none if nobody counts there.
+    pub async fn of(&self, dataset: &Dataset) -> Result<Option<u64>, CliError> {
+        let objset = dataset.objset().await?;
+        let phys = objset.phys();
+        let is_counted = match self.by {
+            SpaceBy::User => phys.userused_dnode.is_some(),
+            SpaceBy::Group => phys.groupused_dnode.is_some(),
+            SpaceBy::Project => phys.projectused_dnode.is_some(),
+        };
+        if phys.objset_type != ObjsetType::Zfs || !is_counted {
+            return Ok(None);
+        }
+        let owners = Filesystem::open(objset).await?.space_by(self.by).await?;
+        let space = owners.get(&self.owner).copied().unwrap_or_default();
+        Ok(Some(self.figure.of(space)))
+    }
+}
+
+impl Figure {
+    fn of(self, space: OwnerSpace) -> u64 {
+        match self {
+            Figure::Used => space.used_bytes,
+            Figure::Quota => space.quota_bytes,
+            Figure::ObjectsUsed => space.used_objects,
+            Figure::ObjectsQuota => space.quota_objects,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_go_by_number() {
+        let parsed = OwnerProp::parse("groupobjquota@7").unwrap().unwrap();
+        assert_eq!((parsed.by, parsed.owner), (SpaceBy::Group, 7));
+        let space = OwnerSpace { used_bytes: 1, quota_bytes: 2, used_objects: 3, quota_objects: 4 };
+        assert_eq!(parsed.figure.of(space), 4);
+        assert_eq!(OwnerProp::parse("written@x").unwrap(), None);
+        assert!(OwnerProp::parse("userused@alice").unwrap_err().to_string().contains("number"));
+    }
+}
