@@ -9,13 +9,14 @@
 //!   3. threads     where the kernel refuses io_uring, and in the simulator (inline there, for one history a seed).
 //! ```
 //!
-//! Direct I/O (`O_DIRECT`) skips 1: ranges are widened to the alignment the kernel wants and cut again after.
+//! Direct I/O (`O_DIRECT`, for block devices) skips 1: ranges are widened to the alignment the kernel wants and cut again
+//! after.
 
 mod buffer;
 mod open;
 mod uring;
 
-pub use open::{Access, IoPath, OpenOptions};
+pub use open::{Access, Direct, IoPath, OpenOptions};
 
 use crate::error::{DeviceError, Op, Result};
 use crate::io::Io;

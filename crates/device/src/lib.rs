@@ -26,7 +26,7 @@ pub use bytes::Bytes;
 pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
 pub use faulty::{Fault, Faulty};
-pub use file::{Access, FileDevice, IoPath, OpenOptions};
+pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use io::Io;
 pub use memory::MemoryDevice;
 pub use traced::{Event, OpCount, Traced};

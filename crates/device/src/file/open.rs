@@ -31,22 +31,34 @@ pub enum IoPath {
     Threads,
 }
 
+/// When to go past the page cache (`O_DIRECT`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direct {
+    /// Never: what is warm is read fastest from there.
+    Never,
+    /// Block devices only: what programs want. The kernel drops a block device's cache when the last who opened it closes
+    /// it, so it is never warm; and where a file system or the ZFS module writes to the device, that cache goes stale.
+    BlockDevices,
+    /// Always, or an error.
+    Always,
+}
+
 /// How to open a file or block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Reading, or writing too.
     pub access: Access,
-    /// Past the page cache (`O_DIRECT`). Worth it for a block device that is read once; never for warm images.
-    pub direct: bool,
+    /// Through the page cache or past it.
+    pub direct: Direct,
     /// Which way transfers take.
     pub io_path: IoPath,
 }
 
 impl OpenOptions {
-    /// Through the page cache, never to write.
+    /// The best way, never to write.
     pub const READ_ONLY: OpenOptions =
-        OpenOptions { access: Access::ReadOnly, direct: false, io_path: IoPath::Auto };
-    /// Through the page cache, to read and write.
+        OpenOptions { access: Access::ReadOnly, direct: Direct::BlockDevices, io_path: IoPath::Auto };
+    /// The best way, to read and write.
     pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
 }
 
@@ -61,23 +73,30 @@ pub(super) struct Opened {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let name: Arc<str> = path.to_string_lossy().into();
-    let direct = if options.direct { libc::O_DIRECT } else { 0 };
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(options.access == Access::ReadWrite)
-        .custom_flags(libc::O_NONBLOCK | direct) // O_NONBLOCK: a pipe must not make us wait
+        .custom_flags(libc::O_NONBLOCK) // O_NONBLOCK: a pipe must not make us wait
         .open(path)
         .map_err(|error| open_error(&name, options, error))?;
     let failed = |error| DeviceError::Open { path: name.clone(), source: Arc::new(error) };
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&name, &metadata)?;
     // Left on, io_uring would answer EAGAIN instead of waiting for the disk.
-    let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))?;
-    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|errno| failed(errno.into()))?;
+    let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))? - OFlags::NONBLOCK;
+    fcntl_setfl(&file, flags).map_err(|errno| failed(errno.into()))?;
+    let block = metadata.file_type().is_block_device();
+    let direct = match options.direct {
+        Direct::Never => false,
+        Direct::BlockDevices => block && fcntl_setfl(&file, flags | OFlags::DIRECT).is_ok(),
+        Direct::Always => {
+            fcntl_setfl(&file, flags | OFlags::DIRECT).map_err(|errno| failed(errno.into()))?;
+            true
+        }
+    };
     // The end is the size for files and block devices alike (the kernel answers from what BLKGETSIZE64 returns).
     let size_bytes = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
-    let block = metadata.file_type().is_block_device();
-    let direct_align = options.direct.then(|| match rustix::fs::ioctl_blksszget(&file) {
+    let direct_align = direct.then(|| match rustix::fs::ioctl_blksszget(&file) {
         Ok(logical_bytes) if block && logical_bytes.is_power_of_two() => logical_bytes as usize,
         _ => FILE_DIRECT_ALIGN,
     });
