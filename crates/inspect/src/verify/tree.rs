@@ -102,8 +102,7 @@ impl Tree {
 
     /// What is left of a destroyed dataset's tree. It is freed from the leaves up, in order, as far as its mark says.
     pub(super) fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
-        let [_, object, _, block] = entry.resume;
-        let mark = (entry.resume != [0; 4]).then_some(Mark { object, block });
+        let mark = (entry.resume != [0; 4]).then(|| Mark::new(entry.resume));
         let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark };
         let place = Place { dataset: DatasetId(u64::MAX), ..Place::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
@@ -250,17 +249,33 @@ impl Tree {
     }
 }
 
-/// How far a tree has been freed: this block of this object comes next, all before it is gone.
+/// How far a tree has been freed. Dnode blocks go after the blocks of their objects, the object set last.
 #[derive(Clone, Copy)]
 struct Mark {
+    /// Objects below this number are gone with all their blocks.
     object: u64,
+    /// Of that object, blocks below this one are gone.
     block: u64,
+    /// Blocks of dnodes below this one are gone.
+    dnode_block: u64,
 }
 
+/// Dnode slots in a block of dnodes.
+const SLOTS: u64 = (DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64;
+
 impl Mark {
+    /// From the bookmark of the block that comes next: object set, object, level (0), block.
+    fn new([_, object, _, block]: [u64; 4]) -> Mark {
+        if ObjectId(object) == META_DNODE_OBJECT {
+            return Mark { object: block.saturating_add(1).saturating_mul(SLOTS), block: 0, dnode_block: block };
+        }
+        Mark { object, block, dnode_block: object / SLOTS }
+    }
+
     /// A block and all below it are gone.
     fn is_past(&self, place: &Place, holds: Option<Holds>) -> bool {
         let fanout_shift = match holds {
+            Some(Holds::Objset { .. }) => return false,
             Some(Holds::Pointers { fanout_shift }) => u32::from(fanout_shift),
             _ => 0,
         };
@@ -268,9 +283,7 @@ impl Mark {
         let end = place.block.0.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
         let end = end.unwrap_or(u64::MAX);
         match place.object {
-            META_DNODE_OBJECT => {
-                end.saturating_mul((DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64) <= self.object
-            }
+            META_DNODE_OBJECT => end <= self.dnode_block,
             // Accounting objects have the highest numbers and are freed last.
             object if object.0 != self.object => object.0 < self.object,
             _ => place.block != SPILL_BLOCK && end <= self.block,
