@@ -182,7 +182,7 @@ impl Zap {
         Ok(None)
     }
 
-    fn hash(&self, name: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         match self.normflags() {
             0 => self.block0.hasher().text(name),
             flags => self.block0.hasher().text(&fold(name, flags)),

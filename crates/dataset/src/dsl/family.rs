@@ -130,7 +130,8 @@ impl Dataset {
         Ok(clones)
     }
 
-    /// Who holds this snapshot: tag and time in seconds since 1970, by tag.
+    /// Who holds this snapshot: tag and time in seconds since 1970, in the order in which `zfs holds`
+    /// has them: that of the table's hash.
     ///
     /// # Errors
     /// The table is damaged.
@@ -139,7 +140,7 @@ impl Dataset {
         let entries = zap.to_vec().await?;
         let mut holds: Vec<_> =
             entries.iter().filter_map(|e| Some((e.name_text(), e.value.as_u64()?))).collect();
-        holds.sort();
+        holds.sort_by_key(|(tag, _)| zap.hash(tag.as_bytes()));
         Ok(holds)
     }
 }
