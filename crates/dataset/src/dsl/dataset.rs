@@ -176,6 +176,17 @@ impl Dataset {
         self.open_objset(None).await
     }
 
+    /// Its objects, and what can be read of them without its key if that is missing.
+    ///
+    /// # Errors
+    /// Damage.
+    pub async fn readable_objset(&self) -> Result<Objset> {
+        match self.objset().await {
+            Err(DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. }) => self.objset_head().await,
+            opened => opened,
+        }
+    }
+
     async fn open_objset(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset> {
         let mos = self.mos().objset();
         Objset::open(mos.pool(), mos.cache(), self.id(), self.phys().bp, key).await
