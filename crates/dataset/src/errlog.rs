@@ -2,9 +2,11 @@
 //!
 //! Idea: two lists, of the scrub under way and of the time before. In older pools a list names each block of each
 //! snapshot; since feature `head_errlog` a list is a table of file systems, each with its own list of blocks and births, from
-//! which the snapshots concerned follow.
+//! which the snapshots concerned follow (see `affected`).
 //!
 //! Source: OpenZFS `spa_errlog.c`.
+
+mod affected;
 
 use cenote_format::dsl::names::pool as names;
 use cenote_format::errlog::{BlockBookmark, ErrorBookmark, parse_head_key};

@@ -1,0 +1,124 @@
+//! Who has a damaged block: live datasets, snapshots and clones.
+//!
+//! Idea: with feature `head_errlog` the log names one live dataset and the block's birth. Whoever has a pointer of that birth at the
+//! same place has the same block: the dataset itself unless it has replaced it, its snapshots since, clones of those,
+//! and so on. Snapshots are asked one by one, as the kernel does; each is opened once for the whole log.
+//!
+//! Source: OpenZFS `spa_errlog.c` (`check_filesystem`).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+
+use super::LoggedError;
+use crate::dsl::Dataset;
+use crate::error::Result;
+use crate::mos::Mos;
+use crate::object::SPILL_BLOCK;
+use crate::objset::{META_DNODE_OBJECT, Objset};
+
+impl Mos {
+    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the pool's own metadata. Blocks that
+    /// nobody has any more are left out.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub async fn damaged_objects(&self) -> Result<BTreeSet<(DatasetId, ObjectId)>> {
+        let mut objects = BTreeSet::new();
+        let mut families = Families { mos: self, opened: HashMap::new() };
+        for error in self.error_log().await? {
+            let owners = match error.birth {
+                Some(birth) => families.owners(&error, birth).await,
+                None => Ok(vec![error.place.dataset]),
+            };
+            // What can't be followed is listed as it was logged.
+            let owners = owners.unwrap_or_else(|_| vec![error.place.dataset]);
+            objects.extend(owners.into_iter().map(|dataset| (dataset, error.place.object)));
+        }
+        Ok(objects)
+    }
+}
+
+/// A live dataset or one of its snapshots.
+struct Version {
+    dataset: Dataset,
+    objset: Objset,
+    /// Live datasets cloned from it.
+    clones: Vec<DatasetId>,
+}
+
+/// Datasets with their snapshots, each opened once.
+struct Families<'a> {
+    mos: &'a Mos,
+    opened: HashMap<DatasetId, Arc<Vec<Version>>>,
+}
+
+impl Families<'_> {
+    /// All that have a block which was logged.
+    async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Vec<DatasetId>> {
+        let mut head = self.mos.dataset_by_id(error.place.dataset).await?;
+        let mut seen = HashSet::from([head.id()]);
+        // A clone has from its origin what is older than itself.
+        while let Some(origin) = head.origin().await?.filter(|origin| origin.creation_txg() >= birth) {
+            head = origin.dir().head().await?;
+            if !seen.insert(head.id()) {
+                break;
+            }
+        }
+        let mut owners = Vec::new();
+        let mut pending = vec![head.id()];
+        seen = HashSet::from([head.id()]);
+        while let Some(head) = pending.pop() {
+            for version in self.family(head).await?.iter() {
+                let is_old_enough = !version.dataset.is_snapshot() || version.dataset.creation_txg() >= birth;
+                if is_old_enough && version.has(error, birth).await {
+                    owners.push(version.dataset.id());
+                    pending.extend(version.clones.iter().filter(|&&clone| seen.insert(clone)));
+                }
+            }
+        }
+        Ok(owners)
+    }
+
+    async fn family(&mut self, head: DatasetId) -> Result<Arc<Vec<Version>>> {
+        if let Some(family) = self.opened.get(&head) {
+            return Ok(family.clone());
+        }
+        let head = self.mos.dataset_by_id(head).await?;
+        let mut family = Vec::new();
+        for dataset in head.snapshots().await?.into_iter().chain([head.clone()]) {
+            let objset = dataset.readable_objset().await?;
+            let clones = match dataset.is_snapshot() {
+                true => dataset.clones().await?.iter().map(Dataset::id).collect(),
+                false => Vec::new(),
+            };
+            family.push(Version { dataset, objset, clones });
+        }
+        let family = Arc::new(family);
+        self.opened.insert(head.id(), family.clone());
+        Ok(family)
+    }
+}
+
+impl Version {
+    async fn has(&self, error: &LoggedError, birth: Txg) -> bool {
+        self.pointer(error).await.is_ok_and(|bp| !bp.is_hole() && bp.logical_birth() == birth)
+    }
+
+    async fn pointer(&self, error: &LoggedError) -> Result<Blkptr> {
+        let place = error.place;
+        let Ok(level) = u8::try_from(place.level) else { return Ok(*self.objset.bp()) };
+        let object = match place.object {
+            META_DNODE_OBJECT => self.objset.meta().ok_or_else(|| {
+                self.objset.damaged(META_DNODE_OBJECT, "has a damaged block in the error log and none on disk")
+            })?,
+            object => self.objset.object(object).await?,
+        };
+        match place.block {
+            SPILL_BLOCK => Ok(object.dnode().spill().unwrap_or(Blkptr::HOLE)),
+            block => object.blkptr(level, block).await,
+        }
+    }
+}
