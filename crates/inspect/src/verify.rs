@@ -224,6 +224,7 @@ impl<'a> Run<'a> {
         if self.options.stop.is_stopped() {
             return;
         }
+        self.census.claim_unreferenced();
         let census = &mut self.census;
         let enter = |bp| census.enter(bp, Place::default(), Under::DeferredFree, false);
         if let Err(error) = pending::blocks(self.mos, enter).await {

@@ -57,8 +57,8 @@ pub struct Ddt {
 /// A deduplicated block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtItem {
-    /// The part of the table that it is in.
-    pub class: DdtClass,
+    /// The part of the table that it is in; `None`: in none yet, its entry is in a log only.
+    pub class: Option<DdtClass>,
     /// Its content.
     pub key: DdtKey,
     /// Its addresses and references.
@@ -66,10 +66,10 @@ pub struct DdtItem {
 }
 
 impl Mos {
-    /// What all tables add up to, by their statistics.
+    /// What all tables and their logs add up to.
     ///
     /// # Errors
-    /// The statistics are damaged.
+    /// The statistics or a log are damaged.
     pub async fn dedup_summary(&self) -> Result<DedupSummary> {
         let mut total = DdtStat::default();
         self.dedup_histogram().await?.buckets.iter().for_each(|bucket| total += bucket);
@@ -80,12 +80,20 @@ impl Mos {
         })
     }
 
-    /// The statistics of all tables by how many references blocks have.
+    /// All tables by how many references blocks have: their statistics, which leave out what is in logs, and the logs.
     ///
     /// # Errors
-    /// The statistics are damaged.
+    /// The statistics or a log are damaged.
     pub async fn dedup_histogram(&self) -> Result<DdtHistogram> {
         let mut sum = DdtHistogram { buckets: [DdtStat::default(); 64] };
+        for table in self.dedup_tables().await? {
+            for item in table.logged().await?.values() {
+                let statistics = self.statistics(item);
+                if let Some(bucket) = statistics.referenced_blocks.checked_ilog2() {
+                    sum.buckets[bucket as usize] += &statistics;
+                }
+            }
+        }
         let Some(statistics) = self.directory_zap(names::DDT_STATS).await? else { return Ok(sum) };
         for entry in statistics.to_vec().await? {
             let words: Vec<u64> = entry.value.words().collect();
@@ -93,6 +101,29 @@ impl Mos {
             sum.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, bucket)| *sum += bucket);
         }
         Ok(sum)
+    }
+
+    /// What an entry adds to the statistics.
+    fn statistics(&self, item: &DdtItem) -> DdtStat {
+        // The third place of an encrypted block's pointer holds no address.
+        let places = if item.key.is_encrypted() { 2 } else { 3 };
+        let (lsize_bytes, psize_bytes) = (item.key.lsize().0, item.key.psize().0);
+        let mut sum = DdtStat::default();
+        for set in item.value.phys() {
+            let space = set.dvas.iter().take(places).map(|dva| self.deflate(dva.vdev, dva.asize.0));
+            let dsize_bytes = space.fold(0, u64::saturating_add);
+            sum += &DdtStat {
+                blocks: 1,
+                lsize_bytes,
+                psize_bytes,
+                dsize_bytes,
+                referenced_blocks: set.refcount,
+                referenced_lsize_bytes: lsize_bytes.saturating_mul(set.refcount),
+                referenced_psize_bytes: psize_bytes.saturating_mul(set.refcount),
+                referenced_dsize_bytes: dsize_bytes.saturating_mul(set.refcount),
+            };
+        }
+        sum
     }
 
     /// The tables, one a checksum algorithm that has any.
@@ -129,11 +160,12 @@ impl Mos {
 }
 
 impl Ddt {
-    /// Bytes that the table takes on the vdevs, its logs left out: part of `dedup_table_size`.
+    /// Bytes that the table and its logs take on the vdevs: part of `dedup_table_size`.
     pub fn stored_bytes(&self) -> u64 {
         // In whole sectors, as `dmu_object_info` counts.
-        let sectors = |zap: &Zap| (zap.object().dnode().used_bytes.saturating_add(256)) >> 9;
-        self.zaps.iter().map(|(_, zap)| sectors(zap) << 9).sum()
+        let sectors = |object: &Object| (object.dnode().used_bytes.saturating_add(256)) >> 9;
+        let objects = self.zaps.iter().map(|(_, zap)| zap.object()).chain(&self.logs);
+        objects.map(|object| sectors(object) << 9).fold(0, u64::saturating_add)
     }
 
     /// All blocks of the table, those of the logs first.
@@ -141,6 +173,17 @@ impl Ddt {
     /// # Errors
     /// A log is damaged.
     pub async fn entries(&self) -> Result<DdtEntries> {
+        let newest = self.logged().await?;
+        Ok(DdtEntries {
+            flat: self.flat,
+            logged: Some(newest.values().cloned().collect()),
+            overridden: newest,
+            zaps: self.zaps.iter().map(|(class, zap)| (*class, zap.entries())).collect(),
+        })
+    }
+
+    /// The blocks of the logs, by key.
+    async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
         let mut logs = Vec::new();
         for log in &self.logs {
             logs.push(self.read_log(log).await?);
@@ -151,12 +194,7 @@ impl Ddt {
         for (_, items) in logs {
             newest.extend(items.into_iter().map(|item| (item.key.to_words(), item)));
         }
-        Ok(DdtEntries {
-            flat: self.flat,
-            logged: Some(newest.values().cloned().collect()),
-            overridden: newest,
-            zaps: self.zaps.iter().map(|(class, zap)| (*class, zap.entries())).collect(),
-        })
+        Ok(newest)
     }
 
     async fn read_log(&self, object: &Object) -> Result<(DdtLogHeader, Vec<DdtItem>)> {
@@ -220,6 +258,6 @@ impl DdtEntries {
         let key = DdtKey::from_words(&words).ok()?;
         let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
         let value = DdtValue::decode(entry.value.as_bytes()?, self.flat, unpack).ok()?;
-        Some(DdtItem { class, key, value })
+        Some(DdtItem { class: Some(class), key, value })
     }
 }

@@ -57,14 +57,16 @@ impl DdtLogHeader {
 /// A record of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtLogRecord {
-    /// Class of the table that the entry is, or will be, in.
-    pub class: DdtClass,
+    /// Class of the table that the entry is in; `None`: in none yet.
+    pub class: Option<DdtClass>,
     /// The block's content.
     pub key: DdtKey,
     /// What is known of it.
     pub value: DdtValue,
 }
 
+/// `DDT_CLASSES`: the class of an entry that has never been in a table.
+const DDT_CLASSES: u64 = DdtClass::ALL.len() as u64;
 /// `DLR_ENTRY`.
 const DLR_ENTRY: u64 = 1;
 /// Bytes of a record's info word.
@@ -76,7 +78,8 @@ impl DdtLogRecord {
         let value = self.value.encode_unpacked(endian);
         let len = (INFO_BYTES + DdtKey::COUNT * 8 + value.len()) as u64;
         let mut w = Writer::new(endian);
-        w.u64(DLR_ENTRY | len << 8 | (self.class as u64) << 56).bytes(&self.key.encode(endian)).bytes(&value);
+        let class = self.class.map_or(DDT_CLASSES, |class| class as u64);
+        w.u64(DLR_ENTRY | len << 8 | class << 56).bytes(&self.key.encode(endian)).bytes(&value);
         w.finish()
     }
 }
@@ -116,11 +119,11 @@ fn record(rest: &mut &[u8], flat: bool, endian: Endian) -> Result<Option<DdtLogR
     if len < need {
         return Err(FormatError::Truncated { what: "DDT log record", need, have: len });
     }
-    let class = at_most("DDT log record's class", info >> 56, 2)? as usize;
+    let class = at_most("DDT log record's class", info >> 56, DDT_CLASSES)? as usize;
     let key = DdtKey::decode(r.bytes(DdtKey::COUNT * 8)?, endian)?;
     let value = DdtValue::decode_unpacked(r.bytes(DdtValue::bytes(flat))?, flat, endian)?;
     *rest = &rest[len..];
-    Ok(Some(DdtLogRecord { class: DdtClass::ALL[class], key, value }))
+    Ok(Some(DdtLogRecord { class: DdtClass::ALL.get(class).copied(), key, value }))
 }
 
 #[cfg(test)]
@@ -140,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_of_records_round_trip(
-            entries in prop::collection::vec((0..3usize, any::<[u64; 5]>(), any::<[u64; 32]>()), 0..5),
+            entries in prop::collection::vec((0..4usize, any::<[u64; 5]>(), any::<[u64; 32]>()), 0..5),
             flat in any::<bool>(), big in any::<bool>(),
         ) {
             let endian = if big { Endian::Big } else { Endian::Little };
@@ -149,7 +152,7 @@ mod tests {
             for (class, key, words) in entries {
                 let raw: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
                 let record = DdtLogRecord {
-                    class: DdtClass::ALL[class],
+                    class: DdtClass::ALL.get(class).copied(),
                     key: DdtKey::from_words(&key).unwrap(),
                     value: DdtValue::decode_unpacked(&raw, flat, Endian::Little).unwrap(),
                 };

@@ -68,6 +68,17 @@ impl Census {
         if verify {
             self.window.push(VerifyItem { bp, place });
         }
+        self.claim(bp, place);
+    }
+
+    /// Notes the space of deduplicated blocks that have lost their last reference; they are no blocks any more and don't count.
+    pub(super) fn claim_unreferenced(&mut self) {
+        for bp in std::mem::take(&mut self.sharing.unreferenced) {
+            self.claim(bp, Place::default());
+        }
+    }
+
+    fn claim(&mut self, bp: Blkptr, place: Place) {
         match bp.is_gang() {
             _ if self.referenced.is_none() => {}
             true => self.gangs.push((bp, place, 0)),

@@ -13,7 +13,7 @@
 
 use cenote_dataset::{Mos, Result};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::ddt::DdtValue;
+use cenote_format::ddt::{DdtValue, ddt_blkptr};
 use cenote_format::units::VdevId;
 use std::collections::{HashMap, HashSet};
 
@@ -44,6 +44,8 @@ pub(super) struct Sharing {
     deduped: HashSet<Address>,
     wide: HashMap<Address, [Dva; 3]>,
     cloned: HashMap<Address, Clones>,
+    /// Deduplicated blocks without references: allocated until their entries leave the log.
+    pub(super) unreferenced: Vec<Blkptr>,
 }
 
 impl Sharing {
@@ -70,7 +72,12 @@ impl Sharing {
                 if batch.iter().any(|item| matches!(item.value, DdtValue::Traditional(_))) {
                     break;
                 }
-                batch.iter().for_each(|item| sharing.keep_wide(&item.value));
+                for item in batch {
+                    sharing.keep_wide(&item.value);
+                    let unreferenced = item.value.phys().filter(|set| set.refcount == 0);
+                    let pointers = unreferenced.map(|set| ddt_blkptr(table.checksum_id, &item.key, &set));
+                    sharing.unreferenced.extend(pointers);
+                }
             }
         }
         Ok(sharing)
