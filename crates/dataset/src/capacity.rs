@@ -35,8 +35,8 @@ impl Mos {
     pub async fn usable_bytes(&self) -> Result<u64> {
         let (mut normal, mut embedded_log, mut checkpointed) = (0u64, 0u64, 0u64);
         for vdev in self.pool().vdevs().tops() {
-            let freed = self.checkpointed(vdev).await?.total_bytes();
-            checkpointed = checkpointed.saturating_add(self.deflate(VdevId(vdev.id), freed));
+            // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
+            checkpointed = checkpointed.saturating_add(self.checkpointed(vdev).await?.total_bytes());
             let holds_data = !matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
             if vdev.class != VdevClass::Normal || !holds_data || !(1..64).contains(&vdev.metaslab_shift) {
                 continue;

@@ -30,8 +30,6 @@ pub struct VdevUsage {
     pub allocated_bytes: u64,
     /// Freed since, but kept by the checkpoint.
     pub checkpoint_bytes: u64,
-    /// The same net of parity.
-    pub checkpoint_net_bytes: u64,
     /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature `spacemap_histogram`).
     pub fragmentation_percent: Option<u64>,
 }
@@ -43,7 +41,7 @@ pub struct PoolUsage {
     pub size_bytes: u64,
     /// Allocated.
     pub allocated_bytes: u64,
-    /// Freed since, but kept by the checkpoint; net of parity.
+    /// Freed since, but kept by the checkpoint: raw, as OpenZFS counts it once the pool has been imported.
     pub checkpoint_bytes: u64,
     /// Of the vdevs for data.
     pub fragmentation_percent: Option<u64>,
@@ -63,7 +61,7 @@ impl PoolUsage {
         PoolUsage {
             size_bytes: total(|vdev| vdev.size_bytes),
             allocated_bytes: total(|vdev| vdev.allocated_bytes),
-            checkpoint_bytes: vdevs.iter().map(|vdev| vdev.checkpoint_net_bytes).sum(),
+            checkpoint_bytes: vdevs.iter().map(|vdev| vdev.checkpoint_bytes).sum(),
             fragmentation_percent: sum.map(|sum| sum.checked_div(space).unwrap_or(0) as u64),
         }
     }
@@ -105,14 +103,12 @@ impl Mos {
         counts_pieces: bool,
     ) -> Result<VdevUsage> {
         let metaslabs = self.metaslabs(vdev, log).await?;
-        let checkpoint_bytes = self.checkpointed(vdev).await?.total_bytes();
         Ok(VdevUsage {
             vdev: VdevId(vdev.id),
             class: vdev.class,
             size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
             allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
-            checkpoint_bytes,
-            checkpoint_net_bytes: self.deflate(VdevId(vdev.id), checkpoint_bytes),
+            checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
             fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
         })
     }
