@@ -41,7 +41,7 @@ impl fmt::Display for VdevState {
 pub enum Trouble {
     /// No device with this guid was found.
     CannotOpen {
-        /// Where it was last.
+        /// Where it was last; `None` if it goes by that name.
         was: Option<String>,
     },
     /// Too few children.

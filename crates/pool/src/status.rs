@@ -47,7 +47,7 @@ fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCo
         top.walk(&mut |vdev| _ = in_use.insert(vdev.guid));
     }
     let spare = |spare: &VdevConfig| {
-        let mut status = examiner.vdev(spare, VdevClass::Normal, 0);
+        let mut status = examiner.auxiliary(spare);
         if status.kind == VdevKind::DistributedSpare {
             // It is as large as the devices it is spread over.
             status.size_bytes = smallest_leaf(&tops);
@@ -59,7 +59,7 @@ fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCo
     };
     PoolHealth {
         spares: config.spares.iter().map(spare).collect(),
-        l2cache: config.l2cache.iter().map(|vdev| examiner.vdev(vdev, VdevClass::Normal, 0)).collect(),
+        l2cache: config.l2cache.iter().map(|vdev| examiner.auxiliary(vdev)).collect(),
         root: root(config, tops),
     }
 }
@@ -109,6 +109,15 @@ impl Examiner<'_> {
         status.errors = self.errors.get(&config.guid).copied().unwrap_or_default();
         status.expandable_bytes = expandable(config, &status);
         VdevStatus { class, state, trouble, ..status }
+    }
+
+    /// A spare or a cache device. If it is missing it still goes by its path, since nothing depends on what lies there now.
+    fn auxiliary(&self, config: &VdevConfig) -> VdevStatus {
+        let mut status = self.vdev(config, VdevClass::Normal, 0);
+        if let Some(Trouble::CannotOpen { was }) = &mut status.trouble {
+            *was = None;
+        }
+        status
     }
 
     fn device(&self, config: &VdevConfig) -> Option<&FoundDevice> {

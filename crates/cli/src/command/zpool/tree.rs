@@ -43,7 +43,7 @@ pub struct Style {
 
 /// The name of a vdev in this style.
 pub fn name(vdev: &VdevStatus, style: Style) -> String {
-    let is_missing = matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }));
+    let is_missing = matches!(vdev.trouble, Some(Trouble::CannotOpen { was: Some(_) }));
     let is_leaf = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
     let DeviceNames { paths, follow, guids } = style.names;
     match &vdev.path {
