@@ -236,7 +236,7 @@ impl Mos {
         Dir::open(self, self.0.root_dir, None, self.pool().name().to_owned()).await
     }
 
-    /// A file system, volume or snapshot by its full name.
+    /// A file system, volume or snapshot by its full name, which may begin with the pool's guid: several pools may be called the same.
     ///
     /// # Errors
     /// [`DatasetError::NoDataset`], or damage on the way.
@@ -247,7 +247,9 @@ impl Mos {
             None => (name, None),
         };
         let mut parts = path.split('/');
-        if parts.next() != Some(self.pool().name()) {
+        let is_this_pool =
+            |pool: &str| pool == self.pool().name() || pool == self.pool().guid().0.to_string();
+        if !parts.next().is_some_and(is_this_pool) {
             return Err(missing());
         }
         let mut dir = self.root_dir().await?;

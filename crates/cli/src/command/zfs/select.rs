@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Txg};
+use cenote_format::units::Guid;
 
 use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};
@@ -126,6 +127,13 @@ impl Item {
         }
     }
 
+    fn pool_guid(&self) -> Guid {
+        match &self.content {
+            Content::Dataset(dataset) => dataset.mos().pool().guid(),
+            Content::Bookmark(_, mos) => mos.pool().guid(),
+        }
+    }
+
     /// All its properties, in the order of `zfs get all`.
     pub async fn properties(&self) -> Result<Vec<Property>, CliError> {
         Ok(match &self.content {
@@ -221,19 +229,23 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
         }
     }
     walk.items.sort_by(Item::order);
-    walk.items.dedup_by(|a, b| a.name == b.name);
+    // Several pools may have one name.
+    walk.items.dedup_by(|a, b| a.name == b.name && a.pool_guid() == b.pool_guid());
     Ok(Selected { items: walk.items, outcome: walk.outcome })
 }
 
 async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
-    let Some((marked, _)) = name.split_once('#') else {
+    let Some((marked, mark)) = name.split_once('#') else {
         return Item::of_dataset(dataset(mos, name).await?).await;
     };
-    let bookmarks = dataset(mos, marked).await?.bookmarks().await?;
+    let marked = dataset(mos, marked).await?;
+    let name = format!("{}#{mark}", marked.name());
+    let bookmarks = marked.bookmarks().await?;
     let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
     bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
         CliError::NotFound(format!(
-            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {marked}` shows those there are"
+            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {}` shows those there are",
+            marked.name()
         ))
     })
 }
