@@ -112,7 +112,8 @@ impl Version {
         let Ok(level) = u8::try_from(place.level) else { return Ok(*self.objset.bp()) };
         let object = match place.object {
             META_DNODE_OBJECT => self.objset.meta().ok_or_else(|| {
-                self.objset.damaged(META_DNODE_OBJECT, "has a damaged block in the error log and none on disk")
+                self.objset
+                    .damaged(META_DNODE_OBJECT, "has a damaged block in the error log and none on disk")
             })?,
             object => self.objset.object(object).await?,
         };

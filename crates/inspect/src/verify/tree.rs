@@ -267,7 +267,11 @@ impl Mark {
     /// From the bookmark of the block that comes next: object set, object, level (0), block.
     fn new([_, object, _, block]: [u64; 4]) -> Mark {
         if ObjectId(object) == META_DNODE_OBJECT {
-            return Mark { object: block.saturating_add(1).saturating_mul(SLOTS), block: 0, dnode_block: block };
+            return Mark {
+                object: block.saturating_add(1).saturating_mul(SLOTS),
+                block: 0,
+                dnode_block: block,
+            };
         }
         Mark { object, block, dnode_block: object / SLOTS }
     }
