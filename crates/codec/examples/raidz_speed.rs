@@ -17,7 +17,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cenote_codec::raidz::{Column, Kernel};
+use cenote_codec::Kernel;
+use cenote_codec::raidz::Column;
 
 const DATA_COLUMNS: usize = 8;
 const PAGE_BYTES: usize = 4096;

@@ -14,18 +14,18 @@
 //! all blocks are multiples of 512 bytes.
 //!
 //! The definition is serial, yet wide registers compute it: interleaved lanes sum separately, and a few
-//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time.
+//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; what does not
+//! fill its registers is summed as defined (module `portable`).
 //!
 //! Source: OpenZFS zfs_fletcher.c (theory comment).
 
-mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use kernel::Kernel;
+use crate::Kernel;
 
 /// fletcher2 over `data`: `[a0, a1, b0, b1]`.
 #[must_use]
@@ -63,6 +63,28 @@ pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
                 .wrapping_add(d2),
         ]
     })
+}
+
+impl Kernel {
+    /// [`fletcher2`] with this kernel.
+    #[must_use]
+    pub fn fletcher2(self, data: &[u8], byteswap: bool) -> [u64; 4] {
+        #[cfg(target_arch = "x86_64")]
+        let (sums, data) = x86::fletcher2(self, data, byteswap);
+        #[cfg(not(target_arch = "x86_64"))]
+        let sums = [0; 4];
+        portable::fletcher2(sums, data, byteswap)
+    }
+
+    /// [`fletcher4`] with this kernel.
+    #[must_use]
+    pub fn fletcher4(self, data: &[u8], byteswap: bool) -> [u64; 4] {
+        #[cfg(target_arch = "x86_64")]
+        let (sums, data) = x86::fletcher4(self, data, byteswap);
+        #[cfg(not(target_arch = "x86_64"))]
+        let sums = [0; 4];
+        portable::fletcher4(sums, data, byteswap)
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,12 @@ pub mod crypto;
 pub mod fletcher;
 pub mod raidz;
 
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod register;
+
+pub use kernel::Kernel;
+
 /// Byte order of the machine that wrote a block; a block pointer's byte-order bit, or the order in
 /// which an embedded checksum's magic reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

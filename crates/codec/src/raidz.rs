@@ -30,7 +30,6 @@
 mod code;
 mod combine;
 mod gf;
-mod kernel;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -38,9 +37,9 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
+use crate::Kernel;
 use code::{Place, Solution, weight};
 use combine::{Term, combine};
-pub use kernel::Kernel;
 
 /// Most parity columns in a row: RAID-Z3. `VDEV_RAIDZ_MAXPARITY`.
 pub const MAX_PARITY: usize = 3;

@@ -8,7 +8,9 @@
 //! ends, leaves the ended columns out, and hands each part to the kernel. A RAID-Z row has at most two
 //! lengths, so there are one or two parts.
 
-use super::{Kernel, MAX_PARITY};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use super::{Kernel, MAX_PARITY, portable};
 
 /// A source and its factor in each target.
 #[derive(Clone, Copy)]
@@ -49,7 +51,16 @@ pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'
                 count += 1;
             }
         }
-        kernel.combine(&mut live[..count], &window);
+        combine_equal(kernel, &mut live[..count], &window);
         start = end;
     }
+}
+
+/// [`combine`] where all targets and sources are equally long.
+fn combine_equal(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) {
+    #[cfg(target_arch = "x86_64")]
+    let done = x86::combine(kernel, targets, terms);
+    #[cfg(not(target_arch = "x86_64"))]
+    let (done, _) = (0, kernel);
+    portable::combine(targets, terms, done);
 }

@@ -10,79 +10,49 @@
 //! A first target whose factors are all 1 (P, and a column rebuilt from P) skips the multiplication.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
-mod avx2;
-mod avx512;
+use std::arch::x86_64::{__m256i, __m512i};
+use std::marker::PhantomData;
 
-use super::combine::Term;
-use super::portable;
+use super::{combine::Term, gf};
+use crate::Kernel;
+use crate::kernel::InstructionSet;
+use crate::register::Register;
 
-/// An instruction set this module has a kernel for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extension {
-    Avx512Gfni,
-    Avx512,
-    Avx2Gfni,
-    Avx2,
-}
-
-impl Extension {
-    /// All, the fastest first.
-    pub(super) const ALL: [Extension; 4] =
-        [Extension::Avx512Gfni, Extension::Avx512, Extension::Avx2Gfni, Extension::Avx2];
-
-    pub(super) fn is_supported(self) -> bool {
-        let avx2 = is_x86_feature_detected!("avx2");
-        let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-        let gfni = is_x86_feature_detected!("gfni");
-        match self {
-            Extension::Avx512Gfni => avx512 && gfni,
-            Extension::Avx512 => avx512,
-            Extension::Avx2Gfni => avx2 && gfni,
-            Extension::Avx2 => avx2,
+/// Combines as many whole vectors as fit, and returns how many bytes that was. Targets and sources are
+/// equally long; this is checked, because the loop below relies on it.
+pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) -> usize {
+    let len = targets.first().map_or(0, |target| target.len());
+    assert!(targets.iter().all(|target| target.len() == len), "targets differ in length");
+    assert!(terms.iter().all(|term| term.bytes.len() == len), "sources differ in length");
+    // SAFETY: a kernel exists only where its instruction set does, and all slices hold `len` bytes.
+    unsafe {
+        match kernel.instruction_set() {
+            InstructionSet::Avx512Gfni => avx512_affine(targets, terms, len),
+            InstructionSet::Avx512 => avx512_nibbles(targets, terms, len),
+            InstructionSet::Avx2Gfni => avx2_affine(targets, terms, len),
+            InstructionSet::Avx2 => avx2_nibbles(targets, terms, len),
+            InstructionSet::Portable => 0,
         }
     }
+}
 
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Extension::Avx512Gfni => "avx512+gfni",
-            Extension::Avx512 => "avx512",
-            Extension::Avx2Gfni => "avx2+gfni",
-            Extension::Avx2 => "avx2",
+/// [`run`] with an instruction set, a multiplier, and as many vectors a block as the registers hold sums for.
+macro_rules! kernel {
+    ($name:ident, $features:literal, $multiplier:ty, $vectors:literal) => {
+        /// # Safety
+        /// All slices hold `len` bytes.
+        #[target_feature(enable = $features)]
+        unsafe fn $name(targets: &mut [&mut [u8]], terms: &[Term<'_>], len: usize) -> usize {
+            // SAFETY: passed on from the caller; the features are enabled here.
+            unsafe { run::<$multiplier, $vectors>(targets, terms, len) }
         }
-    }
-
-    /// Writes all targets. All slices are equally long, and the processor has this extension; both are
-    /// checked, because the loop below relies on them.
-    pub(super) fn combine(self, targets: &mut [&mut [u8]], terms: &[Term<'_>]) {
-        assert!(self.is_supported(), "{} is not available on this processor", self.name());
-        let len = targets.first().map_or(0, |target| target.len());
-        assert!(targets.iter().all(|target| target.len() == len), "targets differ in length");
-        assert!(terms.iter().all(|term| term.bytes.len() == len), "sources differ in length");
-        // SAFETY: the extension is supported, and all slices hold `len` bytes.
-        let done = unsafe {
-            match self {
-                Extension::Avx512Gfni => avx512::combine_affine(targets, terms, len),
-                Extension::Avx512 => avx512::combine_nibbles(targets, terms, len),
-                Extension::Avx2Gfni => avx2::combine_affine(targets, terms, len),
-                Extension::Avx2 => avx2::combine_nibbles(targets, terms, len),
-            }
-        };
-        portable::combine(targets, terms, done);
-    }
+    };
 }
 
-/// A vector register.
-///
-/// # Safety
-/// Functions may only be called where the register's instruction set is enabled (they are inlined
-/// there); pointers must be valid for `BYTES` bytes and need no alignment.
-trait Register: Copy {
-    const BYTES: usize;
-    unsafe fn zero() -> Self;
-    unsafe fn load(from: *const u8) -> Self;
-    unsafe fn store(self, to: *mut u8);
-    unsafe fn add(self, other: Self) -> Self;
-}
+kernel!(avx512_affine, "avx512f,avx512bw,gfni", Affine<__m512i>, 4);
+kernel!(avx512_nibbles, "avx512f,avx512bw", Nibbles<__m512i>, 4);
+kernel!(avx2_affine, "avx2,gfni", Affine<__m256i>, 4);
+kernel!(avx2_nibbles, "avx2", Nibbles<__m256i>, 2);
 
 /// A way to multiply a vector by a factor.
 ///
@@ -96,11 +66,68 @@ trait Multiplier {
     type Source: Copy;
     unsafe fn factor(factor: u8) -> Self::Factor;
     unsafe fn source(vector: Self::Register) -> Self::Source;
-    unsafe fn add_product(sum: Self::Register, source: Self::Source, factor: Self::Factor) -> Self::Register;
+    unsafe fn product(source: Self::Source, factor: Self::Factor) -> Self::Register;
 }
 
-/// Combines as many whole vectors as fit and returns how many bytes that was. `N` vectors a block are
-/// as many as the registers hold sums for.
+/// Multiplies with `GF2P8AFFINEQB`: the factor is a bit matrix.
+struct Affine<R>(PhantomData<R>);
+
+impl<R: Register> Multiplier for Affine<R> {
+    type Register = R;
+    type Factor = R;
+    type Source = R;
+
+    #[inline(always)]
+    unsafe fn factor(factor: u8) -> R {
+        // SAFETY: the trait's contract.
+        unsafe { R::splat(gf::BIT_MATRICES[usize::from(factor)]) }
+    }
+
+    #[inline(always)]
+    unsafe fn source(vector: R) -> R {
+        vector
+    }
+
+    #[inline(always)]
+    unsafe fn product(source: R, factor: R) -> R {
+        // SAFETY: the trait's contract.
+        unsafe { source.times_matrix(factor) }
+    }
+}
+
+/// Multiplies by looking up nibbles with `PSHUFB`: the factor is its products with low and with high nibbles.
+struct Nibbles<R>(PhantomData<R>);
+
+impl<R: Register> Multiplier for Nibbles<R> {
+    type Register = R;
+    type Factor = [R; 2];
+    /// The low and the high nibbles.
+    type Source = [R; 2];
+
+    #[inline(always)]
+    unsafe fn factor(factor: u8) -> [R; 2] {
+        let products = &gf::NIBBLE_PRODUCTS[usize::from(factor)];
+        // SAFETY: the trait's contract.
+        unsafe { [R::splat_bytes(&products.low), R::splat_bytes(&products.high)] }
+    }
+
+    #[inline(always)]
+    unsafe fn source(vector: R) -> [R; 2] {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let mask = R::splat(0x0f0f_0f0f_0f0f_0f0f);
+            [vector.and(mask), vector.shift_right(4).and(mask)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn product([low, high]: [R; 2], [low_products, high_products]: [R; 2]) -> R {
+        // SAFETY: the trait's contract.
+        unsafe { low_products.shuffle(low).xor(high_products.shuffle(high)) }
+    }
+}
+
+/// [`combine`] with `M`, taking `N` vectors a block.
 ///
 /// # Safety
 /// `M`'s instruction set is enabled in the caller, and all slices hold `len` bytes.
@@ -179,10 +206,10 @@ unsafe fn block<M: Multiplier, const T: usize, const N: usize, const PLAIN_FIRST
                 let vector = M::Register::load(source.add(n * M::Register::BYTES));
                 let prepared = M::source(vector);
                 if PLAIN_FIRST {
-                    sums[0][n] = sums[0][n].add(vector);
+                    sums[0][n] = sums[0][n].xor(vector);
                 }
                 for t in first..T {
-                    sums[t][n] = M::add_product(sums[t][n], prepared, factors[t]);
+                    sums[t][n] = sums[t][n].xor(M::product(prepared, factors[t]));
                 }
             }
         }
