@@ -5,6 +5,7 @@ pub mod demo;
 pub mod dump;
 pub mod files;
 pub mod find;
+mod form;
 mod json;
 pub mod rescue;
 pub mod scan;

@@ -13,6 +13,7 @@ mod value;
 
 use clap::{Args, Subcommand};
 
+use super::form::TableForm;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
@@ -32,18 +33,9 @@ pub enum Zfs {
 /// Which datasets, and how to print them: shared by `list` and `get`.
 #[derive(Debug, Clone, Args)]
 pub struct Selection {
-    /// No header, tabs between columns
-    #[arg(short = 'H')]
-    pub script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub parsable: bool,
-    /// JSON, as `--json`
-    #[arg(short = 'j')]
-    pub json: bool,
-    /// Exact numbers that are numbers in JSON too
-    #[arg(long)]
-    pub json_int: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub form: TableForm,
     /// Everything below too
     #[arg(short = 'r')]
     pub recursive: bool,
@@ -132,13 +124,6 @@ pub struct Holds {
     /// Snapshots
     #[arg(required = true)]
     pub snapshots: Vec<String>,
-}
-
-impl Selection {
-    /// Exact numbers.
-    fn exact(&self) -> bool {
-        self.parsable || self.json_int
-    }
 }
 
 impl Zfs {

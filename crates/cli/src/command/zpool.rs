@@ -23,6 +23,7 @@ use cenote_format::features::{SPA_VERSION_FEATURES, ZPL_VERSION};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+use super::form::{Form, TableForm};
 use super::json::number_or_text;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
@@ -106,15 +107,9 @@ pub struct Status {
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub parsable: bool,
-    /// JSON, as `--json`
-    #[arg(short = 'j')]
-    pub json: bool,
-    /// Exact numbers that are numbers in JSON too
-    #[arg(long)]
-    pub json_int: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub form: Form,
     /// Pools [default: all]
     pub pools: Vec<String>,
     /// Refused: nothing is run for each device
@@ -139,24 +134,15 @@ pub struct DeviceNames {
 /// `zpool list`
 #[derive(Debug, Args)]
 pub struct List {
-    /// No header, tabs between columns
-    #[arg(short = 'H')]
-    pub script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub parsable: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub form: TableForm,
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
     /// Each device too
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// JSON, as `--json`
-    #[arg(short = 'j')]
-    pub json: bool,
-    /// Exact numbers that are numbers in JSON too
-    #[arg(long)]
-    pub json_int: bool,
     /// Columns, comma-separated
     #[arg(
         short = 'o',
@@ -171,18 +157,9 @@ pub struct List {
 /// `zpool get`
 #[derive(Debug, Args)]
 pub struct Get {
-    /// No header, tabs between columns
-    #[arg(short = 'H')]
-    pub script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub parsable: bool,
-    /// JSON, as `--json`
-    #[arg(short = 'j')]
-    pub json: bool,
-    /// Exact numbers that are numbers in JSON too
-    #[arg(long)]
-    pub json_int: bool,
+    /// How to print it
+    #[command(flatten)]
+    pub form: TableForm,
     /// Columns among name, property, value, source
     #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
     pub columns: String,

@@ -43,6 +43,11 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// For scripts (`-H`) or for people.
+    pub fn text(&self, script: bool) -> String {
+        if script { self.tabbed() } else { self.aligned() }
+    }
+
     /// For people: a header and aligned columns. No trailing spaces.
     pub fn aligned(&self) -> String {
         let names: Vec<String> = self.header.iter().map(|(name, _)| name.clone()).collect();
@@ -72,7 +77,7 @@ impl Table {
     }
 
     /// For scripts: cells one tab apart, no header.
-    pub fn tabbed(&self) -> String {
+    fn tabbed(&self) -> String {
         self.rows.iter().map(|row| row.join("\t") + "\n").collect()
     }
 }

@@ -7,28 +7,22 @@ use super::Get;
 use super::list::head;
 use super::select::{Item, Types, select};
 use super::value::{Wanted, received_text, text};
+use crate::command::form::PropertyLine;
 use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, escape_terminal};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// What `-o all` stands for.
 const ALL_COLUMNS: &str = "name,property,value,received,source";
 const SOURCES: [&str; 6] = ["local", "default", "inherited", "temporary", "received", "none"];
 
-/// A line of the output.
-struct Line {
-    name: String,
-    property: String,
-    value: String,
-    received: Option<String>,
-    source: Source,
-}
+/// A line, and where its value comes from.
+type Line = (PropertyLine, Source);
 
 impl Get {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let columns = self.columns()?;
+        let columns = PropertyLine::columns(&self.columns, ALL_COLUMNS)?;
         let sources = self.sources()?;
         let wanted = match self.properties.as_str() {
             "all" => None,
@@ -42,7 +36,7 @@ impl Get {
         for item in selected.items {
             match self.lines(&item, wanted.as_deref()).await {
                 Ok(mut lines) => {
-                    lines.retain(|line| sources.is_none_or(|sources| sources.contains(word(&line.source))));
+                    lines.retain(|(_, source)| sources.is_none_or(|sources| sources.contains(word(source))));
                     found.push((item, lines));
                 }
                 Err(error) => {
@@ -50,23 +44,23 @@ impl Get {
                 }
             }
         }
-        if self.selection.json || session.json() {
-            print_json(&as_json(&found, self.selection.json_int))?;
-        } else {
-            let lines = found.iter().flat_map(|(_, lines)| lines);
-            print(as_table(lines, &columns, self.selection.script))?;
-        }
+        let lines = found.iter().flat_map(|(_, lines)| lines).map(|(line, _)| line);
+        let document = as_json(&found, self.selection.form.form.numbers());
+        self.selection.form.print(session, &PropertyLine::table(lines, &columns), &document)?;
         Ok(outcome)
     }
 
     async fn lines(&self, item: &Item, wanted: Option<&[Wanted]>) -> Result<Vec<Line>, CliError> {
-        let exact = self.selection.exact();
-        let line = |property: &Property| Line {
-            name: item.name.clone(),
-            property: property.name.clone(),
-            value: text(property, exact),
-            received: received_text(property, exact),
-            source: property.source.clone(),
+        let exact = self.selection.form.form.exact();
+        let line = |property: &Property| {
+            let line = PropertyLine {
+                name: item.name.clone(),
+                property: property.name.clone(),
+                value: text(property, exact),
+                received: received_text(property, exact),
+                source: property.source.to_string(),
+            };
+            (line, property.source.clone())
         };
         let properties = item.properties().await?;
         let Some(wanted) = wanted else { return Ok(properties.iter().map(line).collect()) };
@@ -91,15 +85,6 @@ impl Get {
         Ok(lines)
     }
 
-    fn columns(&self) -> Result<Vec<&str>, CliError> {
-        let text = if self.columns == "all" { ALL_COLUMNS } else { &self.columns };
-        let columns: Vec<&str> = text.split(',').collect();
-        match columns.iter().find(|name| !ALL_COLUMNS.split(',').any(|column| column == **name)) {
-            None => Ok(columns),
-            Some(name) => Err(CliError::Usage(format!("-o {name}: there are {ALL_COLUMNS}, all"))),
-        }
-    }
-
     fn sources(&self) -> Result<Option<&str>, CliError> {
         let Some(text) = self.sources.as_deref() else { return Ok(None) };
         match text.split(',').find(|word| !SOURCES.contains(word)) {
@@ -120,27 +105,12 @@ fn word(source: &Source) -> &'static str {
     }
 }
 
-fn as_table<'a>(lines: impl Iterator<Item = &'a Line>, columns: &[&str], script: bool) -> String {
-    let mut table = Table::new(columns.iter().map(|name| (name.to_uppercase(), Align::Left)));
-    for line in lines {
-        let cells = columns.iter().map(|column| match *column {
-            "name" => line.name.clone(),
-            "property" => line.property.clone(),
-            "value" => line.value.clone(),
-            "received" => line.received.clone().unwrap_or_else(|| "-".into()),
-            _ => line.source.to_string(),
-        });
-        table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));
-    }
-    if script { table.tabbed() } else { table.aligned() }
-}
-
 fn as_json(found: &[(Item, Vec<Line>)], numbers: bool) -> serde_json::Value {
     let mut datasets = Map::new();
     for (item, lines) in found.iter().filter(|(_, lines)| !lines.is_empty()) {
         let mut properties = Map::new();
-        for line in lines {
-            properties.insert(line.property.clone(), property(&line.value, &line.source, numbers));
+        for (line, source) in lines {
+            properties.insert(line.property.clone(), property(&line.value, source, numbers));
         }
         let mut entry = head(item, numbers);
         entry.insert("properties".into(), properties.into());

@@ -24,7 +24,7 @@ impl Holds {
                 }
             }
         }
-        print(if self.script { table.tabbed() } else { table.aligned() })?;
+        print(table.text(self.script))?;
         Ok(Outcome::Done)
     }
 

@@ -9,10 +9,11 @@ use serde_json::{Map, json};
 use super::select::{Item, Scope, Types, select};
 use super::value::{Wanted, text};
 use super::{List, Selection};
+use crate::command::form::Form;
 use crate::command::json::{document, number_or_text, property};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// What `-o space` stands for.
 const SPACE_COLUMNS: &str =
@@ -42,14 +43,15 @@ impl List {
             }
         }
         rows.sort_by(|a, b| compare(&sort, a, b).then_with(|| a.item.order(&b.item)));
-        let selection = &self.selection;
-        if selection.json || session.json() {
-            print_json(&as_json(&rows, &columns, selection))?;
-        } else if !rows.is_empty() || selection.script {
-            print(as_table(&rows, &columns, selection))?;
-        } else if outcome == Outcome::Done {
-            eprintln!("no datasets available");
+        let form = &self.selection.form;
+        if rows.is_empty() && !form.script && !form.form.json(session) {
+            if outcome == Outcome::Done {
+                eprintln!("no datasets available");
+            }
+            return Ok(outcome);
         }
+        let table = as_table(&rows, &columns, &form.form);
+        form.print(session, &table, &as_json(&rows, &columns, &form.form))?;
         Ok(outcome)
     }
 
@@ -137,28 +139,28 @@ fn cell(row: &Row, column: &Wanted, exact: bool) -> String {
     row.properties.get(&column.name()).map_or_else(|| "-".into(), |property| text(property, exact))
 }
 
-fn as_table(rows: &[Row], columns: &[Wanted], selection: &Selection) -> String {
+fn as_table(rows: &[Row], columns: &[Wanted], form: &Form) -> Table {
     let mut table = Table::new(columns.iter().map(Wanted::column).collect::<Vec<(String, Align)>>());
     for (i, column) in columns.iter().enumerate() {
         table.widen(i, column.least_width());
     }
     for row in rows {
-        let cells = columns.iter().map(|column| cell(row, column, selection.exact()));
+        let cells = columns.iter().map(|column| cell(row, column, form.exact()));
         table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));
     }
-    if selection.script { table.tabbed() } else { table.aligned() }
+    table
 }
 
-fn as_json(rows: &[Row], columns: &[Wanted], selection: &Selection) -> serde_json::Value {
+fn as_json(rows: &[Row], columns: &[Wanted], form: &Form) -> serde_json::Value {
     let mut datasets = Map::new();
     for row in rows {
         let mut properties = Map::new();
         for column in columns.iter().filter(|column| column.name() != "name") {
             let source = row.properties.get(&column.name()).map_or(Source::None, |p| p.source.clone());
-            let value = cell(row, column, selection.exact());
-            properties.insert(column.name(), property(&value, &source, selection.json_int));
+            let value = cell(row, column, form.exact());
+            properties.insert(column.name(), property(&value, &source, form.numbers()));
         }
-        let mut entry = head(&row.item, selection.json_int);
+        let mut entry = head(&row.item, form.numbers());
         entry.insert("properties".into(), properties.into());
         datasets.insert(row.item.name.clone(), entry.into());
     }

@@ -7,10 +7,10 @@ use serde_json::Map;
 
 use super::properties::{Properties, text};
 use super::{Get, head};
+use crate::command::form::PropertyLine;
 use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, escape_terminal};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 const COLUMNS: &str = "name,property,value,source";
 
@@ -30,20 +30,13 @@ pub fn wanted(name: &str) -> Result<String, CliError> {
 impl Get {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let columns = match self.columns.as_str() {
-            "all" => COLUMNS.split(',').collect(),
-            text => text.split(',').collect::<Vec<_>>(),
-        };
-        if let Some(column) = columns.iter().find(|name| !COLUMNS.split(',').any(|column| column == **name)) {
-            return Err(CliError::Usage(format!("-o {column}: there are {COLUMNS}, all")));
-        }
+        let columns = PropertyLine::columns(&self.columns, COLUMNS)?;
         let names = match self.properties.as_str() {
             "all" => None,
             names => Some(names.split(',').map(wanted).collect::<Result<Vec<_>, _>>()?),
         };
-        let exact = self.parsable || self.json_int;
-        let mut table = Table::new(columns.iter().map(|name| (name.to_uppercase(), Align::Left)));
-        let (mut pools, mut outcome) = (Map::new(), Outcome::Done);
+        let (exact, numbers) = (self.form.form.exact(), self.form.form.numbers());
+        let (mut lines, mut pools, mut outcome) = (Vec::new(), Map::new(), Outcome::Done);
         for found in session.find_pools(&self.pools).await? {
             let opened = async {
                 let mos = session.open_without_asking(&found).await?;
@@ -57,27 +50,24 @@ impl Get {
                     continue;
                 }
             };
-            let chosen = choose(&properties, names.as_deref());
             let mut values = Map::new();
-            for chosen in chosen {
+            for chosen in choose(&properties, names.as_deref()) {
                 let value = text(&chosen, exact);
-                values.insert(chosen.name.clone(), property(&value, &chosen.source, self.json_int));
-                table.row(columns.iter().map(|column| match *column {
-                    "name" => found.name().to_owned(),
-                    "property" => chosen.name.clone(),
-                    "value" => escape_terminal(value.as_bytes()),
-                    _ => chosen.source.to_string(),
-                }));
+                values.insert(chosen.name.clone(), property(&value, &chosen.source, numbers));
+                lines.push(PropertyLine {
+                    name: found.name().to_owned(),
+                    property: chosen.name,
+                    value,
+                    received: None,
+                    source: chosen.source.to_string(),
+                });
             }
-            let mut entry = head(&mos, self.json_int);
+            let mut entry = head(&mos, numbers);
             entry.insert("properties".into(), values.into());
             pools.insert(found.name().into(), entry.into());
         }
-        if self.json || session.json() {
-            print_json(&document("zpool get", "pools", pools))?;
-        } else {
-            print(if self.script { table.tabbed() } else { table.aligned() })?;
-        }
+        let table = PropertyLine::table(lines.iter(), &columns);
+        self.form.print(session, &table, &document("zpool get", "pools", pools))?;
         Ok(outcome)
     }
 }

@@ -17,7 +17,7 @@ use super::{List, head};
 use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_number};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// Labels in front and at the end of a cache device.
 const VDEV_LABELS_BYTES: u64 = (4 << 20) + (512 << 10);
@@ -47,17 +47,9 @@ impl List {
                 Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
             }
         }
-        if self.json || session.json() {
-            print_json(&self.as_json(&pools, &columns))?;
-        } else {
-            let table = self.as_table(&pools, &columns);
-            print(if self.script { table.tabbed() } else { table.aligned() })?;
-        }
+        let (table, document) = (self.as_table(&pools, &columns), self.as_json(&pools, &columns));
+        self.form.print(session, &table, &document)?;
         Ok(outcome)
-    }
-
-    fn exact(&self) -> bool {
-        self.parsable || self.json_int
     }
 
     fn as_table(&self, pools: &[Pool], columns: &[String]) -> Table {
@@ -65,8 +57,9 @@ impl List {
         for (i, column) in columns.iter().enumerate() {
             table.widen(i, least_width(column, self.verbose));
         }
+        let exact = self.form.form.exact();
         for pool in pools {
-            table.row(columns.iter().map(|column| cell(&pool.properties, column, self.exact())));
+            table.row(columns.iter().map(|column| cell(&pool.properties, column, exact)));
             if self.verbose {
                 let mut rows = Rows { list: self, pool, columns, table: &mut table };
                 rows.all();
@@ -76,19 +69,19 @@ impl List {
     }
 
     fn as_json(&self, pools: &[Pool], columns: &[String]) -> Value {
+        let (exact, numbers) = (self.form.form.exact(), self.form.form.numbers());
         let mut entries = Map::new();
         for pool in pools {
             let mut values = Map::new();
             for column in columns.iter().filter(|column| *column != "name") {
                 if let Some(found) = pool.properties.get(column) {
-                    let value = text(found, self.exact());
-                    values.insert(column.clone(), property(&value, &found.source, self.json_int));
+                    let value = text(found, exact);
+                    values.insert(column.clone(), property(&value, &found.source, numbers));
                 }
             }
-            let mut entry = head(&pool.mos, self.json_int);
+            let mut entry = head(&pool.mos, numbers);
             entry.insert("properties".into(), values.into());
             if self.verbose {
-                let (exact, numbers) = (self.exact(), self.json_int);
                 let report = Report { usage: &pool.usage, mos: &pool.mos, exact, numbers };
                 entry.extend(report.sections(&pool.health));
             }
@@ -156,10 +149,10 @@ impl Rows<'_> {
             return;
         }
         let style = Style { counters: true, names: self.list.names, ..Style::default() };
-        let indent = if self.list.script { 0 } else { depth };
+        let indent = if self.list.form.script { 0 } else { depth };
         let name = format!("{:indent$}{}", "", name(vdev, style));
         let figures = self.figures(vdev, depth);
-        let exact = self.list.exact();
+        let exact = self.list.form.form.exact();
         self.row(&name, |column| match column {
             "health" => state(vdev, spare),
             "altroot" => String::new(),

@@ -33,7 +33,7 @@ impl Status {
                 "-c: this program runs no scripts for devices; `--json` has their paths".into(),
             ));
         }
-        let as_json = self.json || session.json();
+        let as_json = self.form.json(session);
         let (mut outcome, mut printed) = (Outcome::Done, 0);
         let mut documents = Map::new();
         for found in session.find_pools(&self.pools).await? {
@@ -77,7 +77,7 @@ impl Status {
         let error_count = mos.error_log().await?.len();
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
         let notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
-        let dedup = if self.dedup { dedup::paragraph(&mos, self.parsable).await? } else { String::new() };
+        let dedup = if self.dedup { dedup::paragraph(&mos, self.form.exact()).await? } else { String::new() };
         // What reading so far met is part of the health.
         let health = mos.pool().status();
         let work = work::lines(&mos, &health.root, &usage).await?;
@@ -85,7 +85,7 @@ impl Status {
     }
 
     fn style(&self, resilvering: bool) -> tree::Style {
-        let (exact, slow, only_unhealthy) = (self.parsable, self.slow, self.unhealthy_devices);
+        let (exact, slow, only_unhealthy) = (self.form.exact(), self.slow, self.unhealthy_devices);
         tree::Style { counters: true, exact, slow, only_unhealthy, names: self.names, resilvering }
     }
 
@@ -120,8 +120,7 @@ impl Status {
     }
 
     fn as_json(&self, shown: &Shown, reason: Option<Reason>) -> Value {
-        let numbers = self.json_int;
-        let exact = self.parsable || numbers;
+        let (exact, numbers) = (self.form.exact(), self.form.numbers());
         let mut entry = head(&shown.mos, numbers);
         if let Some(reason) = reason {
             entry.insert("status".into(), json!(reason.status));
