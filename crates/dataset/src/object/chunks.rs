@@ -2,7 +2,8 @@
 //!
 //! Idea: disks are fast only when the next request is there before the last is done. The content is cut into windows;
 //! while the caller works on one, the next ones are read by tasks of their own. Holes are found from the tree, whole
-//! regions at a time, and are named rather than filled with zeros, so a copy can leave them out.
+//! regions at a time, and are named rather than filled with zeros, so a copy can leave them out. What lies under a lost indirect
+//! block is one piece too, however much it is: it is not asked for block by block.
 //!
 //! Memory: `AHEAD + 1` windows.
 
@@ -12,8 +13,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use cenote_runtime::JoinHandle;
 
+use super::holes::RegionKind;
 use super::{DataBlock, Object};
-use crate::error::Result;
+use crate::error::{DatasetError, Result};
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -38,14 +40,23 @@ pub struct Chunks {
     end_bytes: u64,
     /// The next block to ask for.
     next_block: u64,
-    under_way: VecDeque<JoinHandle<Vec<DataBlock>>>,
+    under_way: VecDeque<Ahead>,
     ready: VecDeque<DataBlock>,
+}
+
+/// What lies ahead.
+enum Ahead {
+    Window(JoinHandle<Vec<DataBlock>>),
+    /// Blocks under an indirect block that can't be read.
+    Unreadable(Range<u64>, DatasetError),
 }
 
 impl Drop for Chunks {
     fn drop(&mut self) {
-        for task in &self.under_way {
-            task.abort();
+        for ahead in &self.under_way {
+            if let Ahead::Window(task) = ahead {
+                task.abort();
+            }
         }
     }
 }
@@ -77,24 +88,31 @@ impl Chunks {
                     self.ready.push_front(block);
                     return Some(self.hole_until(start));
                 }
-                return Some(self.piece(start, size, block.data));
+                return Some(self.piece(start, start + size, block.data));
             }
             match self.under_way.pop_front() {
-                Some(task) => match task.await {
+                Some(Ahead::Window(task)) => match task.await {
                     Ok(window) => self.ready.extend(window),
                     // The runtime is shutting down: nobody will see this.
                     Err(_) => return None,
                 },
+                Some(Ahead::Unreadable(blocks, error)) => {
+                    let (start, end) = (blocks.start * size, blocks.end.saturating_mul(size));
+                    if start > self.at_bytes {
+                        self.under_way.push_front(Ahead::Unreadable(blocks, error));
+                        return Some(self.hole_until(start));
+                    }
+                    return Some(self.piece(start, end, Err(error)));
+                }
                 None => return Some(self.hole_until(self.end_bytes)),
             }
         }
     }
 
-    /// What of a block is wanted.
-    fn piece(&mut self, start: u64, size: u64, data: Result<Option<Bytes>>) -> Chunk {
+    /// What of the blocks from `start` to `end` is wanted.
+    fn piece(&mut self, start: u64, end: u64, data: Result<Option<Bytes>>) -> Chunk {
         let offset_bytes = self.at_bytes;
-        let end = (start + size).min(self.end_bytes);
-        self.at_bytes = end.max(offset_bytes);
+        self.at_bytes = end.min(self.end_bytes).max(offset_bytes);
         let cut = (offset_bytes - start) as usize..(self.at_bytes - start) as usize;
         let data = data.map(|block| block.map(|bytes| bytes.slice(cut)));
         Chunk { offset_bytes, len_bytes: self.at_bytes - offset_bytes, data }
@@ -111,18 +129,20 @@ impl Chunks {
         let size = self.object.block_bytes().max(1);
         let end_block = self.end_bytes.min(self.object.capacity_bytes()).div_ceil(size);
         while self.under_way.len() < AHEAD && self.next_block < end_block {
-            let wanted = self.next_block;
-            // Where the tree is damaged the window itself will say so, block by block.
-            let first = match self.object.next_data_block(wanted.into()).await {
-                Ok(Some(first)) => first.0,
-                Ok(None) => end_block,
-                Err(_) => wanted,
-            };
-            let range = first..end_block.min(first.saturating_add((WINDOW_BYTES / size).max(1)));
-            self.next_block = range.end.max(first);
-            if !range.is_empty() {
-                let task = read_window(self.object.clone(), range);
-                self.under_way.push_back(self.object.objset().pool().runtime().spawn(task));
+            let first = self.next_block;
+            let region = self.object.region(first).await;
+            match region.kind {
+                RegionKind::Hole => self.next_block = region.end,
+                RegionKind::Unreadable(error) => {
+                    self.next_block = region.end.min(end_block);
+                    self.under_way.push_back(Ahead::Unreadable(first..self.next_block, error));
+                }
+                RegionKind::Data => {
+                    self.next_block = end_block.min(first.saturating_add((WINDOW_BYTES / size).max(1)));
+                    let task = read_window(self.object.clone(), first..self.next_block);
+                    let task = self.object.objset().pool().runtime().spawn(task);
+                    self.under_way.push_back(Ahead::Window(task));
+                }
             }
         }
     }

@@ -1,18 +1,26 @@
 //! Where an object has data and where it has holes: `SEEK_DATA` and `SEEK_HOLE`.
 //!
 //! Idea: a hole high in the tree is a hole for all blocks below it, and an indirect block whose fill count equals its
-//! fan-out has none. So a search steps over regions rather than blocks.
+//! fan-out has none. So a search steps over regions rather than blocks. What lies under an indirect block that can't be read
+//! is a region too.
 
 use cenote_format::units::BlockId;
 
 use super::Object;
-use crate::error::Result;
+use crate::error::{DatasetError, Result};
 
 /// Blocks that are alike: the answer of one descent.
-struct Region {
+pub(super) struct Region {
     /// One past its last block.
-    end: u64,
-    is_hole: bool,
+    pub(super) end: u64,
+    pub(super) kind: RegionKind,
+}
+
+pub(super) enum RegionKind {
+    Hole,
+    Data,
+    /// The indirect block above them can't be read.
+    Unreadable(DatasetError),
 }
 
 impl Object {
@@ -34,11 +42,12 @@ impl Object {
         let size = self.block_bytes().max(1);
         let mut block = offset_bytes / size;
         while block <= self.dnode().max_block_id.0 {
-            let region = self.region(block).await?;
-            if region.is_hole {
-                return Ok(block.saturating_mul(size).max(offset_bytes));
+            let region = self.region(block).await;
+            match region.kind {
+                RegionKind::Hole => return Ok(block.saturating_mul(size).max(offset_bytes)),
+                RegionKind::Data => block = region.end,
+                RegionKind::Unreadable(error) => return Err(error),
             }
-            block = region.end;
         }
         Ok(self.capacity_bytes().max(offset_bytes))
     }
@@ -50,29 +59,39 @@ impl Object {
     pub async fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>> {
         let mut block = from.0;
         while block <= self.dnode().max_block_id.0 {
-            let region = self.region(block).await?;
-            if !region.is_hole {
-                return Ok(Some(BlockId(block)));
+            let region = self.region(block).await;
+            match region.kind {
+                RegionKind::Hole => block = region.end,
+                RegionKind::Data => return Ok(Some(BlockId(block))),
+                RegionKind::Unreadable(error) => return Err(error),
             }
-            block = region.end;
         }
         Ok(None)
     }
 
-    /// The largest region beginning at `block` that one descent shows to be all data or all hole.
-    async fn region(&self, block: u64) -> Result<Region> {
+    /// The largest region beginning at `block` that one descent shows to be all data, all hole, or out of reach.
+    pub(super) async fn region(&self, block: u64) -> Region {
         let shift = self.dnode().fanout_shift();
         for level in (0..self.dnode().levels).rev() {
             let blocks_shift = shift * u32::from(level);
             let here = block.checked_shr(blocks_shift).unwrap_or(0);
-            let bp = self.blkptr(level, BlockId(here)).await?;
-            let full = blocks_shift < 64 && bp.fill() == 1u64.wrapping_shl(blocks_shift);
-            if bp.is_hole() || level == 0 || full {
-                let end = (here + 1).checked_mul(1u64.checked_shl(blocks_shift).unwrap_or(0));
-                let end = end.filter(|&end| end > block).unwrap_or(u64::MAX);
-                return Ok(Region { end, is_hole: bp.is_hole() });
-            }
+            let (kind, reach) = match self.blkptr(level, BlockId(here)).await {
+                // What can't be read is the parent, and with it all its children.
+                Err(error) => (RegionKind::Unreadable(error), blocks_shift + shift),
+                Ok(bp) if bp.is_hole() => (RegionKind::Hole, blocks_shift),
+                Ok(bp) if level == 0 || (blocks_shift < 64 && bp.fill() == 1 << blocks_shift) => {
+                    (RegionKind::Data, blocks_shift)
+                }
+                Ok(_) => continue,
+            };
+            return Region { end: end_of_subtree(block, reach), kind };
         }
-        Ok(Region { end: block.saturating_add(1), is_hole: true })
+        Region { end: block.saturating_add(1), kind: RegionKind::Hole }
     }
+}
+
+/// One past the last block of the subtree of `1 << shift` blocks that `block` is in.
+fn end_of_subtree(block: u64, shift: u32) -> u64 {
+    let parent = block.checked_shr(shift).unwrap_or(0);
+    1u64.checked_shl(shift).and_then(|blocks| (parent + 1).checked_mul(blocks)).unwrap_or(u64::MAX)
 }
