@@ -83,7 +83,10 @@ impl Objset {
     }
 
     /// Reads one block of the chain; `None` if what is there is not that block: the end.
-    async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
+    ///
+    /// # Errors
+    /// It can't be read, or is no log block.
+    pub async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
         let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
             return Err(self.damaged(ObjectId(0), "an intent log block has another checksum than logs have"));
         };

@@ -5,12 +5,10 @@
 //!
 //! Source: OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 
-use bytes::Bytes;
-use cenote_dataset::{DatasetError, ObjectId, Objset};
+use cenote_dataset::{ObjectId, Objset};
 use cenote_format::blkptr::Blkptr;
-use cenote_format::units::BlockId;
 use cenote_format::zil::record::{NewObject, RenameKind, WriteData};
-use cenote_format::zil::{LogBlock, LogLayout, LogRecord, Operation, ZIL_ZC_SEQ};
+use cenote_format::zil::{LogBlock, LogRecord, Operation, ZIL_ZC_SEQ};
 
 use super::{Sink, Value, failure};
 
@@ -37,7 +35,7 @@ pub async fn intent_log(sink: &mut dyn Sink, name: &str, objset: &Objset) {
     let mut blocks = 0;
     let mut ended = None;
     while !next.is_hole() && blocks < MAX_BLOCKS && !sink.is_closed() {
-        match read_block(objset, &next).await {
+        match objset.read_log_block(&next).await {
             Ok(Some(block)) => {
                 show_block(sink, objset, &next, &block, &mut counts);
                 blocks += 1;
@@ -60,17 +58,6 @@ pub async fn intent_log(sink: &mut dyn Sink, name: &str, objset: &Objset) {
         counts.into_iter().for_each(|(name, count): (&str, u64)| sink.row(vec![name.into(), count.into()]));
         sink.close();
     }
-}
-
-/// A block of the chain; `None` if another lies there.
-async fn read_block(objset: &Objset, bp: &Blkptr) -> Result<Option<LogBlock>, DatasetError> {
-    let log = ObjectId(0);
-    let layout = LogLayout::of_checksum(bp.checksum_id())
-        .ok_or_else(|| objset.damaged(log, "a log block has another checksum than logs have"))?;
-    let context = objset.context(log, 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
-    let bytes: Bytes = objset.pool().read_log_block(bp, &context).await?;
-    let block = LogBlock::decode(&bytes, layout).map_err(|e| objset.format(log, e))?;
-    Ok(block.continues(bp).then_some(block))
 }
 
 fn show_block(
