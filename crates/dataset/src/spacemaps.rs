@@ -40,24 +40,48 @@ const LOG_SHIFT: u32 = 9;
 /// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
 
-/// A metaslab and what is allocated on it.
-#[derive(Debug, Clone)]
-pub struct Metaslab {
+/// Where a metaslab lies and what keeps account of it.
+#[derive(Debug, Clone, Copy)]
+pub struct MetaslabPlace {
     /// Its number within the vdev.
     pub index: u64,
     /// Where it begins on the vdev, in bytes.
     pub start_bytes: u64,
     /// How long it is, what a dRAID leaves unused at its ends included.
     pub size_bytes: u64,
+    /// Its own space map; `None`: it was never used.
+    pub map: Option<ObjectId>,
+    /// The first group whose changes are not in its own map; `None`: all are.
+    pub unflushed: Option<Txg>,
+}
+
+/// A metaslab and what is allocated on it.
+#[derive(Debug, Clone)]
+pub struct Metaslab {
+    /// Where it lies.
+    pub place: MetaslabPlace,
     /// Allocated ranges, in bytes from the start of the vdev.
     pub allocated: Ranges,
     /// Bytes allocated as its own map says, without changes that are only in log space maps.
     pub own_map_bytes: u64,
-    /// Free ranges by size, as its own map counted them last: element i those of 2^i bytes up to twice that. `None` if the map does
-    /// not count them.
-    pub free_ranges: Option<[u64; 64]>,
+    /// Free ranges by size, as its own map counted them last.
+    pub free_ranges: Option<FreeRanges>,
     /// Contradictions met while replaying: what was allocated twice, or freed without being allocated.
     pub overlaps: Vec<Overlap>,
+}
+
+/// How many free ranges there are by size: element i those of 2^i bytes up to twice that.
+pub type FreeRanges = [u64; 64];
+
+/// What a space map says of itself, without its changes.
+#[derive(Debug, Clone)]
+pub struct SpaceMapHead {
+    /// Bytes of changes from the map's start.
+    length_bytes: u64,
+    /// Bytes allocated when it was last written.
+    pub allocated_bytes: u64,
+    /// Free ranges by size at that time; `None` if the map does not count them.
+    pub free_ranges: Option<FreeRanges>,
 }
 
 /// The changes of groups that are not yet in the metaslabs' own maps, in order.
@@ -88,7 +112,7 @@ impl Mos {
         let mut log = LogSpacemaps::default();
         for (txg, id) in maps {
             let object = self.objset().object(id).await?;
-            replay(&object, LOG_SHIFT, |change| {
+            read_space_map(&object, LOG_SHIFT, |change| {
                 let vdev = change.vdev.unwrap_or_default();
                 log.changes.entry(vdev).or_default().push((txg, change));
             })
@@ -102,49 +126,14 @@ impl Mos {
     /// # Errors
     /// A space map is damaged.
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
-        if vdev.metaslab_array.0 == 0 || !(9..64).contains(&vdev.metaslab_shift) || vdev.ashift >= 64 {
-            return Ok(Vec::new());
-        }
-        let array = self.objset().object(vdev.metaslab_array).await?;
-        let count = vdev.asize_bytes >> vdev.metaslab_shift;
-        if count > MAX_METASLABS {
-            return Err(array.damaged("would have more metaslabs than a vdev can have"));
-        }
-        // The array ends at the last metaslab that has been used.
-        let mut maps = array.read_words(0, count.min(array.capacity_bytes() / 8) as usize).await?;
-        maps.resize(count as usize, 0);
-        let unflushed = self.unflushed(vdev, count).await?;
-        let mut metaslabs = Vec::with_capacity(maps.len());
-        for (index, map) in maps.into_iter().enumerate() {
-            let (start_bytes, size_bytes) = metaslab_extent(vdev, index as u64);
-            let mut metaslab = Metaslab {
-                index: index as u64,
-                start_bytes,
-                size_bytes,
-                allocated: Ranges::default(),
-                own_map_bytes: 0,
-                free_ranges: None,
-                overlaps: Vec::new(),
-            };
-            // A metaslab that was never used has no map.
-            if map != 0 {
-                let object = self.objset().object(ObjectId(map)).await?;
-                metaslab.free_ranges = free_ranges(&object, vdev.ashift)?;
-                let start = metaslab.start_bytes;
-                replay(&object, vdev.ashift, |change| {
-                    metaslab.apply(
-                        change.map_type,
-                        start.saturating_add(change.offset_bytes),
-                        change.run_bytes,
-                    );
-                })
-                .await?;
-                metaslab.own_map_bytes = metaslab.allocated_bytes();
-            }
-            let since = unflushed.get(index).copied().unwrap_or(Txg(0));
-            for (txg, change) in log.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
-                let inside = change.offset_bytes >> vdev.metaslab_shift == metaslab.index;
-                if inside && since.0 != 0 && *txg >= since {
+        let places = self.metaslab_places(vdev).await?;
+        let logged = log.by_metaslab(vdev);
+        let mut metaslabs = Vec::with_capacity(places.len());
+        for place in places {
+            let mut metaslab = self.own_map(vdev, place).await?;
+            let changes = logged.get(&place.index).into_iter().flatten();
+            if let Some(since) = place.unflushed {
+                for (_, change) in changes.filter(|(txg, _)| *txg >= since) {
                     metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
                 }
             }
@@ -153,13 +142,54 @@ impl Mos {
         Ok(metaslabs)
     }
 
+    /// How a top-level vdev is cut into metaslabs. No places on a vdev that was removed.
+    ///
+    /// # Errors
+    /// The array of space maps or that of groups is damaged.
+    pub async fn metaslab_places(&self, vdev: &VdevConfig) -> Result<Vec<MetaslabPlace>> {
+        if vdev.metaslab_array.0 == 0 || !(9..64).contains(&vdev.metaslab_shift) || vdev.ashift >= 64 {
+            return Ok(Vec::new());
+        }
+        let array = self.objset().object(vdev.metaslab_array).await?;
+        let count = vdev.asize_bytes >> vdev.metaslab_shift;
+        if count > MAX_METASLABS {
+            return Err(array.damaged("would have more metaslabs than a vdev can have"));
+        }
+        // Both arrays end at the last metaslab that has been used.
+        let maps = array.read_words(0, count.min(array.capacity_bytes() / 8) as usize).await?;
+        let unflushed = self.unflushed(vdev, count).await?;
+        let entry = |array: &[u64], index: u64| array.get(index as usize).copied().filter(|&word| word != 0);
+        let place = |index| {
+            let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
+            let (map, unflushed) = (entry(&maps, index).map(ObjectId), entry(&unflushed, index).map(Txg));
+            MetaslabPlace { index, start_bytes, size_bytes, map, unflushed }
+        };
+        Ok((0..count).map(place).collect())
+    }
+
+    /// A metaslab as its own map has it.
+    async fn own_map(&self, vdev: &VdevConfig, place: MetaslabPlace) -> Result<Metaslab> {
+        let (allocated, overlaps) = (Ranges::default(), Vec::new());
+        let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, free_ranges: None, overlaps };
+        if let Some(map) = place.map {
+            let object = self.objset().object(map).await?;
+            metaslab.free_ranges = SpaceMapHead::of(&object, vdev.ashift)?.free_ranges;
+            read_space_map(&object, vdev.ashift, |change| {
+                let offset = place.start_bytes.saturating_add(change.offset_bytes);
+                metaslab.apply(change.map_type, offset, change.run_bytes);
+            })
+            .await?;
+            metaslab.own_map_bytes = metaslab.allocated_bytes();
+        }
+        Ok(metaslab)
+    }
+
     /// For each metaslab, the first group whose changes are not in its own map; 0: all are.
-    async fn unflushed(&self, vdev: &VdevConfig, count: u64) -> Result<Vec<Txg>> {
+    async fn unflushed(&self, vdev: &VdevConfig, count: u64) -> Result<Vec<u64>> {
         let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(Vec::new()) };
         let Some(id) = zap.get_u64(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await? else { return Ok(Vec::new()) };
         let object = self.objset().object(ObjectId(id)).await?;
-        let count = count.min(object.capacity_bytes() / 8);
-        Ok(object.read_words(0, count as usize).await?.into_iter().map(Txg).collect())
+        object.read_words(0, count.min(object.capacity_bytes() / 8) as usize).await
     }
 
     /// What a checkpoint holds although it was freed since, on one vdev.
@@ -171,7 +201,7 @@ impl Mos {
         let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(ranges) };
         if let Some(id) = zap.get_u64(vdev_zap::POOL_CHECKPOINT_SM).await? {
             let object = self.objset().object(ObjectId(id)).await?;
-            replay(&object, vdev.ashift, |change| {
+            read_space_map(&object, vdev.ashift, |change| {
                 // The map lists what was freed from under the checkpoint.
                 ranges.insert(change.offset_bytes, change.run_bytes);
             })
@@ -180,17 +210,26 @@ impl Mos {
         Ok(ranges)
     }
 
-    /// The ZAP of a top-level vdev's own fields, as the trusted configuration names it.
+    /// The ZAP of a top-level vdev's own fields.
     ///
     /// # Errors
     /// It is damaged.
     pub async fn vdev_zap(&self, vdev: &VdevConfig) -> Result<Option<Zap>> {
-        let tree = self.config().get_nvlist("vdev_tree").and_then(|t| t.get_nvlist_array("children"));
-        let top = tree.unwrap_or_default().iter().find(|top| top.get_u64("id") == Some(vdev.id));
-        match top.and_then(|top| top.get_u64("com.delphix:vdev_zap_top")) {
-            None | Some(0) => Ok(None),
-            Some(id) => Zap::open_id(self.objset(), ObjectId(id)).await.map(Some),
+        match vdev.top_zap {
+            ObjectId(0) => Ok(None),
+            id => Zap::open_id(self.objset(), id).await.map(Some),
         }
+    }
+}
+
+impl LogSpacemaps {
+    /// The changes on one vdev by metaslab, in order.
+    fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
+        let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        for change in self.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
+            logged.entry(change.1.offset_bytes >> vdev.metaslab_shift.min(63)).or_default().push(change);
+        }
+        logged
     }
 }
 
@@ -228,24 +267,33 @@ pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
     }
 }
 
-/// The histogram in a space map's head, if the head is of those that have one.
-fn free_ranges(object: &Object, shift: u32) -> Result<Option<[u64; 64]>> {
-    let dnode = object.dnode();
-    if dnode.bonus().len() <= SPACE_MAP_SIZE_V0 {
-        return Ok(None);
+impl SpaceMapHead {
+    /// The head of a map whose units are `1 << shift` bytes.
+    ///
+    /// # Errors
+    /// It is cut, or claims a longer map than there is room for.
+    pub fn of(object: &Object, shift: u32) -> Result<SpaceMapHead> {
+        let dnode = object.dnode();
+        let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+        if phys.length_bytes > object.capacity_bytes() {
+            return Err(object.damaged("claims a longer space map than it has room for"));
+        }
+        let counts_free = dnode.bonus().len() > SPACE_MAP_SIZE_V0;
+        let free_ranges = counts_free.then(|| {
+            let mut counts = [0; 64];
+            let buckets = counts.iter_mut().skip(shift as usize);
+            buckets.zip(phys.histogram).for_each(|(bucket, count)| *bucket = count);
+            counts
+        });
+        let allocated_bytes = phys.alloc_bytes.max(0).cast_unsigned();
+        Ok(SpaceMapHead { length_bytes: phys.length_bytes, allocated_bytes, free_ranges })
     }
-    let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
-    let mut counts = [0; 64];
-    for (count, at) in phys.histogram.into_iter().zip(shift as usize..counts.len()) {
-        counts[at] = count;
-    }
-    Ok(Some(counts))
 }
 
 /// The groups that a dirty time log lists: a space map that counts groups.
 pub(crate) async fn group_ranges(object: &Object) -> Result<Ranges> {
     let mut groups = Ranges::default();
-    replay(object, 0, |change| {
+    read_space_map(object, 0, |change| {
         _ = match change.map_type {
             MapType::Alloc => groups.insert(change.offset_bytes, change.run_bytes),
             MapType::Free => groups.remove(change.offset_bytes, change.run_bytes),
@@ -255,28 +303,27 @@ pub(crate) async fn group_ranges(object: &Object) -> Result<Ranges> {
     Ok(groups)
 }
 
-/// Reads a space map from its start to the end that its head notes.
-async fn replay(object: &Object, shift: u32, mut each: impl FnMut(SpaceMapEntry)) -> Result<()> {
+/// Reads the changes of a space map whose units are `1 << shift` bytes, from its start to the end that its head notes.
+///
+/// # Errors
+/// A block can't be read, or its changes make no sense; those before it have been handed on.
+pub async fn read_space_map(object: &Object, shift: u32, mut each: impl FnMut(SpaceMapEntry)) -> Result<()> {
     /// Bytes of map read at once.
     const WINDOW_BYTES: u64 = 4 << 20;
-    let dnode = object.dnode();
-    let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+    let length_bytes = SpaceMapHead::of(object, shift)?.length_bytes;
     let size = object.block_bytes().max(1);
-    if phys.length_bytes > object.capacity_bytes() {
-        return Err(object.damaged("claims a longer space map than it has room for"));
-    }
-    let blocks = phys.length_bytes.div_ceil(size);
+    let blocks = length_bytes.div_ceil(size);
+    let window = (WINDOW_BYTES / size).max(1);
     let mut reader = None;
-    for first in (0..blocks).step_by((WINDOW_BYTES / size).max(1) as usize) {
-        let last = blocks.min(first + (WINDOW_BYTES / size).max(1));
-        for block in object.read_blocks(first..last).await {
+    for first in (0..blocks).step_by(window as usize) {
+        for block in object.read_blocks(first..blocks.min(first + window)).await {
             let BlockId(id) = block.id;
             let Some(bytes) = block.data? else { continue };
             let reader = match &mut reader {
                 Some(reader) => reader,
                 none => none.insert(SpaceMapReader::new(shift, block.endian).map_err(|e| object.format(e))?),
             };
-            let used = (phys.length_bytes - id * size).min(size) as usize;
+            let used = (length_bytes - id * size).min(size) as usize;
             for entry in reader.block(&bytes[..used.min(bytes.len())]) {
                 each(entry.map_err(|e| object.format(e))?);
             }

@@ -11,7 +11,7 @@ use cenote_pool::{VdevClass, VdevConfig, VdevKind};
 
 use crate::error::Result;
 use crate::mos::{FeatureState, Mos};
-use crate::spacemaps::{LogSpacemaps, Metaslab};
+use crate::spacemaps::{FreeRanges, LogSpacemaps, Metaslab};
 
 /// `zfs_frag_table`: what a free piece of 2^(9 + i) bytes counts; larger ones count 0.
 const FRAGMENTATION: [u64; 20] =
@@ -106,7 +106,7 @@ impl Mos {
         Ok(VdevUsage {
             vdev: VdevId(vdev.id),
             class: vdev.class,
-            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
+            size_bytes: metaslabs.iter().map(|metaslab| metaslab.place.size_bytes).sum(),
             allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
             checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
             fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
@@ -124,16 +124,17 @@ impl Mos {
 fn fragmentation(metaslabs: &[Metaslab]) -> u64 {
     let (mut sum, mut all) = (0u128, 0u128);
     for metaslab in metaslabs {
-        let free = u128::from(metaslab.size_bytes.saturating_sub(metaslab.allocated_bytes())) >> 9;
+        let free = u128::from(metaslab.place.size_bytes.saturating_sub(metaslab.allocated_bytes())) >> 9;
         all += free;
-        sum += u128::from(fragmentation_of(metaslab)) * free;
+        sum += u128::from(metaslab.free_ranges.as_ref().map_or(0, fragmentation_of)) * free;
     }
     sum.checked_div(all).unwrap_or(0) as u64
 }
 
-fn fragmentation_of(metaslab: &Metaslab) -> u64 {
+/// Of one metaslab, in percent.
+pub fn fragmentation_of(free_ranges: &FreeRanges) -> u64 {
     let (mut sum, mut total) = (0u128, 0u128);
-    for (order, &count) in metaslab.free_ranges.iter().flatten().enumerate() {
+    for (order, &count) in free_ranges.iter().enumerate() {
         // Ranges are counted by the power of two below their size.
         let space = u128::from(count) << order;
         total = total.saturating_add(space);
@@ -146,22 +147,13 @@ fn fragmentation_of(metaslab: &Metaslab) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spacemaps::Ranges;
 
     #[test]
     fn small_free_ranges_are_fragmentation() {
         let of = |ranges: &[(usize, u64)]| {
             let mut counts = [0; 64];
             ranges.iter().for_each(|&(order, count)| counts[order] = count);
-            fragmentation_of(&Metaslab {
-                index: 0,
-                start_bytes: 0,
-                size_bytes: 1 << 24,
-                allocated: Ranges::default(),
-                own_map_bytes: 0,
-                free_ranges: Some(counts),
-                overlaps: Vec::new(),
-            })
+            fragmentation_of(&counts)
         };
         assert_eq!([of(&[]), of(&[(23, 1)]), of(&[(9, 7)]), of(&[(30, 1)])], [0, 23, 100, 0]);
         // Half of the space in pieces of 4 KiB, half in one of 8 MiB.

@@ -52,7 +52,13 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
             let log = mos.log_spacemaps().await.unwrap();
             for vdev in mos.pool().vdevs().tops() {
                 for metaslab in mos.metaslabs(vdev, &log).await.unwrap() {
-                    assert_eq!(metaslab.overlaps, [], "{name}: vdev {} metaslab {}", vdev.id, metaslab.index);
+                    assert_eq!(
+                        metaslab.overlaps,
+                        [],
+                        "{name}: vdev {} metaslab {}",
+                        vdev.id,
+                        metaslab.place.index
+                    );
                     total += metaslab.allocated_bytes();
                     if vdev.class == cenote_pool::VdevClass::Normal {
                         // zdb sums the maps as they were last condensed, without what waits in the logs.

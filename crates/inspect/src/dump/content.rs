@@ -1,14 +1,15 @@
 //! What an object holds, by its type: tables, maps, lists of pointers, packed lists, history.
 
 use cenote_dataset::deadlist::Bpobj;
+use cenote_dataset::spacemaps::read_space_map;
 use cenote_dataset::{DatasetError, Object, Zap, ZapEntry, ZapValue};
+use cenote_format::Phys;
 use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dnode::ObjectType;
 use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
-use cenote_format::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
+use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::znode::DirEntry;
-use cenote_format::{Phys, Result as FormatResult};
 
 use super::{Sink, Value, failure, nvlist};
 
@@ -88,32 +89,6 @@ pub(super) fn zap_value(value: &ZapValue) -> Value {
         },
         None => Value::Numbers(value.words().collect()),
     }
-}
-
-/// Reads the changes of a space map, whose units are `1 << shift` bytes, and hands them on.
-pub(super) async fn read_space_map(
-    object: &Object,
-    shift: u32,
-    mut each: impl FnMut(SpaceMapEntry),
-) -> Result<(), DatasetError> {
-    let dnode = object.dnode();
-    let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
-    let size = object.block_bytes();
-    if size == 0 || phys.length_bytes > object.capacity_bytes() {
-        return Err(object.damaged("claims a longer space map than it has room for"));
-    }
-    let mut reader = None;
-    for id in 0..phys.length_bytes.div_ceil(size) {
-        let (block, endian) = object.read_block(id.into()).await?;
-        let reader = match &mut reader {
-            Some(reader) => reader,
-            none => none.insert(SpaceMapReader::new(shift, endian).map_err(|e| object.format(e))?),
-        };
-        let used = (phys.length_bytes - id * size).min(block.len() as u64) as usize;
-        let entries: FormatResult<Vec<_>> = reader.block(&block[..used]).collect();
-        entries.map_err(|e| object.format(e))?.into_iter().for_each(&mut each);
-    }
-    Ok(())
 }
 
 async fn space_map(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {

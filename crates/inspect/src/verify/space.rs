@@ -81,9 +81,9 @@ impl SpaceMaps {
             allocated.insert(extent);
         });
         let used: Vec<u64> = metaslabs.iter().map(|metaslab| metaslab.own_map_bytes).collect();
-        self.count(top, &used, metaslabs.first().map_or(0, |metaslab| metaslab.size_bytes));
+        self.count(top, &used, metaslabs.first().map_or(0, |metaslab| metaslab.place.size_bytes));
         let contradict = metaslabs.iter().filter(|metaslab| !metaslab.overlaps.is_empty());
-        Ok(contradict.map(|metaslab| metaslab.index).collect())
+        Ok(contradict.map(|metaslab| metaslab.place.index).collect())
     }
 
     fn count(&mut self, top: &VdevConfig, used: &[u64], metaslab_bytes: u64) {
