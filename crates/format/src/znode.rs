@@ -22,7 +22,7 @@ mod fuid;
 mod tests;
 
 pub use acl::{Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces};
-pub use dirent::{DirEntry, FileKind};
+pub use dirent::{Dirent, FileKind};
 pub use flags::*;
 pub use fuid::{Fuid, FuidTable};
 
@@ -34,6 +34,7 @@ use crate::units::{ObjectId, Txg};
 pub const ZFS_OLD_ZNODE_PHYS_SIZE: usize = 264;
 /// Bytes of a virus scanner's stamp, `AV_SCANSTAMP_SZ`.
 const SCANSTAMP_BYTES: usize = 32;
+const WHAT: &str = "znode";
 
 /// A time on disk.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +45,9 @@ pub struct ZfsTime {
     pub nanoseconds: u64,
 }
 
-/// An old znode, `znode_phys_t`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ZnodePhys {
+/// The fields of an old znode that files have in common, without ACL and what follows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZnodeFields {
     /// Last access.
     pub atime: ZfsTime,
     /// Last change of content.
@@ -77,24 +78,34 @@ pub struct ZnodePhys {
     pub gid: Fuid,
     /// Attributes to come that never came.
     pub zap: ObjectId,
+}
+
+/// An old znode, `znode_phys_t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZnodePhys {
+    /// What all files have.
+    pub fields: ZnodeFields,
     /// The ACL or where it is.
     pub acl: AclPhys,
     /// The bytes that follow, whose meaning depends on the file.
     tail: Vec<u8>,
 }
 
-impl ZnodePhys {
-    /// Decodes a bonus of type `ZNODE`.
+impl ZnodeFields {
+    /// Decodes the fields at the start of a bonus of type `ZNODE`. No allocation.
     ///
     /// # Errors
     /// A bonus that is cut.
-    pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodePhys> {
-        let mut r = Reader::new("znode", bonus, endian);
+    pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodeFields> {
+        Self::read(&mut Reader::new(WHAT, bonus, endian))
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<ZnodeFields> {
         let mut time = || -> Result<_> { Ok(ZfsTime { seconds: r.i64()?, nanoseconds: r.u64()? }) };
         let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
         let [generation, mode, size, parent, links, xattr, rdev, flags, uid, gid, zap, ..] =
             r.words::<14>()?;
-        Ok(ZnodePhys {
+        Ok(ZnodeFields {
             atime,
             mtime,
             ctime,
@@ -110,27 +121,38 @@ impl ZnodePhys {
             uid: Fuid(uid),
             gid: Fuid(gid),
             zap: ObjectId(zap),
-            acl: AclPhys::read(&mut r)?,
-            tail: r.bytes(r.remaining())?.to_vec(),
         })
+    }
+}
+
+impl ZnodePhys {
+    /// Decodes a bonus of type `ZNODE`.
+    ///
+    /// # Errors
+    /// A bonus that is cut.
+    pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodePhys> {
+        let mut r = Reader::new(WHAT, bonus, endian);
+        let fields = ZnodeFields::read(&mut r)?;
+        Ok(ZnodePhys { fields, acl: AclPhys::read(&mut r)?, tail: r.bytes(r.remaining())?.to_vec() })
     }
 
     /// The bonus as bytes.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);
-        for time in [self.atime, self.mtime, self.ctime, self.crtime] {
+        let fields = &self.fields;
+        for time in [fields.atime, fields.mtime, fields.ctime, fields.crtime] {
             w.u64(time.seconds.cast_unsigned()).u64(time.nanoseconds);
         }
         w.words(&[
-            self.generation.0,
-            self.mode,
-            self.size,
-            self.parent.0,
-            self.links,
-            self.xattr.0,
-            self.rdev,
+            fields.generation.0,
+            fields.mode,
+            fields.size,
+            fields.parent.0,
+            fields.links,
+            fields.xattr.0,
+            fields.rdev,
         ]);
-        w.words(&[self.flags, self.uid.0, self.gid.0, self.zap.0, 0, 0, 0]);
+        w.words(&[fields.flags, fields.uid.0, fields.gid.0, fields.zap.0, 0, 0, 0]);
         self.acl.write(&mut w);
         w.bytes(&self.tail);
         w.finish()
@@ -138,7 +160,7 @@ impl ZnodePhys {
 
     /// What kind of file it is.
     pub fn kind(&self) -> FileKind {
-        FileKind::from_mode(self.mode)
+        FileKind::from_mode(self.fields.mode)
     }
 
     /// The target of a symbolic link that lies in the bonus; `None`: it is the first `size` bytes of block 0.
@@ -146,11 +168,11 @@ impl ZnodePhys {
         if self.kind() != FileKind::Symlink {
             return None;
         }
-        self.tail.get(..usize::try_from(self.size).ok()?)
+        self.tail.get(..usize::try_from(self.fields.size).ok()?)
     }
 
     /// A virus scanner's stamp.
     pub fn scanstamp(&self) -> Option<&[u8]> {
-        if self.flags & ZFS_BONUS_SCANSTAMP == 0 { None } else { self.tail.get(..SCANSTAMP_BYTES) }
+        if self.fields.flags & ZFS_BONUS_SCANSTAMP == 0 { None } else { self.tail.get(..SCANSTAMP_BYTES) }
     }
 }

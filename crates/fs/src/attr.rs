@@ -6,11 +6,7 @@
 //!
 //! ```text
 //!   bonus type SA (ZPL 5)         header + values in the order of a layout, see `cenote_format::sa`
-//!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed:
-//!      0 atime 16 mtime 32 ctime 48 crtime (2 x 8 each)   64 gen   72 mode   80 size   88 parent   96 links
-//!    104 xattr  112 rdev  120 flags  128 uid  136 gid  144 zap  152 pad (24)
-//!    176 ACL: extern object (8)  size (4)  version (2)  count (2)  72 bytes of ACEs
-//!    264 a short symlink's target
+//!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed, see `cenote_format::znode`
 //! ```
 //!
 //! In the SA form attributes that were added later (device number, project, xattr directory) can have gone to the spill block.
@@ -21,15 +17,13 @@
 //! in the methods.
 //! Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c` (`zfs_znode_alloc`), `zfs_vnops_os.c` (`zfs_getattr_fast`).
 
-use cenote_format::bytes::Reader;
 use cenote_format::dnode::{Dnode, ObjectType};
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
+pub use cenote_format::znode::FileKind;
+use cenote_format::znode::{ZfsTime, ZnodeFields};
 
 use crate::error::{FsError, Result};
-
-/// Bytes of a `znode_phys_t`, `ZFS_OLD_ZNODE_PHYS_SIZE`.
-pub const ZNODE_PHYS_BYTES: usize = 264;
 
 /// Bits of `z_pflags`: those of `zfs_znode.h` without their `ZFS_`.
 pub mod pflags {
@@ -43,50 +37,6 @@ pub mod pflags {
     };
 }
 
-/// What a file is, from its mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum FileKind {
-    Fifo,
-    CharDevice,
-    Directory,
-    BlockDevice,
-    Regular,
-    Symlink,
-    Socket,
-    /// A number that POSIX does not define.
-    Other(u8),
-}
-
-impl FileKind {
-    /// From the four bits of a mode, or of a directory entry (`DT_*`).
-    pub fn from_bits(bits: u8) -> FileKind {
-        match bits {
-            1 => FileKind::Fifo,
-            2 => FileKind::CharDevice,
-            4 => FileKind::Directory,
-            6 => FileKind::BlockDevice,
-            8 => FileKind::Regular,
-            10 => FileKind::Symlink,
-            12 => FileKind::Socket,
-            other => FileKind::Other(other),
-        }
-    }
-
-    /// The letter of the golden pools' manifests.
-    pub fn letter(self) -> char {
-        match self {
-            FileKind::Fifo => 'p',
-            FileKind::CharDevice | FileKind::Other(_) => 'c',
-            FileKind::Directory => 'd',
-            FileKind::BlockDevice => 'b',
-            FileKind::Regular => 'f',
-            FileKind::Symlink => 'l',
-            FileKind::Socket => 's',
-        }
-    }
-}
-
 /// A time as it lies on disk; the nanoseconds count forward from the seconds even before 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Timestamp {
@@ -96,9 +46,9 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-impl Timestamp {
-    fn new((seconds, nanoseconds): (i64, u64)) -> Timestamp {
-        Timestamp { seconds, nanoseconds: nanoseconds as u32 }
+impl From<ZfsTime> for Timestamp {
+    fn from(time: ZfsTime) -> Timestamp {
+        Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds as u32 }
     }
 }
 
@@ -190,12 +140,15 @@ impl Attr {
 
     fn from_sa(dnode: &Dnode, bonus: SaReader<'_>, spill: Option<SaReader<'_>>) -> Result<Decoded> {
         let number = |attr| bonus.u64(attr).or_else(|| spill?.u64(attr));
-        let time = |attr| bonus.time(attr).or_else(|| spill?.time(attr)).map(Timestamp::new);
+        let time = |attr| {
+            let (seconds, nanoseconds) = bonus.time(attr).or_else(|| spill?.time(attr))?;
+            Some(Timestamp::from(ZfsTime { seconds, nanoseconds }))
+        };
         let has_spill = dnode.spill().is_some();
         let complete = || -> Option<Attr> {
             let mode = number(ZplAttr::Mode)? as u32;
             let flags = number(ZplAttr::Flags)?;
-            let kind = kind_of(mode);
+            let kind = FileKind::from_mode(mode.into());
             let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
             Some(Attr {
                 mode,
@@ -228,28 +181,24 @@ impl Attr {
     }
 
     fn from_znode(dnode: &Dnode) -> Result<Attr> {
-        let short = |_| FsError::Attributes { why: "are shorter than a znode" };
-        let mut r = Reader::new("znode", dnode.bonus(), dnode.endian());
-        let [a0, a1, m0, m1, c0, c1, b0, b1] = r.words::<8>().map_err(short)?;
-        let [generation, mode, size, parent, links, xattr, rdev, flags, uid, gid] =
-            r.words::<10>().map_err(short)?;
-        let time = |seconds: u64, nanoseconds| Timestamp::new((seconds.cast_signed(), nanoseconds));
+        let znode = ZnodeFields::decode(dnode.bonus(), dnode.endian())
+            .map_err(|_| FsError::Attributes { why: "are shorter than a znode" })?;
         Ok(Attr {
-            mode: mode as u32,
-            uid,
-            gid,
-            size,
-            links,
-            generation,
-            parent: ObjectId(parent),
-            flags,
-            atime: time(a0, a1),
-            mtime: time(m0, m1),
-            ctime: time(c0, c1),
-            crtime: time(b0, b1),
-            rdev,
+            mode: znode.mode as u32,
+            uid: znode.uid.0,
+            gid: znode.gid.0,
+            size: znode.size,
+            links: znode.links,
+            generation: znode.generation.0,
+            parent: znode.parent,
+            flags: znode.flags,
+            atime: znode.atime.into(),
+            mtime: znode.mtime.into(),
+            ctime: znode.ctime.into(),
+            crtime: znode.crtime.into(),
+            rdev: znode.rdev,
             project: 0,
-            xattr_dir: Some(ObjectId(xattr)).filter(|id| id.0 != 0),
+            xattr_dir: Some(znode.xattr).filter(|id| id.0 != 0),
             is_sa: false,
             has_spill: false,
             used_bytes: dnode.used_bytes,
@@ -260,7 +209,7 @@ impl Attr {
 
     /// What the file is.
     pub fn kind(&self) -> FileKind {
-        kind_of(self.mode)
+        FileKind::from_mode(self.mode.into())
     }
 
     /// Whether it is a directory.
@@ -309,10 +258,6 @@ impl Attr {
     pub fn is_xattr(&self) -> bool {
         self.flags & pflags::XATTR != 0
     }
-}
-
-fn kind_of(mode: u32) -> FileKind {
-    FileKind::from_bits((mode >> 12 & 0xf) as u8)
 }
 
 #[cfg(test)]

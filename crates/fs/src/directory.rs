@@ -1,7 +1,6 @@
 //! Directories and paths.
 //!
-//! Idea: a directory is a ZAP of names to numbers; the top four bits of a number tell the type (0 in file systems
-//! of version 1: unknown), the lower 48 the object. `.` and `..` are not stored. Paths are walked name by name; going back
+//! Idea: a directory is a ZAP of names to numbers ([`Dirent`]). `.` and `..` are not stored. Paths are walked name by name; going back
 //! from an object to its path follows the parent that each object notes and searches it for the child's number.
 //!
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_*`), `zfs_dir.c`, `zfs_znode.c` (`zfs_obj_to_path`).
@@ -9,6 +8,7 @@
 use bytes::Bytes;
 use cenote_dataset::zap::{Entries, fold};
 use cenote_format::units::ObjectId;
+use cenote_format::znode::Dirent;
 
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};
@@ -34,13 +34,8 @@ pub struct DirEntry {
 impl DirEntry {
     /// Takes a directory's value apart.
     pub fn decode(name: Bytes, value: u64) -> DirEntry {
-        let kind = (value >> 60 != 0).then(|| FileKind::from_bits((value >> 60) as u8));
-        DirEntry { name, object: DirEntry::object_of(value), kind }
-    }
-
-    /// The object that a directory's value leads to: for scans, which need no more of it.
-    pub fn object_of(value: u64) -> ObjectId {
-        ObjectId(value & 0xffff_ffff_ffff)
+        let Dirent { object, kind } = Dirent::from_word(value);
+        DirEntry { name, object, kind }
     }
 }
 

@@ -14,7 +14,9 @@ use cenote_dataset::{Object, Objset};
 use cenote_format::sa::{SaReader, ZplAttr};
 use cenote_format::units::{BlockId, ObjectId};
 
-use crate::attr::{Attr, FileKind, ZNODE_PHYS_BYTES};
+use cenote_format::znode::ZFS_OLD_ZNODE_PHYS_SIZE;
+
+use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::manifest::Content;
@@ -87,7 +89,8 @@ impl Filesystem {
         }
         // An upgraded file system may still have the target behind what was a znode, or in a block.
         if !attr.is_sa
-            && let Some(target) = object.dnode().bonus().get(ZNODE_PHYS_BYTES..ZNODE_PHYS_BYTES + len)
+            && let Some(target) =
+                object.dnode().bonus().get(ZFS_OLD_ZNODE_PHYS_SIZE..ZFS_OLD_ZNODE_PHYS_SIZE + len)
         {
             return Ok(target.to_vec());
         }

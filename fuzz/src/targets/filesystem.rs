@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use cenote_format::bytes::Reader;
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::znode::{
-    AclForm, AclPhys, DirEntry, FuidTable, ZnodePhys, decode_aces, encode_aces, znode_flag_names,
+    AclForm, AclPhys, Dirent, FuidTable, ZnodePhys, decode_aces, encode_aces, znode_flag_names,
 };
 
 use super::{ENDIANS, consume};
@@ -82,7 +82,7 @@ pub fn acl(data: &[u8]) {
             );
         }
         for word in data.as_chunks::<8>().0.iter().map(|word| endian.u64(*word)) {
-            consume((DirEntry::from_word(word).to_word(), znode_flag_names(word).count()));
+            consume((Dirent::from_word(word).to_word(), znode_flag_names(word).count()));
         }
     }
 }

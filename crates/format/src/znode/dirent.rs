@@ -10,8 +10,6 @@ use crate::units::ObjectId;
 /// What a file is: bits 12..16 of a mode, also `DT_*` of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
-    /// Not said: look at the file's mode.
-    Unknown,
     /// A named pipe.
     Fifo,
     /// A character device.
@@ -26,11 +24,8 @@ pub enum FileKind {
     Symlink,
     /// A socket.
     Socket,
-    /// Solaris: a door.
-    Door,
-    /// Solaris: an event port; BSD: a whiteout.
-    Port,
-    /// Any other number.
+    /// A number that POSIX does not define: 0 in a directory of ZPL version 1, which does not say; 13 a door and 14 an event port
+    /// of Solaris.
     Other(u8),
 }
 
@@ -38,7 +33,6 @@ impl FileKind {
     /// The kind of a number of 4 bits.
     pub fn from_number(number: u8) -> FileKind {
         match number {
-            0 => FileKind::Unknown,
             1 => FileKind::Fifo,
             2 => FileKind::CharDevice,
             4 => FileKind::Directory,
@@ -46,8 +40,6 @@ impl FileKind {
             8 => FileKind::Regular,
             10 => FileKind::Symlink,
             12 => FileKind::Socket,
-            13 => FileKind::Door,
-            14 => FileKind::Port,
             other => FileKind::Other(other),
         }
     }
@@ -60,7 +52,6 @@ impl FileKind {
     /// The number of 4 bits.
     pub fn number(self) -> u8 {
         match self {
-            FileKind::Unknown => 0,
             FileKind::Fifo => 1,
             FileKind::CharDevice => 2,
             FileKind::Directory => 4,
@@ -68,30 +59,42 @@ impl FileKind {
             FileKind::Regular => 8,
             FileKind::Symlink => 10,
             FileKind::Socket => 12,
-            FileKind::Door => 13,
-            FileKind::Port => 14,
             FileKind::Other(number) => number,
+        }
+    }
+
+    /// The letter of `find -type`, which manifests and listings use; what POSIX does not define counts as a device.
+    pub fn letter(self) -> char {
+        match self {
+            FileKind::Fifo => 'p',
+            FileKind::CharDevice | FileKind::Other(_) => 'c',
+            FileKind::Directory => 'd',
+            FileKind::BlockDevice => 'b',
+            FileKind::Regular => 'f',
+            FileKind::Symlink => 'l',
+            FileKind::Socket => 's',
         }
     }
 }
 
-/// The value of a directory entry.
+/// Where a directory entry leads, as its word in the ZAP says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DirEntry {
+pub struct Dirent {
     /// The file.
     pub object: ObjectId,
-    /// What it is, if the entry says.
-    pub kind: FileKind,
+    /// What it is; `None` if the entry does not say (ZPL version 1).
+    pub kind: Option<FileKind>,
 }
 
-impl DirEntry {
+impl Dirent {
     /// From the word in the ZAP.
-    pub fn from_word(word: u64) -> DirEntry {
-        DirEntry { object: ObjectId(word & ((1 << 48) - 1)), kind: FileKind::from_number((word >> 60) as u8) }
+    pub fn from_word(word: u64) -> Dirent {
+        let kind = Some((word >> 60) as u8).filter(|&number| number != 0).map(FileKind::from_number);
+        Dirent { object: ObjectId(word & ((1 << 48) - 1)), kind }
     }
 
     /// The word in the ZAP.
     pub fn to_word(self) -> u64 {
-        u64::from(self.kind.number()) << 60 | self.object.0
+        u64::from(self.kind.map_or(0, FileKind::number)) << 60 | self.object.0
     }
 }

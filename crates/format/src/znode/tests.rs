@@ -53,9 +53,9 @@ proptest! {
 
     #[test]
     fn directory_entries_round_trip(object in 0u64..1 << 48, kind in 0u8..16) {
-        let entry = DirEntry { object: ObjectId(object), kind: FileKind::from_number(kind) };
+        let entry = Dirent { object: ObjectId(object), kind: (kind != 0).then(|| FileKind::from_number(kind)) };
         prop_assert_eq!(entry.to_word(), u64::from(kind) << 60 | object);
-        prop_assert_eq!(DirEntry::from_word(entry.to_word()), entry);
+        prop_assert_eq!(Dirent::from_word(entry.to_word()), entry);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use cenote_format::bytes::{Endian, Writer};
+use cenote_format::znode::ZFS_OLD_ZNODE_PHYS_SIZE;
 
 fn dnode(bonus_type: u8, bonus: &[u8], spill: bool, endian: Endian) -> Dnode {
     let mut w = Writer::new(endian);
@@ -11,7 +12,7 @@ fn dnode(bonus_type: u8, bonus: &[u8], spill: bool, endian: Endian) -> Dnode {
 fn znode(endian: Endian) -> Vec<u8> {
     let mut w = Writer::new(endian);
     w.words(&[1, 2, (-5i64).cast_unsigned(), 7, 3, 4, 5, 6, 42, 0o60660, 9, 34, 1, 77, 0x0080_0011]);
-    w.words(&[pflags::IMMUTABLE | pflags::NODUMP, 1000, 1 << 32 | 70000]).pad_to(ZNODE_PHYS_BYTES);
+    w.words(&[pflags::IMMUTABLE | pflags::NODUMP, 1000, 1 << 32 | 70000]).pad_to(ZFS_OLD_ZNODE_PHYS_SIZE);
     w.finish()
 }
 

@@ -130,7 +130,7 @@ impl Replay {
     }
 }
 
-fn time([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
+pub(super) fn time([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
     Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
 }
 

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::NewObject;
 
+use super::attributes::time;
 use super::Replay;
-use crate::attr::{Attr, FileKind, Timestamp, pflags};
+use crate::attr::{Attr, FileKind, pflags};
 use crate::directory::DirEntry;
 use crate::error::{FsError, Result};
 use crate::filesystem::CaseSensitivity;
@@ -43,8 +44,8 @@ impl Replay {
             Err(error) => return Err(error),
         }
         let parent = self.fs.attr(new.directory).await?;
-        let time = Timestamp { seconds: new.crtime[0].cast_signed(), nanoseconds: new.crtime[1] as u32 };
-        let kind = FileKind::from_bits((new.mode >> 12 & 0xf) as u8);
+        let time = time(new.crtime);
+        let kind = FileKind::from_mode(new.mode);
         let version = self.fs.master().version;
         let mut flags = 0;
         if version >= ZPL_VERSION_FUID {

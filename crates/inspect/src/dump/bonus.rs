@@ -11,7 +11,7 @@ use cenote_format::history::HistoryPhys;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::space_map::SpaceMapPhys;
-use cenote_format::znode::{AclForm, ZfsTime, ZnodePhys, decode_aces};
+use cenote_format::znode::{AclForm, ZnodePhys, decode_aces};
 
 use super::{Sink, Value, failure, label::record, nvlist};
 
@@ -53,23 +53,22 @@ fn words<P: Phys>(sink: &mut dyn Sink, bytes: &[u8], endian: Endian) {
 }
 
 fn show_znode(sink: &mut dyn Sink, znode: &ZnodePhys) {
+    let fields = &znode.fields;
     sink.open("znode");
-    for (name, time) in
-        [("atime", znode.atime), ("mtime", znode.mtime), ("ctime", znode.ctime), ("crtime", znode.crtime)]
-    {
-        let ZfsTime { seconds, .. } = time;
-        sink.field(name, Value::Time(seconds));
+    let times = [fields.atime, fields.mtime, fields.ctime, fields.crtime];
+    for (name, time) in ["atime", "mtime", "ctime", "crtime"].into_iter().zip(times) {
+        sink.field(name, Value::Time(time.seconds));
     }
-    sink.field("gen", znode.generation.0.into());
-    sink.field("mode", Value::Text(format!("{:o}", znode.mode)));
-    sink.field("size", Value::Size(znode.size));
-    sink.field("parent", znode.parent.0.into());
-    sink.field("links", znode.links.into());
-    sink.field("xattr", znode.xattr.0.into());
-    sink.field("rdev", Value::Hex(znode.rdev));
-    sink.field("flags", Value::Hex(znode.flags));
-    sink.field("uid", znode.uid.0.into());
-    sink.field("gid", znode.gid.0.into());
+    sink.field("gen", fields.generation.0.into());
+    sink.field("mode", Value::Text(format!("{:o}", fields.mode)));
+    sink.field("size", Value::Size(fields.size));
+    sink.field("parent", fields.parent.0.into());
+    sink.field("links", fields.links.into());
+    sink.field("xattr", fields.xattr.0.into());
+    sink.field("rdev", Value::Hex(fields.rdev));
+    sink.field("flags", Value::Hex(fields.flags));
+    sink.field("uid", fields.uid.0.into());
+    sink.field("gid", fields.gid.0.into());
     sink.field("acl_entries", znode.acl.count.into());
     if let Some(target) = znode.inline_link() {
         sink.field("target", Value::Text(String::from_utf8_lossy(target).into_owned()));

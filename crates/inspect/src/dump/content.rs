@@ -9,7 +9,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
-use cenote_format::znode::DirEntry;
+use cenote_format::znode::Dirent;
 
 use super::{Sink, Value, failure, nvlist};
 
@@ -68,8 +68,9 @@ fn zap_row(zap: &Zap, entry: &ZapEntry, is_directory: bool) -> Vec<Value> {
     };
     match entry.value.as_u64().filter(|_| is_directory) {
         Some(word) => {
-            let entry = DirEntry::from_word(word);
-            vec![name, entry.object.0.into(), format!("{:?}", entry.kind).to_lowercase().into()]
+            let Dirent { object, kind } = Dirent::from_word(word);
+            let kind = kind.map_or("unknown".into(), |kind| format!("{kind:?}").to_lowercase());
+            vec![name, object.0.into(), kind.into()]
         }
         None => vec![name, zap_value(&entry.value)],
     }

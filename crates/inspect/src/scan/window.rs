@@ -9,8 +9,9 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::Dnode;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zap::MicroZap;
+use cenote_format::znode::Dirent;
 use cenote_fs::manifest::{ContentHash, XattrHash, hash_content, sha256};
-use cenote_fs::{Attr, Decoded, DirEntry, FileKind, Filesystem};
+use cenote_fs::{Attr, Decoded, FileKind, Filesystem};
 use cenote_runtime::WorkKind;
 use tokio::sync::mpsc;
 
@@ -186,7 +187,7 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
             Ok(zap) => {
                 entries.enter(&directory.path);
                 for entry in zap.entries() {
-                    entries.add(entry.name, DirEntry::object_of(entry.value));
+                    entries.add(entry.name, Dirent::from_word(entry.value).object);
                 }
             }
             // One block, and not a micro ZAP: let the general reader say what it is.
