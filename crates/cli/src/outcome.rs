@@ -1,5 +1,8 @@
 //! How a command ended: its exit status, and errors with what to try.
 //!
+//! What goes wrong below this crate is an [`InspectError`], whichever layer it comes from; a command adds only what is about the
+//! command line and about finding pools.
+//!
 //! Exit status: 0 done, 1 failed, 2 misused, 3 damaged data found. A command that does many things
 //! ends with the worst of what happened.
 
@@ -61,24 +64,7 @@ pub enum CliError {
         /// What could not be read for that reason.
         source: DatasetError,
     },
-    /// Reading or writing outside of the pool failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// The file or stream.
-        what: String,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// From the pool layer.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// From the dataset layer.
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
-    /// From the file-system layer.
-    #[error(transparent)]
-    Fs(#[from] FsError),
-    /// From scan, verify, rescue or dump.
+    /// From the engine, or from a file or stream outside of the pool.
     #[error(transparent)]
     Inspect(#[from] InspectError),
 }
@@ -86,8 +72,16 @@ pub enum CliError {
 impl CliError {
     /// An error of a file or stream outside of the pool.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
-        let what = what.into();
-        move |source| CliError::Io { what, source }
+        let error = InspectError::io(what);
+        move |source| error(source).into()
+    }
+
+    /// What the dataset layer said, if it comes from there.
+    pub fn dataset(&self) -> Option<&DatasetError> {
+        match self {
+            CliError::Inspect(InspectError::Fs(FsError::Dataset(error))) => Some(error),
+            _ => None,
+        }
     }
 
     /// Tells of it on standard error, with the name of what it concerns unless it says that itself.
@@ -102,19 +96,33 @@ impl CliError {
 
     /// The reader of our output went away.
     pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, CliError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+        matches!(self, CliError::Inspect(InspectError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// The exit status that goes with it.
     pub fn outcome(&self) -> Outcome {
-        let damaged = match self {
-            CliError::Usage(_) => return Outcome::Misused,
-            CliError::Pool(error) => error.is_damage(),
-            CliError::Dataset(error) => error.is_damage(),
-            CliError::Fs(error) => error.is_damage(),
-            CliError::Inspect(error) => error.is_damage(),
-            CliError::NotFound(_) | CliError::DevicesMissing { .. } | CliError::Io { .. } => false,
-        };
-        if damaged { Outcome::Damaged } else { Outcome::Failed }
+        match self {
+            CliError::Usage(_) => Outcome::Misused,
+            CliError::Inspect(error) if error.is_damage() => Outcome::Damaged,
+            CliError::NotFound(_) | CliError::DevicesMissing { .. } | CliError::Inspect(_) => Outcome::Failed,
+        }
+    }
+}
+
+impl From<PoolError> for CliError {
+    fn from(error: PoolError) -> CliError {
+        InspectError::from(error).into()
+    }
+}
+
+impl From<DatasetError> for CliError {
+    fn from(error: DatasetError) -> CliError {
+        InspectError::from(error).into()
+    }
+}
+
+impl From<FsError> for CliError {
+    fn from(error: FsError) -> CliError {
+        InspectError::from(error).into()
     }
 }

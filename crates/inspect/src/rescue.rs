@@ -161,7 +161,7 @@ impl Rescue {
         mut on_dataset: impl FnMut(&Planned),
     ) -> Result<Summary> {
         let root = Folder::open(destination)
-            .map_err(|errno| InspectError::output(destination.display().to_string())(errno.into()))?;
+            .map_err(|errno| InspectError::io(destination.display().to_string())(errno.into()))?;
         // All folders first: those of the datasets above may not be writable any more once they are dressed.
         for planned in plan.iter().filter(|planned| matches!(planned.state, State::Opens { .. })) {
             dataset::folder_of(&root, &planned.name).map_err(|errno| failed(&planned.name, errno))?;
@@ -257,5 +257,5 @@ fn is_there_already(loss: &Loss) -> bool {
 }
 
 fn failed(name: &str, errno: Errno) -> InspectError {
-    InspectError::output(format!("the folder of {name}"))(errno.into())
+    InspectError::io(format!("the folder of {name}"))(errno.into())
 }

@@ -156,7 +156,7 @@ async fn look_at_dataset(dataset: &Dataset) -> usize {
     let sink = |count: usize| {
         rows += count;
         let enough = || std::io::Error::other("enough");
-        if rows > 100 * MOST { Err(cenote_inspect::InspectError::output("rows")(enough())) } else { Ok(()) }
+        if rows > 100 * MOST { Err(cenote_inspect::InspectError::io("rows")(enough())) } else { Ok(()) }
     };
     consume(scan(&target, needs, |batch| batch.rows.len(), sink).await);
     rows

@@ -162,25 +162,16 @@ async fn search(
     let render = move |batch: &RowBatch| render(batch, &place, &predicates, shape);
     let needs = ScanNeeds::default();
     let mut outcome = Outcome::Done;
-    let mut closed = None;
     let scanned = scan_below(&target, folder, needs, render, |found: Found| {
         for problem in found.problems {
             let damaged = problem.error.is_damage();
             outcome = outcome.and(if damaged { Outcome::Damaged } else { Outcome::Failed });
             eprintln!("cenote: {}: {}", escape_terminal(&shown.below(&problem.path)), problem.error);
         }
-        out.write_all(&found.text).map_err(|error| {
-            let kind = error.kind();
-            closed = Some(error);
-            InspectError::output("standard output")(kind.into())
-        })
+        out.write_all(&found.text).map_err(InspectError::io("standard output"))
     })
     .await;
-    match closed {
-        // So that a closed pipe is known as one.
-        Some(error) => Err(CliError::io("standard output")(error)),
-        None => Ok(scanned.map(|()| outcome)?),
-    }
+    Ok(scanned.map(|()| outcome)?)
 }
 
 fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape) -> Found {

@@ -108,7 +108,7 @@ impl Report {
         let stem = "rescue-report";
         let extension = if json { "jsonl" } else { "tsv" };
         let path = destination.join(format!("{stem}.{extension}"));
-        let told = |error| InspectError::output(path.display().to_string())(error);
+        let told = |error| InspectError::io(path.display().to_string())(error);
         if path.exists() {
             let earlier =
                 (1..).map(|n| destination.join(format!("{stem}.{n}.{extension}"))).find(|p| !p.exists());
@@ -138,10 +138,10 @@ impl Report {
             false => Ok(row.to_tsv()),
         };
         let written = line.and_then(|line| self.out.write_all(line.as_bytes()));
-        written.map_err(InspectError::output(self.path.display().to_string()))
+        written.map_err(InspectError::io(self.path.display().to_string()))
     }
 
     pub(super) fn finish(&mut self) -> Result<()> {
-        self.out.flush().map_err(InspectError::output(self.path.display().to_string()))
+        self.out.flush().map_err(InspectError::io(self.path.display().to_string()))
     }
 }

@@ -194,5 +194,5 @@ fn field(column: Column) -> String {
 }
 
 fn failed(error: ParquetError) -> InspectError {
-    InspectError::output("parquet file")(std::io::Error::other(error))
+    InspectError::io("parquet file")(std::io::Error::other(error))
 }

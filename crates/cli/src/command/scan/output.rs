@@ -146,7 +146,7 @@ async fn write_rows(
     let mut out = open(options)?;
     out.write_all(&header).map_err(CliError::io("output"))?;
     for target in &targets {
-        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::output("output"));
+        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::io("output"));
         run(target, report, needs, render.clone(), sink).await?;
     }
     out.flush().map_err(CliError::io("output"))
@@ -170,7 +170,7 @@ async fn write_manifest(
         let render = move |batch: &RowBatch| manifest::render(batch, root_ino);
         let sink = |lines: Vec<(Vec<u8>, String)>| {
             let push = |(key, line): &(Vec<u8>, String)| sorter.push(key, line.as_bytes());
-            lines.iter().try_for_each(push).map_err(InspectError::output("temporary file"))
+            lines.iter().try_for_each(push).map_err(InspectError::io("temporary file"))
         };
         run(target, report, needs, render, sink).await?;
         sorter.finish(|line| out.write_all(line)).map_err(CliError::io("output"))?;

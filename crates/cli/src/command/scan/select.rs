@@ -53,7 +53,7 @@ async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>
     match session.filesystem(dataset).await {
         Ok(filesystem) => Ok(Some(ScanTarget { dataset: name, snapshot, filesystem })),
         // A key that is wrong was given: that is an error, while one that was not given need not be meant.
-        Err(CliError::Dataset(error @ DatasetError::KeyMissing { .. })) => {
+        Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
             eprintln!("cenote: {}: left out: {error}", dataset.name());
             Ok(None)
         }

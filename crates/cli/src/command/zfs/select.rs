@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Txg};
+use cenote_dataset::{Bookmark, Dataset, DatasetError, DatasetKind, Mos, Property, Txg};
 use cenote_format::units::Guid;
 
 use super::owner::OwnerProp;
@@ -158,7 +158,7 @@ impl Item {
     pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, CliError> {
         let Some(dataset) = self.dataset().filter(|_| self.kind != Kind::Volume) else { return Ok(None) };
         match wanted.of(dataset).await {
-            Err(CliError::Dataset(error)) if error.is_locked() => Ok(None),
+            Err(error) if error.dataset().is_some_and(DatasetError::is_locked) => Ok(None),
             other => other,
         }
     }
