@@ -200,13 +200,6 @@ impl Checksum {
         matches!(self, Sha256 | Sha512 | Skein | Blake3)
     }
 
-    /// Keyed with the pool's salt (`ZCHECKSUM_FLAG_SALTED`).
-    #[must_use]
-    pub fn is_salted(self) -> bool {
-        use Checksum::*;
-        matches!(self, Skein | EdonR | Blake3)
-    }
-
     /// The name that `zfs get checksum` and dedup table names use.
     #[must_use]
     pub fn name(self) -> &'static str {

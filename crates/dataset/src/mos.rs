@@ -172,9 +172,7 @@ impl Mos {
     /// A list is damaged.
     pub async fn pending_frees(&self) -> Result<Vec<Bpobj>> {
         let mut lists = Vec::new();
-        for name in
-            [directory_names::SYNC_BPOBJ, directory_names::FREE_BPOBJ, directory_names::OBSOLETE_BPOBJ]
-        {
+        for name in [directory_names::SYNC_BPOBJ, directory_names::FREE_BPOBJ] {
             if let Some(id) = self.directory_u64(name).await?.filter(|&id| id != 0) {
                 lists.push(Bpobj::open(self.objset(), ObjectId(id)).await?);
             }

@@ -247,8 +247,8 @@ fn is_start_of_dnode(block: &Bytes, wanted: usize) -> bool {
     slot == wanted
 }
 
-/// The dnodes of one block: what begins at which slot.
-pub(crate) fn dnodes_of_block(
+/// The dnodes of one block: what begins at which slot. Free slots are left out.
+pub fn dnodes_of_block(
     block: &Bytes,
     endian: Endian,
 ) -> impl Iterator<Item = (usize, Result<Dnode, FormatError>)> + '_ {

@@ -82,11 +82,6 @@ impl Property {
         literal(&self.name, &self.value)
     }
 
-    /// What a receive brought, as [`Property::literal`].
-    pub fn received_literal(&self) -> Option<String> {
-        self.received.as_ref().map(|value| literal(&self.name, value))
-    }
-
     /// The value if it is a number.
     pub fn number(&self) -> Option<u64> {
         match self.value {

@@ -74,11 +74,6 @@ impl FileDevice {
         })
     }
 
-    /// Whether reads that miss the page cache go through io_uring.
-    pub fn uses_io_uring(&self) -> bool {
-        self.ring.is_some()
-    }
-
     /// The descriptor, to ask the kernel about it.
     pub fn file(&self) -> &File {
         &self.file

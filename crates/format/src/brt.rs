@@ -10,16 +10,11 @@
 
 use crate::bytes::Endian;
 use crate::error::{FormatError, Result};
-use crate::units::{ObjectId, VdevId};
+use crate::units::ObjectId;
 use crate::words::word_struct;
 
-/// `BRT_OBJECT_VDEV_PREFIX`.
+/// What the key in the MOS directory of a vdev's table begins with; its number follows. `BRT_OBJECT_VDEV_PREFIX`.
 pub const BRT_OBJECT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
-
-/// Key in the MOS directory of a vdev's table.
-pub fn brt_object_name(vdev: VdevId) -> String {
-    format!("{BRT_OBJECT_VDEV_PREFIX}{vdev}")
-}
 
 word_struct! {
     /// Head of a vdev's table, `brt_vdev_phys_t`: its bonus.

@@ -197,22 +197,6 @@ impl Nvlist {
         }
     }
 
-    /// An array of `uint64`.
-    pub fn get_u64_array(&self, name: &str) -> Option<&[u64]> {
-        match self.get(name)? {
-            NvValue::Uint64Array(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    /// An array of bytes, `byte` or `uint8`.
-    pub fn get_bytes(&self, name: &str) -> Option<&[u8]> {
-        match self.get(name)? {
-            NvValue::ByteArray(value) | NvValue::Uint8Array(value) => Some(value),
-            _ => None,
-        }
-    }
-
     /// An array of strings.
     pub fn get_string_array(&self, name: &str) -> Option<&[Vec<u8>]> {
         match self.get(name)? {

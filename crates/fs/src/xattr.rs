@@ -56,14 +56,6 @@ impl Filesystem {
         Ok(all)
     }
 
-    /// The names alone, sorted.
-    ///
-    /// # Errors
-    /// As [`Filesystem::xattrs`], but for values.
-    pub async fn xattr_names(&self, id: ObjectId) -> Result<Vec<Bytes>> {
-        Ok(self.xattr_places(id).await?.into_keys().collect())
-    }
-
     /// One extended attribute's value.
     ///
     /// # Errors

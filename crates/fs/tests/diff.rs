@@ -1,5 +1,5 @@
 //! `zfs diff -FH` between snapshots, line for line as the kernel's.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! The acceptance test: every dataset, snapshot and volume of every golden pool is what the kernel says it is,
 //! down to each file's attributes, extended attributes and content.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

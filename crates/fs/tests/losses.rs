@@ -1,6 +1,6 @@
 //! Redundancy: with every survivable set of disks missing, files of every redundant golden pool are what the kernel
 //! wrote. Each set reads one dataset in turn: small ones, as there are many sets.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

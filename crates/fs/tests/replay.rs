@@ -2,7 +2,7 @@
 //!
 //! What the log does not record the kernel takes from the clock at the replay: those times are known to be at or after the replay's
 //! first one, and in our view to be exactly `NOW`. All else must be equal.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Space and limits by owner are what `zfs userspace`, `groupspace` and `projectspace` print.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

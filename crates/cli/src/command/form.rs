@@ -29,7 +29,7 @@ pub struct TableForm {
     pub script: bool,
     /// Numbers and JSON
     #[command(flatten)]
-    pub form: Form,
+    pub values: Form,
 }
 
 impl Form {
@@ -52,7 +52,7 @@ impl Form {
 impl TableForm {
     /// Prints a table, or the document that JSON has in its place.
     pub fn print(&self, session: &Session, table: &Table, document: &Value) -> Result<(), CliError> {
-        match self.form.json(session) {
+        match self.values.json(session) {
             true => print_json(document),
             false => print(table.text(self.script)),
         }

@@ -86,6 +86,16 @@ pub enum VdevClass {
 }
 
 impl VdevClass {
+    /// The class in one word, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            VdevClass::Normal => "normal",
+            VdevClass::Log => "log",
+            VdevClass::Special => "special",
+            VdevClass::Dedup => "dedup",
+        }
+    }
+
     /// The class of that name, also as the vdev's ZAP keeps it; vdevs without a name are normal ones.
     pub fn from_name(name: &str) -> Option<VdevClass> {
         match name {

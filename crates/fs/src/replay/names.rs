@@ -10,8 +10,8 @@ use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::NewObject;
 
-use super::attributes::time;
 use super::Replay;
+use super::attributes::time;
 use crate::attr::{Attr, FileKind, pflags};
 use crate::directory::DirEntry;
 use crate::error::{FsError, Result};

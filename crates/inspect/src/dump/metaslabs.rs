@@ -8,7 +8,7 @@
 use cenote_dataset::spacemaps::{MetaslabPlace, SpaceMapHead, read_space_map};
 use cenote_dataset::usage::fragmentation_of;
 use cenote_dataset::{Mos, ObjectId};
-use cenote_pool::{VdevClass, VdevConfig};
+use cenote_pool::VdevConfig;
 
 use super::{Sink, Value, content, failure};
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub async fn metaslabs(sink: &mut dyn Sink, mos: &Mos, segments: bool) -> Result
         sink.open(&format!("vdev {}", top.id));
         sink.field("vdev", top.id.into());
         sink.field("type", top.kind.name().into());
-        sink.field("class", class_name(top.class).into());
+        sink.field("class", top.class.name().into());
         sink.field("asize", Value::Size(top.asize_bytes));
         sink.field("metaslab", Value::Size(1 << top.metaslab_shift));
         if let Err(error) = vdev(sink, mos, top, segments).await {
@@ -34,15 +34,6 @@ pub async fn metaslabs(sink: &mut dyn Sink, mos: &Mos, segments: bool) -> Result
     }
     sink.close();
     Ok(())
-}
-
-fn class_name(class: VdevClass) -> &'static str {
-    match class {
-        VdevClass::Normal => "normal",
-        VdevClass::Log => "log",
-        VdevClass::Special => "special",
-        VdevClass::Dedup => "dedup",
-    }
 }
 
 async fn vdev(sink: &mut dyn Sink, mos: &Mos, top: &VdevConfig, segments: bool) -> Result<()> {

@@ -6,13 +6,11 @@
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), `bptree.c`, `dsl_deadlist.c` (`dsl_process_sub_livelist`).
 
-use cenote_dataset::deadlist::{Bpobj, Deadlist};
+use cenote_dataset::deadlist::Deadlist;
 use cenote_dataset::{Mos, Result};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::bpobj::{BptreeEntry, BptreePhys};
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, Txg};
-use cenote_format::words::{Phys, Words};
 use std::collections::HashMap;
 
 use super::tree::{Met, Tree};
@@ -22,12 +20,10 @@ use super::tree::{Met, Tree};
 /// # Errors
 /// A list is damaged; what came before it was given.
 pub(super) async fn blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
-    for list in [names::SYNC_BPOBJ, names::FREE_BPOBJ] {
-        if let Some(id) = mos.directory_u64(list).await?.filter(|&id| id != 0) {
-            let mut entries = Bpobj::open(mos.objset(), ObjectId(id)).await?.entries();
-            while let Some(batch) = entries.next_batch().await {
-                batch?.into_iter().for_each(|entry| each(entry.bp));
-            }
+    for list in mos.pending_frees().await? {
+        let mut entries = list.entries();
+        while let Some(batch) = entries.next_batch().await {
+            batch?.into_iter().for_each(|entry| each(entry.bp));
         }
     }
     destroyed_datasets(mos, &mut each).await?;
@@ -36,15 +32,7 @@ pub(super) async fn blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()
 
 /// Trees of destroyed datasets.
 async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
-    let Some(id) = mos.directory_u64(names::BPTREE_OBJ).await?.map(ObjectId) else { return Ok(()) };
-    let object = mos.objset().object(id).await?;
-    let phys = BptreePhys::decode(object.dnode().bonus(), object.dnode().endian());
-    let phys = phys.map_err(|e| mos.objset().format(id, e))?;
-    let words = BptreeEntry::COUNT as u64;
-    let end = phys.end.min(object.capacity_bytes() / (words * 8));
-    for index in phys.begin..end {
-        let entry = BptreeEntry::from_words(&object.read_words(index * words, words as usize).await?);
-        let entry = entry.map_err(|e| mos.objset().format(id, e))?;
+    for entry in mos.pending_destroys().await? {
         let mut met = Vec::new();
         let mut tree = Tree::resume(mos.pool(), &entry, &mut met);
         loop {

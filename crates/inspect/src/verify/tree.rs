@@ -22,11 +22,12 @@
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
 
 use cenote_dataset::object::SPILL_BLOCK;
-use cenote_dataset::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use cenote_dataset::objset::{
+    GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
+};
 use cenote_format::FormatError;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::bpobj::BptreeEntry;
-use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, Dnode, ObjectType};
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::objset::ObjsetPhys;
@@ -193,7 +194,7 @@ impl Tree {
     fn expand_dnodes(&mut self, node: &Node, block: &Bytes, met: &mut Vec<Met>) {
         let per_block = (block.len() / DNODE_MIN_BYTES) as u64;
         let first = node.place.block.0.saturating_mul(per_block);
-        for (slot, dnode) in dnodes_of(block, node.bp.endian()) {
+        for (slot, dnode) in dnodes_of_block(block, node.bp.endian()) {
             let object = ObjectId(first.saturating_add(slot as u64));
             match dnode {
                 Ok(dnode) => self.expand_dnode(node, object, &dnode, met),
@@ -325,25 +326,6 @@ async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Byte
         return Err(PoolError::BadPointer { place: ctx.place, why });
     }
     pool.read_physical(bp, ctx).await
-}
-
-/// What begins at which slot of a block of dnodes; free slots are left out.
-fn dnodes_of(
-    block: &Bytes,
-    endian: Endian,
-) -> impl Iterator<Item = (usize, Result<Dnode, FormatError>)> + '_ {
-    let mut slot = 0;
-    std::iter::from_fn(move || {
-        while (slot + 1) * DNODE_MIN_BYTES <= block.len() {
-            let here = slot;
-            let decoded = Dnode::decode(block.slice(here * DNODE_MIN_BYTES..), endian);
-            slot += decoded.as_ref().ok().and_then(Option::as_ref).map_or(1, |dnode| dnode.slots.into());
-            if let Some(dnode) = decoded.transpose() {
-                return Some((here, dnode));
-            }
-        }
-        None
-    })
 }
 
 fn nonsense(place: Place, error: &FormatError) -> Met {

@@ -1,5 +1,5 @@
 //! Pools whose devices are not as they should be: cut short, with damaged labels, destroyed, left behind.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::scan::Scanned;
 use super::{Discovery, FoundPool, group};

@@ -289,7 +289,7 @@ fn describe_block(place: &Place, level: u8, offset: Option<u64>, bp: &Blkptr) ->
                 vdev: dva.vdev.0,
                 offset: dva.offset_bytes,
                 asize: dva.asize.0,
-                class: pool.class_of(dva.vdev).map(class_name),
+                class: pool.class_of(dva.vdev).map(VdevClass::name),
             })
             .collect(),
         lsize: bp.lsize().0,
@@ -304,14 +304,5 @@ fn describe_block(place: &Place, level: u8, offset: Option<u64>, bp: &Blkptr) ->
         birth_txg: bp.logical_birth().0,
         encrypted: bp.is_encrypted(),
         dedup: bp.is_dedup(),
-    }
-}
-
-fn class_name(class: VdevClass) -> &'static str {
-    match class {
-        VdevClass::Normal => "normal",
-        VdevClass::Log => "log",
-        VdevClass::Special => "special",
-        VdevClass::Dedup => "dedup",
     }
 }

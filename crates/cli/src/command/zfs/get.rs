@@ -45,13 +45,13 @@ impl Get {
             }
         }
         let lines = found.iter().flat_map(|(_, lines)| lines).map(|(line, _)| line);
-        let document = as_json(&found, self.selection.form.form.numbers());
+        let document = as_json(&found, self.selection.form.values.numbers());
         self.selection.form.print(session, &PropertyLine::table(lines, &columns), &document)?;
         Ok(outcome)
     }
 
     async fn lines(&self, item: &Item, wanted: Option<&[Wanted]>) -> Result<Vec<Line>, CliError> {
-        let exact = self.selection.form.form.exact();
+        let exact = self.selection.form.values.exact();
         let line = |property: &Property| {
             let line = PropertyLine {
                 name: item.name.clone(),

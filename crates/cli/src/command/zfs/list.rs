@@ -44,14 +44,14 @@ impl List {
         }
         rows.sort_by(|a, b| compare(&sort, a, b).then_with(|| a.item.order(&b.item)));
         let form = &self.selection.form;
-        if rows.is_empty() && !form.script && !form.form.json(session) {
+        if rows.is_empty() && !form.script && !form.values.json(session) {
             if outcome == Outcome::Done {
                 eprintln!("no datasets available");
             }
             return Ok(outcome);
         }
-        let table = as_table(&rows, &columns, &form.form);
-        form.print(session, &table, &as_json(&rows, &columns, &form.form))?;
+        let table = as_table(&rows, &columns, &form.values);
+        form.print(session, &table, &as_json(&rows, &columns, &form.values))?;
         Ok(outcome)
     }
 

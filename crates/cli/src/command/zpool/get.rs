@@ -35,7 +35,7 @@ impl Get {
             "all" => None,
             names => Some(names.split(',').map(wanted).collect::<Result<Vec<_>, _>>()?),
         };
-        let (exact, numbers) = (self.form.form.exact(), self.form.form.numbers());
+        let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
         let (mut lines, mut pools, mut outcome) = (Vec::new(), Map::new(), Outcome::Done);
         for found in session.find_pools(&self.pools).await? {
             let opened = async {

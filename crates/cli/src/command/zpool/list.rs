@@ -57,7 +57,7 @@ impl List {
         for (i, column) in columns.iter().enumerate() {
             table.widen(i, least_width(column, self.verbose));
         }
-        let exact = self.form.form.exact();
+        let exact = self.form.values.exact();
         for pool in pools {
             table.row(columns.iter().map(|column| cell(&pool.properties, column, exact)));
             if self.verbose {
@@ -69,7 +69,7 @@ impl List {
     }
 
     fn as_json(&self, pools: &[Pool], columns: &[String]) -> Value {
-        let (exact, numbers) = (self.form.form.exact(), self.form.form.numbers());
+        let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
         let mut entries = Map::new();
         for pool in pools {
             let mut values = Map::new();
@@ -152,7 +152,7 @@ impl Rows<'_> {
         let indent = if self.list.form.script { 0 } else { depth };
         let name = format!("{:indent$}{}", "", name(vdev, style));
         let figures = self.figures(vdev, depth);
-        let exact = self.list.form.form.exact();
+        let exact = self.list.form.values.exact();
         self.row(&name, |column| match column {
             "health" => state(vdev, spare),
             "altroot" => String::new(),
