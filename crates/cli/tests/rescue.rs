@@ -279,3 +279,27 @@ fn a_destination_in_use_is_refused_and_resuming_copies_nothing_twice() {
     assert_eq!((again["files"].as_u64(), again["lost"].as_u64()), (Some(0), Some(0)), "{again}");
     assert!(again["already_there"].as_u64().unwrap() > 20, "{again}");
 }
+
+#[test]
+fn every_name_of_a_lost_file_is_in_the_report() {
+    let Some(pool) = golden("single") else { return };
+    let images = copies(&pool);
+    let columns = ["--format", "tsv", "--no-header", "--columns", "path,type,nlink,ino"];
+    let rows = cenote(images.path(), &[&["scan", "single"], &columns[..]].concat()).stdout;
+    let rows = String::from_utf8(rows).unwrap();
+    let linked =
+        rows.lines().map(|row| row.split('\t').collect::<Vec<_>>()).filter(|row| row[1..3] == ["f", "2"]);
+    let linked: Vec<Vec<&str>> = linked.collect();
+    assert!(linked.len() == 2 && linked[0][3] == linked[1][3], "{linked:?}");
+    let object = json(images.path(), &["dump", "object", "single", linked[0][3]]);
+    destroy(images.path(), object["blocks"][0]["pointer"]["dvas"].as_str().unwrap());
+    let (to, output) = rescue(images.path(), "single", &["--back", "0"]);
+    assert_eq!(output.status.code(), Some(3));
+    let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
+    for row in &linked {
+        assert!(
+            report.lines().any(|line| line.split('\t').nth(2) == Some(&format!("/{}", row[0]))),
+            "{report}"
+        );
+    }
+}

@@ -27,7 +27,7 @@ struct Writer {
     batched_bytes: u64,
 }
 
-/// Copies a file's content to a new file `name` in `folder` and dresses it.
+/// Copies a file's content to a new file `name` in `folder` and dresses it. What comes back is the content that could not be read.
 ///
 /// # Errors
 /// Why no file was made.
@@ -38,7 +38,7 @@ pub(super) async fn copy(
     name: &Name,
     path: &[u8],
     dress: Option<Dress>,
-) -> Result<(), Reason> {
+) -> Result<Option<Loss>, Reason> {
     let size = file.attr().size;
     let large = size > LARGE_BYTES;
     // The semaphore is never closed.
@@ -61,11 +61,8 @@ pub(super) async fn copy(
     let runtime = copier.runtime().clone();
     let told = copier.clone();
     runtime.blocking(move || writer.finish(size, &name, replace, dress)).await?;
-    if let Some(loss) = unreadable.into_loss(path) {
-        told.lost(loss);
-    }
     told.count(|counters| &counters.files, 1);
-    Ok(())
+    Ok(unreadable.into_loss(path))
 }
 
 impl Writer {

@@ -7,9 +7,19 @@ use cenote_format::units::ObjectId;
 use tokio::sync::OnceCell;
 
 use super::folder::Name;
+use super::loss::Loss;
 
-/// Where the first name of a file lies: names from the root of the copy. `None`: it could not be copied.
-pub(super) type FirstName = Option<Vec<Name>>;
+/// The copy of a file under the first of its names. `None`: it could not be copied.
+pub(super) type FirstName = Option<FirstCopy>;
+
+/// Where it lies, and what its other names lack with it.
+#[derive(Debug)]
+pub(super) struct FirstCopy {
+    /// Names from the root of the copy.
+    pub names: Vec<Name>,
+    /// Content that could not be read.
+    pub lost: Option<Loss>,
+}
 
 /// The files with several names that were met.
 #[derive(Debug, Default)]

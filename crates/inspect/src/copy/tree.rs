@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::dress::{Body, Dress};
 use super::folder::{Folder, Name};
-use super::links::{FirstName, Links};
+use super::links::{FirstCopy, FirstName, Links};
 use super::loss::{Loss, LossKind, Reason};
 use super::special::Special;
 use super::{Copier, CopySource, FILES_AT_ONCE, file};
@@ -254,23 +254,30 @@ impl Tree {
         let first = place
             .get_or_init(async || {
                 first_here = true;
-                let copied = self.file_alone(filling, id, name, path, attr).await;
-                copied.then(|| filling.names.iter().chain([name]).cloned().collect())
+                let lost = self.file_alone(filling, id, name, path, attr).await?;
+                Some(FirstCopy { names: filling.names.iter().chain([name]).cloned().collect(), lost })
             })
             .await;
         if first_here {
             return;
         }
-        match first.as_deref().map(|first| self.link(filling, name, first)) {
-            Some(Ok(())) => self.copier.count(|counters| &counters.hard_links, 1),
-            Some(Err(reason)) => {
-                if self.file_alone(filling, id, name, path, attr).await {
+        let linked = first.as_ref().map(|first| (self.link(filling, name, &first.names), &first.lost));
+        match linked {
+            Some((Ok(()), lost)) => {
+                self.copier.count(|counters| &counters.hard_links, 1);
+                // Whoever looks for this name shall find it among the losses.
+                if let Some(lost) = lost {
+                    self.copier.lost(Loss { path: path.to_vec(), ..lost.clone() });
+                }
+            }
+            Some((Err(reason), _)) => {
+                if self.file_alone(filling, id, name, path, attr).await.is_some() {
                     self.lost(path, LossKind::HardLink, reason);
                 }
             }
             // What kept the first name from being made need not keep this one; if it does, it is said again.
             None => {
-                if self.file_alone(filling, id, name, path, attr).await {
+                if self.file_alone(filling, id, name, path, attr).await.is_some() {
                     let why = Reason::Because("another name of it could not be copied");
                     self.lost(path, LossKind::HardLink, why);
                 }
@@ -289,7 +296,7 @@ impl Tree {
         Ok(filling.folder.place(name, replace, |name| filling.folder.link(&from, old, name))?)
     }
 
-    /// Copies one file; says whether that worked.
+    /// Copies one file and tells what is lost of it; none if it could not be copied, else the content that it lacks.
     async fn file_alone(
         &self,
         filling: &Filling,
@@ -297,14 +304,23 @@ impl Tree {
         name: &Name,
         path: &[u8],
         attr: Attr,
-    ) -> bool {
+    ) -> Option<Option<Loss>> {
         let dress = self.dress(id, attr, path).await;
         let done = match attr.kind() {
             FileKind::Regular => self.regular(filling, id, name, path, dress).await,
             FileKind::Directory => Err(Reason::Because("it is a folder, although its entry says otherwise")),
-            _ => self.special(filling, id, attr, name, dress).await,
+            _ => self.special(filling, id, attr, name, dress).await.map(|()| None),
         };
-        done.map_err(|reason| self.lost(path, LossKind::File, reason)).is_ok()
+        match done {
+            Ok(lost) => {
+                lost.iter().for_each(|loss| self.copier.lost(loss.clone()));
+                Some(lost)
+            }
+            Err(reason) => {
+                self.lost(path, LossKind::File, reason);
+                None
+            }
+        }
     }
 
     async fn regular(
@@ -314,7 +330,7 @@ impl Tree {
         name: &Name,
         path: &[u8],
         dress: Option<Dress>,
-    ) -> Result<(), Reason> {
+    ) -> Result<Option<Loss>, Reason> {
         let opened = self.fs.open_file(id).await?;
         file::copy(&self.copier, &opened, &filling.folder, name, path, dress).await
     }
