@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::command::{DAMAGED, FAILED, folder_of, scan};
+use super::command::{DAMAGED, FAILED, cenote, folder_of, scan};
 
 #[test]
 fn every_version_opens() {
@@ -70,5 +70,25 @@ fn every_survivable_set_of_disks() {
         ("v3stripe", "pool-v3stripe", 0),
     ] {
         every_set(&images, disks, pool, 3, spare);
+    }
+}
+
+/// Pools as old as these do not say how many vdevs they have; the uberblock's sum of guids tells that one is missing.
+#[test]
+fn a_missing_disk_of_an_old_stripe_is_told() {
+    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    for version in ["v1", "v2", "v3"] {
+        let disk = |n: u32| images.join(format!("zfs-pool-{version}stripe{n}.dat"));
+        let import = |disks: &[u32]| {
+            let names = ["a", "b", "c"];
+            let folder = folder_of(disks.iter().map(|&n| (names[n as usize - 1], disk(n))));
+            cenote(&["zpool", "import", "-d", folder.path().to_str().unwrap()]).stdout
+        };
+        assert!(import(&[1, 2, 3]).contains("state: ONLINE"), "{version}");
+        for disks in [[1, 2], [1, 3], [2, 3]] {
+            let listed = import(&disks);
+            assert!(listed.contains("state: UNAVAIL"), "{version} with {disks:?}: {listed}");
+            assert!(listed.contains("Devices"), "{version} with {disks:?}: {listed}");
+        }
     }
 }

@@ -112,7 +112,8 @@ fn admit(members: &mut Members, member: Member) -> Option<Problem> {
 fn assemble(mut members: Members, mut notes: Vec<Problem>) -> Result<FoundPool, String> {
     let newest = members.values().max_by_key(|m| m.found.label_txg).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 do not say how many there are; then the labels' ids must do.
+    // Pools older than version 19 do not say how many there are: then the labels' ids must do, and the sum of all guids that
+    // the uberblock has tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {
@@ -120,10 +121,21 @@ fn assemble(mut members: Members, mut notes: Vec<Problem>) -> Result<FoundPool, 
         Some(member) => member.config.vdev_tree.clone(),
         None => VdevConfig::new(VdevKind::Missing, id, Guid(0)),
     };
-    let config = PoolConfig::new(&newest.config, (0..count).map(vdev).collect());
+    let mut config = PoolConfig::new(&newest.config, (0..count).map(vdev).collect());
+    let (says_count, label_txg) = (newest.config.vdev_children.is_some(), newest.found.label_txg);
     let uberblocks = newest_first(members.values_mut().flat_map(|m| std::mem::take(&mut m.uberblocks)));
+    let in_effect = uberblocks.first().filter(|newest| newest.txg >= label_txg);
+    if !says_count && in_effect.is_some_and(|uberblock| uberblock.guid_sum != guid_sum(&config)) {
+        config.vdevs.push(VdevConfig::new(VdevKind::Missing, count, Guid(0)));
+    }
     let devices = keep_named(members, &config.vdevs, &mut notes);
     Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes })
+}
+
+/// What `ub_guid_sum` is if these are all vdevs that there are: the sum of their guids and the pool's.
+fn guid_sum(config: &PoolConfig) -> u64 {
+    let vdevs = config.vdevs.iter().flat_map(VdevConfig::walk);
+    vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
 /// For each id the member that describes the top-level vdev as of the newest group.
