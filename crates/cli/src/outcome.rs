@@ -64,6 +64,9 @@ pub enum CliError {
         /// What could not be read for that reason.
         source: DatasetError,
     },
+    /// The work was ended before its end; the text says why and what is left of it.
+    #[error("{0}")]
+    Stopped(String),
     /// From the engine, or from a file or stream outside of the pool.
     #[error(transparent)]
     Inspect(#[from] InspectError),
@@ -104,7 +107,10 @@ impl CliError {
         match self {
             CliError::Usage(_) => Outcome::Misused,
             CliError::Inspect(error) if error.is_damage() => Outcome::Damaged,
-            CliError::NotFound(_) | CliError::DevicesMissing { .. } | CliError::Inspect(_) => Outcome::Failed,
+            CliError::NotFound(_)
+            | CliError::DevicesMissing { .. }
+            | CliError::Stopped(_)
+            | CliError::Inspect(_) => Outcome::Failed,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A target is written `pool/dataset[@snapshot][:/path]`.
 
+mod interrupt;
 mod keys;
 mod near;
 mod progress;
@@ -17,6 +18,7 @@ use cenote_dataset::{Dataset, KeySource, Mos, Txg};
 use cenote_pool::{Discovery, FoundPool, VdevState, discover};
 use cenote_runtime::Runtime;
 
+pub use interrupt::{interrupted, unless_interrupted};
 pub use near::{dataset, file_error};
 pub use progress::Progress;
 pub use target::Target;

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cenote_fs::LastLink;
-use cenote_inspect::copy::{Copied, Copier, CopyOptions, CopySource, Folder, Name};
+use cenote_inspect::copy::{Copier, CopyOptions, CopySource, Folder, Name};
 use cenote_runtime::Runtime;
 use clap::Args;
 
 use crate::command::files::{Place, Places};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Progress, Session, print_json};
+use crate::session::{Progress, Session, interrupted, print_json};
 
 pub use losses::{Losses, show_progress};
 
@@ -25,6 +25,8 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// `cenote cp`
 #[derive(Debug, Args)]
+#[command(override_usage = "cenote cp [OPTIONS] SOURCE... DESTINATION")]
+#[command(after_help = "Example: cenote cp -r tank/home@monday:/projects ./projects")]
 pub struct Cp {
     /// Folders with all that is in them
     #[arg(short = 'r', short_alias = 'R', long)]
@@ -38,8 +40,8 @@ pub struct Cp {
     /// Go on after files that can't be read: copy what can, and list what can't
     #[arg(long)]
     pub partial: bool,
-    /// Sources, each POOL/DATASET[@SNAPSHOT]:/PATH, then a folder (or, for one file, a name) of this system
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE... DESTINATION")]
+    /// Sources, each POOL/DATASET[@SNAPSHOT]:/PATH, and last a folder (or, for one file, a name) of this system
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }
 
@@ -71,17 +73,25 @@ impl Cp {
             }
         };
         let progress = Progress::files(false);
-        watch(session.runtime(), work, |seconds| show_progress(&progress, copier.copied(), seconds)).await;
+        let show = |seconds| show_progress(&progress, copier.copied(), seconds);
+        let stopped = tokio::select! {
+            () = watch(session.runtime(), work, show) => None,
+            () = losses.full() => Some("the destination is full"),
+            () = interrupted() => Some("interrupted"),
+        };
         progress.finish();
-        self.end(session, &losses, copier.copied())
-    }
-
-    fn end(&self, session: &Session, losses: &Losses, copied: Copied) -> Result<Outcome, CliError> {
+        let copied = copier.copied();
         losses.say();
         if session.json() {
             print_json(&losses.summary(copied))?;
         }
-        Ok(losses.outcome())
+        match stopped {
+            None => Ok(losses.outcome()),
+            Some(why) => Err(CliError::Stopped(format!(
+                "{why}; {} files are there, each whole; folders may not have their modes and times yet",
+                copied.files
+            ))),
+        }
     }
 
     /// Finds the sources. `name`: what the only copy shall be called, if the destination is no folder.

@@ -17,8 +17,9 @@ const TICK: Duration = Duration::from_millis(250);
 /// `cenote rescue`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "At the destination: POOL/DATASET/..., snapshots as DATASET@SNAPSHOT, volumes as VOLUME.img, and \
-                        rescue-report.tsv with a row for everything that is not there as it was on the pool."
+    after_help = "Example: cenote rescue -d /mnt/images tank ./saved\n\nAt the destination: POOL/DATASET/..., snapshots as \
+        DATASET@SNAPSHOT, volumes as VOLUME.img, and rescue-report.tsv with a row for everything that is not there as it was \
+        on the pool."
 )]
 pub struct Rescue {
     /// Snapshots too, each into a folder of its own
@@ -81,6 +82,12 @@ impl Rescue {
         let summary = tokio::select! {
             done = work => done?,
             () = ticking => Summary::default(),
+            () = session::interrupted() => {
+                let files = counters.copied().files;
+                return Err(CliError::Stopped(format!(
+                    "interrupted; {files} files were copied, each of them whole: go on with --resume"
+                )));
+            }
         };
         progress.finish();
         let text = describe(&summary, &plan, &report.path().display().to_string());

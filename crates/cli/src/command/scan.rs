@@ -14,6 +14,7 @@ use crate::session::Session;
 
 /// `cenote scan`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote scan -r --format tsv --columns path,size,mtime tank > files.tsv")]
 pub struct Scan {
     /// All datasets below too
     #[arg(short = 'r', long)]

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::cp::{Losses, split_destination, watch};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Progress, Session, Target, print_json, raw_stdout};
+use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted};
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
@@ -20,6 +20,7 @@ pub enum VolumeCommand {
 
 /// `cenote volume cp`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote volume cp tank/vm@monday vm.img")]
 pub struct VolumeCp {
     /// Replace a file that exists, overwrite a device
     #[arg(short = 'f', long)]
@@ -62,14 +63,26 @@ impl VolumeCp {
         let copier = Copier::new(session.runtime(), options, move |loss| told.add(loss));
         let progress = Progress::bytes(volume.size_bytes(), false);
         let work = copier.copy_volume(&volume, self.volume.as_bytes(), sink);
-        let copied = watch(session.runtime(), work, |_| progress.set(copier.copied().bytes)).await;
-        progress.finish();
-        copied.map_err(|reason| self.failure(reason))?;
+        let work = async {
+            let copied = watch(session.runtime(), work, |_| progress.set(copier.copied().bytes)).await;
+            progress.finish();
+            copied.map_err(|reason| self.failure(reason))
+        };
+        unless_interrupted(work, || self.left()).await?;
         losses.say();
         if session.json() {
             print_json(&losses.summary(copier.copied()))?;
         }
         Ok(losses.outcome())
+    }
+
+    /// What an interrupt leaves: a file gets its name only when it is whole.
+    fn left(&self) -> String {
+        let shown = self.destination.display();
+        match std::fs::metadata(&self.destination) {
+            Ok(found) if found.file_type().is_block_device() => format!("{shown} is overwritten in part"),
+            _ => "nothing was left behind".into(),
+        }
     }
 
     fn failure(&self, reason: Reason) -> CliError {

@@ -24,7 +24,7 @@ async fn no_dataset(mos: &Mos, name: &str) -> String {
         let names = head.snapshots().await.unwrap_or_default();
         let names = names.iter().filter_map(|snapshot| snapshot.snapshot_name());
         let meant = meant(snapshot, names).map(|near| format!("{path}@{near}"));
-        return format!("'{path}' has no snapshot '{snapshot}', it does not exist; {}", advice(meant));
+        return format!("cannot open '{name}': snapshot does not exist; {}", advice(meant));
     }
     let all = mos.all_datasets().await.unwrap_or_default();
     let meant = meant(path, all.iter().map(Dataset::name));
@@ -70,14 +70,22 @@ async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     None
 }
 
-/// The name that differs least from the one typed, if it does so little: a letter in three.
+/// The name that differs least from the one typed, if it does so little.
 fn meant<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let bearable = typed.chars().count().div_ceil(3);
-    let distance = |name: &str| match name.to_lowercase() == typed.to_lowercase() {
-        true => 0,
-        false => strsim::osa_distance(typed, name),
+    names.filter_map(|name| Some((distance(typed, name)?, name))).min().map(|(_, name)| name)
+}
+
+/// How far two names are from each other, part by part; none if in some part more than a letter in three differs.
+fn distance(typed: &str, name: &str) -> Option<usize> {
+    let (typed, name): (Vec<&str>, Vec<&str>) = (typed.split('/').collect(), name.split('/').collect());
+    let part = |(typed, name): (&&str, &&str)| match typed.to_lowercase() == name.to_lowercase() {
+        true => Some(0),
+        false => Some(strsim::osa_distance(typed, name)).filter(|far| *far <= typed.chars().count() / 3),
     };
-    names.map(|name| (distance(name), name)).filter(|(far, _)| *far <= bearable).min().map(|(_, name)| name)
+    if typed.len() != name.len() {
+        return None;
+    }
+    typed.iter().zip(&name).map(part).sum()
 }
 
 #[cfg(test)]
@@ -90,7 +98,7 @@ mod tests {
         assert_eq!(meant("hoem"), Some("home"));
         assert_eq!(meant("tank/mial"), Some("tank/mail"));
         assert_eq!(meant("photos"), Some("Photos"));
-        assert_eq!(meant("x"), None);
+        assert_eq!(meant("tank"), None);
         assert_eq!(meant("elsewhere"), None);
     }
 }

@@ -27,10 +27,11 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        // Names of datasets and snapshots may hold a colon, so a path is what begins with ":/".
-        let (dataset, path) = match text.find(":/") {
-            Some(at) => (&text[..at], Some(text[at + 1..].to_string())),
-            None => (text, None),
+        // Names of datasets and snapshots may hold a colon, so a path is what begins with ":/". A colon at the end is the root's.
+        let (dataset, path) = match (text.find(":/"), text.strip_suffix(':')) {
+            (Some(at), _) => (&text[..at], Some(text[at + 1..].to_string())),
+            (None, Some(dataset)) => (dataset, Some("/".to_string())),
+            (None, None) => (text, None),
         };
         if dataset.is_empty() || dataset.starts_with('/') || dataset.ends_with('/') || dataset.contains("//")
         {
@@ -51,6 +52,7 @@ mod tests {
         assert_eq!(target.path.as_deref(), Some("/a:/b"));
         assert_eq!(target.pool(), "tank");
         assert_eq!("tank@s".parse::<Target>().unwrap().pool(), "tank");
+        assert_eq!("tank/a:".parse::<Target>().unwrap(), "tank/a:/".parse().unwrap());
         assert!("/tank".parse::<Target>().is_err());
         assert!(":/x".parse::<Target>().is_err());
     }

@@ -49,6 +49,12 @@ pub fn machine_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
+    // Loop devices and card readers that hold nothing have no size.
+    let is_empty = |name: &std::ffi::OsString| {
+        let size = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("size"));
+        size.is_ok_and(|sectors| sectors.trim() == "0")
+    };
+    names.retain(|name| !is_empty(name));
     // In /sys a '!' stands for the '/' of names such as cciss/c0d0.
     names.into_iter().map(|name| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))).collect()
 }
@@ -99,7 +105,11 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
         Ok(device) => Arc::new(device),
         // A folder of devices holds empty drives and such; but disks that we may not read are told.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
-        Err(error) => return (Vec::new(), complain(error.to_string())),
+        Err(error) => {
+            // The path stands before it already.
+            let (text, path) = (error.to_string(), format!("{}: ", candidate.path.display()));
+            return (Vec::new(), complain(text.strip_prefix(&path).unwrap_or(&text).to_owned()));
+        }
     };
     look_at(device, candidate.named).await
 }

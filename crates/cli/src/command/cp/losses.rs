@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cenote_inspect::copy::{Copied, Loss, LossKind, Reason};
 use rustix::io::Errno;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::outcome::Outcome;
 use crate::render::{escape_terminal, nice_bytes};
@@ -18,7 +19,7 @@ const LISTED_CONTENT: usize = 1000;
 
 /// Gathers losses from many tasks.
 #[derive(Clone, Default)]
-pub struct Losses(Arc<Mutex<Gathered>>);
+pub struct Losses(Arc<Mutex<Gathered>>, Arc<Notify>);
 
 #[derive(Default)]
 struct Gathered {
@@ -52,6 +53,9 @@ struct LossJson {
 impl Losses {
     /// Takes one.
     pub fn add(&self, loss: Loss) {
+        if matches!(loss.reason, Reason::System(Errno::NOSPC | Errno::DQUOT)) {
+            self.1.notify_one();
+        }
         let mut gathered = self.lock();
         let outcome = match (loss.is_damage(), loss.is_content()) {
             (true, _) => Outcome::Damaged,
@@ -71,6 +75,11 @@ impl Losses {
         if first.len() < LISTED {
             first.push(loss);
         }
+    }
+
+    /// Waits until the destination has no room: to go on would only lose more.
+    pub async fn full(&self) {
+        self.1.notified().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {

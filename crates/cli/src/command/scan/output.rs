@@ -13,7 +13,7 @@ use cenote_inspect::scan::{Jsonl, RowBatch, ScanNeeds, ScanProblem, ScanTarget, 
 use super::{Format, Scan, Separator, summary};
 use crate::outcome::{CliError, Outcome};
 use crate::render::escape_terminal;
-use crate::session::{Progress, Session};
+use crate::session::{Progress, Session, unless_interrupted};
 
 /// Problems that are listed; all are counted.
 const MOST_PROBLEMS: usize = 100;
@@ -21,8 +21,35 @@ const MOST_PROBLEMS: usize = 100;
 /// Scans every target and writes the result.
 pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) -> Result<Outcome, CliError> {
     let mut report = Report::new(options);
-    let result = match options.format {
-        Format::Summary => write_summary(session, options, targets, &mut report).await,
+    let result = match &options.output {
+        None => write_format(session, options, targets, &mut report).await,
+        Some(path) => {
+            // What is there may be somebody's: it stays.
+            if path.symlink_metadata().is_ok() {
+                return Err(CliError::Usage(format!("{} exists already: name a new file", path.display())));
+            }
+            let work = write_format(session, options, targets, &mut report);
+            let done = unless_interrupted(work, || "nothing was left behind".into()).await;
+            if done.is_err() {
+                // Half a list would be taken for a whole one.
+                let _ = std::fs::remove_file(path);
+            }
+            done
+        }
+    };
+    report.progress.finish();
+    result?;
+    Ok(report.outcome())
+}
+
+async fn write_format(
+    session: &Session,
+    options: &Scan,
+    targets: Vec<ScanTarget>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    match options.format {
+        Format::Summary => write_summary(session, options, targets, report).await,
         Format::Tsv => {
             let end = match options.separator {
                 Separator::Newline => b'\n',
@@ -33,21 +60,22 @@ pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) 
             let needs = columns.needs();
             let tsv = Tsv::new(columns, end);
             let header = if options.no_header { Vec::new() } else { tsv.header() };
-            write_rows(options, targets, &mut report, needs, header, move |batch| tsv.render(batch)).await
+            write_rows(options, targets, report, needs, header, move |batch| tsv.render(batch)).await
         }
         Format::Jsonl => {
             let columns = options.columns()?;
             let needs = columns.needs();
             let jsonl = Jsonl::new(columns);
-            write_rows(options, targets, &mut report, needs, Vec::new(), move |batch| jsonl.render(batch))
-                .await
+            write_rows(options, targets, report, needs, Vec::new(), move |batch| jsonl.render(batch)).await
         }
-        Format::Manifest => write_manifest(options, targets, &mut report).await,
-        Format::Parquet => write_parquet(options, targets, &mut report).await,
-    };
-    report.progress.finish();
-    result?;
-    Ok(report.outcome())
+        Format::Manifest => write_manifest(options, targets, report).await,
+        Format::Parquet => write_parquet(options, targets, report).await,
+    }
+}
+
+/// What errors of the output name.
+fn output_name(options: &Scan) -> String {
+    options.output.as_ref().map_or_else(|| "standard output".into(), |path| path.display().to_string())
 }
 
 /// Where the result goes: the file named by `--output`, which must not exist, or standard output.
@@ -144,12 +172,12 @@ async fn write_rows(
     render: impl Fn(&RowBatch) -> Vec<u8> + Clone + Send + Sync + 'static,
 ) -> Result<(), CliError> {
     let mut out = open(options)?;
-    out.write_all(&header).map_err(CliError::io("output"))?;
+    out.write_all(&header).map_err(CliError::io(output_name(options)))?;
     for target in &targets {
-        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::io("output"));
+        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::io(output_name(options)));
         run(target, report, needs, render.clone(), sink).await?;
     }
-    out.flush().map_err(CliError::io("output"))
+    out.flush().map_err(CliError::io(output_name(options)))
 }
 
 async fn write_manifest(
@@ -161,9 +189,9 @@ async fn write_manifest(
     let mut out = open(options)?;
     for target in &targets {
         if targets.len() > 1 {
-            writeln!(out, "# {}", name_of(target)).map_err(CliError::io("output"))?;
+            writeln!(out, "# {}", name_of(target)).map_err(CliError::io(output_name(options)))?;
         }
-        out.write_all(MANIFEST_HEADER.as_bytes()).map_err(CliError::io("output"))?;
+        out.write_all(MANIFEST_HEADER.as_bytes()).map_err(CliError::io(output_name(options)))?;
         let mut sorter = Sorter::default();
         let dataset = target.filesystem.objset().dataset_id();
         let root_ino = target.snapshot.as_ref().map(|_| snapshot_root_ino(dataset));
@@ -173,9 +201,9 @@ async fn write_manifest(
             lines.iter().try_for_each(push).map_err(InspectError::io("temporary file"))
         };
         run(target, report, needs, render, sink).await?;
-        sorter.finish(|line| out.write_all(line)).map_err(CliError::io("output"))?;
+        sorter.finish(|line| out.write_all(line)).map_err(CliError::io(output_name(options)))?;
     }
-    out.flush().map_err(CliError::io("output"))
+    out.flush().map_err(CliError::io(output_name(options)))
 }
 
 async fn write_parquet(
@@ -216,5 +244,5 @@ async fn write_summary(
     }
     let text = if session.json() { summary::json(&total)? } else { summary::text(&total, targets.len()) };
     let mut out = open(options)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::io("output"))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::io(output_name(options)))
 }
