@@ -90,6 +90,8 @@ pub enum Command {
     Dump(command::dump::Dump),
     /// See it work: a small pool that ships with the program, and a disk taken away
     Demo(command::demo::Demo),
+    /// Write completions for a shell to standard output
+    Completions(command::completions::Completions),
 }
 
 /// The words of the command line, with the tool's name put in front if the program is called by a link `zpool` or `zfs`.
@@ -142,6 +144,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    /// Structures of `dump` have theirs together.
+    #[test]
+    fn every_command_has_an_example_in_its_help() {
+        fn look(command: &clap::Command) {
+            let has_example =
+                || command.get_after_help().is_some_and(|text| text.to_string().contains("Example"));
+            if command.get_name() == "dump" || !command.has_subcommands() {
+                assert!(has_example(), "{}", command.get_name());
+                return;
+            }
+            command.get_subcommands().for_each(look);
+        }
+        look(&<Cli as clap::CommandFactory>::command());
     }
 
     #[test]

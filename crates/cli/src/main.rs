@@ -51,6 +51,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Rescue(rescue) => rescue.run(session).await,
         Command::Dump(dump) => dump.run(session).await,
         Command::Demo(demo) => demo.run(session).await,
+        Command::Completions(completions) => completions.run(),
     }
 }
 

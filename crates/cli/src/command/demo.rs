@@ -35,6 +35,7 @@ const SUMMARY_LINES: usize = 10;
 
 /// `cenote demo`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote demo --keep ./demo-pool")]
 pub struct Demo {
     /// Unpack the pool's images into this folder and leave them there
     #[arg(long, value_name = "FOLDER")]

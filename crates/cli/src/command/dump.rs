@@ -20,6 +20,9 @@ use crate::session::{self, Session};
 
 /// `cenote dump`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples: cenote dump label -u /dev/sdb1\n          cenote dump object tank/home 7 --json"
+)]
 pub struct Dump {
     /// Which structure
     #[command(subcommand)]

@@ -14,6 +14,7 @@ pub use place::{Place, Places, complain};
 
 /// `cenote ls`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote ls -l tank/home@monday:/projects")]
 pub struct Ls {
     /// Type, mode, owner, size and time of each
     #[arg(short = 'l')]
@@ -40,6 +41,7 @@ pub struct Ls {
 
 /// `cenote stat`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote stat --blocks tank/home:/notes.txt")]
 pub struct Stat {
     /// Follow a symbolic link at the end
     #[arg(short = 'L')]
@@ -54,6 +56,7 @@ pub struct Stat {
 
 /// `cenote cat`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote cat tank/home@monday:/notes.txt")]
 pub struct Cat {
     /// Begin at this byte
     #[arg(long, value_name = "BYTES")]
@@ -68,6 +71,7 @@ pub struct Cat {
 
 /// `cenote du`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote du -s --depth 1 tank/home:/")]
 pub struct Du {
     /// Only the total of each argument
     #[arg(short = 's')]

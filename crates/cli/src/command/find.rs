@@ -15,6 +15,7 @@ use crate::session::{Session, stdout};
 
 /// `cenote find`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote find tank/home:/ --name '*.iso' --size +1G")]
 pub struct Find {
     /// Shell pattern that the name must match; repeatable (any of them)
     #[arg(long, value_name = "GLOB")]

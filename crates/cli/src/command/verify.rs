@@ -12,6 +12,7 @@ use crate::session::{Progress, Session, print, print_json};
 
 /// `cenote verify`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote verify tank")]
 pub struct Verify {
     /// Only metadata
     #[arg(long)]

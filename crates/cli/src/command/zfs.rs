@@ -49,6 +49,7 @@ pub struct Selection {
 
 /// `zfs list`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs list -r -t all -o name,used,creation tank")]
 pub struct List {
     /// Which and how
     #[command(flatten)]
@@ -68,6 +69,7 @@ pub struct List {
 
 /// `zfs get`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs get -r -s local all tank/home")]
 pub struct Get {
     /// Which and how
     #[command(flatten)]
@@ -87,6 +89,7 @@ pub struct Get {
 /// `zfs diff`
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "Example: cenote zfs diff tank/home@monday tank/home@friday")]
 pub struct Diff {
     /// Show each file's type
     #[arg(short = 'F')]
@@ -111,6 +114,7 @@ pub struct Diff {
 
 /// `zfs holds`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs holds -r tank@monday")]
 pub struct Holds {
     /// No header, tabs between columns
     #[arg(short = 'H')]

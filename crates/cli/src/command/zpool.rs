@@ -47,6 +47,9 @@ pub enum Zpool {
 
 /// `zpool import`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens"
+)]
 pub struct Import {
     /// Also show destroyed pools
     #[arg(short = 'D')]
@@ -133,6 +136,7 @@ pub struct DeviceNames {
 
 /// `zpool list`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zpool list -v -d /mnt/images")]
 pub struct List {
     /// How to print it
     #[command(flatten)]
@@ -156,6 +160,7 @@ pub struct List {
 
 /// `zpool get`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zpool get all tank")]
 pub struct Get {
     /// How to print it
     #[command(flatten)]
@@ -171,6 +176,7 @@ pub struct Get {
 
 /// `zpool history`
 #[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zpool history -il tank")]
 pub struct History {
     /// Internal events too
     #[arg(short = 'i')]
@@ -186,7 +192,7 @@ pub struct History {
 #[derive(Debug, Args)]
 #[command(
     after_help = "OpenZFS keeps events in the kernel's memory only. Shown here is what is on the disks: the events that the \
-    pool's history kept, and the blocks in its error log (which does not say when)."
+    pool's history kept, and the blocks in its error log (which does not say when).\n\nExample: cenote zpool events -v tank"
 )]
 pub struct Events {
     /// All fields of each
