@@ -8,7 +8,10 @@
 //! Source: OpenZFS 2.3 `zfs_json_schema`, `zprop_nvlist_one_property`.
 
 use cenote_dataset::Source;
+use cenote_format::nvlist::{NvValue, Nvlist};
 use serde_json::{Map, Value, json};
+
+use crate::render::escape_terminal;
 
 /// A whole document: its entries under the name that the command gives them.
 pub fn document(command: &str, root: &str, entries: Map<String, Value>) -> Value {
@@ -35,6 +38,33 @@ pub fn number_or_text(text: &str, numbers: bool) -> Value {
     match text.parse::<u64>() {
         Ok(number) if numbers => number.into(),
         _ => text.into(),
+    }
+}
+
+/// A list as an object; text that is not UTF-8 has its bytes as `\xNN`, bytes are hex digits.
+pub fn nvlist(list: &Nvlist) -> Value {
+    list.iter().map(|(name, value)| (name.to_owned(), nvalue(value))).collect::<Map<String, Value>>().into()
+}
+
+fn nvalue(value: &NvValue) -> Value {
+    let lists = |lists: &[Nvlist]| lists.iter().map(nvlist).collect();
+    match value {
+        NvValue::Uint64(number) => json!(number),
+        NvValue::Int64(number) | NvValue::Hrtime(number) => json!(number),
+        NvValue::Uint32(number) => json!(number),
+        NvValue::Int32(number) => json!(number),
+        NvValue::Boolean => json!(true),
+        NvValue::BooleanValue(flag) => json!(flag),
+        NvValue::String(text) => json!(escape_terminal(text)),
+        NvValue::StringArray(texts) => texts.iter().map(|text| escape_terminal(text)).collect(),
+        NvValue::Uint64Array(numbers) => json!(numbers),
+        NvValue::ByteArray(bytes) => {
+            json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        }
+        NvValue::Nvlist(list) => nvlist(list),
+        NvValue::NvlistArray(all) => lists(all),
+        // Kinds that no record of a pool has.
+        other => json!(format!("{other:?}")),
     }
 }
 

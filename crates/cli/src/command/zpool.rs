@@ -9,6 +9,7 @@ mod events;
 mod get;
 mod history;
 mod import;
+mod import_json;
 mod leaf_work;
 mod list;
 mod properties;

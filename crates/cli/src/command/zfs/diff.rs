@@ -3,11 +3,14 @@
 use std::io::Write;
 
 use cenote_dataset::Dataset;
-use cenote_fs::diff::{DiffStyle, diff};
+use cenote_fs::diff::{Change, DiffLine, DiffStyle, diff};
 use cenote_fs::{Filesystem, FsError};
+
+use serde_json::{Value, json};
 
 use super::Diff;
 use crate::outcome::{CliError, Outcome};
+use crate::render::escape_terminal;
 use crate::session::{Session, dataset, stdout};
 
 impl Diff {
@@ -38,7 +41,10 @@ impl Diff {
             (Filesystem::open(earlier.objset().await?).await?, session.filesystem(&later).await?);
         let mut out = stdout();
         let written = diff::<DiffError>(&from, earlier.creation_txg(), &to, |line| {
-            let mut text = line.format(mount_point.as_bytes(), style);
+            let mut text = match session.json() {
+                true => as_json(&line, &mount_point).to_string().into_bytes(),
+                false => line.format(mount_point.as_bytes(), style),
+            };
             text.push(b'\n');
             out.write_all(&text).map_err(DiffError::Output)
         });
@@ -46,6 +52,27 @@ impl Diff {
         out.flush().map_err(CliError::io("standard output"))?;
         result.map(|()| Outcome::Done)
     }
+}
+
+/// An object a line; types are the letters of `scan`.
+fn as_json(line: &DiffLine, mount_point: &str) -> Value {
+    let full = |path: &[u8]| format!("{mount_point}{}", escape_terminal(path));
+    let (change, path, to, links) = match &line.change {
+        Change::Added(path) => ("added", path, None, None),
+        Change::Removed(path) => ("removed", path, None, None),
+        Change::Modified(path) => ("modified", path, None, None),
+        Change::Links(path, more) => ("modified", path, None, Some(*more)),
+        Change::Renamed(path, to) => ("renamed", path, Some(full(to)), None),
+    };
+    json!({
+        "change": change,
+        "type": line.kind.letter().to_string(),
+        "path": full(path),
+        "to": to,
+        "links": links,
+        "ctime": line.ctime.seconds,
+        "ctime_ns": line.ctime.nanoseconds,
+    })
 }
 
 /// What the engine or the output says.

@@ -2,19 +2,31 @@
 
 use cenote_dataset::Dataset;
 
+use serde_json::{Map, Value, json};
+
 use super::Holds;
+use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal, short_time};
-use crate::session::{Session, dataset, print};
+use crate::session::{Session, dataset, print, print_json};
 
 impl Holds {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let header = [("NAME", Align::Left), ("TAG", Align::Left), ("TIMESTAMP", Align::Left)];
         let mut table = Table::new(header);
+        let mut documents = Map::new();
         for name in &self.snapshots {
             for snapshot in self.snapshots_of(session, name).await? {
-                for (tag, seconds) in snapshot.holds().await? {
+                let holds = snapshot.holds().await?;
+                if session.json() {
+                    let holds: Map<String, Value> =
+                        holds.iter().map(|(tag, seconds)| (tag.clone(), json!(seconds))).collect();
+                    documents
+                        .insert(snapshot.name().into(), json!({"name": snapshot.name(), "holds": holds}));
+                    continue;
+                }
+                for (tag, seconds) in holds {
                     let time = match self.parsable {
                         true => seconds.to_string(),
                         false => short_time(seconds.cast_signed()),
@@ -23,6 +35,10 @@ impl Holds {
                     table.row([snapshot.name().to_owned(), tag, time]);
                 }
             }
+        }
+        if session.json() {
+            print_json(&document("zfs holds", "datasets", documents))?;
+            return Ok(Outcome::Done);
         }
         print(table.text(self.script))?;
         Ok(Outcome::Done)

@@ -9,16 +9,24 @@ use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
 use cenote_format::nvlist::Nvlist;
 
+use serde_json::{Map, Value, json};
+
 use super::Events;
+use crate::command::json::{document, nvlist};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{ctime, escape_terminal};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
+
+/// `ESC_ZFS_HISTORY_EVENT`.
+const HISTORY_EVENT: &str = "sysevent.fs.zfs.history_event";
+/// `FM_EREPORT_ZFS_DATA`.
+const DATA_ERROR: &str = "ereport.fs.zfs.data";
 
 impl Events {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut outcome = Outcome::Done;
-        if !self.script {
+        let (mut outcome, mut documents) = (Outcome::Done, Map::new());
+        if !self.script && !session.json() {
             print(format!("{:<30} CLASS\n", "TIME"))?;
         }
         for found in session.find_pools(&self.pools).await? {
@@ -30,12 +38,22 @@ impl Events {
                 Ok((records, errors)) => {
                     let is_event =
                         |record: &&Nvlist| record.contains(key::INT_NAME) || record.contains(key::INT_EVENT);
+                    if session.json() {
+                        let events = records.iter().filter(is_event).map(event_json);
+                        let events: Vec<Value> = events.chain(errors.iter().map(error_json)).collect();
+                        documents
+                            .insert(found.name().into(), json!({"name": found.name(), "events": events}));
+                        continue;
+                    }
                     let events = records.iter().filter(is_event).map(|record| self.event(record));
                     let errors = errors.iter().map(|error| self.error(error));
                     print(events.chain(errors).collect::<String>())?;
                 }
                 Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
             }
+        }
+        if session.json() {
+            print_json(&document("zpool events", "pools", documents))?;
         }
         Ok(outcome)
     }
@@ -46,7 +64,7 @@ impl Events {
 
     fn event(&self, record: &Nvlist) -> String {
         let time = record.get_u64(key::TIME).map_or_else(|| "-".into(), |s| event_time(s.cast_signed()));
-        let mut out = self.line(&time, "sysevent.fs.zfs.history_event");
+        let mut out = self.line(&time, HISTORY_EVENT);
         if self.verbose {
             for line in record.to_string().lines() {
                 let _ = writeln!(out, "        {}", escape_terminal(line.as_bytes()));
@@ -58,7 +76,7 @@ impl Events {
 
     fn error(&self, error: &LoggedError) -> String {
         // The log does not say when.
-        let mut out = self.line("-", "ereport.fs.zfs.data");
+        let mut out = self.line("-", DATA_ERROR);
         if self.verbose {
             let place = &error.place;
             let _ = writeln!(out, "        zio_objset: {:#x}", place.dataset.0);
@@ -72,6 +90,22 @@ impl Events {
         }
         out
     }
+}
+
+fn event_json(record: &Nvlist) -> Value {
+    json!({"class": HISTORY_EVENT, "time": record.get_u64(key::TIME), "history": nvlist(record)})
+}
+
+fn error_json(error: &LoggedError) -> Value {
+    let place = &error.place;
+    json!({
+        "class": DATA_ERROR,
+        "zio_objset": place.dataset.0,
+        "zio_object": place.object.0,
+        "zio_level": place.level,
+        "zio_blkid": place.block.0,
+        "birth": error.birth.map(|birth| birth.0),
+    })
 }
 
 /// `Nov 21 2026 07:20:22.000000000`; the history counts whole seconds.

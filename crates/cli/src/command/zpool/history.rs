@@ -7,10 +7,13 @@ use std::fmt::Write as _;
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
 
+use serde_json::{Map, Value, json};
+
 use super::History;
+use crate::command::json::{document, nvlist};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{dotted_time, escape_terminal};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
 
 /// Names of internal events by the numbers of old records, `zfs_history_event_names`.
 const LEGACY_EVENTS: [&str; 41] = [
@@ -60,16 +63,24 @@ const LEGACY_EVENTS: [&str; 41] = [
 impl History {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut outcome = Outcome::Done;
+        let (mut outcome, mut documents) = (Outcome::Done, Map::new());
         for found in session.find_pools(&self.pools).await? {
             let records = async { Ok(session.open_without_asking(&found).await?.history().await?) };
             match records.await {
+                Ok(records) if session.json() => {
+                    let shown = records.iter().filter(|record| self.internal || record.contains(key::CMD));
+                    let records: Vec<Value> = shown.map(nvlist).collect();
+                    documents.insert(found.name().into(), json!({"name": found.name(), "history": records}));
+                }
                 Ok(records) => {
                     let lines: String = records.iter().filter_map(|record| self.record(record)).collect();
                     print(format!("History for '{}':\n{lines}\n", found.name()))?;
                 }
                 Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
             }
+        }
+        if session.json() {
+            print_json(&document("zpool history", "pools", documents))?;
         }
         Ok(outcome)
     }

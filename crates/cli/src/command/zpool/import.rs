@@ -8,15 +8,18 @@ use cenote_format::units::Txg;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
 use super::reason::{Circumstances, judge, paragraph};
-use super::{Import, tree};
+use super::{Import, import_json, tree};
 use crate::outcome::{CliError, Outcome};
 use crate::render::ctime;
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
 
 impl Import {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         self.check_options()?;
+        if session.json() {
+            return self.as_json(session).await;
+        }
         match &self.pool {
             Some(name) => {
                 let found = session.find_pool(name).await?;
@@ -40,13 +43,39 @@ impl Import {
         }
     }
 
+    /// The pool named or all of them, for programs.
+    async fn as_json(&self, session: &Session) -> Result<Outcome, CliError> {
+        let discovery = session.discover().await;
+        let is_meant = |found: &&FoundPool| match &self.pool {
+            Some(name) => found.name() == name || found.guid().to_string() == *name,
+            None => self.destroyed == (found.state() == PoolState::Destroyed),
+        };
+        let mut tried = Vec::new();
+        for found in discovery.pools.iter().filter(is_meant) {
+            tried.push((found, self.open_as_asked(session, found).await));
+        }
+        let outcome = match (tried.len(), &self.pool) {
+            (0, _) => Outcome::Failed,
+            (_, Some(_)) => tried.iter().fold(Outcome::Done, |worst, (_, opened)| {
+                opened.as_ref().err().map_or(worst, |error| worst.and(error.outcome()))
+            }),
+            (_, None) => Outcome::Done,
+        };
+        print_json(&import_json::whole(&discovery, tried).await?)?;
+        Ok(outcome)
+    }
+
+    async fn open_as_asked(&self, session: &Session, found: &FoundPool) -> Result<Mos, CliError> {
+        match self.rewind_txg {
+            Some(txg) => session.open_as_of(found, Rewind::Txg(Txg(txg))).await,
+            None if self.recover => session.open_as_of(found, Rewind::Back).await,
+            None => session.open_without_asking(found).await,
+        }
+    }
+
     /// Opens a pool and says what was found.
     async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
-        let mos = match self.rewind_txg {
-            Some(txg) => session.open_as_of(found, Rewind::Txg(Txg(txg))).await?,
-            None if self.recover => session.open_as_of(found, Rewind::Back).await?,
-            None => session.open_without_asking(found).await?,
-        };
+        let mos = self.open_as_asked(session, found).await?;
         let health = mos.pool().status();
         let circumstances = Circumstances::of_pool(&mos).await?;
         let out = self.describe(found, &health, circumstances, true);

@@ -82,7 +82,7 @@ impl List {
             let mut entry = head(&pool.mos, numbers);
             entry.insert("properties".into(), values.into());
             if self.verbose {
-                let report = Report { usage: &pool.usage, mos: &pool.mos, exact, numbers };
+                let report = Report { usage: &pool.usage, mos: Some(&pool.mos), exact, numbers };
                 entry.extend(report.sections(&pool.health));
             }
             entries.insert(pool.mos.pool().name().into(), entry.into());

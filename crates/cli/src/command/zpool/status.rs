@@ -130,7 +130,7 @@ impl Status {
                 entry.insert("moreinfo".into(), json!(page));
             }
         }
-        let report = vdevs_json::Report { usage: &shown.usage, mos: &shown.mos, exact, numbers };
+        let report = vdevs_json::Report { usage: &shown.usage, mos: Some(&shown.mos), exact, numbers };
         entry.extend(report.sections(&shown.health));
         let count = shown.error_count as u64;
         let count = if exact { count.to_string() } else { nice_number(count) };

@@ -16,8 +16,8 @@ use crate::render::{nice_bytes, nice_number};
 pub struct Report<'a> {
     /// Space of the top-level vdevs.
     pub usage: &'a [VdevUsage],
-    /// The pool.
-    pub mos: &'a Mos,
+    /// The pool, if it could be opened.
+    pub mos: Option<&'a Mos>,
     /// Exact numbers.
     pub exact: bool,
     /// Numbers as numbers.
@@ -73,9 +73,10 @@ impl Report<'_> {
         entry.insert("class".into(), json!(class));
         entry.insert("state".into(), json!(state_name(vdev.state)));
         if depth == 1
+            && let Some(mos) = self.mos
             && let Some(usage) = self.usage.iter().find(|usage| usage.vdev == VdevId(vdev.id))
         {
-            let deflated = self.mos.deflate(usage.vdev, usage.size_bytes);
+            let deflated = mos.deflate(usage.vdev, usage.size_bytes);
             entry.insert("alloc_space".into(), self.bytes(usage.allocated_bytes));
             entry.insert("total_space".into(), self.bytes(usage.size_bytes));
             entry.insert("def_space".into(), self.bytes(deflated));

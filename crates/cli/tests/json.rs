@@ -1,0 +1,65 @@
+//! `--json` of the commands that OpenZFS has none for: the same facts as the text.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod common;
+
+use cenote_testkit::golden;
+use common::{cenote, json};
+
+#[test]
+fn import_tells_every_pool_by_its_guid() {
+    for (name, opens) in [("single", true), ("spares", true)] {
+        let Some(pool) = golden(name) else { continue };
+        let found = json(&cenote(&pool, "zpool import --json", &[]));
+        let pools = found["pools"].as_object().unwrap();
+        let (guid, entry) = pools.iter().next().unwrap();
+        assert_eq!((pools.len(), entry["name"].as_str().unwrap()), (1, pool.facts().pool.as_str()));
+        assert_eq!(entry["pool_guid"].to_string(), *guid);
+        assert_eq!(
+            (entry["opens"].as_bool(), found["problems"].as_array().map(Vec::len)),
+            (Some(opens), Some(0))
+        );
+        assert!(
+            entry["vdevs"][&pool.facts().pool]["vdevs"].as_object().is_some_and(|vdevs| !vdevs.is_empty())
+        );
+    }
+}
+
+#[test]
+fn history_and_events_have_all_fields_of_each_record() {
+    let Some(pool) = golden("single") else { return };
+    let text = cenote(&pool, "zpool history -i", &[]);
+    let found = json(&cenote(&pool, "zpool history -i --json", &[]));
+    let name = &pool.facts().pool;
+    let records = found["pools"][name]["history"].as_array().unwrap();
+    assert_eq!(records.len(), text.lines().filter(|line| line.starts_with("20")).count());
+    let first = records.iter().find_map(|record| record["history command"].as_str()).unwrap();
+    assert!(text.contains(first) && records[0]["history time"].is_u64(), "{first}");
+    let events = json(&cenote(&pool, "zpool events --json", &[]));
+    let listed = cenote(&pool, "zpool events -H", &[]);
+    assert_eq!(events["pools"][name]["events"].as_array().unwrap().len(), listed.lines().count());
+}
+
+#[test]
+fn differences_are_an_object_a_line_and_holds_have_their_times() {
+    let Some(pool) = golden("snaps") else { return };
+    let lines = cenote(&pool, "zfs diff -H", &["gsnaps/a@s1", "gsnaps/a@s5"]);
+    let objects = cenote(&pool, "zfs diff --json", &["gsnaps/a@s1", "gsnaps/a@s5"]);
+    assert!(!lines.is_empty());
+    assert_eq!(lines.lines().count(), objects.lines().count());
+    for (line, object) in lines.lines().zip(objects.lines().map(json)) {
+        let letter = match object["change"].as_str().unwrap() {
+            "added" => "+",
+            "removed" => "-",
+            "renamed" => "R",
+            _ => "M",
+        };
+        assert!(line.starts_with(letter), "{line}: {object}");
+    }
+    let holds = json(&cenote(&pool, "zfs holds --json", &["gsnaps/a@s5"]));
+    let rows = cenote(&pool, "zfs holds -Hp", &["gsnaps/a@s5"]);
+    for row in rows.lines() {
+        let fields: Vec<&str> = row.split('\t').collect();
+        assert_eq!(holds["datasets"][fields[0]]["holds"][fields[1]].to_string(), fields[2]);
+    }
+}
