@@ -19,7 +19,10 @@ const LISTED_CONTENT: usize = 1000;
 
 /// Gathers losses from many tasks.
 #[derive(Clone, Default)]
-pub struct Losses(Arc<Mutex<Gathered>>, Arc<Notify>);
+pub struct Losses {
+    gathered: Arc<Mutex<Gathered>>,
+    full: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Gathered {
@@ -54,7 +57,7 @@ impl Losses {
     /// Takes one.
     pub fn add(&self, loss: Loss) {
         if matches!(loss.reason, Reason::System(Errno::NOSPC | Errno::DQUOT)) {
-            self.1.notify_one();
+            self.full.notify_one();
         }
         let mut gathered = self.lock();
         let outcome = match (loss.is_damage(), loss.is_content()) {
@@ -79,12 +82,12 @@ impl Losses {
 
     /// Waits until the destination has no room: to go on would only lose more.
     pub async fn full(&self) {
-        self.1.notified().await;
+        self.full.notified().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {
         // Nothing is left half done under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How the copy ended: lost content fails it, damage on the pool is said, other losses are only listed.
