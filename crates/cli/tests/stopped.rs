@@ -137,15 +137,15 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// Every file of a copy is as long as `cenote scan` says that it is, so none was cut off or has another name.
 fn are_whole(pool: &Golden, root: &str, copy: &Path) {
     let dataset = root.trim_end_matches(":/");
-    let rows = common::cenote(pool, "scan --no-header --format tsv --columns path,size", &[dataset]);
-    let sizes: std::collections::HashMap<&str, u64> = rows
-        .lines()
-        .filter_map(|row| row.split_once('\t'))
-        .map(|(path, size)| (path, size.parse().unwrap()))
-        .collect();
+    let rows = common::cenote(pool, "scan --format jsonl --columns path,size", &[dataset]);
+    let row = |row: &str| {
+        let row = common::json(row);
+        (row["path"].as_str().unwrap().to_owned(), row["size"].as_u64().unwrap())
+    };
+    let sizes: std::collections::HashMap<String, u64> = rows.lines().map(row).collect();
     for file in files(copy) {
         let path = file.strip_prefix(copy).unwrap().to_str().unwrap();
-        let wanted = sizes.get(path).or_else(|| sizes.get(format!("/{path}").as_str()));
+        let wanted = sizes.get(path);
         assert_eq!(Some(&file.metadata().unwrap().len()), wanted, "{path}");
     }
 }
