@@ -33,6 +33,8 @@ pub struct PoolConfig {
     pub hostname: Option<String>,
     /// Set by `zpool reguid` and such; comment property.
     pub comment: Option<String>,
+    /// The feature sets that the administrator keeps to: property `compatibility`.
+    pub compatibility: Option<String>,
     /// Features without which the pool can't be read, `features_for_read`.
     pub features_for_read: Vec<String>,
     /// Top-level vdevs by id. A label knows its own only; the others are then [`VdevKind::Missing`].
@@ -66,6 +68,7 @@ impl PoolConfig {
             hostid: list.hostid,
             hostname: list.hostname.clone(),
             comment: list.comment.clone(),
+            compatibility: list.compatibility.clone(),
             features_for_read: list.features_for_read.clone(),
             vdevs,
             spares: Vec::new(),

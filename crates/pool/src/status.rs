@@ -259,6 +259,7 @@ mod tests {
             hostid: None,
             hostname: None,
             comment: None,
+            compatibility: None,
             features_for_read: Vec::new(),
             vdevs,
             spares: Vec::new(),

@@ -97,7 +97,7 @@ fn default(prop: &Prop) -> Option<Value> {
 fn fact_source(prop: &Prop, value: &Value) -> Source {
     match prop.name {
         "version" | "ashift" if default(prop).as_ref() == Some(value) => Source::Default,
-        "version" | "bootfs" | "comment" => Source::Local,
+        "version" | "bootfs" | "comment" | "compatibility" => Source::Local,
         _ => Source::None,
     }
 }
@@ -138,6 +138,9 @@ async fn facts(
     ]);
     if let Some(comment) = &pool.config().comment {
         facts.insert("comment", text(comment));
+    }
+    if let Some(compatibility) = &pool.config().compatibility {
+        facts.insert("compatibility", text(compatibility));
     }
     let bootfs = mos.pool_properties().await?.into_iter().find(|entry| entry.name_text() == "bootfs");
     if let Some(id) = bootfs.and_then(|entry| entry.value.as_u64()).filter(|&id| id != 0) {

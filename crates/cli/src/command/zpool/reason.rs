@@ -38,7 +38,7 @@ pub struct Circumstances {
     pub data_errors: bool,
     /// The version is from before feature flags.
     pub is_legacy: bool,
-    /// Features are disabled.
+    /// Features are disabled, and not because the administrator chose a set.
     pub lacks_features: bool,
 }
 
@@ -61,11 +61,12 @@ impl Circumstances {
                 && ScanState::from(scan.state) == ScanState::Scanning
         };
         let features = mos.features().await?;
+        let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
         let found = Circumstances::of_found(mos.pool().found());
         Ok(Circumstances {
             resilvering: scan.as_ref().is_some_and(resilvers),
             data_errors: !mos.error_log().await?.is_empty(),
-            lacks_features: features.iter().any(|(_, state)| *state == FeatureState::Disabled),
+            lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
             ..found
         })
     }
