@@ -56,7 +56,7 @@ fn names_of_what_is_not_there() {
     };
     fails(&["scan", "tank"], &["no pool 'tank'", "v15-pool"]);
     fails(&["scan", "v15-pool/none"], &["v15-pool/none", "does not exist", "zfs list"]);
-    fails(&["scan", "v15-pool@none"], &["'v15-pool' has no snapshot 'none'", "zfs list"]);
+    fails(&["scan", "v15-pool@none"], &["'v15-pool@none'", "snapshot does not exist", "zfs list"]);
     fails(&["scan", "v15-pool", "--snapshot", "none*"], &["no file system or snapshot matches"]);
     fails(&["scan", "v15-pool", "--txg", "1"], &["txg 1"]);
     fails(&["scan", "v15-pool", "--checkpoint"], &["no checkpoint"]);

@@ -56,7 +56,8 @@ struct LossJson {
 impl Losses {
     /// Takes one.
     pub fn add(&self, loss: Loss) {
-        if matches!(loss.reason, Reason::System(Errno::NOSPC | Errno::DQUOT)) {
+        // Of attributes the same error only says that one file has no room for more of them.
+        if loss.is_content() && matches!(loss.reason, Reason::System(Errno::NOSPC | Errno::DQUOT)) {
             self.full.notify_one();
         }
         let mut gathered = self.lock();
