@@ -21,7 +21,7 @@
 
 mod dirty_times;
 mod features;
-mod indirect;
+pub(crate) mod indirect;
 
 use std::sync::Arc;
 

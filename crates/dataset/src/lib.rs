@@ -23,6 +23,7 @@ mod mos;
 pub mod object;
 pub mod objset;
 pub mod properties;
+mod removal;
 pub mod sharing;
 pub mod spacemaps;
 pub mod usage;

@@ -164,6 +164,7 @@ impl<'a> Run<'a> {
             bad.into_iter().for_each(|(what, why)| self.find(Finding::Unchecked { what, why }));
         }
         self.allocated.settle();
+        self.census.claim_copies(maps.copies());
         self.space.classes = maps.classes();
         self.meter.total_bytes = self.space.classes.iter().map(|class| class.allocated_bytes).sum();
         self.space.checked = self.options.space;

@@ -42,7 +42,12 @@ pub(super) async fn load(
         } else {
             let pool = pool.with_trusted(trusted.clone()).await?;
             let mos = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
-            read_mapping(&mos, object).await?
+            let entries = read_mapping(&mos, object).await?.into_iter();
+            let mapping = |entry: IndirectMappingEntry| IndirectMapping {
+                source_offset_bytes: entry.src_offset_bytes,
+                destination: entry.dst,
+            };
+            entries.map(mapping).collect()
         };
         trusted.indirect.insert(vdev, mapping);
         next = previous;
@@ -64,7 +69,8 @@ async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevI
     Ok(removed().map(|v| VdevId(v.id)).find(|id| !named.contains(id)))
 }
 
-async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMapping>> {
+/// The entries of the mapping in an object, in the order they have there.
+pub(crate) async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMappingEntry>> {
     let object = mos.object(id).await?;
     let endian = object.dnode().endian();
     let phys = IndirectMappingPhys::decode(object.dnode().bonus(), endian).map_err(|e| mos.format(id, e))?;
@@ -79,13 +85,7 @@ async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMapping>
     for at in (0..words).step_by((WINDOW_ENTRIES * words_per_entry) as usize) {
         let count = (WINDOW_ENTRIES * words_per_entry).min(words - at);
         let mut source = object.read_words(at, count as usize).await?.into_iter();
-        for _ in 0..count / words_per_entry {
-            let entry = IndirectMappingEntry::take(&mut source);
-            mappings.push(IndirectMapping {
-                source_offset_bytes: entry.src_offset_bytes,
-                destination: entry.dst,
-            });
-        }
+        mappings.extend((0..count / words_per_entry).map(|_| IndirectMappingEntry::take(&mut source)));
     }
     Ok(mappings)
 }

@@ -78,6 +78,11 @@ impl Census {
         }
     }
 
+    /// Notes the space of copies that nothing refers to yet: the removal of a vdev makes them.
+    pub(super) fn claim_copies(&mut self, copies: &[Dva]) {
+        copies.iter().for_each(|copy| self.refer(copy, copy.asize.0, Place::default()));
+    }
+
     fn claim(&mut self, bp: Blkptr, place: Place) {
         match bp.is_gang() {
             _ if self.referenced.is_none() => {}

@@ -2,14 +2,16 @@
 //!
 //! Idea: both are sorted ranges ([`super::extent`]), so that comparing them is one pass: allocated and not referenced is *leaked*;
 //! referenced and not allocated will be overwritten, perhaps by the next import for writing. What a checkpoint keeps is still
-//! allocated in the space maps, though nothing in the current state refers to it: it is taken out first.
+//! allocated in the space maps, though nothing in the current state refers to it: it is taken out first. What the removal of a vdev
+//! has copied is allocated at its destination too, and its pointers lead to the source: the copies count as referenced.
 //!
-//! Memory: the allocated ranges of one vdev, and 16 bytes a range for all.
+//! Memory: the allocated ranges of one vdev, 16 bytes a range for all, and 32 a range that a removal has copied.
 //!
 //! Source: OpenZFS `zdb.c` (`zdb_leak_init`), `vdev.c` (`vdev_metaslab_init`: the embedded log).
 
 use cenote_dataset::spacemaps::LogSpacemaps;
 use cenote_dataset::{Mos, Result};
+use cenote_format::blkptr::Dva;
 use cenote_format::units::VdevId;
 use cenote_pool::{VdevClass, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
@@ -38,6 +40,7 @@ type ClassOrder = (u8, &'static str);
 pub(super) struct SpaceMaps {
     log: LogSpacemaps,
     classes: BTreeMap<ClassOrder, (u64, u64)>,
+    copies: Vec<Dva>,
 }
 
 impl SpaceMaps {
@@ -46,7 +49,8 @@ impl SpaceMaps {
     /// # Errors
     /// It is damaged.
     pub(super) async fn load(mos: &Mos) -> Result<SpaceMaps> {
-        Ok(SpaceMaps { log: mos.log_spacemaps().await?, classes: BTreeMap::new() })
+        let log = mos.log_spacemaps().await?;
+        Ok(SpaceMaps { log, classes: BTreeMap::new(), copies: Vec::new() })
     }
 
     /// Space by class of the vdevs read so far.
@@ -57,6 +61,11 @@ impl SpaceMaps {
             total_bytes,
         };
         self.classes.iter().map(space).collect()
+    }
+
+    /// What removals under way have copied off the vdevs read so far.
+    pub(super) fn copies(&self) -> &[Dva] {
+        &self.copies
     }
 
     /// Reads what is allocated on a top-level vdev into `allocated`, and says which metaslabs contradict themselves.
@@ -76,8 +85,9 @@ impl SpaceMaps {
         let metaslabs = mos.metaslabs(top, &self.log).await?;
         let kept = mos.checkpointed(top).await?;
         let extent = |(start, end)| Extent::new(vdev, start, end - start);
-        let ranges = metaslabs.iter().flat_map(|metaslab| metaslab.allocated.iter());
-        subtract(ranges.map(extent), kept.iter().map(extent), |extent| {
+        let ranges = || metaslabs.iter().flat_map(|metaslab| metaslab.allocated.iter());
+        self.copies.extend(mos.removal_copies(top, ranges()).await?);
+        subtract(ranges().map(extent), kept.iter().map(extent), |extent| {
             allocated.insert(extent);
         });
         let used: Vec<u64> = metaslabs.iter().map(|metaslab| metaslab.own_map_bytes).collect();

@@ -1,0 +1,40 @@
+//! A top-level vdev that is being removed.
+//!
+//! Idea: its blocks are copied to other vdevs in the order of their offsets, and are in use where they were until all have been copied;
+//! then the vdev turns into its map. Until then a range that has been copied is allocated twice: on the vdev, and where its copy lies.
+//! A block that is freed meanwhile is freed in both places.
+//!
+//! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_impl`, `free_from_removing_vdev`).
+
+use cenote_format::blkptr::Dva;
+use cenote_format::indirect::IndirectMapping;
+use cenote_format::units::ObjectId;
+use cenote_pool::VdevConfig;
+
+use crate::error::Result;
+use crate::import::indirect::read_mapping;
+use crate::mos::Mos;
+
+impl Mos {
+    /// Where the copies lie of what is allocated (`start..end`) on a vdev that is being removed, as far as the removal has come.
+    /// None of any other vdev.
+    ///
+    /// # Errors
+    /// The map is damaged.
+    pub async fn removal_copies(
+        &self,
+        vdev: &VdevConfig,
+        allocated: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<Vec<Dva>> {
+        let object = vdev.indirect_object;
+        if !vdev.removing || object == ObjectId(0) {
+            return Ok(Vec::new());
+        }
+        let mapping = IndirectMapping::new(read_mapping(self.objset(), object).await?);
+        let mapping = mapping.map_err(|error| self.objset().format(object, error))?;
+        let copied_to = mapping.entries().last().map_or(0, |entry| entry.src_end_bytes());
+        let copied =
+            allocated.map(|(start, end)| (start, end.min(copied_to))).filter(|(start, end)| start < end);
+        Ok(copied.flat_map(|(start, end)| mapping.resolve(start, end - start)).collect())
+    }
+}
