@@ -1,7 +1,7 @@
 //! How much a pool can hold, and what of that a dataset may still take.
 //!
 //! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data (what a 128 KiB block
-//! leaves of them after parity), more for blocks that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
+//! leaves of them after parity; none of a vdev that is being removed), more for blocks that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
 //! quotas and others' reservations on the way from the root.
 //!
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`, `dsl_dir_space_available`.
@@ -44,7 +44,10 @@ impl Mos {
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
             let for_log = u64::from(metaslabs >= EMBEDDED_SLOG_MIN_MS);
             let deflated = |count: u64| self.deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
-            normal = normal.saturating_add(deflated(metaslabs - for_log));
+            // What is on such a vdev may have to move to the others, which must have room for it.
+            if !vdev.non_allocating {
+                normal = normal.saturating_add(deflated(metaslabs - for_log));
+            }
             embedded_log = embedded_log.saturating_add(deflated(for_log));
         }
         let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
