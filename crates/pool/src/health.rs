@@ -111,6 +111,10 @@ pub struct VdevStatus {
     pub trouble: Option<Trouble>,
     /// Being filled: not all it holds is current.
     pub resilvering: bool,
+    /// Being removed: its blocks are copied to other vdevs.
+    pub removing: bool,
+    /// Nothing new is written to it, or to the top-level vdev that it is part of.
+    pub non_allocating: bool,
     /// Bytes of the device, in whole labels; of a leaf that is there.
     pub size_bytes: Option<u64>,
     /// Bytes that a top-level vdev could grow by, since its devices are larger than it uses.

@@ -92,7 +92,10 @@ impl Examiner<'_> {
     /// A vdev whose leaves need `least_bytes` behind their labels.
     fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
         let child = |child| self.vdev(child, class, least_bytes);
-        let children: Vec<VdevStatus> = config.children.iter().map(child).collect();
+        let mut children: Vec<VdevStatus> = config.children.iter().map(child).collect();
+        if config.non_allocating {
+            children.iter_mut().for_each(forbid_allocations);
+        }
         let device = self.device(config);
         let (state, trouble) = match config.is_leaf() {
             true => leaf(config, device, least_bytes),
@@ -126,6 +129,11 @@ impl Examiner<'_> {
     }
 }
 
+fn forbid_allocations(vdev: &mut VdevStatus) {
+    vdev.non_allocating = true;
+    vdev.children.iter_mut().for_each(forbid_allocations);
+}
+
 fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevStatus {
     VdevStatus {
         name,
@@ -137,6 +145,8 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
         state: VdevState::Online,
         trouble: None,
         resilvering: config.resilver_txg != Txg(0),
+        removing: config.removing,
+        non_allocating: config.non_allocating,
         size_bytes: None,
         expandable_bytes: 0,
         errors: ErrorCounts::default(),

@@ -157,6 +157,11 @@ impl Tree<'_> {
         if let Some(why) = self.why(vdev) {
             let _ = write!(line, "  {why}");
         }
+        if self.style.counters && vdev.removing {
+            line.push_str("  (removing)");
+        } else if self.style.counters && vdev.non_allocating {
+            line.push_str("  (non-allocating)");
+        }
         if self.style.resilvering && vdev.resilvering && vdev.state == VdevState::Online {
             line.push_str("  (resilvering)");
         }

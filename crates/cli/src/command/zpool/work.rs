@@ -21,7 +21,7 @@ use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 pub async fn lines(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
     let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?);
-    out += &removal(mos).await?;
+    out += &removal(mos, root).await?;
     if let Some(checkpoint) = mos.checkpoint().await? {
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
         out += &format!("checkpoint: created {since}, consumes {}\n", nice_number(space));
@@ -128,7 +128,13 @@ fn name_of(root: &VdevStatus, id: u64) -> String {
     top.map_or_else(|| format!("vdev {id}"), |top| top.name.clone())
 }
 
-async fn removal(mos: &Mos) -> Result<String, CliError> {
+/// Of a single disk its whole path.
+fn path_of(root: &VdevStatus, id: u64) -> String {
+    let path = root.children.iter().find(|top| top.id == id).and_then(|top| top.path.clone());
+    path.unwrap_or_else(|| name_of(root, id))
+}
+
+async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
     let Some(value) = mos.directory().lookup(names::REMOVING.as_bytes()).await? else {
         return Ok(String::new());
     };
@@ -145,12 +151,12 @@ async fn removal(mos: &Mos) -> Result<String, CliError> {
                 "remove: Removal of vdev {vdev} copied {copied} in {hours}h{minutes}m, completed on {end}\n"
             )
         }
-        ScanState::Canceled => format!("remove: Removal of vdev {vdev} canceled on {end}\n"),
+        ScanState::Canceled => format!("remove: Removal of {} canceled on {end}\n", path_of(root, vdev.0)),
         ScanState::Scanning => {
             let percent = 100.0 * removing.copied_bytes as f64 / removing.to_copy_bytes.max(1) as f64;
-            let all = nice_number(removing.to_copy_bytes);
+            let (name, all) = (path_of(root, vdev.0), nice_number(removing.to_copy_bytes));
             format!(
-                "remove: Evacuation of vdev {vdev} in progress since {start}\n\t{copied} copied out of {all}, \
+                "remove: Evacuation of {name} in progress since {start}\n\t{copied} copied out of {all}, \
                  {percent:.2}% done\n"
             )
         }
