@@ -103,6 +103,7 @@ golden_pools! {
     gang "gang",
     names "names",
     removed "removed",
+    removing "removing",
     spares "spares",
     checksums "checksums",
     degraded "degraded",
