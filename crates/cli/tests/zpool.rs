@@ -10,6 +10,7 @@ mod common;
 
 use cenote_testkit::{Golden, golden, golden_names};
 use common::{cenote, cenote_fails, json};
+use std::collections::BTreeSet;
 
 fn was_replayed(pool: &Golden) -> bool {
     pool.facts().state.starts_with("unclean")
@@ -65,6 +66,10 @@ fn status_draws_what_zpool_status_draws() {
             "expanding" => [&mut found, &mut wanted].into_iter().for_each(|lines| {
                 lines.retain(|line| !line.contains(" copied"));
             }),
+            // A read-only import lists no snapshots.
+            "errlog" => [&mut found, &mut wanted].into_iter().for_each(|lines| {
+                lines.retain(|line| !line.starts_with("gerrlog/"));
+            }),
             // That it was not exported is no news to who has imported it.
             _ if was_replayed(&pool) => found.retain(|line| !line.starts_with("see:")),
             _ => {}
@@ -75,6 +80,25 @@ fn status_draws_what_zpool_status_draws() {
             pool.text("status.txt").contains("status:") || was_replayed(&pool)
         );
     }
+}
+
+#[test]
+fn files_with_known_errors_are_those_that_the_kernel_could_not_read() {
+    let Some(pool) = golden("errlog") else { return };
+    let mut unreadable = BTreeSet::new();
+    for dataset in pool.facts().datasets {
+        let Some(manifest) = dataset.manifest else { continue };
+        for row in pool.text(&manifest).lines().filter(|row| row.contains("\tEIO:")) {
+            unreadable.insert(format!("{}:/{}", dataset.name, row.split('\t').next().unwrap()));
+        }
+    }
+    let status = cenote(&pool, "zpool status -v", &["gerrlog"]);
+    let (_, files) = status.split_once("in the following files:").unwrap();
+    let listed: BTreeSet<String> =
+        files.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    assert_eq!(listed, unreadable);
+    // Snapshots, a clone, and a file that was renamed between them.
+    assert_eq!(listed.len(), 10);
 }
 
 #[test]

@@ -97,6 +97,7 @@ golden_pools! {
     dedup "dedup",
     draidspare "draidspare",
     duplog "duplog",
+    errlog "errlog",
     expanding "expanding",
     fastdedup "fastdedup",
     freeing "freeing",
