@@ -175,6 +175,35 @@ fn without_keys_everything_is_listed_that_needs_none() {
     assert!(text.contains("unavailable") && !text.contains("\tavailable"), "{text}");
 }
 
+/// Sizes and encodings are only authenticated, not encrypted.
+#[test]
+fn what_a_locked_dataset_is_like_is_told_without_its_key() {
+    const IN_CLEAR: &str = "version,utf8only,normalization,casesensitivity,volsize,volblocksize";
+    let Some(pool) = golden("encrypted") else { return };
+    let command = format!("zfs get -Hp -r -t filesystem,volume,snapshot {IN_CLEAR}");
+    let locked = common::run(&pool, &command, &["genc"], &[]);
+    let has_it = |row: &PropertyRow| IN_CLEAR.split(',').any(|name| name == row.property) && row.value != "-";
+    let in_order = |mut rows: Vec<PropertyRow>| {
+        rows.retain(has_it);
+        rows.sort_by(|a, b| (&a.name, &a.property).cmp(&(&b.name, &b.property)));
+        rows
+    };
+    let found = in_order(parse(&String::from_utf8(locked.stdout).unwrap()));
+    let wanted = in_order(dataset_rows(&pool));
+    assert!(wanted.iter().any(|row| row.property == "volsize"));
+    assert_eq!(found, wanted);
+}
+
+/// So that each of several pools of one name can be had.
+#[test]
+fn a_pools_guid_does_for_its_name() {
+    let Some(pool) = golden("snaps") else { return };
+    for name in ["gsnaps", "gsnaps/a", "gsnaps/a@s5", "gsnaps/a#mark3"] {
+        let by_guid = name.replacen("gsnaps", &pool.facts().guid.to_string(), 1);
+        assert_eq!(cenote(&pool, "zfs list -H -o name -t all", &[&by_guid]).lines().next(), Some(name));
+    }
+}
+
 #[test]
 fn json_has_the_shape_of_openzfs() {
     let Some(pool) = golden("snaps") else { return };

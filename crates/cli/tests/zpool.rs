@@ -11,6 +11,7 @@ mod common;
 use cenote_testkit::{Golden, golden, golden_names};
 use common::{cenote, cenote_fails, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 fn was_replayed(pool: &Golden) -> bool {
     pool.facts().state.starts_with("unclean")
@@ -246,6 +247,35 @@ fn a_pool_with_too_few_disks_is_told_from_its_labels() {
     );
     assert!(text.contains("in part") || text.contains("cannot be opened"), "{text}");
     assert_eq!(listed.status.code(), Some(0));
+}
+
+/// `cenote zpool status` on some of a pool's disks.
+fn status_with(pool: &Golden, is_there: impl Fn(&str) -> bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for image in pool.images().read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+        let name = Path::new(image.file_name().unwrap());
+        if is_there(name.to_str().unwrap()) {
+            std::os::unix::fs::symlink(&image, folder.path().join(name)).unwrap();
+        }
+    }
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
+    let output = program.args(["zpool", "status", "-d"]).arg(folder.path()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Nothing depends on what now lies where they were, unlike the places of missing disks of the pool itself.
+#[test]
+fn missing_spares_and_cache_devices_go_by_their_paths() {
+    let has_line = |status: &str, wanted: &str| {
+        status.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
+    };
+    let Some(pool) = golden("spares") else { return };
+    let status = status_with(&pool, |disk| disk != "disk5.img");
+    assert!(has_line(&status, "loop5 INUSE currently in use"), "{status}");
+    assert!(has_line(&status, "13364365175332016149 UNAVAIL 0 0 0 was /dev/loop5"), "{status}");
+    let Some(pool) = golden("special") else { return };
+    let status = status_with(&pool, |disk| disk != "disk10.img");
+    assert!(has_line(&status, "loop10 UNAVAIL 0 0 0 cannot open"), "{status}");
 }
 
 /// What the log alone held is lost, and nothing else.
