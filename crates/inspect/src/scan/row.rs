@@ -78,6 +78,13 @@ impl RowBatch {
         RowBatch { target, rows: Vec::new(), problems: Vec::new(), paths: Vec::new() }
     }
 
+    /// Empties it for the next rows of the same file system.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.problems.clear();
+        self.paths.clear();
+    }
+
     /// A row's path from the root of its file system; the root itself is `.`.
     pub fn path(&self, row: &Row) -> &[u8] {
         self.paths.get(row.path.start as usize..row.path.end as usize).unwrap_or_default()

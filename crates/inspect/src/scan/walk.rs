@@ -102,8 +102,8 @@ impl Walk {
     }
 
     async fn work<T>(&self, render: &impl Fn(&RowBatch) -> T, sender: mpsc::Sender<T>) {
+        let mut batches = window::Batches::new(self, &sender, render);
         while let Some(work) = self.take().await {
-            let mut batches = window::Batches::new(self, &sender, render);
             match work {
                 Work::Directories(directories) => window::list(self, directories, &mut batches).await,
                 Work::Entries(entries) => window::rows(self, entries, &mut batches).await,

@@ -64,7 +64,7 @@ impl Entries {
     }
 }
 
-/// Collects rows and sends them off, rendered, in batches.
+/// Collects rows and sends them off, rendered, in batches. One for each worker: the memory of its batch is used again.
 pub(super) struct Batches<'a, T, R> {
     walk: &'a Walk,
     sender: &'a mpsc::Sender<T>,
@@ -81,12 +81,13 @@ impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
         if self.batch.rows.is_empty() && self.batch.problems.is_empty() {
             return;
         }
-        let mut batch = std::mem::replace(&mut self.batch, RowBatch::new(self.walk.target.clone()));
         if self.walk.needs.any() {
-            read_extras(self.walk, &mut batch).await;
+            read_extras(self.walk, &mut self.batch).await;
         }
+        let rendered = (self.render)(&self.batch);
+        self.batch.clear();
         // A closed channel means that nobody wants more: the workers stop by themselves.
-        self.sender.send((self.render)(&batch)).await.ok();
+        self.sender.send(rendered).await.ok();
     }
 
     fn problem(&mut self, dir: &[u8], name: &[u8], object: ObjectId, error: impl Into<InspectError>) {
