@@ -92,11 +92,13 @@ impl BlockCache {
         result
     }
 
-    /// Reads many blocks, those not cached together in disk order; results in the order asked.
+    /// Reads many blocks, those not cached together in disk order; results in the order asked. `keep` says of each,
+    /// by its place in the list, whether it is worth the memory: what is used once would only push others out.
     pub async fn read_many(
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
+        keep: impl Fn(usize) -> bool,
     ) -> Vec<Result<Bytes, PoolError>> {
         let cached: Vec<Option<Bytes>> =
             requests.iter().map(|(bp, _)| key_of(bp).and_then(|key| self.look_up(&key))).collect();
@@ -105,15 +107,16 @@ impl BlockCache {
         let mut fresh =
             if missing.is_empty() { Vec::new() } else { pool.read_many(missing).await }.into_iter();
         let mut results = Vec::with_capacity(requests.len());
-        for ((bp, ctx), hit) in requests.iter().zip(cached) {
-            let block = match hit {
-                Some(block) => Ok(block),
-                None => match fresh.next() {
-                    Some(result) => result,
-                    None => pool.read(bp, ctx).await,
-                },
+        for (index, ((bp, ctx), hit)) in requests.iter().zip(cached).enumerate() {
+            if let Some(block) = hit {
+                results.push(Ok(block));
+                continue;
+            }
+            let block = match fresh.next() {
+                Some(result) => result,
+                None => pool.read(bp, ctx).await,
             };
-            if let (Ok(block), Some(key)) = (&block, key_of(bp)) {
+            if let (Ok(block), Some(key)) = (&block, key_of(bp).filter(|_| keep(index))) {
                 self.insert(key, block.clone());
             }
             results.push(block);

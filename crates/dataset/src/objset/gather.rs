@@ -49,11 +49,19 @@ impl Objset {
     async fn gather_groups(&self, groups: &[&[ObjectId]], per_block: u64, each: &mut impl FnMut(Gathered)) {
         let ids: Vec<u64> = groups.iter().map(|group| group[0].0 / per_block).collect();
         let pointers = self.dnode_block_pointers(&ids).await;
-        let requests = ids.iter().zip(&pointers).filter_map(|(&id, bp)| match bp {
-            Ok(bp) if !bp.is_hole() => Some((*bp, self.context(META_DNODE_OBJECT, 0, BlockId(id)))),
-            _ => None,
-        });
-        let mut blocks = self.cache().read_many(self.pool(), requests.collect()).await.into_iter();
+        let mut requests = Vec::with_capacity(ids.len());
+        let mut wanted_again = Vec::with_capacity(ids.len());
+        for ((&id, group), bp) in ids.iter().zip(groups).zip(&pointers) {
+            if let Ok(bp) = bp
+                && !bp.is_hole()
+            {
+                requests.push((*bp, self.context(META_DNODE_OBJECT, 0, BlockId(id))));
+                // A block of which most dnodes are wanted now will hardly be wanted again.
+                wanted_again.push((group.len() as u64) < per_block / 2);
+            }
+        }
+        let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);
+        let mut blocks = self.cache().read_many(self.pool(), requests, keep).await.into_iter();
         for (group, pointer) in groups.iter().zip(pointers) {
             let block = match pointer {
                 Ok(bp) if bp.is_hole() => Ok(None),
