@@ -5,16 +5,49 @@
 //!                                   ^ ends on a multiple of the alignment, for direct I/O
 //! ```
 //!
+//! Large buffers are used again ([`SPARE`]): memory fresh from the kernel is zeroed page by page first, which costs more than
+//! the read of a warm megabyte itself.
+//!
 //! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this module has
 //! `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the memory stays
 //! where the kernel was told it is.
 #![allow(unsafe_code)] // uninitialised memory handed to read calls, which say how much of it they filled
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+
+/// Capacity of the buffers that are used again: a merged read of 1 MiB, with room for any alignment.
+const SPARE_BYTES: usize = (1 << 20) + (16 << 10);
+/// Shorter reads are not worth such a buffer: whoever keeps a piece of one keeps all of it.
+const LEAST_FOR_SPARE_BYTES: usize = 512 << 10;
+/// Most buffers that wait to be used again: 16 MiB.
+const MOST_SPARE: usize = 16;
+
+/// Buffers of [`SPARE_BYTES`] that nobody uses now.
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// Memory that goes back to [`SPARE`], if it is of that size.
+struct Returned(Vec<u8>);
+
+impl AsRef<[u8]> for Returned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        let vec = std::mem::take(&mut self.0);
+        let mut spare = SPARE.lock();
+        if spare.len() < MOST_SPARE {
+            spare.push(vec);
+        }
+    }
+}
 
 pub(super) struct Buffer {
     vec: Vec<u8>,
@@ -30,7 +63,14 @@ impl Buffer {
     /// Memory for `need` bytes, beginning and ending on a multiple of `align` bytes (a power of two).
     pub(super) fn new(need: usize, align: usize) -> Buffer {
         let room = need.next_multiple_of(align);
-        let mut vec = Vec::<u8>::with_capacity(room + align - 1);
+        let capacity = room + align - 1;
+        let mut vec = if (LEAST_FOR_SPARE_BYTES..=SPARE_BYTES).contains(&capacity) {
+            let mut vec = SPARE.lock().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES));
+            vec.clear();
+            vec
+        } else {
+            Vec::with_capacity(capacity)
+        };
         let lead = vec.as_ptr().align_offset(align);
         vec.resize(lead, 0);
         Buffer { vec, lead, room, need }
@@ -51,7 +91,8 @@ impl Buffer {
         let start = (self.lead + from).min(self.vec.len());
         let end = (start + len).min(self.vec.len());
         let whole = start == 0 && end == self.vec.len();
-        let bytes = Bytes::from(self.vec);
+        let is_spare = self.vec.capacity() == SPARE_BYTES;
+        let bytes = if is_spare { Bytes::from_owner(Returned(self.vec)) } else { Bytes::from(self.vec) };
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
