@@ -3,8 +3,7 @@
 //! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication
 //! modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d). In this field 2 generates every non-zero element.
 //!
-//! Functions here are meant for single factors. Bytes in bulk belong to the kernels, which read the two
-//! tables of prepared factors below.
+//! Functions here are meant for single factors. Bytes in bulk belong to the kernels.
 //!
 //! Source: OpenZFS vdev_raidz.c (theory comment).
 
@@ -37,7 +36,7 @@ pub(super) fn inverse(a: u8) -> u8 {
 }
 
 /// `2 · a`, by shifting and reducing: what the tables are made from.
-const fn double(a: u8) -> u8 {
+pub(super) const fn double(a: u8) -> u8 {
     (a << 1) ^ ((a >> 7) * POLYNOMIAL)
 }
 
@@ -60,71 +59,6 @@ const fn logarithms() -> [u8; 256] {
         exponent += 1;
     }
     table
-}
-
-/// Products of a factor with every low and every high nibble: `f·x = low[x & 15] ^ high[x >> 4]`.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-pub(super) struct NibbleProducts {
-    pub(super) low: [u8; 16],
-    pub(super) high: [u8; 16],
-}
-
-/// [`NibbleProducts`] of each factor, for byte-shuffle instructions. 8 KiB.
-pub(super) static NIBBLE_PRODUCTS: [NibbleProducts; 256] = nibble_products();
-
-/// Each factor as an 8×8 bit matrix in the layout of `GF2P8AFFINEQB`, which multiplies in any
-/// representation of the field, unlike `GF2P8MULB` whose polynomial is fixed to 0x11b. 2 KiB.
-pub(super) static BIT_MATRICES: [u64; 256] = bit_matrices();
-
-const fn nibble_products() -> [NibbleProducts; 256] {
-    let mut table = [NibbleProducts { low: [0; 16], high: [0; 16] }; 256];
-    let mut factor = 0;
-    while factor < 256 {
-        let multiples = doublings(factor as u8);
-        let mut nibble = 0;
-        while nibble < 16 {
-            let mut bit = 0;
-            while bit < 4 {
-                if nibble >> bit & 1 != 0 {
-                    table[factor].low[nibble] ^= multiples[bit];
-                    table[factor].high[nibble] ^= multiples[bit + 4];
-                }
-                bit += 1;
-            }
-            nibble += 1;
-        }
-        factor += 1;
-    }
-    table
-}
-
-const fn bit_matrices() -> [u64; 256] {
-    let mut table = [0; 256];
-    let mut factor = 0;
-    while factor < 256 {
-        // Column j of the matrix is factor · 2^j; byte 7 - i of the operand holds row i.
-        let columns = doublings(factor as u8);
-        let mut cell = 0;
-        while cell < 64 {
-            let (i, j) = (cell / 8, cell % 8);
-            table[factor] |= ((columns[j] >> i & 1) as u64) << ((7 - i) * 8 + j);
-            cell += 1;
-        }
-        factor += 1;
-    }
-    table
-}
-
-/// `factor · 2^j` for each bit `j` of a byte.
-const fn doublings(factor: u8) -> [u8; 8] {
-    let mut multiples = [factor; 8];
-    let mut j = 1;
-    while j < 8 {
-        multiples[j] = double(multiples[j - 1]);
-        j += 1;
-    }
-    multiples
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@
 //! A first target whose factors are all 1 (P, and a column rebuilt from P) skips the multiplication.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
+mod tables;
+
 use std::arch::x86_64::{__m256i, __m512i};
 use std::marker::PhantomData;
 
-use super::{combine::Term, gf};
+use super::combine::Term;
 use crate::Kernel;
 use crate::kernel::InstructionSet;
 use crate::register::Register;
@@ -80,7 +82,7 @@ impl<R: Register> Multiplier for Affine<R> {
     #[inline(always)]
     unsafe fn factor(factor: u8) -> R {
         // SAFETY: the trait's contract.
-        unsafe { R::splat(gf::BIT_MATRICES[usize::from(factor)]) }
+        unsafe { R::splat(tables::BIT_MATRICES[usize::from(factor)]) }
     }
 
     #[inline(always)]
@@ -106,7 +108,7 @@ impl<R: Register> Multiplier for Nibbles<R> {
 
     #[inline(always)]
     unsafe fn factor(factor: u8) -> [R; 2] {
-        let products = &gf::NIBBLE_PRODUCTS[usize::from(factor)];
+        let products = &tables::NIBBLE_PRODUCTS[usize::from(factor)];
         // SAFETY: the trait's contract.
         unsafe { [R::splat_bytes(&products.low), R::splat_bytes(&products.high)] }
     }
