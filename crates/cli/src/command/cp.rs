@@ -75,9 +75,10 @@ impl Cp {
         let progress = Progress::files(false);
         let show = |seconds| show_progress(&progress, copier.copied(), seconds);
         let stopped = tokio::select! {
-            () = watch(session.runtime(), work, show) => None,
-            () = losses.full() => Some("the destination is full"),
+            biased; // interrupts are ours before the first file is made
             () = interrupted() => Some("interrupted"),
+            () = losses.full() => Some("the destination is full"),
+            () = watch(session.runtime(), work, show) => None,
         };
         progress.finish();
         let copied = copier.copied();

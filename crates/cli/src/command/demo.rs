@@ -55,9 +55,10 @@ impl Demo {
         let temporary = temporary.map_err(CliError::io("a folder for temporary files"))?;
         let folder = self.keep.clone().unwrap_or_else(|| temporary.path().into());
         tokio::select! {
-            told = tell(session, folder) => told?,
+            biased; // interrupts are ours before the first disk is unpacked
             // Dropping the folder removes it.
-            () = interrupted() => return Ok(Outcome::Failed),
+            () = session::interrupted() => return Ok(Outcome::Failed),
+            told = tell(session, folder) => told?,
         }
         if let Some(folder) = &self.keep {
             session::print(format!(
@@ -66,21 +67,6 @@ impl Demo {
             ))?;
         }
         Ok(Outcome::Done)
-    }
-}
-
-/// Ends when the user presses Ctrl-C. The program's own runtime has no I/O driver (disks need none), so another one waits.
-async fn interrupted() {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let waiting = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        if waiting.is_ok_and(|runtime| runtime.block_on(tokio::signal::ctrl_c()).is_ok()) {
-            // Nobody listens if the demo has ended.
-            let _ = tell.send(());
-        }
-    });
-    if told.await.is_err() {
-        std::future::pending().await
     }
 }
 

@@ -80,14 +80,15 @@ impl Rescue {
             }
         };
         let summary = tokio::select! {
-            done = work => done?,
-            () = ticking => Summary::default(),
+            biased; // interrupts are ours before the first file is made
             () = session::interrupted() => {
                 let files = counters.copied().files;
                 return Err(CliError::Stopped(format!(
                     "interrupted; {files} files were copied, each of them whole: go on with --resume"
                 )));
             }
+            done = work => done?,
+            () = ticking => Summary::default(),
         };
         progress.finish();
         let text = describe(&summary, &plan, &report.path().display().to_string());

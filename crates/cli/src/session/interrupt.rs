@@ -16,7 +16,8 @@ pub async fn unless_interrupted<T>(
     left: impl FnOnce() -> String,
 ) -> Result<T, CliError> {
     tokio::select! {
-        done = work => done,
+        biased; // interrupts are ours before the work begins
         () = interrupted() => Err(CliError::Stopped(format!("interrupted; {}", left()))),
+        done = work => done,
     }
 }
