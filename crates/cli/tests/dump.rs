@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use cenote_testkit::{decompress, golden};
+use cenote_testkit::{copy_image, decompress, golden};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -120,11 +120,7 @@ fn labels_of_a_cut_disk_are_told_apart() {
 
     let scratch = tempfile::tempdir().unwrap();
     let cut = scratch.path().join("cut.img");
-    std::fs::copy(&image, &cut).unwrap();
-    let mut permissions = std::fs::metadata(&cut).unwrap().permissions();
-    #[allow(clippy::permissions_set_readonly_false, reason = "a scratch file")]
-    permissions.set_readonly(false);
-    std::fs::set_permissions(&cut, permissions).unwrap();
+    copy_image(&image, &cut);
     std::fs::File::options().write(true).open(&cut).unwrap().set_len(70 << 20).unwrap();
     let cut = json(scratch.path(), &["label", cut.to_str().unwrap()]);
     assert_eq!(valid(&cut), [true, true, false, false]);

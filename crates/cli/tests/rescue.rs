@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cenote_testkit::{Golden, decompress, golden};
+use cenote_testkit::{Golden, copy_image, decompress, golden};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -30,14 +30,7 @@ fn copies(pool: &Golden) -> tempfile::TempDir {
     let scratch = tempfile::tempdir().unwrap();
     for disk in pool.facts().disks {
         let name = disk.file.trim_end_matches(".zst");
-        let to = scratch.path().join(name);
-        let status =
-            Command::new("cp").arg("--sparse=always").arg(pool.images().join(name)).arg(&to).status();
-        assert!(status.unwrap().success());
-        let mut permissions = fs::metadata(&to).unwrap().permissions();
-        #[allow(clippy::permissions_set_readonly_false, reason = "a scratch file")]
-        permissions.set_readonly(false);
-        fs::set_permissions(&to, permissions).unwrap();
+        copy_image(&pool.images().join(name), &scratch.path().join(name));
     }
     scratch
 }

@@ -4,10 +4,10 @@
 
 mod common;
 
-use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
-use cenote_fs::{Filesystem, Volume};
+use cenote_fs::Volume;
+use cenote_fs::manifest::hash_range;
 use cenote_runtime::Runtime;
-use cenote_testkit::{DatasetFacts, Golden};
+use cenote_testkit::DatasetFacts;
 
 /// Compares every dataset of a pool for which `wanted` says so.
 fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
@@ -21,7 +21,7 @@ fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
         for facts in golden.facts().datasets.iter().filter(told).filter(|facts| wanted(facts)) {
             let dataset = mos.dataset(&facts.name).await.unwrap_or_else(|e| panic!("{}: {e}", facts.name));
             let result = match (&facts.manifest, &facts.sha256) {
-                (Some(manifest), _) => compare_files(&golden, &dataset, manifest).await,
+                (Some(manifest), _) => common::compare_files(&golden, &dataset, manifest).await,
                 (None, Some(sha256)) => compare_volume(&dataset, facts.size, sha256).await,
                 (None, None) => continue,
             };
@@ -35,23 +35,6 @@ fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
         failures
     });
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-}
-
-async fn compare_files(
-    golden: &Golden,
-    dataset: &cenote_dataset::Dataset,
-    manifest: &str,
-) -> Result<(), String> {
-    let objset = dataset.objset().await.map_err(|e| e.to_string())?;
-    let fs = Filesystem::open(objset).await.map_err(|e| e.to_string())?;
-    let options = ManifestOptions {
-        snapshot: dataset.is_snapshot().then(|| dataset.id()),
-        ..ManifestOptions::default()
-    };
-    let ours = manifest_text(&fs, options).await.map_err(|e| e.to_string())?;
-    let theirs = String::from_utf8(golden.bytes(manifest)).unwrap();
-    let differences = common::differences(&ours, &theirs, |a, b| a == b);
-    if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
 }
 
 async fn compare_volume(

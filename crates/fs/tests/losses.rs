@@ -7,8 +7,6 @@ mod common;
 use cenote_dataset::{ImportOptions, import};
 use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::units::{Guid, Txg};
-use cenote_fs::Filesystem;
-use cenote_fs::manifest::{ManifestOptions, manifest_text};
 use cenote_pool::{FoundPool, discover};
 use cenote_runtime::Runtime;
 use cenote_testkit::Golden;
@@ -38,16 +36,7 @@ async fn compare(rt: &Runtime, golden: &Golden, found: &FoundPool, name: &str) -
     let options = ImportOptions { keys: common::keys(golden.facts()), ..ImportOptions::default() };
     let mos = import(rt, found, &options).await.map_err(|e| e.to_string())?;
     let dataset = mos.dataset(name).await.map_err(|e| e.to_string())?;
-    let objset = dataset.objset().await.map_err(|e| e.to_string())?;
-    let fs = Filesystem::open(objset).await.map_err(|e| e.to_string())?;
-    let options = ManifestOptions {
-        snapshot: dataset.is_snapshot().then(|| dataset.id()),
-        ..ManifestOptions::default()
-    };
-    let ours = manifest_text(&fs, options).await.map_err(|e| e.to_string())?;
-    let theirs = String::from_utf8(golden.bytes(&facts.manifest.unwrap())).unwrap();
-    let differences = common::differences(&ours, &theirs, |a, b| a == b);
-    if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
+    common::compare_files(golden, &dataset, &facts.manifest.unwrap()).await
 }
 
 fn path_of(found: &FoundPool, guid: Guid) -> Option<&str> {

@@ -9,7 +9,7 @@ use cenote_fs::Filesystem;
 use cenote_inspect::verify::{FaultKind, Finding, Part, Severity, Stop, VerifyOptions, VerifyReport, verify};
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::{copy_image, golden, golden_names};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -175,12 +175,7 @@ impl Copy {
         let pool = golden(name)?;
         let folder = tempfile::tempdir().unwrap();
         for image in pool.images().read_dir().unwrap().map(|entry| entry.unwrap().path()) {
-            let copy = folder.path().join(image.file_name().unwrap());
-            std::fs::copy(&image, &copy).unwrap();
-            let mut permissions = std::fs::metadata(&copy).unwrap().permissions();
-            #[allow(clippy::permissions_set_readonly_false, reason = "our own scratch copy")]
-            permissions.set_readonly(false);
-            std::fs::set_permissions(&copy, permissions).unwrap();
+            copy_image(&image, &folder.path().join(image.file_name().unwrap()));
         }
         Some(Copy { folder, runtime: Runtime::real(None) })
     }

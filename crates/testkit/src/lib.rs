@@ -19,7 +19,7 @@ mod facts;
 mod unpack;
 
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
-pub use unpack::{decompress, unpack_bzip2, unpack_image};
+pub use unpack::{copy_image, decompress, unpack_bzip2, unpack_image};
 
 use std::path::{Path, PathBuf};
 

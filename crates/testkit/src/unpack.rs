@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
@@ -63,6 +64,18 @@ fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
     permissions.set_readonly(true);
     out.set_permissions(permissions).expect("make the image read-only");
     fs::rename(&partial, image).expect("rename the image");
+}
+
+/// Copies an image to where it may be changed; holes stay holes.
+///
+/// # Panics
+/// If `cp` can't: the test can't go on.
+pub fn copy_image(image: &Path, to: &Path) {
+    // Images are read-only; the copy is not.
+    let mut cp = Command::new("cp");
+    let done =
+        cp.args(["--sparse=always", "--no-preserve=mode"]).arg(image).arg(to).status().expect("cp runs");
+    assert!(done.success(), "copy {} to {}", image.display(), to.display());
 }
 
 fn write_sparse(out: &mut File, chunk: &[u8]) {

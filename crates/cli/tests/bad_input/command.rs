@@ -101,13 +101,3 @@ pub fn folder_of<'a>(images: impl IntoIterator<Item = (&'a str, PathBuf)>) -> Te
     }
     folder
 }
-
-/// A copy of an image, holes kept.
-pub fn copy(image: &Path, to: &Path) {
-    let done = Command::new("cp").arg("--sparse=always").arg(image).arg(to).status().unwrap();
-    assert!(done.success());
-    let mut permissions = to.metadata().unwrap().permissions();
-    #[expect(clippy::permissions_set_readonly_false, reason = "a copy in a scratch folder")]
-    permissions.set_readonly(false);
-    std::fs::set_permissions(to, permissions).unwrap();
-}

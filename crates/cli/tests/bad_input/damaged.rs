@@ -2,7 +2,9 @@
 
 use std::fs::OpenOptions;
 
-use super::command::{DAMAGED, FAILED, copy, folder_of, scan};
+use cenote_testkit::copy_image;
+
+use super::command::{DAMAGED, FAILED, folder_of, scan};
 
 #[test]
 fn truncated_images() {
@@ -11,7 +13,7 @@ fn truncated_images() {
     let whole_bytes = image.metadata().unwrap().len();
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("disk0.img");
-    copy(&image, &cut);
+    copy_image(&image, &cut);
     let name = &pool.facts().pool;
     let whole = scan(folder.path(), name);
     let whole = whole.succeeds();
@@ -43,7 +45,7 @@ fn a_head_or_tail_that_was_wiped() {
     let folder = tempfile::tempdir().unwrap();
     for (name, at, len) in [("head", 0, 512 << 10), ("tail", bytes - (512 << 10), 512 << 10)] {
         let copied = folder.path().join(name);
-        copy(&image, &copied);
+        copy_image(&image, &copied);
         let file = OpenOptions::new().write(true).open(&copied).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xa5; len], at).unwrap();
         assert_eq!(scan(&copied, "v15-pool").succeeds(), whole, "{name}: the other two labels do");
@@ -77,12 +79,12 @@ fn a_disk_twice_and_a_disk_that_was_away() {
     let disk = |n: u32| images.join(format!("zfs-pool-v1raidz{n}.dat"));
     let whole = scan(&images, "pool-v1raidz");
     let folder = folder_of([("a", disk(1)), ("b", disk(2)), ("c", disk(3))]);
-    copy(&disk(1), &folder.path().join("again"));
+    copy_image(&disk(1), &folder.path().join("again"));
     assert_eq!(scan(folder.path(), "pool-v1raidz").succeeds(), whole.succeeds(), "a copy of a disk");
 
     // Two copies of one disk are one disk.
     let alone = folder_of([("a", disk(1))]);
-    copy(&disk(1), &alone.path().join("again"));
+    copy_image(&disk(1), &alone.path().join("again"));
     scan(alone.path(), "pool-v1raidz").fails(FAILED, &["pool-v1raidz", "devices are missing"]);
 
     // `zfs-broken-mirror`: one half was cut short and is older than the other.

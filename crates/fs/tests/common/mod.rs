@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_fs::Filesystem;
+use cenote_fs::manifest::{ManifestOptions, manifest_text};
 use cenote_runtime::Runtime;
 use cenote_testkit::{Golden, PoolFacts};
 
@@ -32,6 +34,20 @@ pub fn keys(facts: PoolFacts) -> KeySource {
         };
         key.key_hex.as_ref().map(raw).or_else(|| Some(key.key.clone()?.into_bytes())).map(UserKey)
     })
+}
+
+/// Compares a file system or snapshot with the manifest of this name; what differs is the error.
+pub async fn compare_files(golden: &Golden, dataset: &Dataset, manifest: &str) -> Result<(), String> {
+    let objset = dataset.objset().await.map_err(|e| e.to_string())?;
+    let fs = Filesystem::open(objset).await.map_err(|e| e.to_string())?;
+    let options = ManifestOptions {
+        snapshot: dataset.is_snapshot().then(|| dataset.id()),
+        ..ManifestOptions::default()
+    };
+    let ours = manifest_text(&fs, options).await.map_err(|e| e.to_string())?;
+    let theirs = String::from_utf8(golden.bytes(manifest)).unwrap();
+    let differences = differences(&ours, &theirs, |a, b| a == b);
+    if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
 }
 
 /// Lines that differ, at most ten, each with both sides.
