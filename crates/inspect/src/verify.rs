@@ -404,5 +404,5 @@ fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
 
 /// The path where a leaf was found, else its guid.
 fn device_name(pool: &Pool, guid: Guid) -> String {
-    pool.found().devices.get(&guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
+    pool.found().device(guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
 }

@@ -107,6 +107,11 @@ impl FoundPool {
         self.config.guid
     }
 
+    /// The device of a leaf vdev, spare or cache device.
+    pub fn device(&self, leaf: Guid) -> Option<&FoundDevice> {
+        self.devices.get(&leaf).or_else(|| self.auxiliary.get(&leaf))
+    }
+
     /// What its last writer left it as.
     pub fn state(&self) -> PoolState {
         self.config.state

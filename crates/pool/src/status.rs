@@ -124,8 +124,7 @@ impl Examiner<'_> {
     }
 
     fn device(&self, config: &VdevConfig) -> Option<&FoundDevice> {
-        let (devices, auxiliary) = (&self.found.devices, &self.found.auxiliary);
-        devices.get(&config.guid).or_else(|| auxiliary.get(&config.guid)).filter(|_| config.is_leaf())
+        self.found.device(config.guid).filter(|_| config.is_leaf())
     }
 }
 

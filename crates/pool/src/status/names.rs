@@ -13,8 +13,7 @@ impl Names {
         let mut paths: BTreeMap<Guid, String> = BTreeMap::new();
         for vdev in config.vdevs.iter().chain(&config.spares).chain(&config.l2cache) {
             for vdev in vdev.walk() {
-                let device = found.devices.get(&vdev.guid).or_else(|| found.auxiliary.get(&vdev.guid));
-                let path = match (device, &vdev.path) {
+                let path = match (found.device(vdev.guid), &vdev.path) {
                     (Some(device), _) => device.path.clone(),
                     (None, Some(path)) if vdev.whole_disk && vdev.kind == VdevKind::Disk => {
                         without_partition(path).into()
