@@ -180,7 +180,7 @@ async fn open_tree(
         object: packed,
         source,
     })?;
-    classes(&objset, &config, &mut trusted_config).await?;
+    classes(&objset, &mut trusted_config).await?;
     trusted_config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
     trusted_config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
     let trusted = Trusted {
@@ -191,10 +191,12 @@ async fn open_tree(
     };
     let mut trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
     let complete = pool.with_trusted(trusted.clone()).await?;
-    trusted.behind = dirty_times::load(&complete, cache, uberblock).await;
-    let pool = pool.with_trusted(trusted).await?;
-
-    let objset = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    let mut objset = Objset::open(&complete, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    trusted.behind = dirty_times::load(&objset).await;
+    if !trusted.behind.is_empty() {
+        let pool = pool.with_trusted(trusted).await?;
+        objset = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    }
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
     let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
     Ok(Mos::new(objset, directory, config, root_dir, options.keys.clone()))
@@ -220,15 +222,11 @@ pub(crate) async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlis
 }
 
 /// The configuration in the MOS does not say which class a vdev serves: the vdev's own ZAP does.
-async fn classes(objset: &Objset, list: &Nvlist, config: &mut PoolConfig) -> Result<()> {
-    let tree = list.get_nvlist("vdev_tree").and_then(|tree| tree.get_nvlist_array("children"));
-    for top in tree.unwrap_or_default() {
-        let Some(zap) = top.get_u64("com.delphix:vdev_zap_top").filter(|&id| id != 0) else { continue };
-        let zap = Zap::open_id(objset, ObjectId(zap)).await?;
+async fn classes(objset: &Objset, config: &mut PoolConfig) -> Result<()> {
+    for vdev in config.vdevs.iter_mut().filter(|vdev| vdev.top_zap != ObjectId(0)) {
+        let zap = Zap::open_id(objset, vdev.top_zap).await?;
         let bias = zap.lookup(vdev_zap::ALLOCATION_BIAS.as_bytes()).await?.and_then(|v| v.as_text());
-        let Some(class) = bias.as_deref().and_then(VdevClass::from_name) else { continue };
-        let id = top.get_u64("id");
-        for vdev in config.vdevs.iter_mut().filter(|vdev| Some(vdev.id) == id) {
+        if let Some(class) = bias.as_deref().and_then(VdevClass::from_name) {
             vdev.class = class;
         }
     }

@@ -36,6 +36,6 @@ pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discove
 pub use error::{PoolError, Result};
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use place::Place;
-pub use pool::{IndirectMapping, Pool, ReadContext, Trusted};
+pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
 pub use verify::{Fault, Finding, VerifyItem};

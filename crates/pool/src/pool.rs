@@ -6,17 +6,16 @@
 use crate::config::{PoolConfig, PoolState, VdevClass};
 use crate::crypt::DatasetKey;
 use crate::discover::FoundPool;
-use crate::error::{PoolError, Result};
+use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::place::Place;
-use crate::vdev::{IndirectMap, VdevTree, build, leaf::Leaf};
+use crate::vdev::{VdevTree, build};
 use cenote_codec::checksum::ChecksumSalt;
-use cenote_format::blkptr::Dva;
-use cenote_format::indirect::IndirectMappingEntry;
+use cenote_format::indirect::IndirectMapping;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A pool, assembled from devices. Cloning it costs one atomic increment.
@@ -55,22 +54,13 @@ impl ReadContext {
     }
 }
 
-/// A piece of a removed vdev and where it is now: one `vdev_indirect_mapping_entry_phys_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndirectMapping {
-    /// Where it was on the removed vdev, in bytes.
-    pub source_offset_bytes: u64,
-    /// Where it is; `asize` is its length (of source and destination).
-    pub destination: Dva,
-}
-
 /// What the MOS knows of the pool and labels don't.
 #[derive(Debug, Clone)]
 pub struct Trusted {
     /// The configuration in the MOS ([`PoolConfig::from_mos`]).
     pub config: PoolConfig,
-    /// For each removed top-level vdev its mapping, sorted by source offset.
-    pub indirect: BTreeMap<VdevId, Vec<IndirectMapping>>,
+    /// Of each removed top-level vdev, where its bytes are now.
+    pub indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
     /// Of leaves that miss any transaction groups, the first and the last of each run of them (their dirty time logs).
     pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
@@ -85,14 +75,17 @@ impl Pool {
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let found = Arc::new(found.clone());
         let config = found.config.clone();
-        let vdevs = tree(&config, uberblock, &found, Knowledge::default());
+        let (indirect, behind) = (BTreeMap::new(), BTreeMap::new());
+        let material =
+            build::Material { uberblock, found: &found, indirect: &indirect, behind: &behind, earlier: &[] };
+        let vdevs = build::build(&config, &material);
         Ok(Pool(Arc::new(Inner {
             runtime: rt.clone(),
             config,
             uberblock: *uberblock,
             vdevs,
             found,
-            behind: BTreeMap::new(),
+            behind,
             salt: None,
         })))
     }
@@ -100,20 +93,16 @@ impl Pool {
     /// The same pool, devices and error counters, with what the MOS says in place of what labels say.
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let inner = &self.0;
-        let mut indirect = BTreeMap::new();
-        for (vdev, mappings) in trusted.indirect {
-            let entry = |m: IndirectMapping| IndirectMappingEntry {
-                src_offset_bytes: m.source_offset_bytes,
-                dst: m.destination,
-            };
-            let map = IndirectMap::new(mappings.into_iter().map(entry).collect());
-            let what = || format!("pool '{}': mapping of removed vdev {vdev}", self.name()).into();
-            let map = map.map_err(|source| PoolError::Format { what: what(), source })?;
-            indirect.insert(vdev, Arc::new(map));
-        }
-        let earlier = inner.vdevs.leaves();
-        let knowledge = Knowledge { indirect, behind: trusted.behind.keys().copied().collect(), earlier };
-        let vdevs = tree(&trusted.config, &inner.uberblock, &inner.found, knowledge);
+        let vdevs = build::build(
+            &trusted.config,
+            &build::Material {
+                uberblock: &inner.uberblock,
+                found: &inner.found,
+                indirect: &trusted.indirect,
+                behind: &trusted.behind,
+                earlier: inner.vdevs.leaves(),
+            },
+        );
         Ok(Pool(Arc::new(Inner {
             runtime: inner.runtime.clone(),
             config: trusted.config,
@@ -199,20 +188,6 @@ impl Pool {
     pub(crate) fn may_be_live(&self) -> bool {
         self.0.found.state() == PoolState::Active
     }
-}
-
-/// What is known beside labels.
-#[derive(Default)]
-struct Knowledge<'a> {
-    indirect: BTreeMap<VdevId, Arc<IndirectMap>>,
-    behind: BTreeSet<Guid>,
-    earlier: &'a [Arc<Leaf>],
-}
-
-fn tree(config: &PoolConfig, uberblock: &Uberblock, found: &FoundPool, knowledge: Knowledge<'_>) -> VdevTree {
-    let Knowledge { indirect, behind, earlier } = &knowledge;
-    let (devices, auxiliary) = (&found.devices, &found.auxiliary);
-    build::build(config, &build::Material { uberblock, devices, auxiliary, indirect, behind, earlier })
 }
 
 impl std::fmt::Debug for Pool {

@@ -7,27 +7,17 @@
 //! Source: OpenZFS `vdev_dtl_load`, `vdev_dtl_sync` (`DTL_MISSING`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use cenote_cache::BlockCache;
-use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
-use cenote_pool::{Pool, VdevConfig};
+use cenote_format::units::{Guid, ObjectId, Txg};
+use cenote_pool::VdevConfig;
 
 use crate::objset::Objset;
 use crate::spacemaps::group_ranges;
 
 /// Of each leaf that misses any groups, the first and the last of each run of them.
-pub(super) async fn load(
-    pool: &Pool,
-    cache: &Arc<BlockCache>,
-    uberblock: &Uberblock,
-) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
+pub(super) async fn load(objset: &Objset) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
     let mut behind = BTreeMap::new();
-    let Ok(objset) = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await else {
-        return behind;
-    };
-    for leaf in pool.config().vdevs.iter().flat_map(VdevConfig::leaves) {
+    for leaf in objset.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
         if leaf.dtl != ObjectId(0)
             && let Ok(object) = objset.object(leaf.dtl).await
             && let Ok(groups) = group_ranges(&object).await

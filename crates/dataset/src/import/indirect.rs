@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
-use cenote_format::indirect::{IndirectMappingEntry, IndirectMappingPhys};
+use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry, IndirectMappingPhys};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, VdevId};
 use cenote_format::words::{Phys, Words};
-use cenote_pool::{IndirectMapping, Pool, Trusted};
+use cenote_pool::{Pool, PoolError, Trusted};
 
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
@@ -37,19 +37,17 @@ pub(super) async fn load(
                 why: format!("the chain of removed vdevs leads back to vdev {vdev}").into(),
             });
         }
-        let mapping = if object.0 == 0 {
+        let entries = if object.0 == 0 {
             Vec::new()
         } else {
             let pool = pool.with_trusted(trusted.clone()).await?;
             let mos = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
-            let entries = read_mapping(&mos, object).await?.into_iter();
-            let mapping = |entry: IndirectMappingEntry| IndirectMapping {
-                source_offset_bytes: entry.src_offset_bytes,
-                destination: entry.dst,
-            };
-            entries.map(mapping).collect()
+            read_mapping(&mos, object).await?
         };
-        trusted.indirect.insert(vdev, mapping);
+        let what = || format!("pool '{}': mapping of removed vdev {vdev}", pool.name()).into();
+        let mapping =
+            IndirectMapping::new(entries).map_err(|source| PoolError::Format { what: what(), source })?;
+        trusted.indirect.insert(vdev, Arc::new(mapping));
         next = previous;
     }
     Ok(trusted)

@@ -5,20 +5,19 @@ use super::leaf::{Leaf, Slot};
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind};
-use crate::discover::FoundDevice;
+use crate::discover::FoundPool;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a tree is built from, besides the configuration.
 pub(crate) struct Material<'a> {
     pub(crate) uberblock: &'a Uberblock,
-    pub(crate) devices: &'a BTreeMap<Guid, FoundDevice>,
-    pub(crate) auxiliary: &'a BTreeMap<Guid, FoundDevice>,
+    pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
-    /// Leaves whose dirty time logs say that they miss something.
-    pub(crate) behind: &'a BTreeSet<Guid>,
+    /// What leaves miss, as their dirty time logs say.
+    pub(crate) behind: &'a BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// Leaves of the tree that this one follows: their counters go on.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
@@ -98,9 +97,9 @@ impl Builder<'_> {
     fn leaf(&mut self, config: &VdevConfig) -> Option<Arc<Leaf>> {
         let guid = config.guid;
         let known = |leaves: &[Arc<Leaf>]| leaves.iter().find(|leaf| leaf.guid == guid).cloned();
-        let found = self.material.devices.get(&guid).or_else(|| self.material.auxiliary.get(&guid))?;
+        let found = self.material.found.device(guid)?;
         let away = config.offline || config.faulted || config.removed;
-        let behind = self.material.behind.contains(&guid);
+        let behind = self.material.behind.contains_key(&guid);
         let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
         let leaf = known(self.material.earlier)
             .filter(|leaf| leaf.lagging == lagging)
