@@ -33,6 +33,10 @@ impl Mos {
     /// # Errors
     /// A table that counts shared blocks is damaged.
     pub async fn usable_bytes(&self) -> Result<u64> {
+        self.usable_bytes_cell().get_or_try_init(|| self.count_usable_bytes()).await.copied()
+    }
+
+    async fn count_usable_bytes(&self) -> Result<u64> {
         let (mut normal, mut embedded_log, mut checkpointed) = (0u64, 0u64, 0u64);
         for vdev in self.pool().vdevs().tops() {
             // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.

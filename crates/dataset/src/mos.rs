@@ -18,6 +18,7 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_format::words::{Phys, Words};
 use cenote_pool::Pool;
+use tokio::sync::OnceCell;
 
 use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
@@ -57,6 +58,8 @@ struct Inner {
     config: Nvlist,
     root_dir: ObjectId,
     keyring: Keyring,
+    /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
+    usable_bytes: OnceCell<u64>,
 }
 
 impl Mos {
@@ -67,12 +70,24 @@ impl Mos {
         root_dir: ObjectId,
         keys: KeySource,
     ) -> Mos {
-        Mos(Arc::new(Inner { objset, directory, config, root_dir, keyring: Keyring::new(keys) }))
+        Mos(Arc::new(Inner {
+            objset,
+            directory,
+            config,
+            root_dir,
+            keyring: Keyring::new(keys),
+            usable_bytes: OnceCell::new(),
+        }))
     }
 
     /// The pool below: blocks, vdevs, status.
     pub fn pool(&self) -> &Pool {
         self.0.objset.pool()
+    }
+
+    /// Where [`Mos::usable_bytes`] is remembered.
+    pub(crate) fn usable_bytes_cell(&self) -> &OnceCell<u64> {
+        &self.0.usable_bytes
     }
 
     /// The meta object set.
