@@ -213,12 +213,8 @@ async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, C
     if is_mos {
         return Ok(open_pool(session, name).await?.objset().clone());
     }
-    let dataset = open(session, name).await?;
-    match dataset.objset().await {
-        // Without the key the head and all dnodes' plain parts can still be shown.
-        Err(error) if error.is_locked() => Ok(dataset.objset_head().await?),
-        opened => Ok(opened?),
-    }
+    // Without the key the head and all dnodes' plain parts can still be shown.
+    Ok(open(session, name).await?.readable_objset().await?)
 }
 
 async fn object_number(objset: &Objset, text: &str) -> Result<ObjectId, CliError> {
@@ -264,10 +260,7 @@ async fn read_block(
 async fn show_logs(sink: &mut dyn Sink, top: &Dataset) -> Result<(), CliError> {
     sink.list("logs");
     for dataset in top.descendants().await? {
-        let objset = match dataset.objset().await {
-            Err(error) if error.is_locked() => dataset.objset_head().await,
-            opened => opened,
-        };
+        let objset = dataset.readable_objset().await;
         sink.open(dataset.name());
         match objset {
             Ok(objset) => zil::intent_log(sink, dataset.name(), &objset).await,

@@ -10,7 +10,7 @@ use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 use cenote_pool::DatasetKey;
 
 use super::dir::Dir;
-use crate::error::{DatasetError, Result};
+use crate::error::Result;
 use crate::keys::KeyStatus;
 use crate::mos::Mos;
 use crate::objset::Objset;
@@ -182,7 +182,7 @@ impl Dataset {
     /// Damage.
     pub async fn readable_objset(&self) -> Result<Objset> {
         match self.objset().await {
-            Err(DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. }) => self.objset_head().await,
+            Err(error) if error.is_locked() => self.objset_head().await,
             opened => opened,
         }
     }
@@ -211,9 +211,7 @@ impl Dataset {
         match self.key().await {
             Ok(None) => Ok(KeyStatus::None),
             Ok(Some(_)) => Ok(KeyStatus::Available),
-            Err(DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. }) => {
-                Ok(KeyStatus::Unavailable)
-            }
+            Err(error) if error.is_locked() => Ok(KeyStatus::Unavailable),
             Err(error) => Err(error),
         }
     }
