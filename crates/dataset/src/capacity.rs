@@ -8,7 +8,7 @@
 
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, Txg, VdevId};
-use cenote_pool::{VdevClass, VdevKind};
+use cenote_pool::VdevClass;
 
 use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
@@ -41,8 +41,10 @@ impl Mos {
         for vdev in self.pool().vdevs().tops() {
             // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
             checkpointed = checkpointed.saturating_add(self.checkpointed(vdev).await?.total_bytes());
-            let holds_data = !matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
-            if vdev.class != VdevClass::Normal || !holds_data || !(1..64).contains(&vdev.metaslab_shift) {
+            if vdev.class != VdevClass::Normal
+                || !vdev.kind.holds_data()
+                || !(1..64).contains(&vdev.metaslab_shift)
+            {
                 continue;
             }
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;

@@ -22,8 +22,6 @@ use crate::objset::Objset;
 
 /// Bytes of log blocks read at most. Logs are bounded by what a pool writes in a few transaction groups.
 pub const MAX_LOG_BYTES: u64 = 4 << 30;
-/// `ZIL_CLAIM_LR_SEQ_VALID`: the header knows the last claimed record.
-const ZIL_CLAIM_LR_SEQ_VALID: u64 = 0x2;
 
 /// A log, read to its end.
 #[derive(Debug, Clone, Default)]
@@ -43,12 +41,10 @@ impl Objset {
     /// long gone. Records of encrypted datasets need the key that the object set was opened with.
     pub async fn intent_log(&self) -> IntentLog {
         let header = &self.phys().zil_header;
-        let claimed = header.claim_txg != Txg(0);
+        let claimed = header.is_claimed();
         // An import would claim the log in the group after the one that is open here.
         let first_txg = if claimed { header.claim_txg } else { Txg(self.pool().uberblock().txg.0 + 1) };
-        let last_block = if claimed { header.claim_blk_seq } else { u64::MAX };
-        let knows_last_record = claimed && header.flags & ZIL_CLAIM_LR_SEQ_VALID != 0;
-        let last_record = if knows_last_record { header.claim_lr_seq } else { u64::MAX };
+        let (last_block, last_record) = (header.last_block(), header.last_record());
 
         let mut log = IntentLog::default();
         let mut bp = header.log;

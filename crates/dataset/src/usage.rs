@@ -7,7 +7,7 @@
 
 use cenote_format::features::Feature;
 use cenote_format::units::VdevId;
-use cenote_pool::{VdevClass, VdevConfig, VdevKind};
+use cenote_pool::{VdevClass, VdevConfig};
 
 use crate::error::Result;
 use crate::mos::{FeatureState, Mos};
@@ -88,8 +88,7 @@ impl Mos {
         let log = self.log_spacemaps().await?;
         let mut usage = Vec::new();
         for vdev in self.pool().vdevs().tops() {
-            let is_gone = matches!(vdev.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
-            if !is_gone && (9..64).contains(&vdev.metaslab_shift) {
+            if vdev.kind.holds_data() && (9..64).contains(&vdev.metaslab_shift) {
                 usage.push(self.vdev_usage(vdev, &log, counts_pieces).await?);
             }
         }

@@ -31,6 +31,8 @@ use crate::units::{BlockId, SPA_MINBLOCKSHIFT};
 pub const DNODE_MIN_BYTES: usize = 512;
 /// Bytes of a block of dnodes, `DNODE_BLOCK_SIZE`.
 pub const DNODE_BLOCK_BYTES: usize = 16384;
+/// Slots in such a block, `DNODES_PER_BLOCK`.
+pub const DNODES_PER_BLOCK: u64 = (DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64;
 /// Header bytes before the first block pointer, `DNODE_CORE_SIZE`.
 pub const DNODE_CORE_BYTES: usize = 64;
 /// The most block pointers in a dnode, `DN_MAX_NBLKPTR`.

@@ -73,8 +73,26 @@ pub struct ZilHeader {
 
 /// Bytes of a `zil_header_t`.
 pub const ZIL_HEADER_BYTES: usize = 192;
+/// `ZIL_CLAIM_LR_SEQ_VALID`: the header knows the last claimed record.
+const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 
 impl ZilHeader {
+    /// An import for writing has claimed the log: its blocks are allocated, and it ends where the header says.
+    pub fn is_claimed(&self) -> bool {
+        self.claim_txg != Txg(0)
+    }
+
+    /// Sequence number of the last block that can belong to the log.
+    pub fn last_block(&self) -> u64 {
+        if self.is_claimed() { self.claim_blk_seq } else { u64::MAX }
+    }
+
+    /// Sequence number of the last record that can belong to the log.
+    pub fn last_record(&self) -> u64 {
+        let is_known = self.is_claimed() && self.flags & ZIL_CLAIM_LR_SEQ_VALID != 0;
+        if is_known { self.claim_lr_seq } else { u64::MAX }
+    }
+
     /// Reads the 192 bytes.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
         let header = ZilHeader {

@@ -17,8 +17,8 @@ use cenote_format::gang::{GangHeader, SPA_GANGBLOCKSIZE};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Levels of gangs: three pieces each split 16 MiB into sectors in ten.
-const MAX_GANG_DEPTH: u32 = 16;
+/// Levels of gangs that are followed: three pieces each split 16 MiB into sectors in ten.
+pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
     /// Reads the block that a gang pointer leads to; `psize` bytes.

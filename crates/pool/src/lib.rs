@@ -34,6 +34,7 @@ pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
 pub use crypt::DatasetKey;
 pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discover_devices};
 pub use error::{PoolError, Result};
+pub use gang::MAX_GANG_DEPTH;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use place::Place;
 pub use pool::{Pool, ReadContext, Trusted};

@@ -56,6 +56,11 @@ impl VdevKind {
         known.map_or_else(|| VdevKind::Unknown(name.to_owned()), |(kind, _)| kind.clone())
     }
 
+    /// Blocks lie on a top-level vdev of this kind, as opposed to one that only keeps a number or leads elsewhere.
+    pub fn holds_data(&self) -> bool {
+        !matches!(self, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
+    }
+
     /// The name on disk.
     pub fn name(&self) -> &str {
         if let VdevKind::Unknown(name) = self {

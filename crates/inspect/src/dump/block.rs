@@ -7,6 +7,7 @@
 //! columns are put together by the layout of a block of that size.
 
 use bytes::Bytes;
+use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, Dva};
@@ -16,11 +17,6 @@ use cenote_pool::{Place, ReadContext};
 
 use super::Sink;
 use crate::error::{InspectError, Result};
-
-/// `ZIO_CHECKSUM_OFF`: nothing is checked.
-const CHECKSUM_OFF: u64 = 2;
-/// `ZIO_COMPRESS_OFF`.
-const COMPRESS_OFF: u64 = 2;
 
 /// Where a block lies, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +75,8 @@ pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
     let mut words = [0; BLKPTR_BYTES / 8];
     (words[0], words[1]) = (first, second);
     words[6] = 1 << 63
-        | CHECKSUM_OFF << 40
-        | COMPRESS_OFF << 32
+        | (Checksum::Off as u64) << 40
+        | (Compression::Off as u64) << 32
         | sectors(address.psize_bytes) << 16
         | sectors(address.lsize_bytes);
     words[10] = birth.0;

@@ -41,20 +41,20 @@ pub(super) fn is_absent(error: &FsError) -> bool {
     matches!(error, FsError::Dataset(DatasetError::NoDataset { .. }))
 }
 
-/// The folder above a dataset's own, made if need be, and the name of its own.
-pub(super) fn place_of(root: &Folder, name: &str) -> Result<(Folder, Name), Errno> {
+/// Makes (if need be) and opens a dataset's own folder.
+pub(super) fn folder_of(root: &Folder, name: &str) -> Result<Folder, Errno> {
+    let (above, last) = place_of(root, name)?;
+    make(&above, last)
+}
+
+/// The folder above a dataset's own, made if need be, and the last part of its name.
+fn place_of<'a>(root: &Folder, name: &'a str) -> Result<(Folder, &'a str), Errno> {
     let (above, last) = name.rsplit_once('/').unwrap_or(("", name));
     let mut folder = root.again()?;
     for part in above.split('/').filter(|part| !part.is_empty()) {
         folder = make(&folder, part)?;
     }
-    Ok((folder, Name::new(last.as_bytes()).ok_or(Errno::INVAL)?))
-}
-
-/// Makes (if need be) and opens a dataset's own folder.
-pub(super) fn folder_of(root: &Folder, name: &str) -> Result<Folder, Errno> {
-    let (above, _) = place_of(root, name)?;
-    make(&above, name.rsplit('/').next().unwrap_or(name))
+    Ok((folder, last))
 }
 
 /// A folder for a dataset. Where a file of the dataset above has taken the name, it gets another.
@@ -87,8 +87,7 @@ pub(super) async fn copy(copier: &Copier, opened: &Opened, root: &Folder, name: 
 }
 
 async fn copy_volume(copier: &Copier, volume: &Volume, root: &Folder, name: &str) -> Result<(), Reason> {
-    let (folder, _) = place_of(root, name)?;
-    let last = name.rsplit('/').next().unwrap_or(name);
+    let (folder, last) = place_of(root, name)?;
     let name = Name::new(format!("{last}.img").as_bytes()).ok_or(Errno::INVAL)?;
     copier.copy_volume(volume, b"/", VolumeSink::File(folder, name)).await
 }

@@ -22,9 +22,9 @@ impl Trees {
             Rewind::Txg(txg) => txg,
             Rewind::Newest | Rewind::Back => Txg(u64::MAX),
         };
+        // Uberblocks come newest first.
         let mut txgs: Vec<Txg> =
             found.uberblocks.iter().map(|u| u.txg).filter(|txg| *txg <= newest).collect();
-        txgs.sort_unstable_by(|a, b| b.cmp(a));
         txgs.dedup();
         txgs.truncate(options.back.saturating_add(1));
         let import = ImportOptions { checkpoint: false, ..options.import.clone() };

@@ -205,15 +205,9 @@ impl Jsonl {
     }
 }
 
-/// `normal`, `special`, `dedup`, `log`, or `-`.
-pub fn class_name(class: Option<VdevClass>) -> &'static str {
-    match class {
-        Some(VdevClass::Normal) => "normal",
-        Some(VdevClass::Special) => "special",
-        Some(VdevClass::Dedup) => "dedup",
-        Some(VdevClass::Log) => "log",
-        None => "-",
-    }
+/// The class in one word, or `-`.
+pub(super) fn class_name(class: Option<VdevClass>) -> &'static str {
+    class.map_or("-", VdevClass::name)
 }
 
 fn number(out: &mut Vec<u8>, value: u64) {

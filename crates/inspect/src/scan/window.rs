@@ -364,9 +364,12 @@ async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
 
 /// What is wrong with content of which not every byte could be read.
 fn unreadable(content: &ContentHash) -> Option<InspectError> {
+    if content.is_complete() {
+        return None;
+    }
     let mut text = String::new();
     content.append_to(&mut text);
-    (!content.is_complete()).then_some(InspectError::Content { unreadable: text })
+    Some(InspectError::Content { unreadable: text })
 }
 
 async fn read_extra(

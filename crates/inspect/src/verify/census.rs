@@ -4,14 +4,12 @@ use cenote_dataset::{Mos, Result};
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::Asize;
-use cenote_pool::{Place, Pool, ReadContext, VerifyItem};
+use cenote_pool::{MAX_GANG_DEPTH, Place, Pool, ReadContext, VerifyItem};
 
 use super::counts::{Counter, Under};
 use super::extent::{Extent, ExtentSet};
 use super::sharing::{Occurrence, Sharing};
 
-/// The deepest a gang may lead to gangs.
-const MAX_GANG_DEPTH: u32 = 16;
 /// Pointers to nowhere that are named; more are only counted.
 const KEPT_BAD_ADDRESSES: usize = 10_000;
 

@@ -17,9 +17,6 @@ use cenote_format::zil::{LogBlock, LogLayout, Operation, ZIL_ZC_SEQ};
 use cenote_pool::{Place, Pool, ReadContext};
 use std::collections::HashSet;
 
-/// `ZIL_CLAIM_LR_SEQ_VALID`: the header's claim numbers mean something.
-const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
-
 /// A log to be walked.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -44,13 +41,7 @@ impl Log {
     /// Walks the chain. Blocks born at or after `first_unsynced` are not part of this state of the pool.
     pub(super) async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> Vec<LogPointer> {
         let header = &self.header;
-        let claimed = header.claim_txg.0 != 0;
-        let last_block = if claimed { header.claim_blk_seq } else { u64::MAX };
-        let last_record = match header.flags & ZIL_CLAIM_LR_SEQ_VALID {
-            0 => u64::MAX,
-            _ if claimed => header.claim_lr_seq,
-            _ => u64::MAX,
-        };
+        let (claimed, last_block) = (header.is_claimed(), header.last_block());
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         let mut bp = header.log;
@@ -64,7 +55,7 @@ impl Log {
             let block = read_block(pool, &bp, place).await;
             found.push(LogPointer { bp, place, written: block.is_some() });
             let Some(block) = block else { break };
-            if claimed && !self.data_blocks(&block, last_record, &mut seen, &mut found) {
+            if claimed && !self.data_blocks(&block, &mut seen, &mut found) {
                 break;
             }
             bp = block.next;
@@ -76,13 +67,12 @@ impl Log {
     fn data_blocks(
         &self,
         block: &LogBlock,
-        last_record: u64,
         seen: &mut HashSet<Option<Dva>>,
         found: &mut Vec<LogPointer>,
     ) -> bool {
         for record in block.records() {
             let Ok(record) = record else { return true };
-            if record.seq > last_record {
+            if record.seq > self.header.last_record() {
                 return false;
             }
             let Operation::Write { already_synced: false, object, offset_bytes, bp, .. } = record.operation

@@ -8,7 +8,7 @@
 use cenote_dataset::object::SPILL_BLOCK;
 use cenote_dataset::{Dataset, Mos, Objset};
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
-use cenote_format::dnode::{DNODE_MIN_BYTES, ObjectType};
+use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, ObjectType};
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_pool::Place;
 use std::collections::HashMap;
@@ -188,9 +188,7 @@ fn part(place: &Place, bp: Option<&Blkptr>, lsize: u64) -> Part {
         return Part::IntentLog;
     }
     if place.object.0 == 0 {
-        /// Dnodes of one block: the meta dnode's blocks have 16 KiB.
-        const PER_BLOCK: u64 = 32;
-        let per_block = if place.level == 0 { lsize / DNODE_MIN_BYTES as u64 } else { PER_BLOCK };
+        let per_block = if place.level == 0 { lsize / DNODE_MIN_BYTES as u64 } else { DNODES_PER_BLOCK };
         let (first, count) = span(place, lsize);
         return Part::Dnodes {
             first: first.saturating_mul(per_block),

@@ -21,6 +21,7 @@
 //!
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
 
+use cenote_codec::compress::Compression;
 use cenote_dataset::object::SPILL_BLOCK;
 use cenote_dataset::objset::{
     GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
@@ -28,7 +29,7 @@ use cenote_dataset::objset::{
 use cenote_format::FormatError;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::bpobj::BptreeEntry;
-use cenote_format::dnode::{DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, Dnode, ObjectType};
+use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, ObjectType};
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
@@ -42,8 +43,6 @@ use bytes::Bytes;
 const BATCH_BLOCKS: usize = 256;
 /// Metadata blocks that one batch may add to the stack, about: at 200 bytes each, 6 MB a level.
 const BATCH_CHILDREN: usize = 32 << 10;
-/// Compression number of blocks stored as they are, `ZIO_COMPRESS_OFF`.
-const COMPRESS_OFF: u8 = 2;
 
 /// What the walk came by.
 #[derive(Debug)]
@@ -261,20 +260,17 @@ struct Mark {
     dnode_block: u64,
 }
 
-/// Dnode slots in a block of dnodes.
-const SLOTS: u64 = (DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64;
-
 impl Mark {
     /// From the bookmark of the block that comes next: object set, object, level (0), block.
     fn new([_, object, _, block]: [u64; 4]) -> Mark {
         if ObjectId(object) == META_DNODE_OBJECT {
             return Mark {
-                object: block.saturating_add(1).saturating_mul(SLOTS),
+                object: block.saturating_add(1).saturating_mul(DNODES_PER_BLOCK),
                 block: 0,
                 dnode_block: block,
             };
         }
-        Mark { object, block, dnode_block: object / SLOTS }
+        Mark { object, block, dnode_block: object / DNODES_PER_BLOCK }
     }
 
     /// A block and all below it are gone.
@@ -321,7 +317,7 @@ fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
 
 /// A block of dnodes as stored: all but their bonuses is in clear, and it is never compressed.
 async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
-    if bp.compression_id() != COMPRESS_OFF {
+    if bp.compression_id() != Compression::Off as u8 {
         let why = "an encrypted block of dnodes claims to be compressed".into();
         return Err(PoolError::BadPointer { place: ctx.place, why });
     }

@@ -40,14 +40,8 @@ impl Names {
             return self.0.get(&config.guid).cloned().unwrap_or_else(|| config.guid.to_string());
         }
         let kind = match config.kind {
-            VdevKind::Mirror => "mirror".into(),
-            VdevKind::Replacing => "replacing".into(),
-            VdevKind::Spare => "spare".into(),
             VdevKind::Raidz => format!("raidz{}", config.parity),
             VdevKind::Draid => draid(config),
-            VdevKind::Indirect => "indirect".into(),
-            VdevKind::Hole => "hole".into(),
-            VdevKind::Missing => "missing".into(),
             _ => config.kind.to_string(),
         };
         format!("{kind}-{}", config.id)

@@ -2,15 +2,13 @@
 
 use super::{Fault, Finding, VerifyItem};
 use crate::check::Check;
+use crate::gang::MAX_GANG_DEPTH;
 use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
 use cenote_codec::checksum::{ChecksumError, ChecksumSalt};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::SPA_MAXBLOCKSIZE;
-
-/// Levels of gangs that are followed.
-const MAX_GANG_DEPTH: u32 = 16;
 
 /// One copy of a block, of a gang header or of a gang's piece.
 #[derive(Debug, Clone, Copy)]
