@@ -14,7 +14,7 @@ use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
 use crate::error::Result;
 use crate::mos::Mos;
-use crate::spacemaps::metaslabs_bytes;
+use crate::spacemaps::{has_embedded_log, metaslabs_bytes};
 
 /// `spa_slop_shift`: a 32nd is kept back...
 const SLOP_SHIFT: u32 = 5;
@@ -22,8 +22,6 @@ const SLOP_SHIFT: u32 = 5;
 const MIN_SLOP_BYTES: u64 = 128 << 20;
 /// `spa_max_slop`: ...and at most this much.
 const MAX_SLOP_BYTES: u64 = 128 << 30;
-/// `zfs_embedded_slog_min_ms`: vdevs with as many metaslabs keep one for the intent log.
-const EMBEDDED_SLOG_MIN_MS: u64 = 64;
 /// The block whose parity decides how much a vdev holds.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
@@ -40,7 +38,7 @@ impl Mos {
         let (mut normal, mut embedded_log, mut checkpointed) = (0u64, 0u64, 0u64);
         for vdev in self.pool().vdevs().tops() {
             // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
-            checkpointed = checkpointed.saturating_add(self.checkpointed(vdev).await?.total_bytes());
+            checkpointed = checkpointed.saturating_add(self.checkpoint_bytes(vdev).await?);
             if vdev.class != VdevClass::Normal
                 || !vdev.kind.holds_data()
                 || !(1..64).contains(&vdev.metaslab_shift)
@@ -48,7 +46,7 @@ impl Mos {
                 continue;
             }
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
-            let for_log = u64::from(metaslabs >= EMBEDDED_SLOG_MIN_MS);
+            let for_log = u64::from(has_embedded_log(vdev));
             let deflated = |count: u64| self.deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
             // What is on such a vdev may have to move to the others, which must have room for it.
             if !vdev.non_allocating {

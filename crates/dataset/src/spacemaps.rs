@@ -25,7 +25,7 @@ use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
-use cenote_pool::VdevConfig;
+use cenote_pool::{VdevClass, VdevConfig};
 
 use crate::error::Result;
 use crate::mos::Mos;
@@ -39,6 +39,9 @@ const LOG_SHIFT: u32 = 9;
 
 /// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
+
+/// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
+const EMBEDDED_SLOG_MIN_MS: u64 = 64;
 
 /// Where a metaslab lies and what keeps account of it.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +67,6 @@ pub struct Metaslab {
     pub allocated: Ranges,
     /// Bytes allocated as its own map says, without changes that are only in log space maps.
     pub own_map_bytes: u64,
-    /// Free ranges by size, as its own map counted them last.
-    pub free_ranges: Option<FreeRanges>,
     /// Contradictions met while replaying: what was allocated twice, or freed without being allocated.
     pub overlaps: Vec<Overlap>,
 }
@@ -78,8 +79,8 @@ pub type FreeRanges = [u64; 64];
 pub struct SpaceMapHead {
     /// Bytes of changes from the map's start.
     length_bytes: u64,
-    /// Bytes allocated when it was last written.
-    pub allocated_bytes: u64,
+    /// Bytes allocated less bytes freed, when it was last written. A map of frees alone is below 0.
+    net_bytes: i64,
     /// Free ranges by size at that time; `None` if the map does not count them.
     pub free_ranges: Option<FreeRanges>,
 }
@@ -170,10 +171,9 @@ impl Mos {
     /// A metaslab as its own map has it.
     async fn own_map(&self, vdev: &VdevConfig, place: MetaslabPlace) -> Result<Metaslab> {
         let (allocated, overlaps) = (Ranges::default(), Vec::new());
-        let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, free_ranges: None, overlaps };
+        let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps };
         if let Some(map) = place.map {
             let object = self.objset().object(map).await?;
-            metaslab.free_ranges = SpaceMapHead::of(&object, vdev.ashift)?.free_ranges;
             read_space_map(&object, vdev.ashift, |change| {
                 let offset = place.start_bytes.saturating_add(change.offset_bytes);
                 metaslab.apply(change.map_type, offset, change.run_bytes);
@@ -198,16 +198,31 @@ impl Mos {
     /// The map is damaged.
     pub async fn checkpointed(&self, vdev: &VdevConfig) -> Result<Ranges> {
         let mut ranges = Ranges::default();
-        let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(ranges) };
-        if let Some(id) = zap.get_u64(vdev_zap::POOL_CHECKPOINT_SM).await? {
-            let object = self.objset().object(ObjectId(id)).await?;
-            read_space_map(&object, vdev.ashift, |change| {
-                // The map lists what was freed from under the checkpoint.
+        if let Some(map) = self.checkpoint_map(vdev).await? {
+            read_space_map(&map, vdev.ashift, |change| {
                 ranges.insert(change.offset_bytes, change.run_bytes);
             })
             .await?;
         }
         Ok(ranges)
+    }
+
+    /// How many bytes that is, as the map itself says.
+    ///
+    /// # Errors
+    /// The map's head is damaged.
+    pub async fn checkpoint_bytes(&self, vdev: &VdevConfig) -> Result<u64> {
+        let Some(map) = self.checkpoint_map(vdev).await? else { return Ok(0) };
+        Ok(SpaceMapHead::of(&map, vdev.ashift)?.net_bytes.min(0).unsigned_abs())
+    }
+
+    /// The map of what was freed from under the checkpoint: frees alone.
+    async fn checkpoint_map(&self, vdev: &VdevConfig) -> Result<Option<Object>> {
+        let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(None) };
+        match zap.get_u64(vdev_zap::POOL_CHECKPOINT_SM).await? {
+            Some(id) => self.objset().object(ObjectId(id)).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The ZAP of a top-level vdev's own fields.
@@ -224,7 +239,7 @@ impl Mos {
 
 impl LogSpacemaps {
     /// The changes on one vdev by metaslab, in order.
-    fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
+    pub(crate) fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
         let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();
         for change in self.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
             logged.entry(change.1.offset_bytes >> vdev.metaslab_shift.min(63)).or_default().push(change);
@@ -246,6 +261,13 @@ impl Metaslab {
         };
         self.overlaps.extend(overlap);
     }
+}
+
+/// A vdev for data that has many metaslabs sets one aside for intent logs: at import, the one with the least in its own map
+/// (`vdev_metaslab_init`).
+pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
+    let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift.into()).unwrap_or(0);
+    vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
 }
 
 /// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no group lies on two, and in
@@ -285,8 +307,12 @@ impl SpaceMapHead {
             buckets.zip(phys.histogram).for_each(|(bucket, count)| *bucket = count);
             counts
         });
-        let allocated_bytes = phys.alloc_bytes.max(0).cast_unsigned();
-        Ok(SpaceMapHead { length_bytes: phys.length_bytes, allocated_bytes, free_ranges })
+        Ok(SpaceMapHead { length_bytes: phys.length_bytes, net_bytes: phys.alloc_bytes, free_ranges })
+    }
+
+    /// Bytes allocated when it was last written.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.net_bytes.max(0).unsigned_abs()
     }
 }
 
@@ -330,4 +356,23 @@ pub async fn read_space_map(object: &Object, shift: u32, mut each: impl FnMut(Sp
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_format::units::Guid;
+    use cenote_pool::VdevKind;
+
+    #[test]
+    fn a_metaslab_is_set_aside_for_logs_where_there_are_more_than_64() {
+        let mut vdev = VdevConfig::new(VdevKind::Disk, 0, Guid(1));
+        vdev.metaslab_shift = 24;
+        for (metaslabs, class, expected) in
+            [(64, VdevClass::Normal, false), (65, VdevClass::Normal, true), (65, VdevClass::Special, false)]
+        {
+            (vdev.asize_bytes, vdev.class) = (metaslabs << 24, class);
+            assert_eq!(has_embedded_log(&vdev), expected, "{metaslabs} {class:?}");
+        }
+    }
 }

@@ -1,17 +1,19 @@
 //! How full a pool is: the numbers of `zpool list`, from the space maps.
 //!
-//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Fragmentation says how small the free
+//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Each map's head has the sum, so that none
+//! is replayed; only what is still in the log space maps is added to it. Fragmentation says how small the free
 //! pieces are: each is weighted by its size, a piece of 512 bytes counts 100, one of 512 MiB 0.
 //!
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
 use cenote_format::features::Feature;
-use cenote_format::units::VdevId;
+use cenote_format::space_map::{MapType, SpaceMapEntry};
+use cenote_format::units::{Txg, VdevId};
 use cenote_pool::{VdevClass, VdevConfig};
 
 use crate::error::Result;
 use crate::mos::{FeatureState, Mos};
-use crate::spacemaps::{FreeRanges, LogSpacemaps, Metaslab};
+use crate::spacemaps::{FreeRanges, LogSpacemaps, MetaslabPlace, SpaceMapHead};
 
 /// `zfs_frag_table`: what a free piece of 2^(9 + i) bytes counts; larger ones count 0.
 const FRAGMENTATION: [u64; 20] =
@@ -101,15 +103,43 @@ impl Mos {
         log: &LogSpacemaps,
         counts_pieces: bool,
     ) -> Result<VdevUsage> {
-        let metaslabs = self.metaslabs(vdev, log).await?;
+        let mut metaslabs = Vec::new();
+        let logged = log.by_metaslab(vdev);
+        for place in self.metaslab_places(vdev).await? {
+            let changes = logged.get(&place.index).map_or(&[][..], Vec::as_slice);
+            metaslabs.push(self.metaslab_usage(vdev, &place, changes).await?);
+        }
         Ok(VdevUsage {
             vdev: VdevId(vdev.id),
             class: vdev.class,
-            size_bytes: metaslabs.iter().map(|metaslab| metaslab.place.size_bytes).sum(),
-            allocated_bytes: metaslabs.iter().map(Metaslab::allocated_bytes).sum(),
-            checkpoint_bytes: self.checkpointed(vdev).await?.total_bytes(),
+            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
+            allocated_bytes: metaslabs.iter().map(|metaslab| metaslab.allocated_bytes).sum(),
+            checkpoint_bytes: self.checkpoint_bytes(vdev).await?,
             fragmentation_percent: counts_pieces.then(|| fragmentation(&metaslabs)),
         })
+    }
+
+    async fn metaslab_usage(
+        &self,
+        vdev: &VdevConfig,
+        place: &MetaslabPlace,
+        changes: &[&(Txg, SpaceMapEntry)],
+    ) -> Result<MetaslabUsage> {
+        let (mut allocated, mut free_ranges) = (0, None);
+        if let Some(map) = place.map {
+            let head = SpaceMapHead::of(&self.objset().object(map).await?, vdev.ashift)?;
+            (allocated, free_ranges) = (i128::from(head.allocated_bytes()), head.free_ranges);
+        }
+        for (_, change) in
+            changes.iter().filter(|(txg, _)| place.unflushed.is_some_and(|since| *txg >= since))
+        {
+            match change.map_type {
+                MapType::Alloc => allocated += i128::from(change.run_bytes),
+                MapType::Free => allocated -= i128::from(change.run_bytes),
+            }
+        }
+        let allocated_bytes = u64::try_from(allocated.max(0)).unwrap_or(u64::MAX);
+        Ok(MetaslabUsage { size_bytes: place.size_bytes, allocated_bytes, free_ranges })
     }
 
     async fn counts_free_pieces(&self) -> Result<bool> {
@@ -119,11 +149,18 @@ impl Mos {
     }
 }
 
+/// Space of a metaslab.
+struct MetaslabUsage {
+    size_bytes: u64,
+    allocated_bytes: u64,
+    free_ranges: Option<FreeRanges>,
+}
+
 /// Of a vdev: that of its metaslabs, weighted by what is free on them.
-fn fragmentation(metaslabs: &[Metaslab]) -> u64 {
+fn fragmentation(metaslabs: &[MetaslabUsage]) -> u64 {
     let (mut sum, mut all) = (0u128, 0u128);
     for metaslab in metaslabs {
-        let free = u128::from(metaslab.place.size_bytes.saturating_sub(metaslab.allocated_bytes())) >> 9;
+        let free = u128::from(metaslab.size_bytes.saturating_sub(metaslab.allocated_bytes)) >> 9;
         all += free;
         sum += u128::from(metaslab.free_ranges.as_ref().map_or(0, fragmentation_of)) * free;
     }

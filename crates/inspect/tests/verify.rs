@@ -7,7 +7,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::units::BlockId;
 use cenote_fs::Filesystem;
 use cenote_inspect::verify::{FaultKind, Finding, Part, Severity, Stop, VerifyOptions, VerifyReport, verify};
-use cenote_pool::discover;
+use cenote_pool::{VdevKind, discover};
 use cenote_runtime::Runtime;
 use cenote_testkit::{copy_image, golden, golden_names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,18 @@ fn zdb_figures(text: &str) -> BTreeMap<String, Vec<u64>> {
     figures
 }
 
+/// How full each class is, as `zdb -bcc` prints it in percent.
+fn zdb_shares(text: &str) -> BTreeMap<String, String> {
+    let share = |line: &str| {
+        let (class, rest) = line.trim().split_once(" class")?;
+        let (_, share) = rest.split_once("used:")?;
+        Some((class.to_lowercase(), share.trim().trim_end_matches('%').to_owned()))
+    };
+    text.lines().filter_map(share).collect()
+}
+
 /// Figures in which the report differs from `zdb`, as `figure: ours / zdb's`.
-fn differences(report: &VerifyReport, zdb: &str) -> Vec<String> {
+fn differences(mos: &Mos, report: &VerifyReport, zdb: &str) -> Vec<String> {
     let figures = zdb_figures(zdb);
     let counts = &report.counts;
     let class =
@@ -67,13 +77,24 @@ fn differences(report: &VerifyReport, zdb: &str) -> Vec<String> {
     let ours = ours.into_iter().map(|(figure, index, value)| {
         (figure, value, figures.get(figure).map_or(0, |numbers| numbers[index]))
     });
+    // For each vdev that was removed `zdb` makes up metaslabs and counts them as space.
+    let removed = mos.pool().vdevs().tops().any(|top| top.kind == VdevKind::Indirect);
+    let shares = zdb_shares(zdb).into_iter().filter(|_| !removed).filter_map(|(class, zdb)| {
+        let space = report.space.classes.iter().find(|c| c.class == class);
+        let (used, total) = space.map_or((0, 0), |space| (space.allocated_bytes, space.total_bytes));
+        let ours = match total {
+            0 => "-nan".to_owned(),
+            _ => format!("{:.2}", 100.0 * used as f64 / total as f64),
+        };
+        (ours != zdb).then(|| format!("{class} class: {ours} / {zdb} percent"))
+    });
     let by_type: u64 = counts.by_type.iter().map(|t| t.sums.count).sum();
     let own = [
         ("embedded", counts.embedded.get(&0).copied().unwrap_or(0), embedded),
         ("sum over types", by_type, counts.total.count),
     ];
     let differ = ours.chain(own).filter(|(_, ours, zdb)| ours != zdb);
-    differ.map(|(figure, ours, zdb)| format!("{figure}: {ours} / {zdb}")).collect()
+    differ.map(|(figure, ours, zdb)| format!("{figure}: {ours} / {zdb}")).chain(shares).collect()
 }
 
 #[test]
@@ -86,8 +107,12 @@ fn every_golden_pool_counts_as_zdb_counts_and_nothing_leaks() {
             continue;
         }
         let zdb = pool.text("zdb-b.txt");
-        let report = runtime.block_on(async { verified(&open(&runtime, &pool.images()).await).await });
-        wrong.extend(differences(&report, &zdb).into_iter().map(|figure| format!("{name}: {figure}")));
+        let (mos, report) = runtime.block_on(async {
+            let mos = open(&runtime, &pool.images()).await;
+            let report = verified(&mos).await;
+            (mos, report)
+        });
+        wrong.extend(differences(&mos, &report, &zdb).into_iter().map(|figure| format!("{name}: {figure}")));
         let damaged_on_purpose = ["damaged", "degraded", "errlog"].contains(&&*name);
         let expected = |finding: &&Finding| damaged_on_purpose && matches!(finding, Finding::Block(_));
         let findings: Vec<&Finding> = report.findings.iter().filter(|f| !expected(f)).collect();

@@ -70,9 +70,9 @@ async fn figures(mos: &Mos, top: &VdevConfig, place: &MetaslabPlace) -> [Value; 
     match head {
         Ok(head) => {
             let percent = head.free_ranges.filter(|counts| *counts != [0; 64]).as_ref().map(fragmentation_of);
-            let free = place.size_bytes.saturating_sub(head.allocated_bytes);
+            let free = place.size_bytes.saturating_sub(head.allocated_bytes());
             let percent = percent.map_or(Value::None, |percent| format!("{percent}%").into());
-            [Value::Size(head.allocated_bytes), Value::Size(free), percent]
+            [Value::Size(head.allocated_bytes()), Value::Size(free), percent]
         }
         Err(error) => [Value::Text(error.to_string()), Value::None, Value::None],
     }

@@ -7,9 +7,9 @@
 //!
 //! Memory: the allocated ranges of one vdev, 16 bytes a range for all, and 32 a range that a removal has copied.
 //!
-//! Source: OpenZFS `zdb.c` (`zdb_leak_init`), `vdev.c` (`vdev_metaslab_init`: the embedded log).
+//! Source: OpenZFS `zdb.c` (`zdb_leak_init`, `dump_block_stats`).
 
-use cenote_dataset::spacemaps::LogSpacemaps;
+use cenote_dataset::spacemaps::{LogSpacemaps, Metaslab, has_embedded_log};
 use cenote_dataset::{Mos, Result};
 use cenote_format::blkptr::Dva;
 use cenote_format::units::VdevId;
@@ -17,9 +17,6 @@ use cenote_pool::{VdevClass, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 
 use super::extent::{Extent, ExtentSet, subtract};
-
-/// Metaslabs that a vdev must have more than, for one to be set aside for intent logs (`zfs_embedded_slog_min_ms`).
-const EMBEDDED_LOG_MIN_METASLABS: u64 = 64;
 
 /// Space of an allocation class as its space maps say, changes that are only in log space maps left out (as `zdb -b`).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -34,6 +31,8 @@ pub struct ClassSpace {
 
 /// Class names in the order of a report.
 type ClassOrder = (u8, &'static str);
+/// After the classes that hold data, before separate log devices.
+const EMBEDDED_LOG: ClassOrder = (3, "embedded log");
 
 /// The space maps of a pool.
 #[derive(Debug)]
@@ -90,31 +89,31 @@ impl SpaceMaps {
         subtract(ranges().map(extent), kept.iter().map(extent), |extent| {
             allocated.insert(extent);
         });
-        let used: Vec<u64> = metaslabs.iter().map(|metaslab| metaslab.own_map_bytes).collect();
-        self.count(top, &used, metaslabs.first().map_or(0, |metaslab| metaslab.place.size_bytes));
+        self.count(top, &metaslabs);
         let contradict = metaslabs.iter().filter(|metaslab| !metaslab.overlaps.is_empty());
         Ok(contradict.map(|metaslab| metaslab.place.index).collect())
     }
 
-    fn count(&mut self, top: &VdevConfig, used: &[u64], metaslab_bytes: u64) {
-        let mut add = |class, allocated: u64, metaslabs: u64| {
-            let space = self.classes.entry(class).or_default();
-            space.0 += allocated;
-            space.1 += metaslabs * metaslab_bytes;
+    fn count(&mut self, top: &VdevConfig, metaslabs: &[Metaslab]) {
+        let for_log = metaslabs.iter().min_by_key(|m| m.own_map_bytes).filter(|_| has_embedded_log(top));
+        let for_log = for_log.map(|metaslab| metaslab.place.index);
+        let order = match top.class {
+            VdevClass::Normal => {
+                self.classes.entry(EMBEDDED_LOG).or_default();
+                0
+            }
+            VdevClass::Special => 1,
+            VdevClass::Dedup => 2,
+            VdevClass::Log => 4,
         };
-        let (all, count) = (used.iter().sum::<u64>(), used.len() as u64);
-        let class = match top.class {
-            VdevClass::Normal => (0, "normal"),
-            VdevClass::Special => (1, "special"),
-            VdevClass::Dedup => (2, "dedup"),
-            VdevClass::Log => (4, "log"),
-        };
-        // Large enough vdevs set one metaslab aside for logs: at import, the emptiest.
-        let set_aside = top.class == VdevClass::Normal && count > EMBEDDED_LOG_MIN_METASLABS;
-        let least = used.iter().copied().min().filter(|_| set_aside);
-        add(class, all - least.unwrap_or(0), count - u64::from(least.is_some()));
-        if top.class == VdevClass::Normal {
-            add((3, "embedded log"), least.unwrap_or(0), u64::from(least.is_some()));
+        for metaslab in metaslabs {
+            let class = match for_log == Some(metaslab.place.index) {
+                true => EMBEDDED_LOG,
+                false => (order, top.class.name()),
+            };
+            let (allocated_bytes, total_bytes) = self.classes.entry(class).or_default();
+            *allocated_bytes += metaslab.own_map_bytes;
+            *total_bytes += metaslab.place.size_bytes;
         }
     }
 }
