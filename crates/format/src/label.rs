@@ -45,6 +45,8 @@ pub const VDEV_LABELS: u32 = 4;
 pub const VDEV_LABEL_START_SIZE: u64 = 4 << 20;
 /// Bytes at the end that cannot be allocated, `VDEV_LABEL_END_SIZE`.
 pub const VDEV_LABEL_END_SIZE: u64 = 2 * LABEL_BYTES;
+/// Bytes of a device that cannot be allocated: labels at both ends and the boot area.
+pub const VDEV_LABELS_BYTES: u64 = VDEV_LABEL_START_SIZE + VDEV_LABEL_END_SIZE;
 /// Where the boot area begins, `VDEV_BOOT_OFFSET`. RAID-Z expansion uses it as its scratch area.
 pub const VDEV_BOOT_OFFSET: u64 = 2 * LABEL_BYTES;
 /// Bytes of the boot area, `VDEV_BOOT_SIZE`.

@@ -113,6 +113,11 @@ impl Prop {
         ZPOOL_PROPS.iter().find(|p| p.name == name)
     }
 
+    /// Goes by this name or has this column heading, whose case does not matter.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.column.eq_ignore_ascii_case(name)
+    }
+
     /// What is below a dataset takes over the value if it has none of its own.
     pub fn is_inheritable(&self) -> bool {
         matches!(self.kind, PropKind::Inherit | PropKind::OneTime)

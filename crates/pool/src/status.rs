@@ -19,13 +19,10 @@ mod names;
 use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-use cenote_format::label::{LABEL_BYTES, VDEV_LABEL_END_SIZE, VDEV_LABEL_START_SIZE};
+use cenote_format::label::{LABEL_BYTES, VDEV_LABELS_BYTES};
 use cenote_format::units::{Guid, Txg};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What labels take of a device: two in front with the boot area, two at the end.
-const VDEV_LABELS_BYTES: u64 = VDEV_LABEL_START_SIZE + VDEV_LABEL_END_SIZE;
 
 /// From labels alone.
 pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {

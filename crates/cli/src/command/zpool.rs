@@ -220,11 +220,6 @@ impl Zpool {
     }
 }
 
-/// Tells of a pool that could not be shown; the others are.
-fn complain(pool: &str, error: &CliError) -> Outcome {
-    error.tell(pool)
-}
-
 /// What JSON says of every pool beside what the command is about.
 fn head(mos: &Mos, numbers: bool) -> Map<String, Value> {
     let number = |number: u64| number_or_text(&number.to_string(), numbers);

@@ -157,11 +157,20 @@ impl Mos {
         }
         Ok(tables)
     }
+
+    /// Bytes that all tables and their logs take on the vdevs: the property `dedup_table_size`.
+    ///
+    /// # Errors
+    /// A table's directory is damaged.
+    pub async fn dedup_table_bytes(&self) -> Result<u64> {
+        let tables = self.dedup_tables().await?;
+        Ok(tables.iter().map(Ddt::stored_bytes).fold(0, u64::saturating_add))
+    }
 }
 
 impl Ddt {
-    /// Bytes that the table and its logs take on the vdevs: part of `dedup_table_size`.
-    pub fn stored_bytes(&self) -> u64 {
+    /// Bytes that the table and its logs take on the vdevs.
+    fn stored_bytes(&self) -> u64 {
         // In whole sectors, as `dmu_object_info` counts.
         let sectors = |object: &Object| (object.dnode().used_bytes.saturating_add(256)) >> 9;
         let objects = self.zaps.iter().map(|(_, zap)| zap.object()).chain(&self.logs);

@@ -4,6 +4,7 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::object::{SPILL_BLOCK, Visited};
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::znode::{ZFS_PROJID, znode_flag_names};
 use cenote_fs::{FileKind, LastLink};
 use cenote_pool::VdevClass;
 use serde::Serialize;
@@ -135,25 +136,8 @@ async fn describe(place: &Place) -> Result<Full, CliError> {
 
 /// Names of the flags that are set, those aside that only say how attributes are kept.
 fn flags(bits: u64) -> Vec<&'static str> {
-    use cenote_fs::attr::pflags::*;
-    let names = [
-        (READONLY, "readonly"),
-        (HIDDEN, "hidden"),
-        (SYSTEM, "system"),
-        (ARCHIVE, "archive"),
-        (IMMUTABLE, "immutable"),
-        (NOUNLINK, "nounlink"),
-        (APPENDONLY, "appendonly"),
-        (NODUMP, "nodump"),
-        (OPAQUE, "opaque"),
-        (AV_QUARANTINED, "av_quarantined"),
-        (AV_MODIFIED, "av_modified"),
-        (REPARSE, "reparse"),
-        (OFFLINE, "offline"),
-        (SPARSE, "sparse"),
-        (PROJINHERIT, "projinherit"),
-    ];
-    names.iter().filter(|(flag, _)| bits & flag != 0).map(|(_, name)| *name).collect()
+    const FILE_SYSTEMS_OWN: u64 = 0xffff_ffff | ZFS_PROJID;
+    znode_flag_names(bits & !FILE_SYSTEMS_OWN).collect()
 }
 
 fn text(place: &Place, full: &Full) -> String {

@@ -34,8 +34,7 @@ impl Wanted {
         if let Some(owner_prop) = OwnerProp::parse(name)? {
             return Ok(Wanted::OfOwner(owner_prop));
         }
-        let is_named = |prop: &&Prop| prop.name == name || prop.column.eq_ignore_ascii_case(name);
-        ZFS_PROPS.iter().find(is_named).map(Wanted::Native).ok_or_else(|| {
+        ZFS_PROPS.iter().find(|prop| prop.is_named(name)).map(Wanted::Native).ok_or_else(|| {
             CliError::Usage(format!(
                 "bad property list: invalid property '{name}'; `zfs get all DATASET` shows those there are"
             ))

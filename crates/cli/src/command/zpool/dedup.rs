@@ -27,10 +27,7 @@ pub async fn paragraph(mos: &Mos, exact: bool) -> Result<String, CliError> {
     if total.blocks == 0 {
         return Ok("\n dedup: no DDT entries\n".into());
     }
-    let mut table_bytes = 0u64;
-    for table in mos.dedup_tables().await? {
-        table_bytes = table_bytes.saturating_add(table.stored_bytes());
-    }
+    let table_bytes = mos.dedup_table_bytes().await?;
     let size = if exact { table_bytes.to_string() } else { nice_number(table_bytes) };
     let mut out = format!("\n dedup: DDT entries {}, size {size} on disk\n\n", total.blocks);
     out.push_str("bucket              allocated                       referenced          \n");

@@ -12,9 +12,10 @@ use cenote_format::nvlist::Nvlist;
 use serde_json::{Map, Value, json};
 
 use super::Events;
+use super::history::indented;
 use crate::command::json::{document, nvlist};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{ctime, escape_terminal};
+use crate::render::ctime;
 use crate::session::{Session, print, print_json};
 
 /// `ESC_ZFS_HISTORY_EVENT`.
@@ -49,7 +50,7 @@ impl Events {
                     let errors = errors.iter().map(|error| self.error(error));
                     print(events.chain(errors).collect::<String>())?;
                 }
-                Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
+                Err(error) => outcome = outcome.and(error.tell(found.name())),
             }
         }
         if session.json() {
@@ -66,9 +67,7 @@ impl Events {
         let time = record.get_u64(key::TIME).map_or_else(|| "-".into(), |s| event_time(s.cast_signed()));
         let mut out = self.line(&time, HISTORY_EVENT);
         if self.verbose {
-            for line in record.to_string().lines() {
-                let _ = writeln!(out, "        {}", escape_terminal(line.as_bytes()));
-            }
+            out += &indented(record, 8);
             out.push('\n');
         }
         out

@@ -2,7 +2,7 @@
 
 use cenote_dataset::{Property, Source, Value};
 use cenote_format::features::Feature;
-use cenote_format::props::{Prop, ZPOOL_PROPS};
+use cenote_format::props::ZPOOL_PROPS;
 use serde_json::Map;
 
 use super::properties::{Properties, text};
@@ -16,8 +16,7 @@ const COLUMNS: &str = "name,property,value,source";
 
 /// The property of this name or column heading; features and user properties by their full name.
 pub fn wanted(name: &str) -> Result<String, CliError> {
-    let is_named = |prop: &&Prop| prop.name == name || prop.column.eq_ignore_ascii_case(name);
-    if let Some(prop) = ZPOOL_PROPS.iter().find(is_named) {
+    if let Some(prop) = ZPOOL_PROPS.iter().find(|prop| prop.is_named(name)) {
         return Ok(prop.name.into());
     }
     let is_feature = name.strip_prefix("feature@").is_some_and(|name| Feature::by_name(name).is_some());
@@ -46,7 +45,7 @@ impl Get {
             let (mos, properties) = match opened.await {
                 Ok(opened) => opened,
                 Err(error) => {
-                    outcome = outcome.and(super::complain(found.name(), &error));
+                    outcome = outcome.and(error.tell(found.name()));
                     continue;
                 }
             };

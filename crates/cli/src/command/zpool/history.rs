@@ -65,7 +65,8 @@ impl History {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (mut outcome, mut documents) = (Outcome::Done, Map::new());
         for found in session.find_pools(&self.pools).await? {
-            let records = async { Ok(session.open_without_asking(&found).await?.history().await?) };
+            let records =
+                async { Ok::<_, CliError>(session.open_without_asking(&found).await?.history().await?) };
             match records.await {
                 Ok(records) if session.json() => {
                     let shown = records.iter().filter(|record| self.internal || record.contains(key::CMD));
@@ -76,7 +77,7 @@ impl History {
                     let lines: String = records.iter().filter_map(|record| self.record(record)).collect();
                     print(format!("History for '{}':\n{lines}\n", found.name()))?;
                 }
-                Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
+                Err(error) => outcome = outcome.and(error.tell(found.name())),
             }
         }
         if session.json() {
@@ -90,8 +91,7 @@ impl History {
         if let Some(NvValue::Int64(ns)) = record.get(key::ELAPSED_NS) {
             let _ = write!(time, " ({}ms)", ns / 1_000_000);
         }
-        let text = |key: &str| record.get_string_bytes(key).map(escape_terminal);
-        let mut line = match text(key::CMD) {
+        let mut line = match text(record, key::CMD) {
             Some(command) => format!("{time} {command}"),
             None if !self.internal => return None,
             None => format!("{time} {}", event(record)),
@@ -105,22 +105,21 @@ impl History {
 
 /// What the pool did by itself.
 fn event(record: &Nvlist) -> String {
-    let text = |key: &str| record.get_string_bytes(key).map(escape_terminal);
     let txg = record.get_u64(key::TXG).unwrap_or(0);
-    let details = text(key::INT_STR).unwrap_or_default();
+    let details = text(record, key::INT_STR).unwrap_or_default();
     if let Some(number) = record.get_u64(key::INT_EVENT) {
         return match usize::try_from(number).ok().and_then(|number| LEGACY_EVENTS.get(number)) {
             Some(name) => format!("[internal {name} txg:{txg}] {details}"),
             None => unrecognized(record),
         };
     }
-    if let Some(name) = text(key::INT_NAME) {
-        let dataset = text(key::DSNAME).map_or_else(String::new, |dataset| {
+    if let Some(name) = text(record, key::INT_NAME) {
+        let dataset = text(record, key::DSNAME).map_or_else(String::new, |dataset| {
             format!(" {dataset} ({})", record.get_u64(key::DSID).unwrap_or(0))
         });
         return format!("[txg:{txg}] {name}{dataset} {details}");
     }
-    text(key::IOCTL).map_or_else(|| unrecognized(record), |name| ioctl(&name, record))
+    text(record, key::IOCTL).map_or_else(|| unrecognized(record), |name| ioctl(&name, record))
 }
 
 fn unrecognized(record: &Nvlist) -> String {
@@ -145,22 +144,27 @@ fn ioctl(name: &str, record: &Nvlist) -> String {
     out
 }
 
-fn indented(list: &Nvlist, columns: usize) -> String {
+/// Text of a record, ready to be printed.
+fn text(record: &Nvlist, key: &str) -> Option<String> {
+    record.get_string_bytes(key).map(escape_terminal)
+}
+
+/// A list, a pair a line, ready to be printed.
+pub fn indented(list: &Nvlist, columns: usize) -> String {
     let text = list.to_string();
     text.lines().map(|line| format!("{:columns$}{}\n", "", escape_terminal(line.as_bytes()))).collect()
 }
 
 fn who(record: &Nvlist) -> String {
-    let text = |key: &str| record.get_string_bytes(key).map(escape_terminal);
     let mut out = String::from(" [");
     if let Some(uid) = record.get_u64(key::WHO) {
         let _ = write!(out, "user {uid} ");
         out.push_str(if uid == 0 { "(root) " } else { "" });
     }
-    if let Some(host) = text(key::HOST) {
+    if let Some(host) = text(record, key::HOST) {
         let _ = write!(out, "on {host}");
     }
-    if let Some(zone) = text(key::ZONE) {
+    if let Some(zone) = text(record, key::ZONE) {
         let _ = write!(out, ":{zone}");
     }
     out + "]"

@@ -94,11 +94,8 @@ impl Import {
             print(if shown > 0 { "\n" } else { "" })?;
             shown += 1;
             if self.all {
-                outcome = outcome.and(
-                    self.open(session, found)
-                        .await
-                        .or_else(|error| Ok::<_, CliError>(super::complain(found.name(), &error)))?,
-                );
+                let opened = self.open(session, found).await;
+                outcome = outcome.and(opened.unwrap_or_else(|error| error.tell(found.name())));
                 continue;
             }
             match session.open_without_asking(found).await {

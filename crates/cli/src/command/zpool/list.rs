@@ -4,6 +4,7 @@
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::VdevUsage;
+use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType};
 use cenote_format::units::VdevId;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
@@ -18,9 +19,6 @@ use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_number};
 use crate::session::Session;
-
-/// Labels in front and at the end of a cache device.
-const VDEV_LABELS_BYTES: u64 = (4 << 20) + (512 << 10);
 
 /// A pool with what is shown of it.
 struct Pool {
@@ -44,7 +42,7 @@ impl List {
             };
             match opened.await {
                 Ok(pool) => pools.push(pool),
-                Err(error) => outcome = outcome.and(super::complain(found.name(), &error)),
+                Err(error) => outcome = outcome.and(error.tell(found.name())),
             }
         }
         let (table, document) = (self.as_table(&pools, &columns), self.as_json(&pools, &columns));

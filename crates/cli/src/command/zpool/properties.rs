@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
+use cenote_format::dsl::names::pool::LAST_SCRUBBED_TXG;
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::DatasetId;
@@ -39,15 +40,8 @@ impl Properties {
         health: &PoolHealth,
         usage: &[VdevUsage],
     ) -> Result<Properties, CliError> {
-        let facts = facts(mos, health, usage).await?;
-        let mut set = BTreeMap::new();
-        for entry in mos.pool_properties().await? {
-            let value = match entry.value.as_text() {
-                Some(text) => Value::Text(text),
-                None => Value::Number(entry.value.as_u64().unwrap_or(0)),
-            };
-            set.insert(entry.name_text(), value);
-        }
+        let set = were_set(mos).await?;
+        let facts = facts(mos, health, usage, &set).await?;
         let mut list = Vec::new();
         for prop in ZPOOL_PROPS.iter().filter(|prop| prop.visible || prop.name == "name") {
             let (value, source) = match (facts.get(prop.name), set.get(prop.name)) {
@@ -102,11 +96,25 @@ fn fact_source(prop: &Prop, value: &Value) -> Source {
     }
 }
 
+/// What an administrator set.
+async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, CliError> {
+    let mut set = BTreeMap::new();
+    for entry in mos.pool_properties().await? {
+        let value = match entry.value.as_text() {
+            Some(text) => Value::Text(text),
+            None => Value::Number(entry.value.as_u64().unwrap_or(0)),
+        };
+        set.insert(entry.name_text(), value);
+    }
+    Ok(set)
+}
+
 /// What a pool is, as opposed to what was set.
 async fn facts(
     mos: &Mos,
     health: &PoolHealth,
     usage: &[VdevUsage],
+    set: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<&'static str, Value>, CliError> {
     let (pool, sum) = (mos.pool(), PoolUsage::sum(usage));
     let number = Value::Number;
@@ -133,8 +141,8 @@ async fn facts(
         ("bcloneused", number(cloned.used_bytes)),
         ("bclonesaved", number(cloned.saved_bytes)),
         ("bcloneratio", number(cloned.ratio_percent())),
-        ("dedup_table_size", number(dedup_table_bytes(mos).await?)),
-        ("last_scrubbed_txg", number(mos.directory_u64("last_scrubbed_txg").await?.unwrap_or(0))),
+        ("dedup_table_size", number(mos.dedup_table_bytes().await?)),
+        ("last_scrubbed_txg", number(mos.directory_u64(LAST_SCRUBBED_TXG).await?.unwrap_or(0))),
     ]);
     if let Some(comment) = &pool.config().comment {
         facts.insert("comment", text(comment));
@@ -142,10 +150,9 @@ async fn facts(
     if let Some(compatibility) = &pool.config().compatibility {
         facts.insert("compatibility", text(compatibility));
     }
-    let bootfs = mos.pool_properties().await?.into_iter().find(|entry| entry.name_text() == "bootfs");
-    if let Some(id) = bootfs.and_then(|entry| entry.value.as_u64()).filter(|&id| id != 0) {
+    if let Some(Value::Number(id)) = set.get("bootfs").filter(|id| **id != Value::Number(0)) {
         // The dataset may have been destroyed since.
-        let name = mos.dataset_by_id(DatasetId(id)).await.map(|dataset| dataset.name().to_owned());
+        let name = mos.dataset_by_id(DatasetId(*id)).await.map(|dataset| dataset.name().to_owned());
         facts.insert("bootfs", Value::Text(name.unwrap_or_else(|_| "-".into())));
     }
     Ok(facts)
@@ -154,14 +161,6 @@ async fn facts(
 /// What one of OpenZFS's own directories below the root uses.
 async fn used_by(mos: &Mos, dir: &str) -> Result<u64, CliError> {
     Ok(mos.root_dir().await?.child(dir).await?.map_or(0, |dir| dir.phys().used_bytes))
-}
-
-async fn dedup_table_bytes(mos: &Mos) -> Result<u64, CliError> {
-    let mut bytes = 0u64;
-    for table in mos.dedup_tables().await? {
-        bytes = bytes.saturating_add(table.stored_bytes());
-    }
-    Ok(bytes)
 }
 
 /// A value as people read it, or exact.

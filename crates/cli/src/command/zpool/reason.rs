@@ -34,8 +34,8 @@ pub struct Circumstances {
     pub resilvering: bool,
     /// The pool was in use by another machine, and not exported.
     pub left_by_another: bool,
-    /// The error log has entries.
-    pub data_errors: bool,
+    /// Entries of the error log.
+    pub data_errors: usize,
     /// The version is from before feature flags.
     pub is_legacy: bool,
     /// Features are disabled, and not because the administrator chose a set.
@@ -65,7 +65,7 @@ impl Circumstances {
         let found = Circumstances::of_found(mos.pool().found());
         Ok(Circumstances {
             resilvering: scan.as_ref().is_some_and(resilvers),
-            data_errors: !mos.error_log().await?.is_empty(),
+            data_errors: mos.error_log().await?.len(),
             lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
             ..found
         })
@@ -82,7 +82,7 @@ fn this_hostid() -> Option<u64> {
 pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
     under_way(circumstances)
         .or_else(|| lost(health))
-        .or_else(|| circumstances.data_errors.then_some(DATA_ERRORS))
+        .or_else(|| (circumstances.data_errors > 0).then_some(DATA_ERRORS))
         .or_else(|| degraded(health))
         .or_else(|| dated(circumstances))
 }

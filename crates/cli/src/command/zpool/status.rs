@@ -21,7 +21,6 @@ struct Shown {
     work: String,
     notes: tree::Notes,
     dedup: String,
-    error_count: usize,
     damaged: Vec<String>,
 }
 
@@ -41,7 +40,7 @@ impl Status {
             let reason = match &shown {
                 Ok(shown) => judge(&shown.health, shown.circumstances),
                 Err(error) => {
-                    outcome = outcome.and(super::complain(found.name(), error));
+                    outcome = outcome.and(error.tell(found.name()));
                     judge(&found.status(), Circumstances::of_found(&found))
                 }
             };
@@ -74,14 +73,13 @@ impl Status {
         let mos = session.open_without_asking(found).await?;
         let circumstances = Circumstances::of_pool(&mos).await?;
         let usage = mos.usage().await?;
-        let error_count = mos.error_log().await?.len();
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
         let notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
         let dedup = if self.dedup { dedup::paragraph(&mos, self.form.exact()).await? } else { String::new() };
         // What reading so far met is part of the health.
         let health = mos.pool().status();
         let work = work::lines(&mos, &health.root, &usage).await?;
-        Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, error_count, damaged })
+        Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, damaged })
     }
 
     fn style(&self, resilvering: bool) -> tree::Style {
@@ -100,7 +98,7 @@ impl Status {
     }
 
     fn known_errors(&self, shown: &Shown) -> String {
-        match shown.error_count {
+        match shown.circumstances.data_errors {
             0 => "\nerrors: No known data errors\n".into(),
             _ if self.verbose => {
                 let files: String = shown.damaged.iter().map(|file| format!("        {file}\n")).collect();
@@ -132,7 +130,7 @@ impl Status {
         }
         let report = vdevs_json::Report { usage: &shown.usage, mos: Some(&shown.mos), exact, numbers };
         entry.extend(report.sections(&shown.health));
-        let count = shown.error_count as u64;
+        let count = shown.circumstances.data_errors as u64;
         let count = if exact { count.to_string() } else { nice_number(count) };
         entry.insert("error_count".into(), number_or_text(&count, numbers));
         if !shown.damaged.is_empty() {

@@ -28,12 +28,11 @@ impl Report<'_> {
     /// `vdevs` with the tree, and a section each for the classes, cache devices and spares that there are.
     pub fn sections(&self, health: &PoolHealth) -> Map<String, Value> {
         let mut sections = Map::new();
-        let root = self.vdev(&health.root, "normal", 0);
+        let root = self.vdev(&health.root, VdevClass::Normal.name(), 0);
         sections.insert("vdevs".into(), json!({ health.root.name.clone(): root }));
         for (class, heading) in HEADED_CLASSES {
             let tops = health.root.children.iter().filter(|top| top.class == class);
-            let class = if class == VdevClass::Log { "log" } else { heading };
-            self.add(&mut sections, heading, tops.map(|top| (top, self.vdev(top, class, 1))));
+            self.add(&mut sections, heading, tops.map(|top| (top, self.vdev(top, class.name(), 1))));
         }
         self.add(
             &mut sections,
