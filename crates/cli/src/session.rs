@@ -17,10 +17,11 @@ use cenote_dataset::import::{ImportOptions, Rewind, import};
 use cenote_dataset::{Dataset, KeySource, Mos, Txg};
 use cenote_pool::{Discovery, FoundPool, VdevState, discover};
 use cenote_runtime::Runtime;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use interrupt::{interrupted, unless_interrupted};
 pub use near::{dataset, file_error};
-pub use progress::Progress;
+pub use progress::{Progress, watch};
 pub use target::Target;
 
 use crate::args::Common;
@@ -185,6 +186,13 @@ impl Session {
         let mos = self.open_pool(target.pool()).await?;
         dataset(&mos, &target.dataset).await
     }
+}
+
+/// Copies of deep trees need an open folder for each level: takes as many files as the system gives.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it is refused, too deep folders are told as not copied.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Standard output, buffered; errors name it.

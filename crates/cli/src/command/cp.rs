@@ -7,21 +7,16 @@ mod losses;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use cenote_fs::LastLink;
 use cenote_inspect::copy::{Copier, CopyOptions, CopySource, Folder, Name};
-use cenote_runtime::Runtime;
 use clap::Args;
 
 use crate::command::files::{Place, Places};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Progress, Session, interrupted, print_json};
+use crate::session::{Progress, Session, interrupted, print_json, raise_file_limit, watch};
 
 pub use losses::{Losses, show_progress};
-
-/// Time between two looks at how far the copy is.
-const TICK: Duration = Duration::from_millis(250);
 
 /// `cenote cp`
 #[derive(Debug, Args)]
@@ -165,24 +160,4 @@ fn own_name(place: &Place, typed: &str) -> Result<Name, CliError> {
     };
     Name::new(last.as_bytes())
         .ok_or_else(|| CliError::Usage(format!("{typed}: give the copy a name at the destination")))
-}
-
-/// Waits for `work`; tells `show` now and then how many seconds it has taken.
-pub async fn watch<T>(runtime: &Runtime, work: impl Future<Output = T>, show: impl Fn(f64)) -> T {
-    let start = runtime.now();
-    let mut work = std::pin::pin!(work);
-    loop {
-        match runtime.timeout(TICK, work.as_mut()).await {
-            Ok(done) => return done,
-            Err(_) => show((runtime.now() - start).as_secs_f64()),
-        }
-    }
-}
-
-/// Deep trees need an open folder for each level: takes as many files as the system gives.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // If it is refused, too deep folders are told as not copied.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -1,7 +1,6 @@
 //! `cenote rescue`: copies out everything that can still be read, with a list of what can't.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use cenote_dataset::DatasetKind;
 use cenote_inspect::rescue::{Planned, Report, Rescue as Engine, RescueOptions, State, Summary};
@@ -9,10 +8,7 @@ use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_bytes};
-use crate::session::{self, Progress, Session};
-
-/// How often progress is looked at.
-const TICK: Duration = Duration::from_millis(250);
+use crate::session::{Progress, Session, print, print_json, raise_file_limit, unless_interrupted, watch};
 
 /// `cenote rescue`
 #[derive(Debug, Args)]
@@ -70,31 +66,24 @@ impl Rescue {
         };
         self.prepare(destination)?;
         let mut report = Report::create(destination, session.json())?;
+        raise_file_limit();
         let progress = Progress::bytes(expected_bytes(&plan), self.progress);
         let counters = engine.counters();
         let work = engine.run(&plan, destination, &mut report, |planned| progress.message(&planned.name));
-        let ticking = async {
-            loop {
-                session.runtime().sleep(TICK).await;
-                progress.set(counters.copied().bytes);
-            }
+        let work = async {
+            let done = watch(session.runtime(), work, |_| progress.set(counters.copied().bytes)).await;
+            progress.finish();
+            Ok(done?)
         };
-        let summary = tokio::select! {
-            biased; // interrupts are ours before the first file is made
-            () = session::interrupted() => {
-                let files = counters.copied().files;
-                return Err(CliError::Stopped(format!(
-                    "interrupted; {files} files were copied, each of them whole: go on with --resume"
-                )));
-            }
-            done = work => done?,
-            () = ticking => Summary::default(),
+        let left = || {
+            let files = counters.copied().files;
+            format!("{files} files were copied, each of them whole: go on with --resume")
         };
-        progress.finish();
+        let summary = unless_interrupted(work, left).await?;
         let text = describe(&summary, &plan, &report.path().display().to_string());
         match session.json() {
-            true => session::print_json(&as_json(&summary))?,
-            false => session::print(text)?,
+            true => print_json(&as_json(&summary))?,
+            false => print(text)?,
         }
         Ok(if summary.is_damaged() { Outcome::Damaged } else { Outcome::Done })
     }
@@ -154,7 +143,7 @@ fn show_plan(session: &Session, plan: &[Planned]) -> Result<(), CliError> {
             note.unwrap_or_default(),
         ]);
     }
-    if session.json() { session::print_json(&rows) } else { session::print(table.aligned()) }
+    if session.json() { print_json(&rows) } else { print(table.aligned()) }
 }
 
 fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {

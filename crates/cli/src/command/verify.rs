@@ -2,13 +2,11 @@
 
 mod report;
 
-use std::future::Future;
-
 use cenote_inspect::verify::{Finding, Severity, Stop, VerifyOptions, VerifyReport, verify};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Progress, Session, print, print_json};
+use crate::session::{Progress, Session, interrupted, print, print_json};
 
 /// `cenote verify`
 #[derive(Debug, Args)]
@@ -67,7 +65,7 @@ async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) ->
     loop {
         tokio::select! {
             done = &mut work => return done,
-            Ok(()) = tokio::signal::ctrl_c() => stop(),
+            () = interrupted() => stop(),
         }
     }
 }

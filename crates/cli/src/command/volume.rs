@@ -7,9 +7,9 @@ use cenote_inspect::copy::{Copier, CopyOptions, Reason, VolumeSink};
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
-use super::cp::{Losses, split_destination, watch};
+use super::cp::{Losses, split_destination};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted};
+use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted, watch};
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]

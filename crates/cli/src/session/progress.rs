@@ -3,9 +3,25 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use cenote_runtime::Runtime;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::render::nice_bytes;
+
+/// Time between two looks at how far the work is.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Waits for `work`; tells `show` now and then how many seconds it has taken.
+pub async fn watch<T>(runtime: &Runtime, work: impl Future<Output = T>, show: impl Fn(f64)) -> T {
+    let start = runtime.now();
+    let mut work = std::pin::pin!(work);
+    loop {
+        match runtime.timeout(TICK, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) => show((runtime.now() - start).as_secs_f64()),
+        }
+    }
+}
 
 /// A line that is redrawn, and gone when the work is done.
 pub struct Progress {
