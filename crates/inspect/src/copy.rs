@@ -37,7 +37,7 @@ use cenote_fs::Filesystem;
 use cenote_runtime::Runtime;
 use tokio::sync::Semaphore;
 
-pub use content::{Piece, Pieces};
+pub use content::{Piece, Pieces, write_zeros};
 pub use folder::{Folder, Name};
 pub use loss::{Loss, LossKind, Reason};
 pub use volume::VolumeSink;

@@ -3,6 +3,7 @@
 //! Where the object is on disk as it is shown, [`Chunks`] reads it ahead, window by window. Where a replayed log lies over it, the
 //! two are read together, a piece at a time; that is never much.
 
+use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,6 +13,22 @@ use cenote_fs::{FsError, OpenFile, Result, Volume};
 
 /// Bytes read at a time under an overlay.
 const OVERLAY_BYTES: u64 = 1 << 20;
+
+/// What holes are written from.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+
+/// Writes a hole's zeros where nothing better is known, part by part.
+///
+/// # Errors
+/// Those of `write`.
+pub fn write_zeros(mut len: u64, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    while len > 0 {
+        let part = len.min(ZEROS.len() as u64);
+        write(&ZEROS[..part as usize])?;
+        len -= part;
+    }
+    Ok(())
+}
 
 /// A piece of content.
 #[derive(Debug)]

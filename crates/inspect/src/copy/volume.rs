@@ -11,15 +11,12 @@ use cenote_fs::Volume;
 use rustix::fs::{FallocateFlags, Mode};
 use rustix::io::Errno;
 
-use super::content::Pieces;
+use super::content::{Pieces, write_zeros};
 use super::file::Unreadable;
 use super::folder::{Folder, Name};
 use super::loss::Reason;
 use super::newfile::{NewFile, errno};
 use super::{Copier, LARGE_BYTES};
-
-/// Zeros written at a time where nothing better is known.
-static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
 /// Where a volume goes.
 pub enum VolumeSink {
@@ -113,14 +110,15 @@ impl Target {
                     return Ok(());
                 }
                 let mut at = offset;
-                zeros(len, |part| {
+                write_zeros(len, |part| {
                     file.write_all_at(part, at)?;
                     at += part.len() as u64;
                     Ok(())
                 })
+                .map_err(errno)
             }
             (Target::Stream(stream), Some(bytes)) => stream.write_all(bytes).map_err(errno),
-            (Target::Stream(stream), None) => zeros(len, |part| stream.write_all(part)),
+            (Target::Stream(stream), None) => write_zeros(len, |part| stream.write_all(part)).map_err(errno),
         }
     }
 
@@ -135,15 +133,6 @@ impl Target {
             (Target::Stream(mut stream), _) => stream.flush().map_err(errno),
         }
     }
-}
-
-fn zeros(mut len: u64, mut write: impl FnMut(&[u8]) -> std::io::Result<()>) -> Result<(), Errno> {
-    while len > 0 {
-        let part = len.min(ZEROS.len() as u64);
-        write(&ZEROS[..part as usize]).map_err(errno)?;
-        len -= part;
-    }
-    Ok(())
 }
 
 impl VolumeSink {

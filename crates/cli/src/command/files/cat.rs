@@ -3,16 +3,13 @@
 use std::io::Write;
 
 use cenote_fs::{FileKind, LastLink};
-use cenote_inspect::copy::Pieces;
+use cenote_inspect::copy::{Pieces, write_zeros};
 
 use super::Cat;
 use super::place::{Place, Places, complain};
 use crate::outcome::{CliError, Outcome};
 use crate::render::parse_bytes;
 use crate::session::{Session, raw_stdout};
-
-/// What holes are written from.
-static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
 impl Cat {
     /// Runs the command.
@@ -51,18 +48,9 @@ async fn write(place: &Place, range: std::ops::Range<u64>, out: &mut impl Write)
     while let Some(piece) = pieces.next().await {
         let written = match piece.data? {
             Some(bytes) => out.write_all(&bytes),
-            None => write_zeros(piece.range.end - piece.range.start, out),
+            None => write_zeros(piece.range.end - piece.range.start, |zeros| out.write_all(zeros)),
         };
         written.map_err(CliError::io("standard output"))?;
-    }
-    Ok(())
-}
-
-fn write_zeros(mut len: u64, out: &mut impl Write) -> std::io::Result<()> {
-    while len > 0 {
-        let part = len.min(ZEROS.len() as u64);
-        out.write_all(&ZEROS[..part as usize])?;
-        len -= part;
     }
     Ok(())
 }
