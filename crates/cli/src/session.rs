@@ -181,6 +181,12 @@ impl Session {
         self.open(&found).await
     }
 
+    /// The same for what can be shown without keys.
+    pub async fn open_pool_without_asking(&self, name: &str) -> Result<Mos, CliError> {
+        let found = self.find_pool(name).await?;
+        self.open_without_asking(&found).await
+    }
+
     /// Opens the pool of a target, and in it the dataset or snapshot.
     pub async fn open_dataset(&self, target: &Target) -> Result<Dataset, CliError> {
         let mos = self.open_pool(target.pool()).await?;

@@ -51,12 +51,17 @@ struct Ran {
 impl Demo {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let temporary = tempfile::Builder::new().prefix("cenote-demo-").tempdir();
-        let temporary = temporary.map_err(CliError::io("a folder for temporary files"))?;
-        let folder = self.keep.clone().unwrap_or_else(|| temporary.path().into());
+        // Dropping a temporary folder removes it.
+        let (folder, _temporary) = match self.keep.clone() {
+            Some(folder) => (folder, None),
+            None => {
+                let temporary = tempfile::Builder::new().prefix("cenote-demo-").tempdir();
+                let temporary = temporary.map_err(CliError::io("a folder for temporary files"))?;
+                (temporary.path().into(), Some(temporary))
+            }
+        };
         tokio::select! {
             biased; // interrupts are ours before the first disk is unpacked
-            // Dropping the folder removes it.
             () = session::interrupted() => return Ok(Outcome::Failed),
             told = tell(session, folder) => told?,
         }

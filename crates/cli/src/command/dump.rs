@@ -137,7 +137,7 @@ impl Dump {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         if let What::Block { raw: true, decompress, pool, address, .. } = &self.what {
-            let mos = open_pool(session, pool).await?;
+            let mos = session.open_pool_without_asking(pool).await?;
             let (_, _, bytes) = read_block(&mos, address, decompress.as_deref()).await?;
             return session::print(bytes).map(|()| Outcome::Done);
         }
@@ -162,10 +162,12 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
         What::Label { uberblocks, device } => show_label(session, sink, &device, uberblocks).await?,
         What::Uberblock { used: false, pool } => label::uberblocks(sink, &session.find_pool(&pool).await?),
         What::Uberblock { used: true, pool } => {
-            label::uberblock(sink, open_pool(session, &pool).await?.uberblock());
+            label::uberblock(sink, session.open_pool_without_asking(&pool).await?.uberblock());
         }
-        What::Config { pool } => nvlist(sink, open_pool(session, &pool).await?.config()),
-        What::Directory { pool } => datasets::directory(sink, &open_pool(session, &pool).await?).await?,
+        What::Config { pool } => nvlist(sink, session.open_pool_without_asking(&pool).await?.config()),
+        What::Directory { pool } => {
+            datasets::directory(sink, &session.open_pool_without_asking(&pool).await?).await?
+        }
         What::Datasets { dataset } => datasets::tree(sink, &open(session, &dataset).await?).await?,
         What::Objects { mos, dataset } => {
             object::objects(sink, &objset(session, mos, &dataset).await?).await?;
@@ -177,7 +179,7 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
             object::object(sink, &objset, id, parts).await?;
         }
         What::Block { decompress, pointers, pool, address, .. } => {
-            let mos = open_pool(session, &pool).await?;
+            let mos = session.open_pool_without_asking(&pool).await?;
             let (address, unpacked_by, bytes) = read_block(&mos, &address, decompress.as_deref()).await?;
             sink.field("vdev", address.vdev.0.into());
             sink.field("offset", cenote_inspect::dump::Value::Hex(address.offset_bytes));
@@ -190,19 +192,16 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
         }
         What::Zil { dataset } => show_logs(sink, &open(session, &dataset).await?).await?,
         What::Metaslabs { segments, pool } => {
-            metaslabs::metaslabs(sink, &open_pool(session, &pool).await?, segments).await?;
+            metaslabs::metaslabs(sink, &session.open_pool_without_asking(&pool).await?, segments).await?;
         }
         What::Ddt { entries, pool } => {
-            tables::tables(sink, &open_pool(session, &pool).await?, entries).await?;
+            tables::tables(sink, &session.open_pool_without_asking(&pool).await?, entries).await?;
         }
-        What::Features { pool } => features::features(sink, &open_pool(session, &pool).await?).await?,
+        What::Features { pool } => {
+            features::features(sink, &session.open_pool_without_asking(&pool).await?).await?
+        }
     }
     Ok(())
-}
-
-/// The pool, for what is not encrypted.
-async fn open_pool(session: &Session, name: &str) -> Result<Mos, CliError> {
-    session.open_without_asking(&session.find_pool(name).await?).await
 }
 
 async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
@@ -211,7 +210,7 @@ async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
 
 async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, CliError> {
     if is_mos {
-        return Ok(open_pool(session, name).await?.objset().clone());
+        return Ok(session.open_pool_without_asking(name).await?.objset().clone());
     }
     // Without the key the head and all dnodes' plain parts can still be shown.
     Ok(open(session, name).await?.readable_objset().await?)

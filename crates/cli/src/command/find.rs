@@ -165,9 +165,7 @@ async fn search(
     let mut outcome = Outcome::Done;
     let scanned = scan_below(&target, folder, needs, render, |found: Found| {
         for problem in found.problems {
-            let damaged = problem.error.is_damage();
-            outcome = outcome.and(if damaged { Outcome::Damaged } else { Outcome::Failed });
-            eprintln!("cenote: {}: {}", escape_terminal(&shown.below(&problem.path)), problem.error);
+            outcome = outcome.and(shown.problem(&problem.path, problem.error));
         }
         out.write_all(&found.text).map_err(InspectError::io("standard output"))
     })
@@ -180,7 +178,7 @@ fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape
         b"." => place.shown.clone().into_bytes(),
         below => place.below(below),
     };
-    let matching = batch.rows.iter().filter(|row| predicates.match_row(row, &path_of(row)));
+    let matching = batch.rows.iter().filter(|row| predicates.match_row(row, || path_of(row)));
     let mut text = Vec::new();
     match shape {
         Shape::Long => {
@@ -206,17 +204,25 @@ fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape
 }
 
 impl Predicates {
-    /// `shown` is `pool/dataset@snapshot:/path`.
-    fn match_row(&self, row: &Row, shown: &[u8]) -> bool {
-        let attr = &row.attr;
+    /// `shown` makes the text `pool/dataset@snapshot:/path`, if that is needed at all.
+    fn match_row(&self, row: &Row, shown: impl Fn() -> Vec<u8>) -> bool {
+        let asks_path = !self.names.is_empty() || self.path.is_some();
+        self.match_attributes(row) && (!asks_path || self.match_path(&shown()))
+    }
+
+    fn match_path(&self, shown: &[u8]) -> bool {
         let start = shown.windows(2).position(|two| two == b":/").map_or(0, |at| at + 1);
         let path = &shown[start..];
         let name = &path[path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1)..];
-        let mtime_ns = i128::from(attr.mtime.seconds) * 1_000_000_000 + i128::from(attr.mtime.nanoseconds);
-        let (uid, gid) = attr.owner();
         (self.names.is_empty() || self.names.iter().any(|glob| glob_matches(glob, name)))
             && self.path.as_ref().is_none_or(|glob| glob_matches(glob, path))
-            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(attr.kind().letter()))
+    }
+
+    fn match_attributes(&self, row: &Row) -> bool {
+        let attr = &row.attr;
+        let mtime_ns = i128::from(attr.mtime.seconds) * 1_000_000_000 + i128::from(attr.mtime.nanoseconds);
+        let (uid, gid) = attr.owner();
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(attr.kind().letter()))
             && self.size.is_none_or(|bound| bound.holds(attr.size.into()))
             && self.age.is_none_or(|bound| bound.holds(self.now_ns - mtime_ns))
             && self.uid.is_none_or(|wanted| wanted == u64::from(uid))

@@ -89,9 +89,7 @@ impl Du {
                 }
             }
             for problem in sums.problems {
-                let damaged = problem.error.is_damage();
-                outcome = outcome.and(if damaged { Outcome::Damaged } else { Outcome::Failed });
-                eprintln!("cenote: {}: {}", escape_terminal(&place.below(&problem.path)), problem.error);
+                outcome = outcome.and(place.problem(&problem.path, problem.error));
             }
             Ok(())
         })

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use cenote_dataset::ObjectId;
-use cenote_fs::{Attr, FileKind, Filesystem, FsError, LastLink};
+use cenote_fs::{Attr, FileKind, Filesystem, LastLink};
 
 use super::Ls;
 use super::line::{FileJson, colored, long_lines};
@@ -97,14 +97,15 @@ impl Listing {
     /// The files of a folder, sorted by name. What can't be read is said.
     async fn read(&mut self, place: &Place, folder: &Folder) -> Vec<Listed> {
         let fs = &place.filesystem;
+        let mut problem = |below: &[u8], error| self.outcome = self.outcome.and(place.problem(below, error));
         let mut entries = Vec::new();
         match fs.read_dir(folder.object).await {
-            Err(error) => self.problem(place, &folder.below, &error),
+            Err(error) => problem(&folder.below, error),
             Ok(mut reader) => loop {
                 match reader.next_batch().await {
                     Ok(Some(batch)) => entries.extend(batch),
                     Ok(None) => break,
-                    Err(error) => self.problem(place, &folder.below, &error),
+                    Err(error) => problem(&folder.below, error),
                 }
             },
         }
@@ -118,15 +119,10 @@ impl Listing {
             };
             match file {
                 Ok(file) => files.push(file),
-                Err(error) => self.problem(place, &join(&folder.below, &entry.name), &error),
+                Err(error) => problem(&join(&folder.below, &entry.name), error),
             }
         }
         files
-    }
-
-    fn problem(&mut self, place: &Place, below: &[u8], error: &FsError) {
-        eprintln!("cenote: {}: {error}", escape_terminal(&place.below(below)));
-        self.outcome = self.outcome.and(if error.is_damage() { Outcome::Damaged } else { Outcome::Failed });
     }
 
     fn show(&mut self, place: &Place, below: &[u8], files: Vec<Listed>) -> Result<(), CliError> {

@@ -6,6 +6,7 @@ use cenote_dataset::{Dataset, Mos, ObjectId};
 use cenote_fs::{Attr, Filesystem, LastLink};
 
 use crate::outcome::{CliError, Outcome};
+use crate::render::escape_terminal;
 use crate::session::{Session, Target, dataset, file_error};
 
 /// A file in a pool.
@@ -74,6 +75,13 @@ impl Place {
     pub fn below(&self, below: &[u8]) -> Vec<u8> {
         let slash: &[u8] = if self.shown.ends_with('/') { b"" } else { b"/" };
         [self.shown.as_bytes(), slash, below].concat()
+    }
+
+    /// Says why something at `below` this place can't be shown; the rest is.
+    pub fn problem(&self, below: &[u8], error: impl Into<CliError>) -> Outcome {
+        let error = error.into();
+        eprintln!("cenote: {}: {error}", escape_terminal(&self.below(below)));
+        error.outcome()
     }
 }
 

@@ -49,8 +49,8 @@ impl Holds {
         let Some((path, snapshot)) = name.split_once('@') else {
             return Err(CliError::Usage(format!("'{name}' is not a snapshot: write DATASET@SNAPSHOT")));
         };
-        let found = session.find_pool(path.split('/').next().unwrap_or_default()).await?;
-        let mos = session.open_without_asking(&found).await?;
+        let pool = path.split('/').next().unwrap_or_default();
+        let mos = session.open_pool_without_asking(pool).await?;
         if !self.recursive {
             return Ok(vec![dataset(&mos, name).await?]);
         }
