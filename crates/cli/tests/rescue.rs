@@ -296,3 +296,22 @@ fn every_name_of_a_lost_file_is_in_the_report() {
         );
     }
 }
+
+/// Each level takes an open folder: more of them than a shell's limit lets a program have at first.
+#[test]
+fn trees_deeper_than_the_limit_of_open_files_are_copied() {
+    let Some(pool) = golden("tree") else { return };
+    let to = tempfile::tempdir().unwrap();
+    let line = format!(
+        "ulimit -Sn 100; exec {} -d {} rescue --dataset gtree/dirs gtree {}",
+        env!("CARGO_BIN_EXE_cenote"),
+        pool.images().display(),
+        to.path().display()
+    );
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let folders = manifest(&pool, "gtree/dirs").into_iter().filter(|(_, (kind, _))| kind == "d");
+    let (deepest, _) = folders.max_by_key(|(path, _)| path.split('/').count()).unwrap();
+    assert!(deepest.split('/').count() > 100);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(to.path().join("gtree/dirs").join(unescape(&deepest)).is_dir());
+}
