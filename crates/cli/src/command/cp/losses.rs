@@ -27,7 +27,7 @@ pub struct Losses {
 #[derive(Default)]
 struct Gathered {
     content: Vec<Loss>,
-    content_count: u64,
+    content_counts: BTreeMap<&'static str, u64>,
     others: BTreeMap<&'static str, (u64, Vec<Loss>)>,
     outcome: Option<Outcome>,
 }
@@ -68,7 +68,7 @@ impl Losses {
         };
         gathered.outcome = Some(gathered.outcome.map_or(outcome, |so_far| so_far.and(outcome)));
         if loss.is_content() {
-            gathered.content_count += 1;
+            *gathered.content_counts.entry(loss.kind.words()).or_default() += 1;
             if gathered.content.len() < LISTED_CONTENT {
                 gathered.content.push(loss);
             }
@@ -102,7 +102,7 @@ impl Losses {
         for loss in &gathered.content {
             eprintln!("cenote: {}", line(loss));
         }
-        let more = gathered.content_count - gathered.content.len() as u64;
+        let more = gathered.content_counts.values().sum::<u64>() - gathered.content.len() as u64;
         if more > 0 {
             eprintln!("cenote: and {more} more files that are not, or not whole, in the copy");
         }
@@ -121,10 +121,7 @@ impl Losses {
     /// The same for programs.
     pub fn summary(&self, copied: Copied) -> Summary {
         let gathered = self.lock();
-        let mut lost: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for loss in &gathered.content {
-            *lost.entry(loss.kind.words()).or_default() += 1;
-        }
+        let mut lost = gathered.content_counts.clone();
         lost.extend(gathered.others.iter().map(|(words, (count, _))| (*words, *count)));
         let listed = gathered.content.iter().chain(gathered.others.values().flat_map(|(_, first)| first));
         Summary {
@@ -179,4 +176,25 @@ pub fn show_progress(progress: &Progress, copied: Copied, seconds: f64) {
     let rate = if seconds > 0.0 { copied.bytes as f64 / seconds } else { 0.0 };
     progress.message(format!("{} copied, {}/s,", nice_bytes(copied.bytes), nice_bytes(rate as u64)));
     progress.set(copied.files);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_losses_are_counted_and_the_first_listed() {
+        let losses = Losses::default();
+        let many = LISTED_CONTENT as u64 + 7;
+        for kind in [LossKind::File, LossKind::Entries, LossKind::Owner] {
+            for i in 0..many {
+                let path = format!("/{i}").into_bytes();
+                losses.add(Loss { path, kind: kind.clone(), reason: Reason::System(Errno::ACCESS) });
+            }
+        }
+        let summary = losses.summary(Copied::default());
+        assert_eq!(summary.lost.values().copied().collect::<Vec<_>>(), [many; 3]);
+        assert_eq!(summary.losses.len(), LISTED_CONTENT + LISTED);
+        assert_eq!(losses.outcome(), Outcome::Failed);
+    }
 }
