@@ -4,8 +4,6 @@
 //! have the owner's number in hexadecimal as name (a FUID; a project's number); counts of files are under `obj-` and that number.
 //! Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`), `zfs_fuid.c`.
 
-use std::collections::BTreeMap;
-
 use cenote_dataset::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use cenote_dataset::{DatasetError, Zap};
 use cenote_format::bytes::Reader;
@@ -43,31 +41,26 @@ pub struct OwnerSpace {
 }
 
 impl Filesystem {
-    /// Use and limits by owner: FUIDs, or numbers of projects.
+    /// Use and limits of one owner: a FUID, or the number of a project.
     ///
     /// # Errors
     /// A table can't be read.
-    pub async fn space_by(&self, by: SpaceBy) -> Result<BTreeMap<u64, OwnerSpace>> {
+    pub async fn space_of(&self, by: SpaceBy, owner: u64) -> Result<OwnerSpace> {
         let (used, quota, object_quota) = match by {
             SpaceBy::User => (USERUSED_OBJECT, "userquota@", "userobjquota@"),
             SpaceBy::Group => (GROUPUSED_OBJECT, "groupquota@", "groupobjquota@"),
             SpaceBy::Project => (PROJECTUSED_OBJECT, "projectquota@", "projectobjquota@"),
         };
-        let mut owners: BTreeMap<u64, OwnerSpace> = BTreeMap::new();
-        for (name, number) in self.numbers_of(Some(used)).await? {
-            match name.strip_prefix("obj-") {
-                Some(owner) => entry(&mut owners, owner, |space| space.used_objects = number),
-                None => entry(&mut owners, &name, |space| space.used_bytes = number),
-            }
-        }
         let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
-        for (owner, number) in self.numbers_of(master.get_u64(quota).await?.map(ObjectId)).await? {
-            entry(&mut owners, &owner, |space| space.quota_bytes = number);
-        }
-        for (owner, number) in self.numbers_of(master.get_u64(object_quota).await?.map(ObjectId)).await? {
-            entry(&mut owners, &owner, |space| space.quota_objects = number);
-        }
-        Ok(owners)
+        let quota = master.get_u64(quota).await?.map(ObjectId);
+        let object_quota = master.get_u64(object_quota).await?.map(ObjectId);
+        let (name, objects) = (format!("{owner:x}"), format!("obj-{owner:x}"));
+        Ok(OwnerSpace {
+            used_bytes: self.number_in(Some(used), &name).await?,
+            quota_bytes: self.number_in(quota, &name).await?,
+            used_objects: self.number_in(Some(used), &objects).await?,
+            quota_objects: self.number_in(object_quota, &name).await?,
+        })
     }
 
     /// The domains of owners that are not POSIX's.
@@ -86,21 +79,13 @@ impl Filesystem {
         FuidTable::decode(&object.read(0, len as usize).await?).map_err(damaged)
     }
 
-    /// Names and numbers of a table; none if there is no such object.
-    async fn numbers_of(&self, id: Option<ObjectId>) -> Result<Vec<(String, u64)>> {
-        let Some(id) = id else { return Ok(Vec::new()) };
-        let zap = match Zap::open_id(self.objset(), id).await {
-            Ok(zap) => zap,
-            Err(DatasetError::NoObject { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let entries = zap.to_vec().await?;
-        Ok(entries.iter().filter_map(|e| Some((e.name_text(), e.value.as_u64()?))).collect())
-    }
-}
-
-fn entry(owners: &mut BTreeMap<u64, OwnerSpace>, name: &str, set: impl FnOnce(&mut OwnerSpace)) {
-    if let Ok(owner) = u64::from_str_radix(name, 16) {
-        set(owners.entry(owner).or_default());
+    /// The number under a name of a table; 0 if there is none, or no such table.
+    async fn number_in(&self, table: Option<ObjectId>, name: &str) -> Result<u64> {
+        let Some(id) = table else { return Ok(0) };
+        match Zap::open_id(self.objset(), id).await {
+            Ok(zap) => Ok(zap.get_u64(name).await?.unwrap_or(0)),
+            Err(DatasetError::NoObject { .. }) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -68,8 +68,7 @@ impl OwnerProp {
         if phys.objset_type != ObjsetType::Zfs || !is_counted {
             return Ok(None);
         }
-        let owners = Filesystem::open(objset).await?.space_by(self.by).await?;
-        let space = owners.get(&self.owner).copied().unwrap_or_default();
+        let space = Filesystem::open(objset).await?.space_of(self.by, self.owner).await?;
         Ok(Some(self.figure.of(space)))
     }
 }
