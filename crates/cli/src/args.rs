@@ -39,8 +39,8 @@ pub struct Common {
     /// Look at the pool as it was at this transaction group (the newest at or before it)
     #[arg(long, value_name = "N", global = true, conflicts_with = "rewind")]
     pub txg: Option<u64>,
-    /// Go back to the newest transaction group whose tree is whole (-F means the same)
-    #[arg(long = "rewind", global = true)]
+    /// Go back to the newest transaction group whose tree is whole
+    #[arg(short = 'F', long, global = true)]
     pub rewind: bool,
     /// Look at the pool's checkpoint
     #[arg(long, global = true, conflicts_with_all = ["txg", "rewind"])]
@@ -103,15 +103,7 @@ pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
         argv[0] = OsString::from("cenote");
         argv.insert(1, tool);
     }
-    rewind_words(depth_words(argv))
-}
-
-/// `-F` is `--rewind` as it is for `zpool import`; for `zfs diff` alone it is something else.
-fn rewind_words(mut argv: Vec<OsString>) -> Vec<OsString> {
-    if !argv.windows(2).any(|pair| pair == ["zfs", "diff"]) {
-        argv.iter_mut().skip(1).filter(|word| *word == "-F").for_each(|word| *word = "--rewind".into());
-    }
-    argv
+    depth_words(argv)
 }
 
 /// `-d N` of `zfs list` and `zfs get` means a depth, as OpenZFS has it: if N is a number and nothing is there by that name.
@@ -167,12 +159,35 @@ mod tests {
         assert_eq!(words(argv), ["cenote", "zpool", "list"]);
     }
 
+    fn parse(line: &str) -> Cli {
+        let parsed = Cli::try_parse_from(words(line.split(' ').map(OsString::from).collect()));
+        parsed.unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
     #[test]
-    fn capital_f_rewinds_except_for_diff() {
-        let words = |line: &str| super::words(line.split(' ').map(OsString::from).collect());
-        assert_eq!(words("cenote ls -F tank:/")[2], "--rewind");
-        assert_eq!(words("zpool import -F tank")[3], "--rewind");
-        assert_eq!(words("cenote zfs diff -F a@b")[3], "-F");
+    fn capital_f_rewinds_unless_it_is_a_value_or_of_diff() {
+        for line in
+            ["cenote -F ls tank:/", "cenote ls -F tank:/", "zpool import -DF", "zfs diff --rewind a@b"]
+        {
+            assert!(parse(line).common.rewind, "{line}");
+        }
+        let diff = parse("zfs diff -F a@b");
+        assert!(!diff.common.rewind);
+        assert!(matches!(diff.command, Command::Zfs(command::zfs::Zfs::Diff(diff)) if diff.classify));
+        let find = parse("cenote find --size -F tank:/");
+        assert!(!find.common.rewind);
+        assert!(matches!(find.command, Command::Find(find) if find.size.as_deref() == Some("-F")));
+        let ls = parse("cenote ls -- -F");
+        assert!(!ls.common.rewind);
+        assert!(matches!(ls.command, Command::Ls(ls) if ls.targets == ["-F"]));
+    }
+
+    #[test]
+    fn capital_t_of_import_is_the_group_to_look_at() {
+        for line in ["zpool import -T 5", "zpool import --txg 5 tank", "zpool --txg 5 import tank"] {
+            assert_eq!(parse(line).common.txg, Some(5), "{line}");
+        }
+        assert!(Cli::try_parse_from(["cenote", "zpool", "import", "-T", "5", "-F"]).is_err());
     }
 
     #[test]

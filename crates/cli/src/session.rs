@@ -139,17 +139,12 @@ impl Session {
 
     /// Opens a pool as the common options say: newest state, rewound, or its checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
-        self.open_with(found, self.rewind(), self.keys.source()).await
+        self.open_with(found, self.keys.source()).await
     }
 
     /// Opens a pool for what can be shown without keys: nobody is asked for one, those given are used.
     pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, CliError> {
-        self.open_with(found, self.rewind(), self.keys.given()).await
-    }
-
-    /// The same, as of another state than the common options say.
-    pub async fn open_as_of(&self, found: &FoundPool, rewind: Rewind) -> Result<Mos, CliError> {
-        self.open_with(found, rewind, self.keys.given()).await
+        self.open_with(found, self.keys.given()).await
     }
 
     fn rewind(&self) -> Rewind {
@@ -160,8 +155,8 @@ impl Session {
         }
     }
 
-    async fn open_with(&self, found: &FoundPool, rewind: Rewind, keys: KeySource) -> Result<Mos, CliError> {
-        let options = ImportOptions { rewind, keys, ..self.import_options() };
+    async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
+        let options = ImportOptions { keys, ..self.import_options() };
         import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {
             // What can't be read is not damaged: the disks that hold it are elsewhere.
             VdevState::Unavailable => CliError::DevicesMissing { pool: found.name().into(), source: error },

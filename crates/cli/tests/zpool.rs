@@ -223,6 +223,8 @@ fn import_lists_pools_and_opens_one() {
     let newest: u64 = opened.split("as of txg ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
     let earlier = cenote(&pool, &format!("zpool import -T {}", newest - 1), &["gdegr"]);
     assert!(without_names(&earlier).contains("before the newest state"), "{earlier}");
+    let listed = cenote(&pool, "zpool import -T 1", &[]);
+    assert!(listed.contains("no uberblock of txg 1"), "{listed}");
     cenote_fails(&pool, "zpool import -o altroot=/mnt gdegr", 2, "only readonly=on");
     cenote_fails(&pool, "zpool import other", 1, "there are: gdegr");
 }

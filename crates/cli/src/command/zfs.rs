@@ -97,6 +97,9 @@ pub struct Diff {
     /// Tabs and no arrows, for scripts
     #[arg(short = 'H')]
     pub script: bool,
+    /// The common option, without its short name
+    #[arg(long)]
+    pub rewind: bool,
     /// The time of each change first
     #[arg(short = 't')]
     pub timestamp: bool,

@@ -67,12 +67,9 @@ pub struct Import {
     /// Accepted for habit: nothing is ever mounted
     #[arg(short = 'N')]
     pub no_mount: bool,
-    /// Go back to the newest transaction group whose tree is whole, as `--rewind`
-    #[arg(short = 'F', conflicts_with = "rewind_txg")]
-    pub recover: bool,
-    /// Look at the pool as of this transaction group, as `--txg`
-    #[arg(short = 'T', value_name = "TXG")]
-    pub rewind_txg: Option<u64>,
+    /// Look at the pool as it was at this transaction group; the common option, with one more name
+    #[arg(short = 'T', long, value_name = "N", conflicts_with = "rewind")]
+    pub txg: Option<u64>,
     /// Every pool found
     #[arg(short = 'a')]
     pub all: bool,

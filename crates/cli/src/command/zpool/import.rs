@@ -3,8 +3,7 @@
 //! Nothing is imported into anything: a pool is opened for reading as long as a command runs. So the listing opens each pool to
 //! tell what is there, and `import POOL` says what it found.
 
-use cenote_dataset::{Mos, Rewind};
-use cenote_format::units::Txg;
+use cenote_dataset::Mos;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
 use super::reason::{Circumstances, judge, paragraph};
@@ -52,7 +51,7 @@ impl Import {
         };
         let mut tried = Vec::new();
         for found in discovery.pools.iter().filter(is_meant) {
-            tried.push((found, self.open_as_asked(session, found).await));
+            tried.push((found, session.open_without_asking(found).await));
         }
         let outcome = match (tried.len(), &self.pool) {
             (0, _) => Outcome::Failed,
@@ -65,17 +64,9 @@ impl Import {
         Ok(outcome)
     }
 
-    async fn open_as_asked(&self, session: &Session, found: &FoundPool) -> Result<Mos, CliError> {
-        match self.rewind_txg {
-            Some(txg) => session.open_as_of(found, Rewind::Txg(Txg(txg))).await,
-            None if self.recover => session.open_as_of(found, Rewind::Back).await,
-            None => session.open_without_asking(found).await,
-        }
-    }
-
     /// Opens a pool and says what was found.
     async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
-        let mos = self.open_as_asked(session, found).await?;
+        let mos = session.open_without_asking(found).await?;
         let health = mos.pool().status();
         let circumstances = Circumstances::of_pool(&mos).await?;
         let out = self.describe(found, &health, circumstances, true);
