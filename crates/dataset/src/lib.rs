@@ -19,6 +19,7 @@ pub mod history;
 pub mod import;
 pub mod intent_log;
 pub mod keys;
+pub mod live;
 mod mos;
 pub mod object;
 pub mod objset;

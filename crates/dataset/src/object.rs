@@ -30,8 +30,10 @@ use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
+use cenote_pool::ReadContext;
 
 use crate::error::{DatasetError, Result};
+use crate::live::Shown;
 use crate::objset::Objset;
 
 pub use chunks::{Chunk, Chunks};
@@ -208,19 +210,30 @@ impl Object {
     /// # Errors
     /// The block or an indirect block above it can't be read.
     pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
+        let size = self.block_bytes() as usize;
+        match self.objset.layers().block(self.id, block) {
+            Shown::Data(data) => return Ok((fit(data, size), Endian::NATIVE)),
+            Shown::Hole => return Ok((zeros(size), Endian::NATIVE)),
+            Shown::Below => {}
+        }
         let bp = self.blkptr(0, block).await?;
         let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
-        Ok((fit(bytes, self.block_bytes() as usize), bp.endian()))
+        // A hole's pointer need not say: what is zero reads the same.
+        let endian = if bp.is_hole() { Endian::NATIVE } else { bp.endian() };
+        Ok((fit(bytes, size), endian))
     }
 
-    /// The spill block, if there is one, and the pointer that led to it.
+    /// The spill block, if there is one, and the byte order that it was written in.
     ///
     /// # Errors
     /// It can't be read.
-    pub async fn read_spill(&self) -> Result<Option<(Blkptr, Bytes)>> {
+    pub async fn read_spill(&self) -> Result<Option<(Endian, Bytes)>> {
+        if let Some(changed) = self.objset.layers().spill(self.id) {
+            return Ok(changed.map(|spill| (Endian::NATIVE, spill)));
+        }
         let Some(bp) = self.dnode.spill().filter(|bp| !bp.is_hole()) else { return Ok(None) };
         let bytes = self.read_metadata(0, SPILL_BLOCK, &bp).await?;
-        Ok(Some((bp, bytes)))
+        Ok(Some((bp.endian(), bytes)))
     }
 
     /// Reads `len_bytes` at `offset_bytes`, all blocks at once. Holes, and what lies beyond the end, are zeros.
@@ -278,31 +291,56 @@ impl Object {
     /// Reads data blocks past the cache, neighbours on disk together.
     pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
         let size = self.block_bytes() as usize;
+        let hole = |id| DataBlock { id: BlockId(id), endian: Endian::NATIVE, data: Ok(None) };
+        let mut blocks: Vec<DataBlock> = range.clone().map(hole).collect();
         let mut requests = Vec::new();
-        let mut blocks = Vec::new();
         let mut waiting = Vec::new();
-        for run in self.pointers(0, range).await {
-            for i in 0..run.count {
-                let id = BlockId(run.first.0 + i);
-                let mut block = DataBlock { id, endian: Endian::NATIVE, data: Ok(None) };
+        for run in self.pointers(0, range.clone()).await {
+            let at = (run.first.0 - range.start) as usize;
+            for (i, block) in blocks.iter_mut().enumerate().skip(at).take(run.count as usize) {
                 match &run.pointers {
                     Err(error) => block.data = Err(error.clone()),
                     Ok(pointers) => {
-                        if let Some(bp) = pointers.get(i as usize).filter(|bp| !bp.is_hole()) {
+                        if let Some(bp) = pointers.get(i - at).filter(|bp| !bp.is_hole()) {
                             block.endian = bp.endian();
-                            requests.push((*bp, self.objset.context(self.id, 0, id)));
-                            waiting.push(blocks.len());
+                            requests.push((*bp, self.objset.context(self.id, 0, block.id)));
+                            waiting.push(i);
                         }
                     }
                 }
-                blocks.push(block);
             }
         }
+        self.show_changes(&mut blocks, &mut waiting, &mut requests);
         let results = self.objset.pool().read_many(requests).await;
         for (index, result) in waiting.into_iter().zip(results) {
             blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
         }
         blocks
+    }
+
+    /// Puts in place what was changed and is not on disk yet, which then need not be read.
+    fn show_changes(
+        &self,
+        blocks: &mut [DataBlock],
+        waiting: &mut Vec<usize>,
+        requests: &mut Vec<(Blkptr, ReadContext)>,
+    ) {
+        if !self.objset.layers().touches(self.id) {
+            return;
+        }
+        let size = self.block_bytes() as usize;
+        let mut is_below = vec![true; blocks.len()];
+        for (block, is_below) in blocks.iter_mut().zip(&mut is_below) {
+            let data = match self.objset.layers().block(self.id, block.id) {
+                Shown::Below => continue,
+                Shown::Hole => None,
+                Shown::Data(data) => Some(fit(data, size)),
+            };
+            (block.endian, block.data) = (Endian::NATIVE, Ok(data));
+            *is_below = false;
+        }
+        let kept = waiting.iter().zip(requests.drain(..)).filter(|(index, _)| is_below[**index]);
+        (*waiting, *requests) = kept.map(|(&index, request)| (index, request)).unzip();
     }
 
     /// All block pointers of the object, indirect ones included, batch by batch.
@@ -330,7 +368,7 @@ impl Object {
 }
 
 /// A block at the size that its dnode says: cut, or filled up with zeros.
-fn fit(bytes: Bytes, size: usize) -> Bytes {
+pub(crate) fn fit(bytes: Bytes, size: usize) -> Bytes {
     if bytes.len() >= size {
         return bytes.slice(..size);
     }
@@ -340,7 +378,7 @@ fn fit(bytes: Bytes, size: usize) -> Bytes {
 }
 
 /// Zeros, without allocation where they are few.
-fn zeros(len: usize) -> Bytes {
+pub(crate) fn zeros(len: usize) -> Bytes {
     static ZEROS: [u8; 1 << 17] = [0; 1 << 17];
     if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { BytesMut::zeroed(len).freeze() }
 }

@@ -25,12 +25,13 @@ use cenote_cache::BlockCache;
 use cenote_format::FormatError;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
+use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeTree};
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_pool::{DatasetKey, Place, Pool, PoolError, ReadContext};
 
 use crate::error::{DatasetError, Result};
+use crate::live::Layers;
 use crate::object::Object;
 
 pub use dnodes::{DnodeBatch, Dnodes};
@@ -45,9 +46,13 @@ pub const PROJECTUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 2);
 /// `DMU_META_DNODE_OBJECT`: the object of dnodes.
 pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
 
-/// An opened object set. Cloning it costs one atomic increment.
+/// An opened object set. Cloning it is cheap.
 #[derive(Clone)]
-pub struct Objset(Arc<Inner>);
+pub struct Objset {
+    tree: Arc<Inner>,
+    /// Changes that are not on disk yet; none in a set that is only read.
+    layers: Layers,
+}
 
 struct Inner {
     pool: Pool,
@@ -79,47 +84,70 @@ impl Objset {
             source,
         })?;
         let meta = phys.meta_dnode.clone();
-        Ok(Objset(Arc::new(Inner { pool: pool.clone(), cache: cache.clone(), dataset, key, bp, phys, meta })))
+        let tree = Inner { pool: pool.clone(), cache: cache.clone(), dataset, key, bp, phys, meta };
+        Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
+    }
+
+    /// A set that has nothing on disk yet.
+    pub fn empty(
+        pool: &Pool,
+        cache: &Arc<BlockCache>,
+        dataset: DatasetId,
+        key: Option<Arc<DatasetKey>>,
+        phys: ObjsetPhys,
+    ) -> Objset {
+        let (pool, cache) = (pool.clone(), cache.clone());
+        let tree = Inner { pool, cache, dataset, key, bp: Blkptr::HOLE, phys, meta: None };
+        Objset { tree: Arc::new(tree), layers: Layers::default() }
+    }
+
+    /// The same tree, seen through changes that are not on disk yet.
+    pub(crate) fn under(&self, layers: Layers) -> Objset {
+        Objset { tree: self.tree.clone(), layers }
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// The pool that it lies on.
     pub fn pool(&self) -> &Pool {
-        &self.0.pool
+        &self.tree.pool
     }
 
     /// The cache that its metadata is read through.
     pub fn cache(&self) -> &Arc<BlockCache> {
-        &self.0.cache
+        &self.tree.cache
     }
 
     /// The dataset whose content it is; 0 for the MOS.
     pub fn dataset_id(&self) -> DatasetId {
-        self.0.dataset
+        self.tree.dataset
     }
 
     /// What opens its encrypted blocks.
     pub fn key(&self) -> Option<&Arc<DatasetKey>> {
-        self.0.key.as_ref()
+        self.tree.key.as_ref()
     }
 
     /// The head.
     pub fn phys(&self) -> &ObjsetPhys {
-        &self.0.phys
+        &self.tree.phys
     }
 
     /// The pointer to the head.
     pub fn bp(&self) -> &Blkptr {
-        &self.0.bp
+        &self.tree.bp
     }
 
     /// The object that holds the dnodes; `None` in a set without any.
     pub fn meta(&self) -> Option<Object> {
-        self.0.meta.clone().map(|dnode| Object::new(self.clone(), META_DNODE_OBJECT, dnode))
+        self.tree.meta.clone().map(|dnode| Object::new(self.clone(), META_DNODE_OBJECT, dnode))
     }
 
     /// One past the highest number that an object can have, as the meta dnode's size allows.
     pub fn last_object(&self) -> ObjectId {
-        let Some(meta) = &self.0.meta else { return ObjectId(0) };
+        let Some(meta) = &self.tree.meta else { return ObjectId(0) };
         let blocks = meta.max_block_id.0.saturating_add(1);
         ObjectId(blocks.saturating_mul(u64::from(meta.data_block_bytes)) / DNODE_MIN_BYTES as u64)
     }
@@ -129,6 +157,17 @@ impl Objset {
     /// # Errors
     /// [`DatasetError::NoObject`] if the slot is free, inside a large dnode, or beyond the end.
     pub async fn dnode(&self, object: ObjectId) -> Result<Dnode> {
+        let Some(changed) = self.layers.object(object) else { return self.dnode_on_disk(object).await };
+        let head = changed.head.ok_or_else(|| self.no_object(object))?;
+        let tree = match changed.fresh {
+            true => DnodeTree::default(),
+            false => self.dnode_on_disk(object).await?.tree(),
+        };
+        head.build(&tree).map_err(|e| self.format(object, e))
+    }
+
+    /// The dnode as the last group on disk left it.
+    pub(crate) async fn dnode_on_disk(&self, object: ObjectId) -> Result<Dnode> {
         if let Some(special) = self.accounting_dnode(object) {
             return special.ok_or_else(|| self.no_object(object));
         }
@@ -143,7 +182,7 @@ impl Objset {
         if bp.is_hole() {
             return Err(self.no_object(object));
         }
-        let block = match &self.0.key {
+        let block = match &self.tree.key {
             None if bp.is_encrypted() => {
                 let ctx = self.context(META_DNODE_OBJECT, 0, block_id);
                 self.pool().read_physical(&bp, &ctx).await?
@@ -168,6 +207,11 @@ impl Objset {
         Ok(Object::new(self.clone(), object, dnode))
     }
 
+    /// The same as the last group on disk left them.
+    pub(crate) fn dnodes_on_disk(&self, from: ObjectId, to: ObjectId) -> Dnodes {
+        Dnodes::new(self.under(Layers::default()), from, to)
+    }
+
     /// All objects numbered `from` up to, not including, `to`, in order, batch by batch.
     pub fn dnodes(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.clone(), from, to)
@@ -179,7 +223,7 @@ impl Objset {
         &self,
         requests: Vec<(Blkptr, ReadContext)>,
     ) -> Vec<Result<Bytes, PoolError>> {
-        if self.0.key.is_some() || !requests.iter().any(|(bp, _)| bp.is_encrypted()) {
+        if self.tree.key.is_some() || !requests.iter().any(|(bp, _)| bp.is_encrypted()) {
             return self.pool().read_many(requests).await;
         }
         let mut blocks = Vec::with_capacity(requests.len());
@@ -195,28 +239,29 @@ impl Objset {
 
     /// Where a block of this set belongs, with the key that opens it.
     pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
-        ReadContext::new(Place { dataset: self.0.dataset, object, level, block }).with_key(self.0.key.clone())
+        ReadContext::new(Place { dataset: self.tree.dataset, object, level, block })
+            .with_key(self.tree.key.clone())
     }
 
     /// An error that names an object of this set.
     pub fn damaged(&self, object: ObjectId, why: impl Into<Arc<str>>) -> DatasetError {
-        DatasetError::Damaged { dataset: self.0.dataset, object, why: why.into() }
+        DatasetError::Damaged { dataset: self.tree.dataset, object, why: why.into() }
     }
 
     /// A decoding error of an object of this set.
     pub fn format(&self, object: ObjectId, source: FormatError) -> DatasetError {
-        DatasetError::Format { dataset: self.0.dataset, object, source }
+        DatasetError::Format { dataset: self.tree.dataset, object, source }
     }
 
     fn no_object(&self, object: ObjectId) -> DatasetError {
-        DatasetError::NoObject { dataset: self.0.dataset, object }
+        DatasetError::NoObject { dataset: self.tree.dataset, object }
     }
 
     fn accounting_dnode(&self, object: ObjectId) -> Option<Option<Dnode>> {
         match object {
-            USERUSED_OBJECT => Some(self.0.phys.userused_dnode.clone()),
-            GROUPUSED_OBJECT => Some(self.0.phys.groupused_dnode.clone()),
-            PROJECTUSED_OBJECT => Some(self.0.phys.projectused_dnode.clone()),
+            USERUSED_OBJECT => Some(self.tree.phys.userused_dnode.clone()),
+            GROUPUSED_OBJECT => Some(self.tree.phys.groupused_dnode.clone()),
+            PROJECTUSED_OBJECT => Some(self.tree.phys.projectused_dnode.clone()),
             _ => None,
         }
     }
@@ -224,7 +269,7 @@ impl Objset {
 
 impl std::fmt::Debug for Objset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Objset({:?} dataset {})", self.0.pool, self.0.dataset)
+        write!(f, "Objset({:?} dataset {})", self.tree.pool, self.tree.dataset)
     }
 }
 

@@ -16,10 +16,12 @@
 //!
 //! Source: OpenZFS `dnode.h` (`dnode_phys_t`).
 
+mod build;
 mod object_type;
 
 use bytes::Bytes;
 
+pub use build::{DnodeHead, DnodeTree};
 pub use object_type::ObjectType;
 
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};

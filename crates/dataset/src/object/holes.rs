@@ -8,6 +8,7 @@ use cenote_format::units::BlockId;
 
 use super::Object;
 use crate::error::{DatasetError, Result};
+use crate::live::Shown;
 
 /// Blocks that are alike: the answer of one descent.
 pub(super) struct Region {
@@ -71,6 +72,20 @@ impl Object {
 
     /// The largest region beginning at `block` that one descent shows to be all data, all hole, or out of reach.
     pub(super) async fn region(&self, block: u64) -> Region {
+        let layers = self.objset().layers();
+        let kind = match layers.block(self.id(), BlockId(block)) {
+            Shown::Data(_) => RegionKind::Data,
+            Shown::Hole => RegionKind::Hole,
+            Shown::Below => {
+                let region = self.region_on_disk(block).await;
+                let next = layers.next_change(self.id(), BlockId(block)).map_or(u64::MAX, |next| next.0);
+                return Region { end: region.end.min(next), ..region };
+            }
+        };
+        Region { end: block.saturating_add(1), kind }
+    }
+
+    async fn region_on_disk(&self, block: u64) -> Region {
         let shift = self.dnode().fanout_shift();
         for level in (0..self.dnode().levels).rev() {
             let blocks_shift = shift * u32::from(level);

@@ -1,0 +1,203 @@
+//! A layer: what one transaction group changes in one object set, in memory.
+//!
+//! Idea: blocks on disk are never changed, so a change is a layer of whole blocks and heads of dnodes that lies over
+//! the last tree on disk and hides what it replaces. Looking something up goes from the newest layer down; each answers
+//! with its own, with "nothing here", or passes the question on.
+//!
+//! ```text
+//!   open layer       [obj 7: head, block 0, block 3]            operations write here
+//!   syncing layer    [obj 7: head] [obj 9: freed]               frozen: being written
+//!   tree on disk     obj 7, obj 8, obj 9 ...
+//! ```
+//!
+//! Invariants: a block is there whole, of the size that the head says. A layer that syncs is not changed any more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_format::dnode::DnodeHead;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use parking_lot::Mutex;
+
+/// What a group changes in an object set.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) txg: Txg,
+    objects: Mutex<BTreeMap<ObjectId, Changed>>,
+    /// Bytes of blocks held: what the bound on dirty data counts.
+    dirty_bytes: AtomicU64,
+}
+
+/// An object as a group leaves it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changed {
+    /// Its head; `None`: it is freed.
+    pub(crate) head: Option<DnodeHead>,
+    /// It was freed in this group, and perhaps made again: nothing of what lies below belongs to it.
+    pub(crate) fresh: bool,
+    /// Blocks written.
+    pub(crate) blocks: BTreeMap<BlockId, Bytes>,
+    /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` were written after that.
+    pub(crate) punched: BTreeMap<u64, u64>,
+    /// The spill block: written, or removed.
+    pub(crate) spill: Option<Option<Bytes>>,
+}
+
+/// What a layer shows of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Its content.
+    Data(Bytes),
+    /// Zeros.
+    Hole,
+    /// What lies below.
+    Below,
+}
+
+impl Layer {
+    pub(crate) fn new(txg: Txg) -> Layer {
+        Layer { txg, objects: Mutex::default(), dirty_bytes: AtomicU64::new(0) }
+    }
+
+    /// What it shows of a block.
+    pub(crate) fn block(&self, object: ObjectId, block: BlockId) -> Shown {
+        self.objects.lock().get(&object).map_or(Shown::Below, |changed| changed.block(block))
+    }
+
+    /// What it says of an object, blocks left out; `None`: nothing.
+    pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
+        let objects = self.objects.lock();
+        let changed = objects.get(&object)?;
+        Some(Changed {
+            head: changed.head.clone(),
+            fresh: changed.fresh,
+            spill: changed.spill.clone(),
+            ..Changed::default()
+        })
+    }
+
+    /// Whether it says anything of an object.
+    pub(crate) fn touches(&self, object: ObjectId) -> bool {
+        self.objects.lock().contains_key(&object)
+    }
+
+    /// Changed objects among `range`.
+    pub(crate) fn touched(&self, range: Range<ObjectId>) -> Vec<ObjectId> {
+        self.objects.lock().range(range).map(|(&object, _)| object).collect()
+    }
+
+    /// The first block from `from` on of which it shows anything.
+    pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
+        let objects = self.objects.lock();
+        let changed = objects.get(&object)?;
+        if changed.fresh || changed.is_punched(from) {
+            return Some(from);
+        }
+        let written = changed.blocks.range(from..).next().map(|(&block, _)| block);
+        let punched = changed.punched.range(from.0..).next().map(|(&start, _)| BlockId(start));
+        written.into_iter().chain(punched).min()
+    }
+
+    /// Nothing was changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.lock().is_empty()
+    }
+
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes an object; `current` is its head as it is now, in case this is the group's first change of it.
+    pub(crate) fn change<T>(
+        &self,
+        object: ObjectId,
+        current: Option<DnodeHead>,
+        change: impl FnOnce(&mut Changed) -> T,
+    ) -> T {
+        let mut objects = self.objects.lock();
+        let changed =
+            objects.entry(object).or_insert_with(|| Changed { head: current, ..Changed::default() });
+        let before = changed.bytes();
+        let result = change(changed);
+        // Wraps on the way down and back: the sum is right.
+        self.dirty_bytes.fetch_add(changed.bytes().wrapping_sub(before), Ordering::Relaxed);
+        result
+    }
+
+    /// Its changes, for the sync of a group that takes no more of them.
+    pub(crate) fn freeze(&self) -> BTreeMap<ObjectId, Changed> {
+        self.objects.lock().clone()
+    }
+}
+
+impl Changed {
+    pub(crate) fn block(&self, block: BlockId) -> Shown {
+        match self.blocks.get(&block) {
+            Some(data) => Shown::Data(data.clone()),
+            None if self.fresh || self.is_punched(block) => Shown::Hole,
+            None => Shown::Below,
+        }
+    }
+
+    /// Frees blocks: those written in this group are forgotten, what lies below is hidden.
+    pub(crate) fn punch(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let forgotten: Vec<BlockId> =
+            self.blocks.range(BlockId(range.start)..BlockId(range.end)).map(|(&block, _)| block).collect();
+        for block in forgotten {
+            self.blocks.remove(&block);
+        }
+        if self.fresh {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        let touching: Vec<u64> =
+            self.punched.range(..=end).filter(|(_, e)| **e >= start).map(|(&s, _)| s).collect();
+        for key in touching {
+            if let Some(other_end) = self.punched.remove(&key) {
+                start = start.min(key);
+                end = end.max(other_end);
+            }
+        }
+        self.punched.insert(start, end);
+    }
+
+    fn is_punched(&self, block: BlockId) -> bool {
+        self.punched.range(..=block.0).next_back().is_some_and(|(_, &end)| block.0 < end)
+    }
+
+    fn bytes(&self) -> u64 {
+        // Kept simple: objects have few blocks changed at a time, or are written in large ones.
+        let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
+        let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
+        self.blocks.len() as u64 * block + spill + 512
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn punched_ranges_join_and_hide_what_is_below() {
+        let mut changed = Changed::default();
+        changed.punch(10..20);
+        changed.punch(30..40);
+        changed.punch(20..25);
+        changed.punch(24..30);
+        assert_eq!(changed.punched, BTreeMap::from([(10, 40)]));
+        assert_eq!(changed.block(BlockId(9)), Shown::Below);
+        assert_eq!(changed.block(BlockId(10)), Shown::Hole);
+        assert_eq!(changed.block(BlockId(39)), Shown::Hole);
+        assert_eq!(changed.block(BlockId(40)), Shown::Below);
+        changed.blocks.insert(BlockId(12), Bytes::from_static(b"x"));
+        assert_eq!(changed.block(BlockId(12)), Shown::Data(Bytes::from_static(b"x")));
+        changed.punch(0..13);
+        assert_eq!(changed.block(BlockId(12)), Shown::Hole);
+        assert_eq!(changed.punched, BTreeMap::from([(0, 40)]));
+    }
+}

@@ -1,0 +1,171 @@
+//! Making dnodes: what an object's owner decides, and where its blocks are, put together.
+//!
+//! The two change at different times: the owner's part whenever an operation touches the object, the tree once a
+//! group, when the blocks have got their addresses.
+
+use bytes::Bytes;
+
+use super::{
+    DN_MAX_LEVELS, DN_MAX_NBLKPTR, DNODE_CORE_BYTES, DNODE_FLAG_SPILL_BLKPTR, DNODE_FLAG_USED_BYTES,
+    DNODE_MIN_BYTES, Dnode, ObjectType,
+};
+use crate::blkptr::{BLKPTR_BYTES, Blkptr};
+use crate::bytes::{Endian, Writer};
+use crate::error::{FormatError, Result, at_most};
+use crate::units::{BlockId, SPA_MINBLOCKSHIFT};
+
+/// What the owner of an object decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnodeHead {
+    /// What the object holds.
+    pub object_type: ObjectType,
+    /// What the bonus holds.
+    pub bonus_type: ObjectType,
+    /// The bonus, in this machine's byte order.
+    pub bonus: Bytes,
+    /// Checksum set for its blocks; 0: inherit.
+    pub checksum_id: u8,
+    /// Compression set for its blocks; 0: inherit.
+    pub compression_id: u8,
+    /// `DNODE_FLAG_*`; those of the tree are added when the dnode is built.
+    pub flags: u8,
+    /// log2 of the size of its indirect blocks.
+    pub indirect_block_shift: u8,
+    /// Pointers in the dnode, 1 to 3.
+    pub blkptr_count: u8,
+    /// Slots of 512 bytes, 1 to 32.
+    pub slots: u8,
+    /// Bytes of a data block.
+    pub data_block_bytes: u32,
+    /// The last block there has been.
+    pub max_block_id: BlockId,
+}
+
+/// Where an object's blocks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnodeTree {
+    /// Levels of the tree, 1 and up.
+    pub levels: u8,
+    /// The pointers at its top; those left out are holes.
+    pub blkptrs: Vec<Blkptr>,
+    /// The spill block.
+    pub spill: Option<Blkptr>,
+    /// Allocated bytes over all copies and levels.
+    pub used_bytes: u64,
+}
+
+impl Default for DnodeTree {
+    fn default() -> Self {
+        DnodeTree { levels: 1, blkptrs: Vec::new(), spill: None, used_bytes: 0 }
+    }
+}
+
+impl DnodeHead {
+    /// Bytes that a bonus may have in a dnode of so many slots and block pointers, without a spill pointer.
+    pub fn bonus_room(slots: u8, blkptr_count: u8) -> usize {
+        usize::from(slots) * DNODE_MIN_BYTES - DNODE_CORE_BYTES - usize::from(blkptr_count) * BLKPTR_BYTES
+    }
+
+    /// Puts head and tree together.
+    ///
+    /// # Errors
+    /// A part is longer than the dnode has room for.
+    pub fn build(&self, tree: &DnodeTree) -> Result<Dnode> {
+        at_most("dnode block pointers", self.blkptr_count.into(), DN_MAX_NBLKPTR.into())?;
+        at_most("dnode block pointers", tree.blkptrs.len() as u64, self.blkptr_count.into())?;
+        at_most("dnode levels", tree.levels.into(), DN_MAX_LEVELS.into())?;
+        at_most("dnode slots", self.slots.into(), 32)?;
+        let spill_bytes = if tree.spill.is_some() { BLKPTR_BYTES } else { 0 };
+        let room = Self::bonus_room(self.slots.max(1), self.blkptr_count.max(1)) - spill_bytes;
+        at_most("dnode bonus length", self.bonus.len() as u64, room as u64)?;
+        let sectors = u16::try_from(self.data_block_bytes >> SPA_MINBLOCKSHIFT);
+        let sectors = sectors
+            .map_err(|_| FormatError::Corrupt { what: "dnode", why: "has blocks larger than any can be" })?;
+        let spill_flag = if tree.spill.is_some() { DNODE_FLAG_SPILL_BLKPTR } else { 0 };
+        let flags = self.flags & !DNODE_FLAG_SPILL_BLKPTR | DNODE_FLAG_USED_BYTES | spill_flag;
+        let len = usize::from(self.slots) * DNODE_MIN_BYTES;
+
+        let mut w = Writer::new(Endian::NATIVE);
+        w.bytes(&[
+            self.object_type.0,
+            self.indirect_block_shift,
+            tree.levels,
+            self.blkptr_count,
+            self.bonus_type.0,
+            self.checksum_id,
+            self.compression_id,
+            flags,
+        ]);
+        w.u16(sectors).u16(self.bonus.len() as u16).u8(self.slots - 1).bytes(&[0; 3]);
+        w.words(&[self.max_block_id.0, tree.used_bytes]).pad_to(DNODE_CORE_BYTES);
+        for index in 0..usize::from(self.blkptr_count) {
+            tree.blkptrs.get(index).unwrap_or(&Blkptr::HOLE).write(&mut w);
+        }
+        w.bytes(&self.bonus).pad_to(len - spill_bytes);
+        if let Some(spill) = &tree.spill {
+            spill.write(&mut w);
+        }
+        let dnode = Dnode::decode(w.finish().into(), Endian::NATIVE)?;
+        dnode.ok_or(FormatError::Corrupt { what: "dnode", why: "is of the type of a free slot" })
+    }
+}
+
+impl Dnode {
+    /// What the owner decided of it.
+    pub fn head(&self) -> DnodeHead {
+        DnodeHead {
+            object_type: self.object_type,
+            bonus_type: self.bonus_type,
+            bonus: Bytes::copy_from_slice(self.bonus()),
+            checksum_id: self.checksum_id,
+            compression_id: self.compression_id,
+            flags: self.flags,
+            indirect_block_shift: self.indirect_block_shift,
+            blkptr_count: self.blkptr_count,
+            slots: self.slots,
+            data_block_bytes: self.data_block_bytes,
+            max_block_id: self.max_block_id,
+        }
+    }
+
+    /// Where its blocks are.
+    pub fn tree(&self) -> DnodeTree {
+        DnodeTree {
+            levels: self.levels,
+            blkptrs: self.blkptrs().collect(),
+            spill: self.spill(),
+            used_bytes: self.used_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dnode_taken_apart_and_built_again_is_the_same() {
+        let head = DnodeHead {
+            object_type: ObjectType::PLAIN_FILE_CONTENTS,
+            bonus_type: ObjectType::SA,
+            bonus: Bytes::from_static(&[7; 168]),
+            checksum_id: 0,
+            compression_id: 2,
+            flags: 0,
+            indirect_block_shift: 17,
+            blkptr_count: 1,
+            slots: 2,
+            data_block_bytes: 131072,
+            max_block_id: BlockId(70000),
+        };
+        let bp = Blkptr::from_words(std::array::from_fn(|i| i as u64 + 1));
+        let tree = DnodeTree { levels: 3, blkptrs: vec![bp], spill: Some(bp), used_bytes: 1 << 40 };
+        let dnode = head.build(&tree).unwrap();
+        assert_eq!(dnode.tree(), tree);
+        let flags = DNODE_FLAG_SPILL_BLKPTR | DNODE_FLAG_USED_BYTES;
+        assert_eq!(dnode.head(), DnodeHead { flags, ..head.clone() });
+
+        let too_long = DnodeHead { bonus: vec![0; 1024 - 64 - 128 - 127].into(), ..head };
+        assert!(too_long.build(&tree).is_err());
+    }
+}
