@@ -88,10 +88,24 @@ impl Default for ImportOptions {
 /// with [`Rewind::Back`] only if no uberblock leads anywhere.
 pub async fn import(rt: &Runtime, found: &FoundPool, options: &ImportOptions) -> Result<Mos> {
     let cache = Arc::new(BlockCache::new(options.cache_bytes));
+    import_sharing(rt, found, options, &cache).await
+}
+
+/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache_bytes`]: what states of one pool have in
+/// common is then kept once, and all of them together stay within its budget.
+///
+/// # Errors
+/// Those of [`import`].
+pub async fn import_sharing(
+    rt: &Runtime,
+    found: &FoundPool,
+    options: &ImportOptions,
+    cache: &Arc<BlockCache>,
+) -> Result<Mos> {
     let candidates = candidates(found, options.rewind)?;
     let mut failure = None;
     for uberblock in candidates {
-        let opened = open_at(rt, found, uberblock, &cache, options).await;
+        let opened = open_at(rt, found, uberblock, cache, options).await;
         let error = match opened {
             Ok(mos) if options.rewind != Rewind::Back => return Ok(mos),
             Ok(mos) => match mos.open_all_heads().await {

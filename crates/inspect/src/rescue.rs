@@ -18,7 +18,8 @@
 //! Invariants: nothing of the pool is written; nothing at the destination is replaced, so a rescue that was interrupted can be
 //! taken up again: files appear there only when they are whole.
 //!
-//! Memory: what the copy takes, and the losses of one dataset (of things about files, not their content, the first 10,000).
+//! Memory: what the copy takes, one block cache for all trees, and the losses of one dataset (of things about files, not their
+//! content, the first 10,000).
 
 mod again;
 mod dataset;
@@ -40,6 +41,7 @@ use crate::copy::{
     Copied, Copier, CopyOptions, CopySource, Folder, Loss, LossKind, Name, Reason, VolumeSink,
 };
 use crate::error::{InspectError, Result};
+use again::Again;
 pub use plan::{Planned, State};
 pub use report::{Fate, Report, Row};
 use trees::Trees;
@@ -202,9 +204,9 @@ impl Rescue {
         dataset::copy(&self.copier, dataset, root, &planned.name).await;
         let Told { losses, undressed } = self.inbox.take();
         summary.undressed += undressed;
-        let place = again::Place { name: &planned.name, txg, root };
+        let mut again = Again::new(&planned.name, txg, root);
         for loss in losses {
-            self.settle(&place, dataset, loss, report, summary).await?;
+            self.settle(&mut again, dataset, loss, report, summary).await?;
         }
         Ok(())
     }
@@ -212,7 +214,7 @@ impl Rescue {
     /// Decides what becomes of a loss, after a second chance where there is one.
     async fn settle(
         &mut self,
-        place: &again::Place<'_>,
+        again: &mut Again<'_>,
         dataset: &dataset::Opened,
         loss: Loss,
         report: &mut Report,
@@ -223,24 +225,24 @@ impl Rescue {
             return Ok(());
         }
         if !loss.is_content() {
-            return report.add(&Row::of_loss(place.name, &loss, Fate::NotKept, None));
+            return report.add(&Row::of_loss(again.name, &loss, Fate::NotKept, None));
         }
         let is_damage = loss.is_damage();
         if is_damage && matches!(loss.kind, LossKind::File | LossKind::Entries) {
-            let from = again::from_older(&mut self.trees, &self.runtime, self.options.metadata, place, &loss);
-            if let Some(txg) = from.await {
+            let from = again.from_older(&mut self.trees, &self.runtime, self.options.metadata, &loss).await;
+            if let Some(txg) = from {
                 summary.recovered += 1;
-                return report.add(&Row::of_loss(place.name, &loss, Fate::FromTxg(txg), None));
+                return report.add(&Row::of_loss(again.name, &loss, Fate::FromTxg(txg), None));
             }
         }
         let elsewhere = match (is_damage, dataset) {
             (true, dataset::Opened::Filesystem { dataset, .. }) => {
-                again::in_snapshot(dataset, &loss.path).await
+                again.in_snapshot(dataset, &loss.path).await
             }
             _ => None,
         };
         summary.lost += 1;
-        report.add(&Row::of_loss(place.name, &loss, Fate::Lost, elsewhere))
+        report.add(&Row::of_loss(again.name, &loss, Fate::Lost, elsewhere))
     }
 }
 

@@ -1,6 +1,12 @@
 //! The pool as it was at each transaction group that an uberblock still leads to, opened when asked for.
+//!
+//! Memory: one block cache for all trees, which have most of their blocks in common.
 
-use cenote_dataset::{DatasetError, ImportOptions, Mos, Rewind, Txg, import};
+use std::sync::Arc;
+
+use cenote_cache::BlockCache;
+use cenote_dataset::import::import_sharing;
+use cenote_dataset::{DatasetError, ImportOptions, Mos, Rewind, Txg};
 use cenote_pool::FoundPool;
 use cenote_runtime::Runtime;
 
@@ -11,6 +17,7 @@ pub(super) struct Trees {
     runtime: Runtime,
     found: FoundPool,
     import: ImportOptions,
+    cache: Arc<BlockCache>,
     txgs: Vec<Txg>,
     opened: Vec<Result<Mos, DatasetError>>,
 }
@@ -28,7 +35,8 @@ impl Trees {
         txgs.dedup();
         txgs.truncate(options.back.saturating_add(1));
         let import = ImportOptions { checkpoint: false, ..options.import.clone() };
-        Trees { runtime: runtime.clone(), found: found.clone(), import, txgs, opened: Vec::new() }
+        let cache = Arc::new(BlockCache::new(import.cache_bytes));
+        Trees { runtime: runtime.clone(), found: found.clone(), import, cache, txgs, opened: Vec::new() }
     }
 
     /// How many there are.
@@ -46,7 +54,7 @@ impl Trees {
         while self.opened.len() <= index.min(self.txgs.len().saturating_sub(1)) {
             let options =
                 ImportOptions { rewind: Rewind::Txg(self.txg(self.opened.len())), ..self.import.clone() };
-            let opened = import(&self.runtime, &self.found, &options).await;
+            let opened = import_sharing(&self.runtime, &self.found, &options, &self.cache).await;
             self.opened.push(opened);
         }
         match self.opened.get(index) {
@@ -56,5 +64,35 @@ impl Trees {
                     .into())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_testkit::golden;
+
+    #[test]
+    fn all_trees_share_one_cache() {
+        let Some(pool) = golden("single") else { return };
+        let runtime = Runtime::real(None);
+        runtime.block_on(async {
+            let found = cenote_pool::discover(&runtime, &[pool.images()]).await.pools.remove(0);
+            let options = RescueOptions {
+                import: ImportOptions::default(),
+                snapshots: false,
+                datasets: Vec::new(),
+                back: 8,
+                metadata: false,
+            };
+            let mut trees = Trees::new(&runtime, &found, &options);
+            let mut opened = Vec::new();
+            for index in 0..trees.len() {
+                opened.extend(trees.get(index).await.ok());
+            }
+            assert!(opened.len() > 1, "{}", opened.len());
+            let first = opened[0].objset().cache();
+            assert!(opened.iter().all(|mos| Arc::ptr_eq(mos.objset().cache(), first)));
+        });
     }
 }
