@@ -25,9 +25,10 @@ mod census;
 mod check;
 mod counts;
 mod extent;
+mod family;
+mod findings;
 mod log;
 mod owner;
-mod path;
 mod pending;
 mod progress;
 mod report;
@@ -38,18 +39,17 @@ mod tree;
 use cenote_dataset::Mos;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Guid, Txg, VdevId};
-use cenote_pool::{Fault, Place, Pool, VerifyItem};
+use cenote_pool::{Place, Pool, VerifyItem};
 use futures::SinkExt;
 use futures::StreamExt;
 use futures::channel::mpsc;
-use std::collections::BTreeMap;
 
 use crate::error::Result;
 use census::Census;
-use check::{Damaged, check_window};
+use check::check_window;
 use counts::Under;
 use extent::{ExtentSet, subtract};
-use owner::Owners;
+use findings::{Findings, Found, device_name};
 use progress::Meter;
 use space::SpaceMaps;
 use tree::{Met, Tree};
@@ -73,7 +73,7 @@ pub struct VerifyOptions {
     pub data: bool,
     /// Compare the blocks with the space maps.
     pub space: bool,
-    /// Findings to keep; more are only counted.
+    /// Findings to report, the worst; more are only counted.
     pub max_findings: usize,
     /// Memory for pointers to blocks that wait to be verified.
     pub window_bytes: usize,
@@ -114,13 +114,7 @@ struct Run<'a> {
     census: Census,
     meter: Meter,
     allocated: ExtentSet,
-    damaged: Vec<Damaged>,
-    findings: Vec<Finding>,
-    nonsense: Vec<(Place, String)>,
-    more_findings: u64,
-    lost_blocks: u64,
-    repairable_blocks: u64,
-    devices: BTreeMap<Guid, DeviceDamage>,
+    findings: Findings,
     space: SpaceSums,
 }
 
@@ -131,14 +125,8 @@ impl<'a> Run<'a> {
             census: Census::open(mos, options.space).await?,
             meter: Meter::new(mos.pool().runtime(), 0),
             allocated: ExtentSet::default(),
-            damaged: Vec::new(),
-            findings: Vec::new(),
-            nonsense: Vec::new(),
-            more_findings: 0,
-            lost_blocks: 0,
-            repairable_blocks: 0,
-            devices: BTreeMap::new(),
-            space: SpaceSums::default(),
+            findings: Findings::new(options.max_findings),
+            space: SpaceSums { checked: options.space, ..SpaceSums::default() },
             options,
         })
     }
@@ -147,10 +135,7 @@ impl<'a> Run<'a> {
     async fn space_maps(&mut self) {
         let mut maps = match SpaceMaps::load(self.mos).await {
             Ok(maps) => maps,
-            Err(error) => {
-                let what = "space maps".into();
-                return self.find(Finding::Unchecked { what, why: error.to_string() });
-            }
+            Err(error) => return self.unchecked("space maps".into(), error.to_string()),
         };
         for top in self.mos.pool().vdevs().tops() {
             let bad: Vec<(String, String)> = match maps.vdev(self.mos, top, &mut self.allocated).await {
@@ -161,13 +146,12 @@ impl<'a> Run<'a> {
                     metaslabs.into_iter().map(|metaslab| (what(metaslab), why.to_owned())).collect()
                 }
             };
-            bad.into_iter().for_each(|(what, why)| self.find(Finding::Unchecked { what, why }));
+            bad.into_iter().for_each(|(what, why)| self.unchecked(what, why));
         }
         self.allocated.settle();
         self.census.claim_copies(maps.copies());
         self.space.classes = maps.classes();
         self.meter.total_bytes = self.space.classes.iter().map(|class| class.allocated_bytes).sum();
-        self.space.checked = self.options.space;
     }
 
     /// Walks all metadata, and verifies whenever a window is full.
@@ -193,10 +177,7 @@ impl<'a> Run<'a> {
                         self.census.enter(bp, place, Under::Type, verify);
                     }
                     Met::Log(log) => self.enter_log(&pool, &log).await,
-                    Met::Nonsense { place, why } if self.nonsense.len() < self.options.max_findings => {
-                        self.nonsense.push((place, why));
-                    }
-                    Met::Nonsense { .. } => self.more_findings += 1,
+                    Met::Nonsense { place, why } => self.findings.add(Found::Structure(place, why)),
                 }
             }
             self.census.open_gangs().await;
@@ -229,8 +210,7 @@ impl<'a> Run<'a> {
         let census = &mut self.census;
         let enter = |bp| census.enter(bp, Place::default(), Under::DeferredFree, false);
         if let Err(error) = pending::blocks(self.mos, enter).await {
-            let what = "the list of blocks to be freed".into();
-            self.find(Finding::Unchecked { what, why: error.to_string() });
+            self.unchecked("the list of blocks to be freed".into(), error.to_string());
         }
         self.census.open_gangs().await;
     }
@@ -244,50 +224,10 @@ impl<'a> Run<'a> {
         if self.options.stop.is_stopped() {
             return;
         }
-        let mut found = Vec::new();
-        let pool = self.mos.pool();
-        check_window(
-            pool,
-            &mut self.census.window,
-            &mut self.meter,
-            &self.options.stop,
-            progress,
-            |damaged| {
-                found.push(damaged);
-            },
-        )
-        .await;
-        for damaged in found {
-            self.count_damage(&damaged);
-            // Lost blocks push out repairable ones.
-            if self.damaged.len() < self.options.max_findings {
-                self.damaged.push(damaged);
-            } else if let Some(place) =
-                self.damaged.iter_mut().find(|kept| damaged.is_lost() && !kept.is_lost())
-            {
-                *place = damaged;
-                self.more_findings += 1;
-            } else {
-                self.more_findings += 1;
-            }
-        }
-    }
-
-    fn count_damage(&mut self, damaged: &Damaged) {
-        match damaged.is_lost() {
-            true => self.lost_blocks += 1,
-            false => self.repairable_blocks += 1,
-        }
-        for finding in &damaged.findings {
-            let Some(guid) = finding.leaf else { continue };
-            let device = self.devices.entry(guid).or_default();
-            match finding.fault {
-                Fault::Unreadable => device.unreadable += 1,
-                Fault::Parity => device.parity += 1,
-                Fault::Checksum | Fault::CopyLost | Fault::Lost => device.checksum += 1,
-            }
-            device.bytes += finding.len_bytes;
-        }
+        let (pool, stop) = (self.mos.pool(), &self.options.stop);
+        let (window, meter) = (&mut self.census.window, &mut self.meter);
+        check_window(pool, window, meter, stop, progress, |damaged| self.findings.add(Found::Block(damaged)))
+            .await;
     }
 
     /// Compares what is referenced with what is allocated.
@@ -298,24 +238,18 @@ impl<'a> Run<'a> {
             self.space.checked = false;
             return;
         }
-        let unchecked = |finding: &Finding| matches!(finding, Finding::Unchecked { .. });
-        if self.findings.iter().any(unchecked) {
-            self.space.checked = false;
-        }
         let allocated = std::mem::take(&mut self.allocated);
         for top in self.mos.pool().vdevs().tops() {
             let vdev = VdevId(top.id);
-            let (mut leaked, mut unallocated) = (Vec::new(), Vec::new());
-            subtract(allocated.on_vdev(vdev), referenced.on_vdev(vdev), |extent| leaked.push(extent));
-            subtract(referenced.on_vdev(vdev), allocated.on_vdev(vdev), |extent| unallocated.push(extent));
-            for extent in leaked {
-                self.space.leaked_bytes += extent.len_bytes;
-                self.find(Finding::Leaked(extent));
-            }
-            for extent in unallocated {
-                self.space.not_allocated_bytes += extent.len_bytes;
-                self.find(Finding::NotAllocated(extent));
-            }
+            let (space, findings) = (&mut self.space, &mut self.findings);
+            subtract(allocated.on_vdev(vdev), referenced.on_vdev(vdev), |extent| {
+                space.leaked_bytes += extent.len_bytes;
+                findings.add(Found::Unowned(Finding::Leaked(extent)));
+            });
+            subtract(referenced.on_vdev(vdev), allocated.on_vdev(vdev), |extent| {
+                space.not_allocated_bytes += extent.len_bytes;
+                findings.add(Found::Unowned(Finding::NotAllocated(extent)));
+            });
         }
         let (overlaps, bytes) = referenced.overlaps();
         self.space.doubly_allocated_bytes = bytes;
@@ -323,34 +257,25 @@ impl<'a> Run<'a> {
     }
 
     fn find(&mut self, finding: Finding) {
-        match self.findings.len() < self.options.max_findings {
-            true => self.findings.push(finding),
-            false => self.more_findings += 1,
-        }
+        self.findings.add(Found::Unowned(finding));
+    }
+
+    /// A list that space can't be compared without.
+    fn unchecked(&mut self, what: String, why: String) {
+        self.space.checked = false;
+        self.find(Finding::Unchecked { what, why });
     }
 
     async fn report(mut self) -> VerifyReport {
         let pool = self.mos.pool();
-        let mut owners = Owners::new(self.mos);
-        for damaged in std::mem::take(&mut self.damaged) {
-            let owner = owners.of(damaged.item.place, Some(&damaged.item.bp)).await;
-            let block = bad_block(pool, &damaged, owner);
-            self.findings.push(Finding::Block(block));
-        }
-        for (place, why) in std::mem::take(&mut self.nonsense) {
-            let owner = owners.of(place, None).await;
-            self.find(Finding::Structure { owner, why });
-        }
         for (place, why) in std::mem::take(&mut self.census.bad_addresses) {
-            let owner = owners.of(place, None).await;
-            self.find(Finding::BadAddress { owner, why });
+            self.findings.add(Found::BadAddress(place, why));
         }
-        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
-        self.more_findings += self.census.more_bad_addresses;
-        let excess = self.findings.len().saturating_sub(self.options.max_findings);
-        self.findings.truncate(self.options.max_findings);
-        let name =
-            |(guid, damage): (Guid, DeviceDamage)| DeviceDamage { device: device_name(pool, guid), ..damage };
+        self.findings.count += self.census.more_bad_addresses;
+        let (count, lost_blocks) = (self.findings.count, self.findings.lost_blocks);
+        let (repairable_blocks, devices) = (self.findings.repairable_blocks, self.findings.devices(pool));
+        let findings = self.findings.named(self.mos).await;
+        let lagging = pool.lagging_leaves().into_iter().map(|leaf| lagging_device(pool, leaf));
         VerifyReport {
             pool: pool.name().to_owned(),
             guid: pool.guid().0,
@@ -359,16 +284,12 @@ impl<'a> Run<'a> {
             counts: self.census.counter.finish(),
             verified_blocks: self.meter.blocks,
             verified_bytes: self.meter.done_bytes,
-            lost_blocks: self.lost_blocks,
-            repairable_blocks: self.repairable_blocks,
-            devices: self.devices.into_iter().map(name).collect(),
-            lagging_devices: pool
-                .lagging_leaves()
-                .into_iter()
-                .map(|leaf| lagging_device(pool, leaf))
-                .collect(),
-            findings: self.findings,
-            more_findings: self.more_findings + excess as u64,
+            lost_blocks,
+            repairable_blocks,
+            devices,
+            lagging_devices: lagging.collect(),
+            more_findings: count - findings.len() as u64,
+            findings,
             space: self.space,
             elapsed_ns: u64::try_from(self.meter.elapsed().as_nanos()).unwrap_or(u64::MAX),
         }
@@ -378,31 +299,4 @@ impl<'a> Run<'a> {
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
     let missing_txgs = pool.missing_txgs(leaf).iter().map(|(first, last)| (first.0, last.0)).collect();
     LaggingDevice { device: device_name(pool, leaf), missing_txgs }
-}
-
-fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
-    let piece = |finding: &cenote_pool::Finding| BadPiece {
-        vdev: finding.vdev.0,
-        device: finding.leaf.map(|guid| device_name(pool, guid)),
-        offset_bytes: finding.offset_bytes,
-        len_bytes: finding.len_bytes,
-        fault: match finding.fault {
-            Fault::Unreadable => FaultKind::Unreadable,
-            Fault::Checksum => FaultKind::Checksum,
-            Fault::Parity => FaultKind::Parity,
-            Fault::CopyLost | Fault::Lost => FaultKind::Lost,
-        },
-    };
-    BadBlock {
-        lost: damaged.is_lost(),
-        owner,
-        logical_bytes: damaged.item.bp.lsize().0,
-        birth_txg: damaged.item.bp.logical_birth().0,
-        pieces: damaged.findings.iter().map(piece).collect(),
-    }
-}
-
-/// The path where a leaf was found, else its guid.
-fn device_name(pool: &Pool, guid: Guid) -> String {
-    pool.found().device(guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
 }

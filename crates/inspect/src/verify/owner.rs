@@ -3,19 +3,17 @@
 //! Idea: a damaged block is met in the oldest version of a dataset that has it. Later versions share it until one has
 //! replaced it, and none gets it back; so the last that shares it is found by halving, comparing pointers at the same place.
 //!
-//! This runs for findings only, after all blocks are read, and keeps the versions of each dataset that has any.
+//! This runs for findings only, after all blocks are read.
 
 use cenote_dataset::object::SPILL_BLOCK;
-use cenote_dataset::{Dataset, Mos, Objset};
+use cenote_dataset::{Mos, Objset};
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, ObjectType};
-use cenote_format::units::{BlockId, DatasetId, ObjectId};
+use cenote_format::units::DatasetId;
 use cenote_pool::Place;
-use std::collections::HashMap;
 use std::fmt;
 
-/// Clones looked at for each finding.
-const MAX_CLONES: usize = 16;
+use super::family::Family;
 
 /// What a block is to its owner.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -103,16 +101,16 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Finds owners.
+/// Finds owners. Ask for one dataset's after the other: only the last is kept open.
 pub(super) struct Owners<'a> {
     mos: &'a Mos,
-    /// By dataset: all versions under its directory, oldest first, and which one it is.
-    versions: HashMap<DatasetId, Option<(Vec<Dataset>, usize)>>,
+    /// The last dataset that was asked for; no family: it can't be opened.
+    last: Option<(DatasetId, Option<Family>)>,
 }
 
 impl<'a> Owners<'a> {
     pub(super) fn new(mos: &'a Mos) -> Owners<'a> {
-        Owners { mos, versions: HashMap::new() }
+        Owners { mos, last: None }
     }
 
     /// The owner of a block, or (without a pointer) of a place.
@@ -131,51 +129,28 @@ impl<'a> Owners<'a> {
         if place.dataset.0 == 0 {
             return owner;
         }
-        let Some((versions, index)) = self.versions(place.dataset).await else {
+        let Some(family) = self.family(place.dataset).await else {
             owner.dataset = Some(format!("dataset {}", place.dataset));
             return owner;
         };
-        owner.dataset = Some(versions[index].name().to_owned());
-        let set = objset(&versions[index]).await;
-        if let (Some(set), Part::Indirect { level, .. }) = (&set, &owner.part) {
+        owner.dataset = Some(family.name().to_owned());
+        if let (Some(set), Part::Indirect { level, .. }) = (family.objset().await, &owner.part) {
             owner.part = indirect(set, &place, *level, lsize).await;
         }
-        if let Some(set) = set.filter(|_| place.object.0 != 0) {
-            owner.path = super::path::of(&set, place.object).await;
+        if place.object.0 != 0 {
+            owner.path = family.path(place.object).await;
         }
         if let Some(bp) = bp.filter(|_| !log) {
-            let versions = versions.to_vec();
-            owner.also_in = sharing(&versions[index..], &place, bp).await;
+            owner.also_in = family.sharing(&place, bp).await;
         }
         owner
     }
 
-    async fn versions(&mut self, dataset: DatasetId) -> Option<(&[Dataset], usize)> {
-        if !self.versions.contains_key(&dataset) {
-            let found = find_versions(self.mos, dataset).await;
-            self.versions.insert(dataset, found);
+    async fn family(&mut self, dataset: DatasetId) -> Option<&Family> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != dataset) {
+            self.last = Some((dataset, Family::of(self.mos, dataset).await));
         }
-        self.versions.get(&dataset)?.as_ref().map(|(versions, index)| (&versions[..], *index))
-    }
-}
-
-async fn find_versions(mos: &Mos, dataset: DatasetId) -> Option<(Vec<Dataset>, usize)> {
-    let this = mos.dataset_by_id(dataset).await.ok()?;
-    let Ok(head) = this.dir().head().await else { return Some((vec![this], 0)) };
-    let mut versions = head.snapshots().await.unwrap_or_default();
-    versions.sort_by_key(|snapshot| snapshot.creation_txg());
-    versions.push(head);
-    match versions.iter().position(|version| version.id() == dataset) {
-        Some(index) => Some((versions, index)),
-        None => Some((vec![this], 0)),
-    }
-}
-
-/// With the key if there is one: dnodes of encrypted datasets need it.
-async fn objset(dataset: &Dataset) -> Option<Objset> {
-    match dataset.objset().await {
-        Ok(set) => Some(set),
-        Err(_) => dataset.objset_head().await.ok(),
+        self.last.as_ref()?.1.as_ref()
     }
 }
 
@@ -221,45 +196,4 @@ async fn indirect(set: &Objset, place: &Place, level: u8, lsize: u64) -> Part {
         offset_bytes: Some(first.saturating_mul(block_bytes)),
         len_bytes: Some(count.saturating_mul(block_bytes)),
     }
-}
-
-/// Which of the later versions, and of their clones, have the same block as the first.
-async fn sharing(versions: &[Dataset], place: &Place, bp: &Blkptr) -> Vec<String> {
-    let (mut shared, mut end) = (1, versions.len());
-    while shared < end {
-        let middle = shared + (end - shared) / 2;
-        match has(&versions[middle], place, bp).await {
-            true => shared = middle + 1,
-            false => end = middle,
-        }
-    }
-    let mut names: Vec<String> =
-        versions[1..shared].iter().map(|version| version.name().to_owned()).collect();
-    for version in versions[..shared].iter().filter(|version| version.is_snapshot()) {
-        for clone in version.clones().await.unwrap_or_default().into_iter().take(MAX_CLONES) {
-            if has(&clone, place, bp).await {
-                names.push(clone.name().to_owned());
-            }
-        }
-    }
-    names
-}
-
-async fn has(version: &Dataset, place: &Place, bp: &Blkptr) -> bool {
-    let Some(set) = objset(version).await else { return false };
-    let same = |other: &Blkptr| {
-        other.logical_birth() == bp.logical_birth() && other.dvas().next() == bp.dvas().next()
-    };
-    if bp.object_type() == ObjectType::OBJSET {
-        return same(set.bp());
-    }
-    let object = match place.object {
-        ObjectId(0) => set.meta(),
-        id => set.object(id).await.ok(),
-    };
-    let Some(object) = object else { return false };
-    if place.block == SPILL_BLOCK {
-        return object.dnode().spill().is_some_and(|spill| same(&spill));
-    }
-    object.blkptr(place.level, BlockId(place.block.0)).await.is_ok_and(|other| same(&other))
 }
