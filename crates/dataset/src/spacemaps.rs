@@ -16,8 +16,6 @@
 //!
 //! Source: OpenZFS `space_map.c`, `metaslab.c`, `spa_log_spacemap.c`.
 
-mod ranges;
-
 use std::collections::BTreeMap;
 
 use cenote_format::dsl::deadlist::parse_deadlist_key;
@@ -25,23 +23,22 @@ use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
-use cenote_pool::{VdevClass, VdevConfig};
+use cenote_pool::VdevConfig;
+use cenote_pool::alloc::SizeHistogram;
 
 use crate::error::Result;
 use crate::mos::Mos;
 use crate::object::Object;
 use crate::zap::Zap;
 
-pub use ranges::{Overlap, Ranges};
+pub use cenote_pool::alloc::has_embedded_log;
+pub use cenote_pool::ranges::{Overlap, Ranges};
 
 /// Offsets in a log space map count sectors of 512.
 const LOG_SHIFT: u32 = 9;
 
 /// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
-
-/// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
-const EMBEDDED_SLOG_MIN_MS: u64 = 64;
 
 /// Where a metaslab lies and what keeps account of it.
 #[derive(Debug, Clone, Copy)]
@@ -71,9 +68,6 @@ pub struct Metaslab {
     pub overlaps: Vec<Overlap>,
 }
 
-/// How many free ranges there are by size: element i those of 2^i bytes up to twice that.
-pub type FreeRanges = [u64; 64];
-
 /// What a space map says of itself, without its changes.
 #[derive(Debug, Clone)]
 pub struct SpaceMapHead {
@@ -82,7 +76,7 @@ pub struct SpaceMapHead {
     /// Bytes allocated less bytes freed, when it was last written. A map of frees alone is below 0.
     net_bytes: i64,
     /// Free ranges by size at that time; `None` if the map does not count them.
-    pub free_ranges: Option<FreeRanges>,
+    pub free_ranges: Option<SizeHistogram>,
 }
 
 /// The changes of groups that are not yet in the metaslabs' own maps, in order.
@@ -263,13 +257,6 @@ impl Metaslab {
     }
 }
 
-/// A vdev for data that has many metaslabs sets one aside for intent logs: at import, the one with the least in its own map
-/// (`vdev_metaslab_init`).
-pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
-    let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift.into()).unwrap_or(0);
-    vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
-}
-
 /// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no group lies on two, and in
 /// whole groups (`vdev_draid_metaslab_init`).
 fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
@@ -301,12 +288,7 @@ impl SpaceMapHead {
             return Err(object.damaged("claims a longer space map than it has room for"));
         }
         let counts_free = dnode.bonus().len() > SPACE_MAP_SIZE_V0;
-        let free_ranges = counts_free.then(|| {
-            let mut counts = [0; 64];
-            let buckets = counts.iter_mut().skip(shift as usize);
-            buckets.zip(phys.histogram).for_each(|(bucket, count)| *bucket = count);
-            counts
-        });
+        let free_ranges = counts_free.then(|| SizeHistogram::from_space_map(&phys.histogram, shift));
         Ok(SpaceMapHead { length_bytes: phys.length_bytes, net_bytes: phys.alloc_bytes, free_ranges })
     }
 
@@ -356,23 +338,4 @@ pub async fn read_space_map(object: &Object, shift: u32, mut each: impl FnMut(Sp
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cenote_format::units::Guid;
-    use cenote_pool::VdevKind;
-
-    #[test]
-    fn a_metaslab_is_set_aside_for_logs_where_there_are_more_than_64() {
-        let mut vdev = VdevConfig::new(VdevKind::Disk, 0, Guid(1));
-        vdev.metaslab_shift = 24;
-        for (metaslabs, class, expected) in
-            [(64, VdevClass::Normal, false), (65, VdevClass::Normal, true), (65, VdevClass::Special, false)]
-        {
-            (vdev.asize_bytes, vdev.class) = (metaslabs << 24, class);
-            assert_eq!(has_embedded_log(&vdev), expected, "{metaslabs} {class:?}");
-        }
-    }
 }

@@ -9,15 +9,12 @@
 use cenote_format::features::Feature;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::units::{Txg, VdevId};
+use cenote_pool::alloc::SizeHistogram;
 use cenote_pool::{VdevClass, VdevConfig};
 
 use crate::error::Result;
 use crate::mos::{FeatureState, Mos};
-use crate::spacemaps::{FreeRanges, LogSpacemaps, MetaslabPlace, SpaceMapHead};
-
-/// `zfs_frag_table`: what a free piece of 2^(9 + i) bytes counts; larger ones count 0.
-const FRAGMENTATION: [u64; 20] =
-    [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1];
+use crate::spacemaps::{LogSpacemaps, MetaslabPlace, SpaceMapHead};
 
 /// Space of a top-level vdev, raw: with parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +150,7 @@ impl Mos {
 struct MetaslabUsage {
     size_bytes: u64,
     allocated_bytes: u64,
-    free_ranges: Option<FreeRanges>,
+    free_ranges: Option<SizeHistogram>,
 }
 
 /// Of a vdev: that of its metaslabs, weighted by what is free on them.
@@ -162,37 +159,7 @@ fn fragmentation(metaslabs: &[MetaslabUsage]) -> u64 {
     for metaslab in metaslabs {
         let free = u128::from(metaslab.size_bytes.saturating_sub(metaslab.allocated_bytes)) >> 9;
         all += free;
-        sum += u128::from(metaslab.free_ranges.as_ref().map_or(0, fragmentation_of)) * free;
+        sum += u128::from(metaslab.free_ranges.map_or(0, |ranges| ranges.fragmentation_percent())) * free;
     }
     sum.checked_div(all).unwrap_or(0) as u64
-}
-
-/// Of one metaslab, in percent.
-pub fn fragmentation_of(free_ranges: &FreeRanges) -> u64 {
-    let (mut sum, mut total) = (0u128, 0u128);
-    for (order, &count) in free_ranges.iter().enumerate() {
-        // Ranges are counted by the power of two below their size.
-        let space = u128::from(count) << order;
-        total = total.saturating_add(space);
-        let weight = FRAGMENTATION.get(order.saturating_sub(9)).copied().unwrap_or(0);
-        sum = sum.saturating_add(space.saturating_mul(weight.into()));
-    }
-    sum.checked_div(total).unwrap_or(0) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_free_ranges_are_fragmentation() {
-        let of = |ranges: &[(usize, u64)]| {
-            let mut counts = [0; 64];
-            ranges.iter().for_each(|&(order, count)| counts[order] = count);
-            fragmentation_of(&counts)
-        };
-        assert_eq!([of(&[]), of(&[(23, 1)]), of(&[(9, 7)]), of(&[(30, 1)])], [0, 23, 100, 0]);
-        // Half of the space in pieces of 4 KiB, half in one of 8 MiB.
-        assert_eq!(of(&[(23, 1), (12, 1 << 11)]), (23 + 93) / 2);
-    }
 }

@@ -12,6 +12,7 @@
 //! Read in this order: [`config`] (what pools say of themselves), [`discover`] (finding them), [`vdev`]
 //! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy).
 
+pub mod alloc;
 mod check;
 pub mod config;
 pub mod crypt;
@@ -23,6 +24,7 @@ pub mod health;
 pub mod label;
 mod place;
 mod pool;
+pub mod ranges;
 mod read;
 mod read_many;
 mod recover;

@@ -6,7 +6,6 @@
 //! Source: OpenZFS `metaslab.c`, `zdb.c` (`dump_metaslab`).
 
 use cenote_dataset::spacemaps::{MetaslabPlace, SpaceMapHead, read_space_map};
-use cenote_dataset::usage::fragmentation_of;
 use cenote_dataset::{Mos, ObjectId};
 use cenote_pool::VdevConfig;
 
@@ -69,7 +68,7 @@ async fn figures(mos: &Mos, top: &VdevConfig, place: &MetaslabPlace) -> [Value; 
     let head = mos.objset().object(map).await.and_then(|object| SpaceMapHead::of(&object, top.ashift));
     match head {
         Ok(head) => {
-            let percent = head.free_ranges.filter(|counts| *counts != [0; 64]).as_ref().map(fragmentation_of);
+            let percent = head.free_ranges.filter(|r| !r.is_empty()).map(|r| r.fragmentation_percent());
             let free = place.size_bytes.saturating_sub(head.allocated_bytes());
             let percent = percent.map_or(Value::None, |percent| format!("{percent}%").into());
             [Value::Size(head.allocated_bytes()), Value::Size(free), percent]

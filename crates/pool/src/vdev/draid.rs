@@ -35,6 +35,27 @@ pub(crate) struct Draid {
     permutations: Permutations,
 }
 
+/// The shape of a dRAID's groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DraidGroup {
+    /// Columns of data and of parity.
+    pub(crate) data: u64,
+    pub(crate) parity: u64,
+    pub(crate) ashift: u32,
+}
+
+impl DraidGroup {
+    /// Bytes of a row of sectors.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        (self.data + self.parity) << self.ashift
+    }
+
+    /// Bytes a block takes: whole rows.
+    pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
+        psize_bytes.max(1).div_ceil(self.data << self.ashift) * self.row_bytes()
+    }
+}
+
 impl Draid {
     /// `None` if the configuration has no shape or too many children.
     pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
@@ -75,8 +96,7 @@ impl Draid {
 
     /// Bytes a block takes: whole rows of its group.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
-        let rows = psize_bytes.max(1).div_ceil(self.data << self.ashift);
-        (rows * self.group_width()) << self.ashift
+        DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
     }
 
     /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a group.

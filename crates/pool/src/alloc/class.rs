@@ -1,0 +1,181 @@
+//! Allocation classes, and whose turn it is within one.
+//!
+//! Idea: the groups of a class stand in a circle. One hands out a quantum, then it is the next one's turn; the quantum is
+//! larger where more is free, so that vdevs fill up together whatever their size. Log blocks turn the circle each time:
+//! many small ones wait for each other's vdev.
+//!
+//! Copies of a block go to vdevs that follow each other, so that no two vdevs at random hold all of one.
+//!
+//! Source: OpenZFS `metaslab.c` (`metaslab_alloc_dva`), `zio.c` (`zio_alloc_zil`, `zio_dva_allocate`).
+
+use super::AllocRequest;
+use super::group::{Group, Spread};
+use cenote_format::blkptr::Dva;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What a block is allocated for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AllocClass {
+    /// Data and, lacking better, everything.
+    Normal,
+    /// Intent logs, on log devices.
+    Log,
+    /// Intent logs, on metaslabs that vdevs for data have set aside.
+    EmbeddedLog,
+    /// Metadata and small blocks.
+    Special,
+    /// Deduplication tables.
+    Dedup,
+}
+
+impl AllocClass {
+    /// All of them.
+    pub const ALL: [AllocClass; 5] = [
+        AllocClass::Normal,
+        AllocClass::Log,
+        AllocClass::EmbeddedLog,
+        AllocClass::Special,
+        AllocClass::Dedup,
+    ];
+
+    /// In one word or two, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            AllocClass::Normal => "normal",
+            AllocClass::Log => "log",
+            AllocClass::EmbeddedLog => "embedded log",
+            AllocClass::Special => "special",
+            AllocClass::Dedup => "dedup",
+        }
+    }
+
+    /// Itself, then where its blocks go when it is full.
+    pub(super) fn and_fallbacks(self) -> &'static [AllocClass] {
+        use AllocClass::*;
+        match self {
+            Normal => &[Normal],
+            Log => &[Log, EmbeddedLog, Normal],
+            EmbeddedLog => &[EmbeddedLog, Normal],
+            Special => &[Special, Normal],
+            Dedup => &[Dedup, Normal],
+        }
+    }
+}
+
+/// The groups of a class.
+#[derive(Debug, Default)]
+pub(super) struct Class {
+    pub(super) groups: Vec<Arc<Group>>,
+    rotor: Mutex<Rotor>,
+}
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+struct Rotor {
+    group: usize,
+    used_bytes: u64,
+    /// What the group may use in its turn; 0 until it begins.
+    quantum_bytes: u64,
+}
+
+impl Class {
+    /// All copies of a block, or none.
+    pub(super) fn allocate(&self, request: &AllocRequest<'_>) -> Option<Vec<Dva>> {
+        let present = request.beside.len();
+        let mut copies = request.beside.to_vec();
+        for _ in 0..request.copies {
+            match self.allocate_one(request, &copies) {
+                Some(dva) => copies.push(dva),
+                None => {
+                    self.take_back(&copies[present..], request);
+                    return None;
+                }
+            }
+        }
+        Some(copies.split_off(present))
+    }
+
+    fn take_back(&self, copies: &[Dva], request: &AllocRequest<'_>) {
+        for dva in copies {
+            let taken =
+                |group: &&Arc<Group>| group.vdev == dva.vdev && group.unallocate(dva, request.txg).is_ok();
+            let found = self.groups.iter().find(taken);
+            debug_assert!(found.is_some(), "{dva:?} was allocated here");
+        }
+    }
+
+    /// One copy: on a vdev that has none, else far from those on the same vdev, else anywhere.
+    fn allocate_one(&self, request: &AllocRequest<'_>, others: &[Dva]) -> Option<Dva> {
+        let first = self.first(request, others);
+        let count = self.groups.len();
+        let around = || {
+            let circle = (0..count).map(move |step| (first + step) % count);
+            circle.filter(|&at| {
+                let group = &self.groups[at];
+                group.allocates() && !request.avoid.contains(&group.vdev)
+            })
+        };
+        let has_one = |at: &usize| others.iter().any(|other| other.vdev == self.groups[*at].vdev);
+        let at = |at: usize, spread| {
+            let dva = self.groups[at].allocate(request.psize, request.txg, spread, others)?;
+            if others.is_empty() {
+                self.turn(at, dva.asize.0);
+            }
+            Some(dva)
+        };
+        around().filter(|group| !has_one(group)).find_map(|group| at(group, Spread::Anywhere)).or_else(|| {
+            Spread::ALL
+                .iter()
+                .find_map(|&spread| around().filter(has_one).find_map(|group| at(group, spread)))
+        })
+    }
+
+    /// Where in the circle to begin: after the last copy, at the vdev asked for, else where it turned to.
+    fn first(&self, request: &AllocRequest<'_>, others: &[Dva]) -> usize {
+        let position = |vdev| self.groups.iter().position(|group| group.vdev == vdev);
+        let asked = match others.last() {
+            Some(last) => position(last.vdev).map(|at| at + 1),
+            None => request.near.and_then(position),
+        };
+        asked.unwrap_or_else(|| self.rotor.lock().group)
+    }
+
+    /// Notes that a group has handed out so much.
+    fn turn(&self, group: usize, asize: u64) {
+        let mut rotor = self.rotor.lock();
+        if rotor.group != group {
+            *rotor = Rotor { group, ..Rotor::default() };
+        }
+        if rotor.quantum_bytes == 0 {
+            rotor.quantum_bytes = self.quantum_bytes(group).max(1);
+        }
+        rotor.used_bytes += asize;
+        let log = matches!(self.groups[group].class, AllocClass::Log | AllocClass::EmbeddedLog);
+        if log || rotor.used_bytes >= rotor.quantum_bytes {
+            *rotor = Rotor { group: (group + 1) % self.groups.len(), ..Rotor::default() };
+        }
+    }
+
+    /// The largest free range of all groups that blocks may go to.
+    pub(super) fn largest_bytes(&self) -> u64 {
+        let groups = self.groups.iter().filter(|group| group.allocates());
+        groups.map(|group| group.largest_bytes()).max().unwrap_or(0)
+    }
+
+    /// How full it is.
+    pub(super) fn used_percent(&self) -> u64 {
+        let (size, free) = self.groups.iter().fold((0, 0), |(size, free), group| {
+            (size + u128::from(group.size_bytes()), free + u128::from(group.free_bytes()))
+        });
+        ((size - free) * 100).checked_div(size).unwrap_or(0) as u64
+    }
+
+    /// A group's share of what is free, as a share of a turn.
+    fn quantum_bytes(&self, at: usize) -> u64 {
+        let group = &self.groups[at];
+        let free: u128 = self.groups.iter().map(|group| u128::from(group.free_bytes())).sum();
+        let ours = u128::from(group.free_bytes()) * self.groups.len() as u128;
+        (u128::from(group.aliquot_bytes()) * ours / (free + 1)) as u64
+    }
+}

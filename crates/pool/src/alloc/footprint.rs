@@ -1,0 +1,60 @@
+//! How many bytes a block takes on a top-level vdev, and at which multiples blocks lie there.
+
+use crate::config::{VdevConfig, VdevKind};
+use crate::vdev::draid::DraidGroup;
+use crate::vdev::raidz::Raidz;
+use cenote_format::units::{Psize, Txg};
+
+/// The shape of a top-level vdev, as far as it matters for allocation.
+#[derive(Debug, Clone)]
+pub(super) struct Footprint {
+    ashift: u32,
+    shape: Shape,
+    /// Disks whose bytes are data, in a full row.
+    pub(super) data_disks: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Shape {
+    Sectors,
+    Raidz(Raidz),
+    Draid(DraidGroup),
+}
+
+impl Footprint {
+    pub(super) fn new(config: &VdevConfig) -> Footprint {
+        let (children, parity) = (config.children.len(), config.parity);
+        let (shape, disks) = match (&config.kind, config.draid) {
+            (VdevKind::Raidz, _) => {
+                let width = children;
+                let expand_txgs = config.raidz_expand_txgs.clone();
+                let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow: None };
+                (Shape::Raidz(raidz), children)
+            }
+            (VdevKind::Draid, Some(draid)) => {
+                let group = DraidGroup { data: draid.data, parity: parity as u64, ashift: config.ashift };
+                (Shape::Draid(group), children.saturating_sub(draid.spares as usize))
+            }
+            _ => (Shape::Sectors, 1),
+        };
+        let data_disks = (disks.saturating_sub(parity)).max(1) as u64;
+        Footprint { ashift: config.ashift, shape, data_disks }
+    }
+
+    /// Bytes that a block born in `birth` takes (`vdev_psize_to_asize_txg`).
+    pub(super) fn asize(&self, Psize(psize_bytes): Psize, birth: Txg) -> u64 {
+        match &self.shape {
+            Shape::Sectors => psize_bytes.max(1).next_multiple_of(1 << self.ashift),
+            Shape::Raidz(raidz) => raidz.asize(psize_bytes, birth),
+            Shape::Draid(group) => group.asize(psize_bytes),
+        }
+    }
+
+    /// All blocks begin and end at a multiple of this: a sector, or a row of a dRAID group.
+    pub(super) fn unit_bytes(&self) -> u64 {
+        match &self.shape {
+            Shape::Draid(group) => group.row_bytes(),
+            _ => 1 << self.ashift,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Free ranges by place and by size.
+//!
+//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit, so whatever size
+//! in whole units fits in a range fits at its start.
+
+use super::histogram::SizeHistogram;
+use crate::ranges::{Ranges, Watch};
+use std::collections::BTreeSet;
+
+/// How many ranges first fit looks at. (OpenZFS looks at as many, `metaslab_min_search_count`, and at all within 16 MiB,
+/// which are thousands where the space is fragmented.)
+const MAX_SEARCH_COUNT: usize = 100;
+
+/// What is free of one metaslab.
+#[derive(Debug)]
+pub(super) struct FreeSpace {
+    by_place: Ranges,
+    by_size: BySize,
+}
+
+#[derive(Debug, Default)]
+struct BySize {
+    /// (length, start)
+    ranges: BTreeSet<(u64, u64)>,
+    histogram: SizeHistogram,
+}
+
+impl Watch for BySize {
+    fn gone(&mut self, start: u64, end: u64) {
+        self.ranges.remove(&(end - start, start));
+        self.histogram.sub(end - start);
+    }
+
+    fn came(&mut self, start: u64, end: u64) {
+        self.ranges.insert((end - start, start));
+        self.histogram.add(end - start);
+    }
+}
+
+impl FreeSpace {
+    /// From the free ranges.
+    pub(super) fn new(by_place: Ranges) -> FreeSpace {
+        let ranges = by_place.iter().map(|(start, end)| (end - start, start)).collect();
+        let histogram = by_place.iter().collect();
+        FreeSpace { by_place, by_size: BySize { ranges, histogram } }
+    }
+
+    /// The ranges by place.
+    pub(super) fn ranges(&self) -> &Ranges {
+        &self.by_place
+    }
+
+    /// The ranges by size, counted.
+    pub(super) fn histogram(&self) -> &SizeHistogram {
+        &self.by_size.histogram
+    }
+
+    /// Length of the largest range.
+    pub(super) fn largest_bytes(&self) -> u64 {
+        self.by_size.ranges.last().map_or(0, |(len, _)| *len)
+    }
+
+    /// Adds a range that is not free.
+    pub(super) fn insert(&mut self, offset: u64, len: u64) {
+        let present = self.by_place.insert_watched(offset, len, &mut self.by_size);
+        debug_assert_eq!(present, 0, "{offset:x} + {len:x} was free");
+    }
+
+    /// Takes out a range that is free.
+    pub(super) fn remove(&mut self, offset: u64, len: u64) {
+        let removed = self.by_place.remove_watched(offset, len, &mut self.by_size);
+        debug_assert_eq!(removed, len, "{offset:x} + {len:x} was not free");
+    }
+
+    /// The first range from `from` on that is long enough, if it is among the next few.
+    pub(super) fn first_fit(&self, from: u64, len: u64) -> Option<u64> {
+        let mut near = self.by_place.iter_from(from).take(MAX_SEARCH_COUNT);
+        near.find(|(start, end)| end - start >= len).map(|(start, _)| start)
+    }
+
+    /// The smallest range that is long enough, of several the first.
+    pub(super) fn best_fit(&self, len: u64) -> Option<u64> {
+        self.by_size.ranges.range((len, 0)..).next().map(|(_, start)| *start)
+    }
+}

@@ -1,0 +1,279 @@
+//! Metaslab group: the metaslabs of one top-level vdev that serve one class.
+//!
+//! Idea: the metaslab with the largest free ranges is best. The best one becomes *active* and all blocks go there, until
+//! what made it the best is used up: its largest free ranges have become a quarter of what they were
+//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have an active metaslab of their own.
+//!
+//! Invariants: `by_weight` has every metaslab, under the weight it had when it was last ranked; that is never less than
+//! what it has now, since ranking follows whenever space is freed.
+//!
+//! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`, `metaslab_segment_may_passivate`).
+
+use super::footprint::Footprint;
+use super::metaslab::{Metaslab, Weight};
+use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
+use crate::config::VdevConfig;
+use crate::ranges::Ranges;
+use cenote_format::blkptr::Dva;
+use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A block has at most so many copies, `SPA_DVAS_PER_BP`.
+pub(super) const MAX_COPIES: usize = 3;
+/// Halvings of the largest free ranges after which another metaslab may be better, `zfs_metaslab_switch_threshold`.
+const SWITCH_THRESHOLD: u32 = 2;
+/// Copies on one vdev lie an eighth of it apart, if that is possible: `ditto_same_vdev_distance_shift`.
+const DITTO_DISTANCE_SHIFT: u32 = 3;
+/// Bytes that a group hands out for each data disk before it is the next group's turn, `metaslab_aliquot`.
+const ALIQUOT_BYTES: u64 = 1 << 20;
+
+/// How far from other copies of the block on this vdev. In the order in which to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spread {
+    Far,
+    OtherMetaslab,
+    Anywhere,
+}
+
+impl Spread {
+    pub(super) const ALL: [Spread; 3] = [Spread::Far, Spread::OtherMetaslab, Spread::Anywhere];
+}
+
+/// A metaslab group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) vdev: VdevId,
+    pub(super) class: AllocClass,
+    footprint: Footprint,
+    size_bytes: u64,
+    allocates: AtomicBool,
+    slabs: Mutex<Slabs>,
+}
+
+#[derive(Debug, Default)]
+struct Slabs {
+    /// By place.
+    all: Vec<Metaslab>,
+    /// Best first, then by place: (weight, index into `all`).
+    by_weight: BTreeSet<(Reverse<Weight>, usize)>,
+    /// Weights in `by_weight`.
+    ranked: Vec<Weight>,
+    active: [Option<Active>; MAX_COPIES],
+    /// Free bytes of all.
+    free_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Active {
+    metaslab: usize,
+    /// Its weight when it became active.
+    weight: Weight,
+}
+
+impl Group {
+    pub(super) fn new(config: &VdevConfig, class: AllocClass, metaslabs: &[NewMetaslab]) -> Group {
+        let footprint = Footprint::new(config);
+        let mut slabs = Slabs::default();
+        slabs.all = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit_bytes())).collect();
+        slabs.all.sort_by_key(|metaslab| metaslab.start_bytes);
+        slabs.ranked = slabs.all.iter().map(Metaslab::weight).collect();
+        slabs.by_weight =
+            slabs.ranked.iter().zip(0..).map(|(&weight, index)| (Reverse(weight), index)).collect();
+        slabs.free_bytes = slabs.all.iter().map(Metaslab::free_bytes).sum();
+        Group {
+            vdev: VdevId(config.id),
+            class,
+            footprint,
+            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
+            allocates: AtomicBool::new(true),
+            slabs: Mutex::new(slabs),
+        }
+    }
+
+    /// Blocks may go here.
+    pub(super) fn allocates(&self) -> bool {
+        self.allocates.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_allocates(&self, allocates: bool) {
+        self.allocates.store(allocates, Ordering::Relaxed);
+    }
+
+    /// Bytes it should hand out in its turn, if all groups were equally empty.
+    pub(super) fn aliquot_bytes(&self) -> u64 {
+        ALIQUOT_BYTES * self.footprint.data_disks
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.slabs.lock().free_bytes
+    }
+
+    pub(super) fn largest_bytes(&self) -> u64 {
+        self.slabs.lock().all.iter().map(Metaslab::largest_bytes).max().unwrap_or(0)
+    }
+
+    /// Allocates a block, so far from `others` of its copies on this vdev.
+    pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
+        let asize = self.footprint.asize(psize, txg);
+        let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
+        let apart_bytes = self.size_bytes >> DITTO_DISTANCE_SHIFT;
+        let suits = |metaslab: &Metaslab| match spread {
+            Spread::Far => here().all(|at| metaslab.distance_bytes(at).is_some_and(|d| d >= apart_bytes)),
+            Spread::OtherMetaslab => here().all(|at| metaslab.distance_bytes(at).is_some()),
+            Spread::Anywhere => true,
+        };
+        let copy = here().count().min(MAX_COPIES - 1);
+        let offset_bytes = self.slabs.lock().allocate(asize, txg, copy, suits)?;
+        Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
+    }
+
+    /// Allocates this very place, if it is free.
+    pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
+        let free = self.at(dva, |metaslab, len| metaslab.claim(dva.offset_bytes, len, txg))?;
+        if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
+    }
+
+    /// Undoes an allocation of this group: at once if it has not been told yet, else by freeing it.
+    pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
+        let done = self.at(dva, |metaslab, len| {
+            metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len)
+        })?;
+        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+    }
+
+    pub(super) fn free(&self, dva: &Dva) -> Result<(), AllocError> {
+        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len))?;
+        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+    }
+
+    /// Does something with the metaslab and the bytes of an address.
+    fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, u64) -> T) -> Result<T, AllocError> {
+        let unit = self.footprint.unit_bytes();
+        // The address of a gang block says how long all its pieces are; only the header lies there.
+        let len = match dva.gang {
+            true => self.footprint.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
+            false => dva.asize.0,
+        };
+        let mut slabs = self.slabs.lock();
+        let whole = dva.offset_bytes.is_multiple_of(unit) && len.is_multiple_of(unit) && len > 0;
+        let within = |index: &usize| slabs.all[*index].end_bytes() - dva.offset_bytes >= len;
+        let index = slabs.find(dva.offset_bytes).filter(within).filter(|_| whole);
+        let index = index.ok_or(AllocError::BadAddress { dva: *dva })?;
+        Ok(slabs.change(index, |metaslab| act(metaslab, len)))
+    }
+
+    pub(super) fn take_changes(&self, txg: Txg, changes: &mut Vec<MetaslabChanges>) {
+        let mut slabs = self.slabs.lock();
+        for metaslab in &mut slabs.all {
+            if let Some(changed) = metaslab.take_changes(txg) {
+                changes.push(MetaslabChanges {
+                    vdev: self.vdev,
+                    index: metaslab.index,
+                    start_bytes: metaslab.start_bytes,
+                    allocated: changed.allocated,
+                    freed: changed.freed,
+                    allocated_bytes: metaslab.allocated_bytes(),
+                    free_ranges: metaslab.free_ranges(),
+                });
+            }
+        }
+    }
+
+    pub(super) fn finish(&self, txg: Txg) {
+        self.each(|metaslab| metaslab.finish(txg));
+    }
+
+    pub(super) fn release(&self) {
+        self.each(Metaslab::release);
+    }
+
+    /// Changes every metaslab, each under a lock of its own: a lot may be freed, and others want to allocate.
+    fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
+        let count = self.slabs.lock().all.len();
+        for index in 0..count {
+            self.slabs.lock().change(index, &mut act);
+        }
+    }
+
+    pub(super) fn allocated(&self, index: u64) -> Option<Ranges> {
+        let slabs = self.slabs.lock();
+        slabs.all.iter().find(|metaslab| metaslab.index == index).map(Metaslab::allocated)
+    }
+
+    /// Space of each metaslab, by its number.
+    pub(super) fn spaces(&self) -> Vec<(u64, Space)> {
+        self.slabs.lock().all.iter().map(|metaslab| (metaslab.index, metaslab.space())).collect()
+    }
+}
+
+impl Slabs {
+    /// The metaslab that an offset is in.
+    fn find(&self, offset: u64) -> Option<usize> {
+        let index = self.all.partition_point(|metaslab| metaslab.start_bytes <= offset).checked_sub(1)?;
+        (offset < self.all[index].end_bytes()).then_some(index)
+    }
+
+    fn allocate(
+        &mut self,
+        len: u64,
+        txg: Txg,
+        copy: usize,
+        suits: impl Fn(&Metaslab) -> bool,
+    ) -> Option<u64> {
+        let fits = |metaslab: &Metaslab| metaslab.largest_bytes() >= len && suits(metaslab);
+        let active = match self.active[copy].filter(|active| fits(&self.all[active.metaslab])) {
+            Some(active) => active,
+            None => self.activate(copy, self.best(len, fits)?),
+        };
+        let offset = self.change(active.metaslab, |metaslab| metaslab.allocate(len, txg))?;
+        if self.all[active.metaslab].weight().halvings_since(active.weight) >= SWITCH_THRESHOLD {
+            self.active[copy] = None;
+            self.rank(active.metaslab);
+        }
+        Some(offset)
+    }
+
+    /// The best metaslab that fits; one that is active for other copies only if there is no other.
+    fn best(&self, len: u64, fits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
+        let promising = self.by_weight.iter().take_while(|(Reverse(weight), _)| weight.allows(len));
+        let mut fitting =
+            promising.map(|&(_, index)| index).filter(|&index| fits(&self.all[index])).peekable();
+        let first = fitting.peek().copied();
+        let active = |index: usize| self.active.iter().flatten().any(|active| active.metaslab == index);
+        fitting.find(|&index| !active(index)).or(first)
+    }
+
+    fn activate(&mut self, copy: usize, metaslab: usize) -> Active {
+        let active = Active { metaslab, weight: self.all[metaslab].weight() };
+        if let Some(before) = self.active[copy].replace(active) {
+            self.rank(before.metaslab);
+        }
+        active
+    }
+
+    /// Changes a metaslab, and keeps account of what is free.
+    fn change<T>(&mut self, index: usize, act: impl FnOnce(&mut Metaslab) -> T) -> T {
+        let before = self.all[index].free_bytes();
+        let result = act(&mut self.all[index]);
+        let after = self.all[index].free_bytes();
+        self.free_bytes = self.free_bytes - before + after;
+        if after > before {
+            self.rank(index);
+        }
+        result
+    }
+
+    fn rank(&mut self, index: usize) {
+        let weight = self.all[index].weight();
+        let before = std::mem::replace(&mut self.ranked[index], weight);
+        self.by_weight.remove(&(Reverse(before), index));
+        self.by_weight.insert((Reverse(weight), index));
+    }
+}

@@ -1,0 +1,256 @@
+//! Metaslab: a slice of a vdev that allocates from its own free space.
+//!
+//! Idea: every byte is in exactly one of these sets, or allocated on disk:
+//!
+//! ```text
+//!     free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
+//!      ^                                                              |
+//!      |                                                            free
+//!   deferred[2] <--finish-- freed <--take_changes-- freeing <---------+
+//! ```
+//!
+//! What was freed stays out of reach for two more groups, so that the pool can be rewound by as many: nothing they refer
+//! to has been overwritten.
+//!
+//! Where a block goes: at a cursor for blocks of that alignment, in the first range from there on that is long enough
+//! (dynamic fit, `metaslab_df_alloc`): blocks written together lie together. When space is short or in small pieces: in
+//! the smallest range that is long enough.
+//!
+//! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`, `metaslab_sync_done`).
+
+use super::free_space::FreeSpace;
+use super::histogram::SizeHistogram;
+use super::{NewMetaslab, Space};
+use crate::ranges::Ranges;
+use cenote_format::units::Txg;
+
+/// Groups that may be under way at once, `TXG_SIZE`.
+const TXG_SIZE: usize = 4;
+/// Groups for which what was freed is kept, `TXG_DEFER_SIZE`.
+const TXG_DEFER_SIZE: usize = 2;
+/// If the largest free range is shorter, best fit: `metaslab_df_alloc_threshold`.
+const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
+/// If less is free, in percent, best fit: `metaslab_df_free_pct`.
+const DF_FREE_PERCENT: u64 = 4;
+
+/// A metaslab's value for allocation: the order of its largest free ranges, then how many of them there are
+/// (`metaslab_segment_weight`). 0: full.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Weight {
+    order: u32,
+    count: u64,
+}
+
+impl Weight {
+    fn of(free: &FreeSpace) -> Weight {
+        let order = free.largest_bytes().checked_ilog2().unwrap_or(0);
+        Weight { order, count: free.histogram().0[order as usize] }
+    }
+
+    /// A free range may be this long.
+    pub(super) fn allows(self, len_bytes: u64) -> bool {
+        self.count > 0 && len_bytes >> self.order <= 1
+    }
+
+    /// How many times the size of the largest free ranges has halved since.
+    pub(super) fn halvings_since(self, earlier: Weight) -> u32 {
+        earlier.order.saturating_sub(self.order)
+    }
+}
+
+/// A metaslab. All offsets are in bytes from the start of the vdev.
+#[derive(Debug)]
+pub(super) struct Metaslab {
+    pub(super) index: u64,
+    pub(super) start_bytes: u64,
+    pub(super) size_bytes: u64,
+    free: FreeSpace,
+    allocating: [Ranges; TXG_SIZE],
+    freeing: Ranges,
+    freed: Ranges,
+    deferred: [Ranges; TXG_DEFER_SIZE],
+    /// By the size's largest power of two: where the last such block ended.
+    cursors: [u64; 64],
+}
+
+/// What a group did to a metaslab since the last time.
+pub(super) struct Changes {
+    pub(super) allocated: Ranges,
+    pub(super) freed: Ranges,
+}
+
+impl Metaslab {
+    /// What lies outside of whole units (in a damaged map) is not free.
+    pub(super) fn new(new: &NewMetaslab, unit_bytes: u64) -> Metaslab {
+        let end_bytes = new.start_bytes.saturating_add(new.size_bytes);
+        let mut free = new.allocated.complement(new.start_bytes, end_bytes);
+        let whole = |start: u64, end: u64| start.is_multiple_of(unit_bytes) && end.is_multiple_of(unit_bytes);
+        let odd: Vec<_> = free.iter().filter(|&(start, end)| !whole(start, end)).collect();
+        for (start, end) in odd {
+            free.remove(start, end - start);
+            let start = start.next_multiple_of(unit_bytes);
+            let end = end / unit_bytes * unit_bytes;
+            free.insert(start, end.saturating_sub(start));
+        }
+        Metaslab {
+            index: new.index,
+            start_bytes: new.start_bytes,
+            size_bytes: new.size_bytes,
+            free: FreeSpace::new(free),
+            allocating: Default::default(),
+            freeing: Ranges::default(),
+            freed: Ranges::default(),
+            deferred: Default::default(),
+            cursors: [0; 64],
+        }
+    }
+
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.start_bytes + self.size_bytes
+    }
+
+    pub(super) fn weight(&self) -> Weight {
+        Weight::of(&self.free)
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free.ranges().total_bytes()
+    }
+
+    pub(super) fn largest_bytes(&self) -> u64 {
+        self.free.largest_bytes()
+    }
+
+    /// Bytes between the metaslab and an offset; `None`: the offset lies in it.
+    pub(super) fn distance_bytes(&self, offset: u64) -> Option<u64> {
+        match offset {
+            _ if offset < self.start_bytes => Some(self.start_bytes - offset),
+            _ if offset >= self.end_bytes() => Some(offset - self.end_bytes()),
+            _ => None,
+        }
+    }
+
+    /// Allocates `len` bytes, not zero, in whole units.
+    pub(super) fn allocate(&mut self, len: u64, txg: Txg) -> Option<u64> {
+        let cursor = len.trailing_zeros() as usize;
+        let short = self.largest_bytes() < DF_ALLOC_THRESHOLD_BYTES
+            || self.free_bytes() / self.size_bytes.div_ceil(100).max(1) < DF_FREE_PERCENT;
+        let near = if short { None } else { self.free.first_fit(self.cursors[cursor], len) };
+        let offset = near.or_else(|| self.free.best_fit(len))?;
+        self.cursors[cursor] = offset + len;
+        self.take(offset, len, txg);
+        Some(offset)
+    }
+
+    /// Allocates this very range, if it is free.
+    pub(super) fn claim(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
+        let free = self.free.ranges().contains(offset, len);
+        if free {
+            self.take(offset, len, txg);
+        }
+        free
+    }
+
+    fn take(&mut self, offset: u64, len: u64, txg: Txg) {
+        self.free.remove(offset, len);
+        self.allocating[slot(txg)].insert(offset, len);
+    }
+
+    /// Frees a range that this group allocated and nobody has heard of yet: it can be used at once.
+    pub(super) fn take_back(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
+        let allocating = &mut self.allocating[slot(txg)];
+        let unheard = allocating.contains(offset, len);
+        if unheard {
+            allocating.remove(offset, len);
+            self.free.insert(offset, len);
+        }
+        unheard
+    }
+
+    /// Frees an allocated range. `false`: part of it was free.
+    pub(super) fn free(&mut self, offset: u64, len: u64) -> bool {
+        let allocated = self.unallocated().all(|ranges| ranges.is_clear(offset, len));
+        if allocated {
+            self.freeing.insert(offset, len);
+        }
+        allocated
+    }
+
+    /// What is not allocated.
+    fn unallocated(&self) -> impl Iterator<Item = &Ranges> {
+        std::iter::once(self.free.ranges()).chain(self.waiting())
+    }
+
+    /// What was freed and can't be allocated yet.
+    fn waiting(&self) -> impl Iterator<Item = &Ranges> {
+        [&self.freeing, &self.freed].into_iter().chain(&self.deferred)
+    }
+
+    /// What changed since the last time; `None`: nothing.
+    pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
+        let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
+        let freed = std::mem::take(&mut self.freeing);
+        for (start, end) in freed.iter() {
+            self.freed.insert(start, end - start);
+        }
+        (!allocated.is_empty() || !freed.is_empty()).then_some(Changes { allocated, freed })
+    }
+
+    /// The group is on disk: what it freed begins to wait, what has waited long enough is free.
+    pub(super) fn finish(&mut self, txg: Txg) {
+        debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing.is_empty(), "changes not taken");
+        let oldest = &mut self.deferred[txg.0 as usize % TXG_DEFER_SIZE];
+        let done = std::mem::replace(oldest, std::mem::take(&mut self.freed));
+        self.set_free(&done);
+    }
+
+    /// What waits is free at once.
+    pub(super) fn release(&mut self) {
+        std::mem::take(&mut self.deferred).iter().for_each(|ranges| self.set_free(ranges));
+    }
+
+    fn set_free(&mut self, ranges: &Ranges) {
+        ranges.iter().for_each(|(start, end)| self.free.insert(start, end - start));
+    }
+
+    /// What has been allocated and not freed, as far as changes have been taken: what its space map says.
+    pub(super) fn allocated(&self) -> Ranges {
+        let mut free = self.free.ranges().clone();
+        let unheard = self.allocating.iter();
+        let heard = [&self.freed].into_iter().chain(&self.deferred);
+        for (start, end) in unheard.chain(heard).flat_map(Ranges::iter) {
+            free.insert(start, end - start);
+        }
+        free.complement(self.start_bytes, self.end_bytes())
+    }
+
+    /// Bytes of [`Metaslab::allocated`].
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        let heard =
+            [self.free.ranges(), &self.freed].into_iter().chain(&self.deferred).chain(&self.allocating);
+        self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
+    }
+
+    /// Ranges that are free or wait to be, by size.
+    pub(super) fn free_ranges(&self) -> SizeHistogram {
+        let mut all = *self.free.histogram();
+        self.waiting().for_each(|ranges| all.merge(&ranges.iter().collect()));
+        all
+    }
+
+    pub(super) fn space(&self) -> Space {
+        let free_ranges = self.free_ranges();
+        Space {
+            size_bytes: self.size_bytes,
+            allocated_bytes: self.size_bytes - self.free_bytes(),
+            deferred_bytes: self.waiting().map(Ranges::total_bytes).sum(),
+            largest_bytes: self.largest_bytes(),
+            fragmentation_percent: free_ranges.fragmentation_percent(),
+            free_ranges,
+        }
+    }
+}
+
+fn slot(txg: Txg) -> usize {
+    txg.0 as usize % TXG_SIZE
+}

@@ -1,0 +1,52 @@
+//! Space in figures: of a metaslab, a vdev or a class.
+
+use super::histogram::SizeHistogram;
+
+/// How full something is, raw: with parity. What is not allocated can be allocated now.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Whole metaslabs.
+    pub size_bytes: u64,
+    /// Allocated, or freed and not yet allocatable again.
+    pub allocated_bytes: u64,
+    /// Of that, freed and not yet allocatable again.
+    pub deferred_bytes: u64,
+    /// The largest range that can be allocated.
+    pub largest_bytes: u64,
+    /// How small the free ranges are, in percent.
+    pub fragmentation_percent: u64,
+    /// Free ranges by size, those included that can't be allocated yet.
+    pub free_ranges: SizeHistogram,
+}
+
+impl Space {
+    /// Bytes that can be allocated.
+    pub fn free_bytes(&self) -> u64 {
+        self.size_bytes - self.allocated_bytes
+    }
+
+    /// Of a vdev: fragmentation is weighted by what is free (`metaslab_group_fragmentation`).
+    pub(super) fn of_metaslabs(metaslabs: impl Iterator<Item = Space>) -> Space {
+        Space::sum(metaslabs, |space| space.free_bytes() + space.deferred_bytes)
+    }
+
+    /// Of a class: fragmentation is weighted by size (`metaslab_class_fragmentation`).
+    pub(super) fn of_vdevs(vdevs: impl Iterator<Item = Space>) -> Space {
+        Space::sum(vdevs, |space| space.size_bytes)
+    }
+
+    fn sum(parts: impl Iterator<Item = Space>, weight: impl Fn(&Space) -> u64) -> Space {
+        let (mut sum, mut weighted, mut weights) = (Space::default(), 0u128, 0u128);
+        for part in parts {
+            sum.size_bytes += part.size_bytes;
+            sum.allocated_bytes += part.allocated_bytes;
+            sum.deferred_bytes += part.deferred_bytes;
+            sum.largest_bytes = sum.largest_bytes.max(part.largest_bytes);
+            sum.free_ranges.merge(&part.free_ranges);
+            weighted += u128::from(part.fragmentation_percent) * u128::from(weight(&part));
+            weights += u128::from(weight(&part));
+        }
+        sum.fragmentation_percent = weighted.checked_div(weights).unwrap_or(0) as u64;
+        sum
+    }
+}
