@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cenote_fs::LastLink;
 use cenote_inspect::InspectError;
-use cenote_inspect::scan::{Row, RowBatch, ScanNeeds, ScanProblem, ScanTarget, scan_below};
+use cenote_inspect::scan::{Row, RowBatch, ScanNeeds, ScanProblem, scan_below};
 use clap::Args;
 
 use super::files::{FileJson, Place, Places, complain, long_lines};
@@ -154,12 +154,7 @@ async fn search(
     if !place.attr.is_dir() {
         return Err(CliError::NotFound("is no folder; `cenote stat` shows a file".into()));
     }
-    let target = ScanTarget {
-        dataset: place.dataset.name().to_string(),
-        snapshot: None,
-        filesystem: place.filesystem.clone(),
-    };
-    let (folder, shown) = (place.object, place.clone());
+    let (target, folder, shown) = (place.scan_target(), place.object, place.clone());
     let render = move |batch: &RowBatch| render(batch, &place, &predicates, shape);
     let needs = ScanNeeds::default();
     let mut outcome = Outcome::Done;

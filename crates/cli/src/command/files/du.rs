@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cenote_dataset::ObjectId;
 use cenote_fs::{Attr, FileKind, LastLink};
-use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, ScanTarget, scan_below};
+use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
 use serde::Serialize;
 
 use super::Du;
@@ -69,16 +69,11 @@ impl Du {
                 Total { path: escape_terminal(place.shown.as_bytes()), bytes: size(&place.attr, apparent) };
             return Ok((vec![total], Outcome::Done));
         }
-        let target = ScanTarget {
-            dataset: place.dataset.name().to_string(),
-            snapshot: None,
-            filesystem: place.filesystem.clone(),
-        };
         let mut folders: HashMap<Vec<u8>, u64> = HashMap::new();
         let mut linked: HashMap<ObjectId, (Vec<u8>, u64)> = HashMap::new();
         let mut outcome = Outcome::Done;
         let render = move |batch: &RowBatch| sums(batch, depth, apparent);
-        scan_below(&target, place.object, ScanNeeds::default(), render, |sums: Sums| {
+        scan_below(&place.scan_target(), place.object, ScanNeeds::default(), render, |sums: Sums| {
             for (folder, bytes) in sums.folders {
                 *folders.entry(folder).or_default() += bytes;
             }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use cenote_dataset::{Dataset, Mos, ObjectId};
 use cenote_fs::{Attr, Filesystem, LastLink};
+use cenote_inspect::scan::ScanTarget;
 
 use crate::outcome::{CliError, Outcome};
 use crate::render::escape_terminal;
@@ -75,6 +76,12 @@ impl Place {
     pub fn below(&self, below: &[u8]) -> Vec<u8> {
         let slash: &[u8] = if self.shown.ends_with('/') { b"" } else { b"/" };
         [self.shown.as_bytes(), slash, below].concat()
+    }
+
+    /// Its file system, to be scanned from here.
+    pub fn scan_target(&self) -> ScanTarget {
+        let dataset = self.dataset.name().to_string();
+        ScanTarget { dataset, snapshot: None, filesystem: self.filesystem.clone() }
     }
 
     /// Says why something at `below` this place can't be shown; the rest is.

@@ -18,18 +18,25 @@ use crate::session::{Progress, Session, unless_interrupted};
 /// Problems that are listed; all are counted.
 const MOST_PROBLEMS: usize = 100;
 
+/// A scan under way.
+struct Work<'a> {
+    session: &'a Session,
+    options: &'a Scan,
+    targets: Vec<ScanTarget>,
+    report: Report,
+}
+
 /// Scans every target and writes the result.
 pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) -> Result<Outcome, CliError> {
-    let mut report = Report::new(options);
+    let mut work = Work { session, options, targets, report: Report::new(options) };
     let result = match &options.output {
-        None => write_format(session, options, targets, &mut report).await,
+        None => work.write().await,
         Some(path) => {
             // What is there may be somebody's: it stays.
             if path.symlink_metadata().is_ok() {
                 return Err(CliError::Usage(format!("{} exists already: name a new file", path.display())));
             }
-            let work = write_format(session, options, targets, &mut report);
-            let done = unless_interrupted(work, || "nothing was left behind".into()).await;
+            let done = unless_interrupted(work.write(), || "nothing was left behind".into()).await;
             if done.is_err() {
                 // Half a list would be taken for a whole one.
                 let _ = std::fs::remove_file(path);
@@ -37,40 +44,9 @@ pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) 
             done
         }
     };
-    report.progress.finish();
+    work.report.progress.finish();
     result?;
-    Ok(report.outcome())
-}
-
-async fn write_format(
-    session: &Session,
-    options: &Scan,
-    targets: Vec<ScanTarget>,
-    report: &mut Report,
-) -> Result<(), CliError> {
-    match options.format {
-        Format::Summary => write_summary(session, options, targets, report).await,
-        Format::Tsv => {
-            let end = match options.separator {
-                Separator::Newline => b'\n',
-                Separator::Nul => 0,
-                Separator::Fs => 0x1c,
-            };
-            let columns = options.columns()?;
-            let needs = columns.needs();
-            let tsv = Tsv::new(columns, end);
-            let header = if options.no_header { Vec::new() } else { tsv.header() };
-            write_rows(options, targets, report, needs, header, move |batch| tsv.render(batch)).await
-        }
-        Format::Jsonl => {
-            let columns = options.columns()?;
-            let needs = columns.needs();
-            let jsonl = Jsonl::new(columns);
-            write_rows(options, targets, report, needs, Vec::new(), move |batch| jsonl.render(batch)).await
-        }
-        Format::Manifest => write_manifest(options, targets, report).await,
-        Format::Parquet => write_parquet(options, targets, report).await,
-    }
+    Ok(work.report.outcome())
 }
 
 /// What errors of the output name.
@@ -163,86 +139,105 @@ async fn run<T: Send + 'static>(
     Ok(scan(target, needs, render, sink).await?)
 }
 
-async fn write_rows(
-    options: &Scan,
-    targets: Vec<ScanTarget>,
-    report: &mut Report,
-    needs: ScanNeeds,
-    header: Vec<u8>,
-    render: impl Fn(&RowBatch) -> Vec<u8> + Clone + Send + Sync + 'static,
-) -> Result<(), CliError> {
-    let mut out = open(options)?;
-    out.write_all(&header).map_err(CliError::io(output_name(options)))?;
-    for target in &targets {
-        let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::io(output_name(options)));
-        run(target, report, needs, render.clone(), sink).await?;
-    }
-    out.flush().map_err(CliError::io(output_name(options)))
-}
-
-async fn write_manifest(
-    options: &Scan,
-    targets: Vec<ScanTarget>,
-    report: &mut Report,
-) -> Result<(), CliError> {
-    let needs = ScanNeeds { targets: true, xattrs: true, hashes: true };
-    let mut out = open(options)?;
-    for target in &targets {
-        if targets.len() > 1 {
-            writeln!(out, "# {}", name_of(target)).map_err(CliError::io(output_name(options)))?;
+impl Work<'_> {
+    async fn write(&mut self) -> Result<(), CliError> {
+        match self.options.format {
+            Format::Summary => self.summary().await,
+            Format::Tsv => {
+                let end = match self.options.separator {
+                    Separator::Newline => b'\n',
+                    Separator::Nul => 0,
+                    Separator::Fs => 0x1c,
+                };
+                let columns = self.options.columns()?;
+                let needs = columns.needs();
+                let tsv = Tsv::new(columns, end);
+                let header = if self.options.no_header { Vec::new() } else { tsv.header() };
+                self.rows(needs, header, move |batch| tsv.render(batch)).await
+            }
+            Format::Jsonl => {
+                let columns = self.options.columns()?;
+                let needs = columns.needs();
+                let jsonl = Jsonl::new(columns);
+                self.rows(needs, Vec::new(), move |batch| jsonl.render(batch)).await
+            }
+            Format::Manifest => self.manifest().await,
+            Format::Parquet => self.parquet().await,
         }
-        out.write_all(MANIFEST_HEADER.as_bytes()).map_err(CliError::io(output_name(options)))?;
-        let mut sorter = Sorter::default();
-        let dataset = target.filesystem.objset().dataset_id();
-        let root_ino = target.snapshot.as_ref().map(|_| snapshot_root_ino(dataset));
-        let render = move |batch: &RowBatch| manifest::render(batch, root_ino);
-        let sink = |lines: Vec<(Vec<u8>, String)>| {
-            let push = |(key, line): &(Vec<u8>, String)| sorter.push(key, line.as_bytes());
-            lines.iter().try_for_each(push).map_err(InspectError::io("temporary file"))
-        };
-        run(target, report, needs, render, sink).await?;
-        sorter.finish(|line| out.write_all(line)).map_err(CliError::io(output_name(options)))?;
     }
-    out.flush().map_err(CliError::io(output_name(options)))
-}
 
-async fn write_parquet(
-    options: &Scan,
-    targets: Vec<ScanTarget>,
-    report: &mut Report,
-) -> Result<(), CliError> {
-    if options.output.is_none() && io::stdout().is_terminal() {
-        return Err(CliError::Usage("--format parquet: name a file with --output".into()));
+    async fn rows(
+        &mut self,
+        needs: ScanNeeds,
+        header: Vec<u8>,
+        render: impl Fn(&RowBatch) -> Vec<u8> + Clone + Send + Sync + 'static,
+    ) -> Result<(), CliError> {
+        let name = output_name(self.options);
+        let mut out = open(self.options)?;
+        out.write_all(&header).map_err(CliError::io(&name))?;
+        for target in &self.targets {
+            let sink = |text: Vec<u8>| out.write_all(&text).map_err(InspectError::io(&name));
+            run(target, &mut self.report, needs, render.clone(), sink).await?;
+        }
+        out.flush().map_err(CliError::io(name))
     }
-    let columns = options.columns()?;
-    let mut sink = ParquetSink::new(open(options)?, &columns)?;
-    for target in &targets {
-        let columns = columns.clone();
+
+    async fn manifest(&mut self) -> Result<(), CliError> {
+        let name = output_name(self.options);
+        let needs = ScanNeeds { targets: true, xattrs: true, hashes: true };
+        let mut out = open(self.options)?;
+        for target in &self.targets {
+            if self.targets.len() > 1 {
+                writeln!(out, "# {}", name_of(target)).map_err(CliError::io(&name))?;
+            }
+            out.write_all(MANIFEST_HEADER.as_bytes()).map_err(CliError::io(&name))?;
+            let mut sorter = Sorter::default();
+            let dataset = target.filesystem.objset().dataset_id();
+            let root_ino = target.snapshot.as_ref().map(|_| snapshot_root_ino(dataset));
+            let render = move |batch: &RowBatch| manifest::render(batch, root_ino);
+            let sink = |lines: Vec<(Vec<u8>, String)>| {
+                let push = |(key, line): &(Vec<u8>, String)| sorter.push(key, line.as_bytes());
+                lines.iter().try_for_each(push).map_err(InspectError::io("temporary file"))
+            };
+            run(target, &mut self.report, needs, render, sink).await?;
+            sorter.finish(|line| out.write_all(line)).map_err(CliError::io(&name))?;
+        }
+        out.flush().map_err(CliError::io(name))
+    }
+
+    async fn parquet(&mut self) -> Result<(), CliError> {
+        if self.options.output.is_none() && io::stdout().is_terminal() {
+            return Err(CliError::Usage("--format parquet: name a file with --output".into()));
+        }
+        let columns = self.options.columns()?;
         let needs = columns.needs();
-        run(target, report, needs, move |batch| parquet::render(batch, &columns), |parts| sink.add(parts))
-            .await?;
+        let mut sink = ParquetSink::new(open(self.options)?, &columns)?;
+        for target in &self.targets {
+            let columns = columns.clone();
+            let render = move |batch: &RowBatch| parquet::render(batch, &columns);
+            run(target, &mut self.report, needs, render, |parts| sink.add(parts)).await?;
+        }
+        Ok(sink.finish()?)
     }
-    Ok(sink.finish()?)
-}
 
-async fn write_summary(
-    session: &Session,
-    options: &Scan,
-    targets: Vec<ScanTarget>,
-    report: &mut Report,
-) -> Result<(), CliError> {
-    let now_s = (session.runtime().unix_time_ns() / 1_000_000_000).cast_signed();
-    let summary_options = SummaryOptions { depth: options.top, now_s };
-    let needs = ScanNeeds { hashes: options.hash, ..ScanNeeds::default() };
-    let mut total = Summary::default();
-    for target in &targets {
-        let sink = |part| {
-            total.merge(part);
-            Ok(())
+    async fn summary(&mut self) -> Result<(), CliError> {
+        let now_s = (self.session.runtime().unix_time_ns() / 1_000_000_000).cast_signed();
+        let options = SummaryOptions { depth: self.options.top, now_s };
+        let needs = ScanNeeds { hashes: self.options.hash, ..ScanNeeds::default() };
+        let mut total = Summary::default();
+        for target in &self.targets {
+            let sink = |part| {
+                total.merge(part);
+                Ok(())
+            };
+            run(target, &mut self.report, needs, move |batch| Summary::of(batch, options), sink).await?;
+        }
+        let text = match self.session.json() {
+            true => summary::json(&total)?,
+            false => summary::text(&total, self.targets.len()),
         };
-        run(target, report, needs, move |batch| Summary::of(batch, summary_options), sink).await?;
+        let mut out = open(self.options)?;
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(CliError::io(output_name(self.options)))
     }
-    let text = if session.json() { summary::json(&total)? } else { summary::text(&total, targets.len()) };
-    let mut out = open(options)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::io(output_name(options)))
 }
