@@ -200,6 +200,18 @@ impl Checksum {
         matches!(self, Sha256 | Sha512 | Skein | Blake3)
     }
 
+    /// So strong that equal checksums mean equal blocks, if nobody means harm (`ZCHECKSUM_FLAG_NOPWRITE`).
+    #[must_use]
+    pub fn is_nop_write_safe(self) -> bool {
+        self.is_dedup_safe() || self == Checksum::EdonR
+    }
+
+    /// One that a block pointer can name for its block, embedded ones left aside.
+    #[must_use]
+    pub fn is_of_pointer(self) -> bool {
+        !self.is_embedded() && !matches!(self, Checksum::Inherit | Checksum::On)
+    }
+
     /// The name that `zfs get checksum` and dedup table names use.
     #[must_use]
     pub fn name(self) -> &'static str {

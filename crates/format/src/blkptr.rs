@@ -25,6 +25,10 @@
 //!
 //! Source: OpenZFS `spa.h` (`blkptr_t`, `dva_t`), `blkptr.c`.
 
+mod build;
+
+pub use build::BlockIdentity;
+
 use crate::bytes::{Endian, Reader, Writer};
 use crate::dnode::ObjectType;
 use crate::error::Result;

@@ -18,6 +18,11 @@ pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     }
 }
 
+/// The byte order of what this machine writes.
+pub(crate) fn native_endian() -> CodecEndian {
+    codec_endian(Endian::NATIVE)
+}
+
 /// A checksum to be met.
 #[derive(Clone, Copy)]
 pub(crate) enum Check<'a> {
@@ -92,15 +97,20 @@ impl<'a> Check<'a> {
     }
 
     pub(crate) fn work(&self) -> WorkKind {
-        match self.algorithm() {
-            Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
-            Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => WorkKind::Sha256,
-            Checksum::Sha512 => WorkKind::Sha512,
-            Checksum::Skein => WorkKind::Skein,
-            Checksum::EdonR => WorkKind::EdonR,
-            Checksum::Blake3 => WorkKind::Blake3,
-            _ => WorkKind::Fletcher4,
-        }
+        checksum_work(self.algorithm())
+    }
+}
+
+/// The price of a checksum.
+pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
+    match checksum {
+        Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
+        Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => WorkKind::Sha256,
+        Checksum::Sha512 => WorkKind::Sha512,
+        Checksum::Skein => WorkKind::Skein,
+        Checksum::EdonR => WorkKind::EdonR,
+        Checksum::Blake3 => WorkKind::Blake3,
+        _ => WorkKind::Fletcher4,
     }
 }
 
@@ -119,5 +129,17 @@ pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
         Compression::Zstd => WorkKind::DecompressZstd,
         Compression::Off => WorkKind::Copy,
         _ => WorkKind::DecompressGzip,
+    }
+}
+
+/// The price of compression.
+pub(crate) fn compression_work(compression: Compression) -> WorkKind {
+    match compression {
+        Compression::Lzjb => WorkKind::CompressLzjb,
+        Compression::Zle => WorkKind::CompressZle,
+        Compression::Lz4 => WorkKind::CompressLz4,
+        Compression::Zstd => WorkKind::CompressZstd,
+        Compression::Off | Compression::Empty => WorkKind::Copy,
+        _ => WorkKind::CompressGzip,
     }
 }

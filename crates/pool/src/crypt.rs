@@ -1,4 +1,4 @@
-//! Decryption of blocks, and a dataset's key ready for it.
+//! Decryption and encryption of blocks, and a dataset's key ready for it.
 //!
 //! Each block names a salt; the key that encrypts it is derived from the dataset's master key and that salt.
 //! Blocks written around the same time share a salt, so the keys derived last are kept.
@@ -10,30 +10,36 @@
 //!
 //! Source: OpenZFS `zio_decrypt`, `zio_crypt.c`.
 
-use crate::check::codec_endian;
+use crate::check::{codec_endian, native_endian};
 use crate::error::{PoolError, Result};
 use crate::place::Place;
 use crate::pool::ReadContext;
 use bytes::Bytes;
 use cenote_codec::crypto::mac::{ObjsetMacs, objset_macs};
-use cenote_codec::crypto::{BlockKey, CryptoError, KeySalt, MasterKey, layout, mac};
-use cenote_format::blkptr::Blkptr;
+use cenote_codec::crypto::{BlockKey, Cipher, CryptoError, KeySalt, MasterKey, layout, mac};
+use cenote_format::blkptr::{Blkptr, CryptParams};
 use cenote_format::dnode::ObjectType;
+use cenote_runtime::{Runtime, WorkKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Derived keys kept; a salt serves 400 million blocks or so, but clones and rekeying mix several.
 const KEPT_KEYS: usize = 16;
 
+/// Blocks written under one salt, `ZFS_CURRENT_MAX_SALT_USES`: two of their random IVs are the same with a chance of 10^-12.
+const MAX_SALT_USES: u64 = 400_000_000;
+
 /// The unwrapped keys of one encrypted dataset, and keys derived from them.
 pub struct DatasetKey {
     master: MasterKey,
     derived: Mutex<Vec<(KeySalt, Arc<BlockKey>)>>,
+    /// The salt of what is written now, and how many more blocks it may serve.
+    writing: Mutex<Option<(KeySalt, u64)>>,
 }
 
 impl DatasetKey {
     /// From the unwrapped master key.
     pub fn new(master: MasterKey) -> DatasetKey {
-        DatasetKey { master, derived: Mutex::new(Vec::new()) }
+        DatasetKey { master, derived: Mutex::new(Vec::new()), writing: Mutex::new(None) }
     }
 
     /// Cipher, format version and key guid.
@@ -53,6 +59,16 @@ impl DatasetKey {
         }
         derived.push((*salt, key.clone()));
         key
+    }
+
+    /// The salt for the next block to be written: a new one at random now and then.
+    fn next_salt(&self, rt: &Runtime) -> KeySalt {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (salt, left) = writing
+            .filter(|(_, left)| *left > 0)
+            .unwrap_or_else(|| (rt.random_u64().to_ne_bytes(), MAX_SALT_USES));
+        *writing = Some((salt, left - 1));
+        salt
     }
 }
 
@@ -118,6 +134,69 @@ fn open(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Result<Bytes, CryptoErr
         _ => block_key.open(&params.iv, &params.mac, &[], &mut block)?,
     }
     Ok(block.into())
+}
+
+/// A salt and an IV never used before. The MAC is still to come.
+pub(crate) fn fresh_params(rt: &Runtime, key: &DatasetKey) -> CryptParams {
+    let mut iv = [0; 12];
+    iv[..8].copy_from_slice(&rt.random_u64().to_ne_bytes());
+    iv[8..].copy_from_slice(&rt.random_u64().to_ne_bytes()[..4]);
+    CryptParams { salt: key.next_salt(rt), iv, mac: [0; 16] }
+}
+
+/// Encrypts or authenticates a block, by its type and level. `stored` is what will be stored, `clear` what it was before
+/// compression.
+pub(crate) fn encrypt(
+    rt: &Runtime,
+    bp: Blkptr,
+    stored: Bytes,
+    clear: &[u8],
+    key: &DatasetKey,
+) -> Result<(Blkptr, Bytes), CryptoError> {
+    let (endian, version) = (native_endian(), key.master.version());
+    if bp.level() > 0 {
+        return Ok((bp.with_mac(Some(mac::indirect_mac(clear, endian, version))), stored));
+    }
+    if bp.object_type() == ObjectType::OBJSET {
+        let macs = objset_macs(&stored, endian, &key.master)?;
+        let mut block = Vec::from(stored);
+        let has_room = macs.store(&mut block);
+        debug_assert!(has_room, "what has MACs has room for them");
+        return Ok((bp.with_mac(None), block.into()));
+    }
+    if !bp.object_type().is_encrypted() {
+        let mac = key.master.mac(&stored);
+        return Ok((bp.with_mac(Some(mac)), stored));
+    }
+    let mut params = fresh_params(rt, key);
+    let block_key = key.block_key(&params.salt);
+    let mut block = Vec::from(stored);
+    params.mac = if bp.object_type() == ObjectType::DNODE {
+        let layout = layout::dnodes(&block, endian, version)?;
+        block_key.seal_parts(&params.iv, &layout, &mut block)?
+    } else {
+        block_key.seal(&params.iv, &[], &mut block)?
+    };
+    Ok((bp.with_crypt(&params), block.into()))
+}
+
+/// Encrypts a log block under the salt and IV that its pointer foretold; its MAC goes inside.
+pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) -> Result<(), CryptoError> {
+    let params = bp.crypt_params();
+    let layout = layout::log(block, native_endian())?;
+    let mac = key.block_key(&params.salt).seal_parts(&params.iv, &layout, block)?;
+    match layout::store_log_mac(block, &mac) {
+        true => Ok(()),
+        false => Err(CryptoError::BadLayout("the log block is shorter than its header")),
+    }
+}
+
+/// The price of encryption.
+pub(crate) fn work(key: &DatasetKey) -> WorkKind {
+    match key.master.cipher() {
+        Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => WorkKind::AesCcm,
+        Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => WorkKind::AesGcm,
+    }
 }
 
 fn failed(place: Place, error: CryptoError) -> PoolError {

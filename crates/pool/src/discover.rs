@@ -117,6 +117,11 @@ impl FoundPool {
         self.config.state
     }
 
+    /// Its devices take writes: none was opened only to read.
+    pub fn is_writable(&self) -> bool {
+        !self.devices.is_empty() && self.devices.values().all(|found| !found.device.info().read_only)
+    }
+
     /// State of the pool and every vdev, with the reason and what to do.
     pub fn status(&self) -> PoolHealth {
         crate::status::of_found(self)

@@ -3,6 +3,7 @@
 //! Errors are cheap to clone, since several readers may wait for one block, and say where: which block
 //! ([`Place`]), which addresses, which device.
 
+use crate::alloc::AllocError;
 use crate::place::Place;
 use cenote_codec::checksum::ChecksumError;
 use cenote_device::DeviceError;
@@ -104,6 +105,40 @@ pub enum PoolError {
         /// The top-level vdev.
         vdev: VdevId,
         /// Which devices are missing.
+        why: Arc<str>,
+    },
+    /// No room for a block, not even in pieces.
+    #[error("{place}: {source}; free some, or add a vdev")]
+    NoSpace {
+        /// The block.
+        place: Place,
+        /// What was looked for.
+        source: AllocError,
+    },
+    /// A block could not be written anywhere: too many devices failed.
+    #[error("{place}: cannot be written: vdev {vdev}: {why}; `zpool status` shows which devices fail")]
+    NotWritten {
+        /// The block.
+        place: Place,
+        /// The top-level vdev that failed last.
+        vdev: VdevId,
+        /// Its device's answer.
+        why: Arc<str>,
+    },
+    /// The block can't be encrypted.
+    #[error("{place}: cannot be encrypted: {why}")]
+    Encrypt {
+        /// The block.
+        place: Place,
+        /// The cipher's words.
+        why: Arc<str>,
+    },
+    /// What was to be written can't be a block; a fault of this program.
+    #[error("{place}: cannot be written: {why}; please report this")]
+    BadWrite {
+        /// The block.
+        place: Place,
+        /// The contradiction.
         why: Arc<str>,
     },
     /// No uberblock as asked for.

@@ -31,6 +31,7 @@ mod recover;
 mod status;
 pub mod vdev;
 pub mod verify;
+pub mod write;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
 pub use crypt::DatasetKey;
@@ -42,3 +43,4 @@ pub use place::Place;
 pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
 pub use verify::{Fault, Finding, VerifyItem};
+pub use write::{WriteProps, Written};

@@ -9,6 +9,7 @@ use crate::discover::FoundPool;
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::place::Place;
+use crate::vdev::missed::{Missed, MissedTxgs};
 use crate::vdev::{VdevTree, build};
 use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::indirect::IndirectMapping;
@@ -18,18 +19,23 @@ use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A pool, assembled from devices. Cloning it costs one atomic increment.
+/// A pool, assembled from devices. Cloning it costs two atomic increments.
 #[derive(Clone)]
-pub struct Pool(Arc<Inner>);
+pub struct Pool {
+    parts: Arc<Parts>,
+    uberblock: Arc<Uberblock>,
+}
 
-struct Inner {
+/// What stays the same from group to group.
+struct Parts {
     runtime: Runtime,
     config: PoolConfig,
-    uberblock: Uberblock,
     vdevs: VdevTree,
     found: Arc<FoundPool>,
-    behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
+    behind: MissedTxgs,
+    missed: Arc<Missed>,
     salt: Option<ChecksumSalt>,
+    may_be_live: bool,
 }
 
 /// What a block is read for.
@@ -79,79 +85,82 @@ impl Pool {
         let material =
             build::Material { uberblock, found: &found, indirect: &indirect, behind: &behind, earlier: &[] };
         let vdevs = build::build(&config, &material);
-        Ok(Pool(Arc::new(Inner {
-            runtime: rt.clone(),
-            config,
-            uberblock: *uberblock,
-            vdevs,
-            found,
-            behind,
-            salt: None,
-        })))
+        let may_be_live = found.state() == PoolState::Active && !found.is_writable();
+        let missed = Arc::default();
+        let runtime = rt.clone();
+        let parts = Parts { runtime, config, vdevs, found, behind, missed, salt: None, may_be_live };
+        Ok(Pool { parts: Arc::new(parts), uberblock: Arc::new(*uberblock) })
+    }
+
+    /// The same pool as of another root: after a group was synced. Devices, counters and configuration are shared.
+    pub fn at(&self, uberblock: &Uberblock) -> Pool {
+        Pool { parts: self.parts.clone(), uberblock: Arc::new(*uberblock) }
     }
 
     /// The same pool, devices and error counters, with what the MOS says in place of what labels say.
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
-        let inner = &self.0;
+        let parts = &self.parts;
         let vdevs = build::build(
             &trusted.config,
             &build::Material {
-                uberblock: &inner.uberblock,
-                found: &inner.found,
+                uberblock: &self.uberblock,
+                found: &parts.found,
                 indirect: &trusted.indirect,
                 behind: &trusted.behind,
-                earlier: inner.vdevs.leaves(),
+                earlier: parts.vdevs.leaves(),
             },
         );
-        Ok(Pool(Arc::new(Inner {
-            runtime: inner.runtime.clone(),
+        let parts = Parts {
+            runtime: parts.runtime.clone(),
             config: trusted.config,
-            uberblock: inner.uberblock,
             vdevs,
-            found: inner.found.clone(),
+            found: parts.found.clone(),
             behind: trusted.behind,
+            missed: parts.missed.clone(),
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
-        })))
+            may_be_live: parts.may_be_live,
+        };
+        Ok(Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() })
     }
 
     /// Time, tasks and randomness.
     pub fn runtime(&self) -> &Runtime {
-        &self.0.runtime
+        &self.parts.runtime
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.0.config.name
+        &self.parts.config.name
     }
 
     /// Its name for life.
     pub fn guid(&self) -> Guid {
-        self.0.config.guid
+        self.parts.config.guid
     }
 
     /// SPA version as the uberblock says.
     pub fn version(&self) -> u64 {
-        self.0.uberblock.version
+        self.uberblock.version
     }
 
     /// The root that was chosen.
     pub fn uberblock(&self) -> &Uberblock {
-        &self.0.uberblock
+        &self.uberblock
     }
 
     /// The configuration in use.
     pub fn config(&self) -> &PoolConfig {
-        &self.0.config
+        &self.parts.config
     }
 
     /// What discovery found.
     pub fn found(&self) -> &FoundPool {
-        &self.0.found
+        &self.parts.found
     }
 
     /// The vdev tree.
     pub fn vdevs(&self) -> &VdevTree {
-        &self.0.vdevs
+        &self.parts.vdevs
     }
 
     /// State of the pool and every vdev now, with error counters.
@@ -161,37 +170,47 @@ impl Pool {
 
     /// Errors so far of each leaf that has a device, by guid.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
-        self.0.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
+        self.parts.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
     /// Leaves with a device that is known to lack some of what it should hold: it was away, is taken out of use or is
     /// being filled. Verification does not blame them: what they lack, a resilver brings.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
-        self.0.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
+        self.parts.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
     }
 
     /// The transaction groups that a leaf misses, as its dirty time log says: the first and the last of each run.
     pub fn missing_txgs(&self, leaf: Guid) -> &[(Txg, Txg)] {
-        self.0.behind.get(&leaf).map_or(&[], Vec::as_slice)
+        self.parts.behind.get(&leaf).map_or(&[], Vec::as_slice)
+    }
+
+    /// The groups in which a write did not reach a leaf since the pool was assembled, in the same form: what has to be added
+    /// to its dirty time log.
+    pub fn missed(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
+        self.parts.missed.all()
     }
 
     /// The allocation class of a top-level vdev.
     pub fn class_of(&self, vdev: VdevId) -> Option<VdevClass> {
-        self.0.vdevs.class_of(vdev)
+        self.parts.vdevs.class_of(vdev)
+    }
+
+    pub(crate) fn missed_here(&self) -> &Missed {
+        &self.parts.missed
     }
 
     pub(crate) fn salt(&self) -> Option<&ChecksumSalt> {
-        self.0.salt.as_ref()
+        self.parts.salt.as_ref()
     }
 
-    /// Somebody else may be writing to it now: it was never exported.
+    /// Somebody else may be writing to it now: it was never exported, and we don't hold it.
     pub(crate) fn may_be_live(&self) -> bool {
-        self.0.found.state() == PoolState::Active
+        self.parts.may_be_live
     }
 }
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pool({} txg {})", self.name(), self.0.uberblock.txg)
+        write!(f, "Pool({} txg {})", self.name(), self.uberblock.txg)
     }
 }

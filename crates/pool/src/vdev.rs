@@ -22,10 +22,12 @@ pub(crate) mod build;
 pub(crate) mod draid;
 pub(crate) mod leaf;
 pub(crate) mod map;
+pub(crate) mod missed;
 pub(crate) mod raidz;
+pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
-use cenote_format::units::VdevId;
+use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use raidz::Raidz;
@@ -59,6 +61,13 @@ pub(crate) enum Layout {
     Absent,
 }
 
+/// Who holds a range of a slot.
+#[derive(Default)]
+pub(crate) struct Holders<'a> {
+    pub(crate) leaves: Vec<&'a Arc<Leaf>>,
+    pub(crate) absent: Vec<Guid>,
+}
+
 impl Top {
     /// The slots of its columns.
     pub(crate) fn slots(&self) -> &[Slot] {
@@ -71,28 +80,28 @@ impl Top {
 
     /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot, best first.
     pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<&Arc<Leaf>> {
-        let mut found = Vec::new();
-        self.collect_leaves(slot, offset_bytes, 0, &mut found);
+        self.holders(slot, offset_bytes).leaves
+    }
+
+    /// The same with those that should hold them and are not here.
+    pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders<'_> {
+        let mut found = Holders::default();
+        self.collect(slot, offset_bytes, 0, &mut found);
         found
     }
 
-    fn collect_leaves<'a>(
-        &'a self,
-        slot: usize,
-        offset_bytes: u64,
-        depth: u32,
-        found: &mut Vec<&'a Arc<Leaf>>,
-    ) {
+    fn collect<'a>(&'a self, slot: usize, offset_bytes: u64, depth: u32, found: &mut Holders<'a>) {
         /// A distributed spare may stand in on a child that stands in for another; there are few of them.
         const MAX_DEPTH: u32 = 8;
         let Some(slot) = self.slots().get(slot) else { return };
-        found.extend(&slot.leaves);
+        found.leaves.extend(&slot.leaves);
+        found.absent.extend(&slot.absent);
         if let Layout::Draid(draid, _) = &self.layout
             && depth < MAX_DEPTH
         {
             for &spare in &slot.spares {
                 if let Some(child) = draid.spare_child(spare, offset_bytes) {
-                    self.collect_leaves(child, offset_bytes, depth + 1, found);
+                    self.collect(child, offset_bytes, depth + 1, found);
                 }
             }
         }
@@ -129,6 +138,30 @@ impl VdevTree {
             Layout::Draid(draid, _) => draid.asize(psize_bytes),
             _ => psize_bytes.next_multiple_of(1 << top.config.ashift),
         })
+    }
+
+    /// The sizes in which blocks are stored: no block takes less than the first (`spa_min_alloc`), longer ones are multiples
+    /// of the second (`spa_gcd_alloc`). From the vdevs of the normal class.
+    pub fn alloc_unit_bytes(&self) -> (u64, u64) {
+        let units = self.tops.iter().filter(|top| top.config.class == VdevClass::Normal).filter_map(|top| {
+            let sector = 1 << top.config.ashift;
+            match &top.layout {
+                Layout::Draid(draid, _) => Some(draid.row_data_bytes()),
+                Layout::Copies(_) | Layout::Raidz(..) => Some(sector),
+                Layout::Indirect(_) | Layout::Absent => None,
+            }
+        });
+        let gcd = |mut a: u64, mut b: u64| {
+            while b != 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        };
+        let sizes = units.fold(None, |sizes, unit| match sizes {
+            None => Some((unit, unit)),
+            Some((least, common)) => Some((unit.min(least), gcd(unit, common))),
+        });
+        sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
     }
 
     /// Where a range is on vdevs that are still there: itself, or what the mappings of removed vdevs make of it.

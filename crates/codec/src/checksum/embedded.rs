@@ -75,12 +75,31 @@ impl Checksum {
     /// Writes magic and checksum into a block whose other bytes are final. The inverse of
     /// [`Checksum::verify_embedded`]; for zilog2 the used count must be there already.
     pub fn seal(self, block: &mut [u8], verifier: [u64; 4], endian: Endian) -> Result<(), ChecksumError> {
+        self.seal_as(block, verifier, endian, Stored::Checksum)
+    }
+
+    /// [`Checksum::seal`] of a block whose pointer has the crypt bit: two words of checksum, and behind them stays the MAC
+    /// that is in the block already (a log block's).
+    pub fn seal_as(
+        self,
+        block: &mut [u8],
+        verifier: [u64; 4],
+        endian: Endian,
+        holds: Stored,
+    ) -> Result<(), ChecksumError> {
         let eck_at = self.eck_at(block.len())?;
         let magic = block.get_mut(eck_at..eck_at + 8).ok_or(ChecksumError::NotEmbedded)?;
         magic.copy_from_slice(&endian.bytes(EMBEDDED_MAGIC));
         let place = self.place(block)?;
+        let mac = place.endian.words(place.words(block));
         let words = self.compute_with(block, &place, verifier)?;
-        place.put(block, words);
+        place.put(
+            block,
+            match (holds, self.beside_mac(words)) {
+                (Stored::Checksum, _) => words,
+                (Stored::ChecksumAndMac, [a, b]) => [a, b, mac[2], mac[3]],
+            },
+        );
         Ok(())
     }
 

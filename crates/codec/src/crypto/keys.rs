@@ -220,9 +220,15 @@ impl MasterKey {
     /// Checks the MAC of a block that is authenticated and not encrypted; `stored` are its bytes as on
     /// disk, compressed if they are.
     pub fn authenticate(&self, stored: &[u8], mac: &Mac) -> Result<(), CryptoError> {
-        let digest = hmac::sign(&self.hmac, stored);
-        aws_lc_rs::constant_time::verify_slices_are_equal(&digest.as_ref()[..mac.len()], mac)
+        aws_lc_rs::constant_time::verify_slices_are_equal(&self.mac(stored), mac)
             .map_err(|_| CryptoError::Mac)
+    }
+
+    /// The MAC of a block that is authenticated and not encrypted, over its bytes as they will be stored.
+    #[must_use]
+    pub fn mac(&self, stored: &[u8]) -> Mac {
+        let digest = hmac::sign(&self.hmac, stored);
+        std::array::from_fn(|i| digest.as_ref()[i])
     }
 
     pub(super) fn hmac(&self) -> hmac::Context {

@@ -189,6 +189,12 @@ pub fn log_mac(block: &[u8]) -> Option<Mac> {
     block.get(CHAIN_MAC)?.try_into().ok()
 }
 
+/// Puts the MAC where an intent-log block carries it. Says whether there was room.
+#[must_use]
+pub fn store_log_mac(block: &mut [u8], mac: &Mac) -> bool {
+    block.get_mut(CHAIN_MAC).map(|place| place.copy_from_slice(mac)).is_some()
+}
+
 /// Layout of an intent-log block as stored, in the byte order `endian`.
 pub fn log(block: &[u8], endian: Endian) -> Result<Layout, CryptoError> {
     const CUT: CryptoError = CryptoError::BadLayout("the log block is shorter than its header");

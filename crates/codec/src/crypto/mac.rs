@@ -132,6 +132,17 @@ impl ObjsetMacs {
         let field = |at: usize| objset.get(at..)?.first_chunk().copied();
         Some(Self { portable: field(PORTABLE_MAC_AT)?, local: field(LOCAL_MAC_AT)? })
     }
+
+    /// Puts the MACs where an object set carries them. Says whether there was room.
+    #[must_use]
+    pub fn store(&self, objset: &mut [u8]) -> bool {
+        let Some(fields) = objset.get_mut(PORTABLE_MAC_AT..LOCAL_MAC_AT + OBJSET_MAC_BYTES) else {
+            return false;
+        };
+        fields[..OBJSET_MAC_BYTES].copy_from_slice(&self.portable);
+        fields[OBJSET_MAC_BYTES..].copy_from_slice(&self.local);
+        true
+    }
 }
 
 /// The MACs that an object set, given decompressed in the byte order `endian`, ought to carry.

@@ -80,17 +80,17 @@ impl Builder<'_> {
     /// Adds the leaves of a vdev of any depth; each holds what the slot holds.
     fn fill(&mut self, config: &VdevConfig, slot: &mut Slot) {
         match config.kind {
-            VdevKind::Disk | VdevKind::File => {
-                slot.configured += 1;
-                slot.leaves.extend(self.leaf(config));
-            }
+            VdevKind::Disk | VdevKind::File => match self.leaf(config) {
+                Some(leaf) => slot.leaves.push(leaf),
+                None => slot.absent.push(config.guid),
+            },
             VdevKind::DistributedSpare => slot.spares.extend(config.spare_id),
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
                 for child in &config.children {
                     self.fill(child, slot);
                 }
             }
-            _ => slot.configured += 1,
+            _ => slot.absent.push(config.guid),
         }
     }
 
@@ -102,8 +102,8 @@ impl Builder<'_> {
         let behind = self.material.behind.contains_key(&guid);
         let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
         let leaf = known(self.material.earlier)
-            .filter(|leaf| leaf.lagging == lagging)
-            .unwrap_or_else(|| Arc::new(Leaf::new(guid, found.device.clone(), lagging)));
+            .filter(|leaf| (leaf.lagging, leaf.out_of_use) == (lagging, away))
+            .unwrap_or_else(|| Arc::new(Leaf::new(guid, found.device.clone(), lagging, away)));
         self.leaves.push(leaf.clone());
         Some(leaf)
     }

@@ -82,6 +82,11 @@ impl Draid {
         self.children - self.spares
     }
 
+    /// Data in one row of sectors of a group: the least that a block takes.
+    pub(crate) fn row_data_bytes(&self) -> u64 {
+        self.data << self.ashift
+    }
+
     fn group_bytes(&self) -> u64 {
         self.group_width() * ROW_BYTES
     }

@@ -1,0 +1,168 @@
+//! Writing one copy of a block: every column of every row, with parity, to every leaf of its slot.
+//!
+//! ```text
+//!   block    | d0 d1 d2 | d3 d4 |            whole sectors, the end filled with zeros
+//!   columns  | P | d0 d1 d2 | d3 d4 0 |      data columns are slices of the block: no copy
+//!                                   ^ dRAID fills rows on disk, too, as a rebuild reads them without knowing blocks
+//! ```
+//!
+//! A row is written if no more columns failed than it has parity, a column if one of its leaves has it. Every leaf that
+//! failed, is absent or out of use has missed the group ([`Missed`]).
+//!
+//! Source: OpenZFS `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_mirror.c`, `vdev_dtl_dirty`.
+
+use super::leaf::Leaf;
+use super::map::{Column, MapError, Row};
+use super::missed::Missed;
+use super::{Layout, Top, VdevTree};
+use bytes::{Bytes, BytesMut};
+use cenote_codec::raidz;
+use cenote_format::blkptr::Dva;
+use cenote_format::units::{Txg, VdevId};
+use cenote_runtime::{Runtime, WorkKind};
+use futures::future::join_all;
+use std::sync::Arc;
+
+/// Why a copy was not written.
+#[derive(Debug, Clone)]
+pub(crate) struct NotWritten {
+    pub(crate) vdev: VdevId,
+    pub(crate) why: Arc<str>,
+}
+
+impl VdevTree {
+    /// Writes a block of group `txg` at an address. Durable after a flush.
+    pub(crate) async fn write(
+        &self,
+        runtime: &Runtime,
+        dva: &Dva,
+        data: &Bytes,
+        txg: Txg,
+        missed: &Missed,
+    ) -> Result<(), NotWritten> {
+        let failed = |why: Arc<str>| NotWritten { vdev: dva.vdev, why };
+        let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
+        top.check_writable().map_err(|why| failed(why.into()))?;
+        let data = whole_sectors(data, top.config.ashift);
+        let map =
+            self.map(dva, data.len(), txg).map_err(|error: MapError| failed(error.to_string().into()))?;
+        let mut writes = Vec::new();
+        for row in &map.rows {
+            if row.parity > 0 {
+                let bytes = row.data().iter().map(|column| column.len as u64).sum();
+                runtime.work(WorkKind::ParityGenerate, bytes).await;
+            }
+            let contents = top.contents(row, &data).map_err(|error| failed(error.to_string().into()))?;
+            let columns = row.columns.iter().zip(contents).filter(|(_, bytes)| !bytes.is_empty());
+            writes
+                .push(join_all(columns.map(|(column, bytes)| top.write_column(column, bytes, txg, missed))));
+        }
+        for (row, outcomes) in map.rows.iter().zip(join_all(writes).await) {
+            let errors: Vec<Arc<str>> = outcomes.into_iter().filter_map(Result::err).collect();
+            if errors.len() > row.parity {
+                return Err(failed(errors.into_iter().next().unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written to any leaf. A leaf that fails has missed `txg`; an error if then a vdev may lack blocks.
+    pub(crate) async fn flush(&self, txg: Txg, missed: &Missed) -> Result<(), NotWritten> {
+        let in_use = || self.leaves().iter().filter(|leaf| !leaf.out_of_use);
+        let outcomes = join_all(in_use().map(|leaf| leaf.flush())).await;
+        let failed: Vec<_> =
+            in_use().zip(outcomes).filter_map(|(leaf, outcome)| Some((leaf, outcome.err()?))).collect();
+        failed.iter().for_each(|(leaf, _)| missed.note(leaf.guid, txg));
+        let is_bad = |leaf: &Arc<Leaf>| failed.iter().any(|(bad, _)| Arc::ptr_eq(bad, leaf));
+        for (vdev, top) in (0..).map(VdevId).zip(&self.tops) {
+            let of_top = || top.slots().iter().flat_map(|slot| &slot.leaves);
+            let Some(worst) = failed.iter().find(|(bad, _)| of_top().any(|leaf| Arc::ptr_eq(bad, leaf)))
+            else {
+                continue;
+            };
+            let has_all = |leaf: &Arc<Leaf>| !leaf.out_of_use && !is_bad(leaf);
+            let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
+            if lost > top.config.parity {
+                return Err(NotWritten { vdev, why: worst.1.to_string().into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Top {
+    fn check_writable(&self) -> Result<(), &'static str> {
+        match &self.layout {
+            Layout::Raidz(raidz, _) if raidz.reflow.is_some() => {
+                Err("a disk is being added to it, and this version can't write to it before that is done")
+            }
+            Layout::Copies(_) | Layout::Raidz(..) | Layout::Draid(..) => Ok(()),
+            Layout::Indirect(_) => Err("it was removed"),
+            Layout::Absent => Err("it is missing or a hole"),
+        }
+    }
+
+    /// What each column of a row holds, parity included.
+    fn contents(&self, row: &Row, data: &Bytes) -> Result<Vec<Bytes>, raidz::RaidzError> {
+        let of = |column: &Column| data.slice(column.data_at..column.data_at + column.len);
+        if row.parity == 0 {
+            return Ok(row.columns.iter().map(of).collect());
+        }
+        let row_bytes = row.columns[0].len;
+        let mut parity = BytesMut::zeroed(row.parity * row_bytes);
+        let mut columns: Vec<Bytes> = row.data().iter().map(of).collect();
+        let mut targets: Vec<&mut [u8]> = parity.chunks_mut(row_bytes).collect();
+        let sources: Vec<&[u8]> = columns.iter().map(|column| &column[..]).collect();
+        raidz::generate(&mut targets, &sources)?;
+        if matches!(self.layout, Layout::Draid(..)) {
+            columns.iter_mut().for_each(|column| *column = extended(column, row_bytes));
+        }
+        let parity = parity.freeze();
+        let parity = (0..row.parity).map(|index| parity.slice(index * row_bytes..(index + 1) * row_bytes));
+        Ok(parity.chain(columns).collect())
+    }
+
+    /// Writes a column to every leaf that should hold it. The error is that of a leaf if none has it.
+    async fn write_column(
+        &self,
+        column: &Column,
+        bytes: Bytes,
+        txg: Txg,
+        missed: &Missed,
+    ) -> Result<(), Arc<str>> {
+        let holders = self.holders(column.slot, column.offset_bytes);
+        let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
+            holders.leaves.iter().partition(|leaf| leaf.out_of_use);
+        let absent = holders.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid));
+        absent.for_each(|leaf| missed.note(leaf, txg));
+        let writes = writable.iter().map(|leaf| leaf.write(column.offset_bytes, bytes.clone()));
+        let outcomes = join_all(writes).await;
+        let mut last: Arc<str> = "none of its devices is here".into();
+        let mut written = false;
+        for (leaf, outcome) in writable.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => written = true,
+                Err(error) => {
+                    missed.note(leaf.guid, txg);
+                    last = error.to_string().into();
+                }
+            }
+        }
+        if written { Ok(()) } else { Err(last) }
+    }
+}
+
+/// The block with its last sector filled up with zeros.
+fn whole_sectors(data: &Bytes, ashift: u32) -> Bytes {
+    extended(data, data.len().next_multiple_of(1 << ashift))
+}
+
+fn extended(data: &Bytes, len: usize) -> Bytes {
+    if data.len() == len {
+        return data.clone();
+    }
+    let mut longer = BytesMut::with_capacity(len);
+    longer.extend_from_slice(data);
+    longer.resize(len, 0);
+    longer.freeze()
+}

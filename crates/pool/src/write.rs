@@ -1,0 +1,276 @@
+//! The write pipeline: from bytes to a block pointer.
+//!
+//! ```text
+//!   zeros?      a hole, nothing is stored
+//!   compress    an eighth must be saved                         (`write::pack`)
+//!   embed?      what fits in the pointer stays there
+//!   encrypt     or authenticate                                 (`crypt`)
+//!   checksum
+//!   unchanged?  the previous pointer stays                      (nop-write)
+//!   in place?   a block of this very group is overwritten       (sync passes from 2 on)
+//!   allocate    and write all copies; elsewhere if that fails   (`write::place`)
+//!   gang        if no free range is long enough                 (`write::gang`)
+//! ```
+//!
+//! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a write fails for
+//! good, what it has allocated is given back.
+//!
+//! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
+//! `zio_dva_allocate`).
+
+mod gang;
+mod log;
+mod pack;
+mod place;
+
+use crate::alloc::{AllocClass, Allocator};
+use crate::check::{checksum_work, native_endian};
+use crate::crypt::{self, DatasetKey};
+use crate::error::{PoolError, Result};
+use crate::place::Place;
+use crate::pool::Pool;
+use crate::vdev::Layout;
+use crate::vdev::write::NotWritten;
+use bytes::Bytes;
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::{Compression, ZstdLevel};
+use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, SPA_DVAS_PER_BP};
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
+use pack::Packed;
+use place::Placing;
+use std::sync::Arc;
+
+/// From this pass of a group's sync on blocks of the group are overwritten in place, `zfs_sync_pass_rewrite`.
+const SYNC_PASS_REWRITE: u32 = 2;
+/// From this pass on they are not compressed any more, so that they keep their size, `zfs_sync_pass_dont_compress`.
+const SYNC_PASS_DONT_COMPRESS: u32 = 8;
+
+/// How a block is to be written. Properties are resolved: no "inherit", no "on".
+#[derive(Debug, Clone)]
+pub struct WriteProps {
+    /// Named in errors.
+    pub place: Place,
+    /// Type of the object.
+    pub object_type: ObjectType,
+    /// 0 for data, 1 and up for indirect blocks.
+    pub level: u8,
+    /// How the block is checked. [`Checksum::Off`] leaves no way to tell damage.
+    pub checksum: Checksum,
+    /// [`Compression::Off`] stores zeros, too; [`Compression::Empty`] makes holes of them and compresses nothing.
+    pub compression: Compression,
+    /// For [`Compression::Zstd`].
+    pub zstd_level: ZstdLevel,
+    /// 1 to 3; an encrypted block has at most 2.
+    pub copies: u8,
+    /// Level-0 blocks below that are no holes; of a dnode block, its used dnodes.
+    pub fill: u64,
+    /// What kind of vdev it should go to.
+    pub class: AllocClass,
+    /// The dataset is encrypted.
+    pub key: Option<Arc<DatasetKey>>,
+    /// A small payload may stay in the pointer (feature `embedded_data` is enabled).
+    pub embed: bool,
+    /// Holes remember their birth (feature `hole_birth` is active).
+    pub hole_birth: bool,
+    /// If checksum and properties are those of the previous block, that stays.
+    pub nop_write: bool,
+    /// The pointer that the new one replaces; [`Blkptr::HOLE`] if there is none.
+    pub previous: Blkptr,
+    /// Pass of the group's sync, counted from 1: from 2 on a previous block of the same group and size is overwritten.
+    pub sync_pass: u32,
+}
+
+impl WriteProps {
+    /// One copy, lz4 and fletcher4, as metadata and data have it by default; all else off.
+    pub fn new(place: Place, object_type: ObjectType, level: u8) -> WriteProps {
+        WriteProps {
+            place,
+            object_type,
+            level,
+            checksum: Checksum::Fletcher4,
+            compression: Compression::Lz4,
+            zstd_level: ZstdLevel::DEFAULT,
+            copies: 1,
+            fill: 1,
+            class: AllocClass::Normal,
+            key: None,
+            embed: false,
+            hole_birth: false,
+            nop_write: false,
+            previous: Blkptr::HOLE,
+            sync_pass: 1,
+        }
+    }
+
+    /// A block of an encrypted dataset whose content is what its pointers or MACs inside make of it.
+    fn must_stay_readable(&self) -> bool {
+        let parsed = matches!(self.object_type, ObjectType::DNODE | ObjectType::OBJSET);
+        self.key.is_some() && self.level == 0 && parsed
+    }
+
+    /// The previous block is of this group: the second and later passes of its sync write it again.
+    fn is_written_again(&self, txg: Txg) -> bool {
+        self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth() == txg
+    }
+
+    fn identity(&self, lsize: u64, txg: Txg) -> BlockIdentity {
+        BlockIdentity { lsize: Lsize(lsize), object_type: self.object_type, level: self.level, birth: txg }
+    }
+
+    /// Copies, as many as the pointer has room for.
+    fn copies_of(&self, bp: &Blkptr) -> usize {
+        let room = if bp.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
+        usize::from(self.copies).clamp(1, room)
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// The new pointer.
+    pub bp: Blkptr,
+    /// The block has the previous one's place: nothing was allocated, and the previous block is not to be freed.
+    pub keeps_place: bool,
+}
+
+impl Pool {
+    /// Writes a block in group `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole sectors.
+    ///
+    /// The caller frees the previous block unless [`Written::keeps_place`].
+    ///
+    /// # Errors
+    /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev takes it; what can't be asked for.
+    pub async fn write(
+        &self,
+        space: &Allocator,
+        data: Bytes,
+        props: &WriteProps,
+        txg: Txg,
+    ) -> Result<Written> {
+        check_request(&data, props)?;
+        let identity = props.identity(data.len() as u64, txg);
+        let new = |bp| Written { bp, keeps_place: false };
+        let (stored, compression) = match self.pack(&data, props, txg).await? {
+            Packed::Hole if props.hole_birth && props.previous.logical_birth() != Txg(0) => {
+                return Ok(new(Blkptr::hole(&identity)));
+            }
+            Packed::Hole => return Ok(new(Blkptr::HOLE)),
+            Packed::Embedded(bp) => return Ok(new(bp)),
+            Packed::Stored { bytes, compression } => (bytes, compression),
+        };
+        let psize = Psize(stored.len() as u64);
+        let bp = Blkptr::block(&identity, psize, compression as u8, props.checksum as u8, props.fill);
+        let (bp, stored) = self.protect(bp, stored, &data, props).await?;
+        let bp = self.with_checksum_of(bp, &stored, props).await?;
+        if props.nop_write && self.is_unchanged(&bp, props) {
+            return Ok(Written { bp: props.previous, keeps_place: true });
+        }
+        if self.may_overwrite(&bp, props, txg)
+            && let Some(bp) = self.overwrite(bp, &props.previous, &stored, props.place).await
+        {
+            return Ok(Written { bp, keeps_place: true });
+        }
+        let mut placing = Placing::new(space, props, &bp, txg);
+        let placed = self.place(&mut placing, bp, &stored).await;
+        if placed.is_err() {
+            placing.give_all_back();
+        }
+        placed.map(new)
+    }
+
+    /// Makes durable what was written so far, on all devices at once. Group `txg` is what a device that fails has missed.
+    ///
+    /// # Errors
+    /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
+    pub async fn flush(&self, txg: Txg) -> Result<()> {
+        let flushed = self.vdevs().flush(txg, self.missed_here()).await;
+        flushed.map_err(|NotWritten { vdev, why }| PoolError::Unavailable {
+            pool: self.name().into(),
+            vdev,
+            why,
+        })
+    }
+
+    /// Encrypts or authenticates a block of an encrypted dataset.
+    async fn protect(
+        &self,
+        bp: Blkptr,
+        stored: Bytes,
+        clear: &Bytes,
+        props: &WriteProps,
+    ) -> Result<(Blkptr, Bytes)> {
+        let Some(key) = &props.key else { return Ok((bp, stored)) };
+        self.runtime().work(crypt::work(key), stored.len() as u64).await;
+        crypt::encrypt(self.runtime(), bp, stored, clear, key)
+            .map_err(|error| PoolError::Encrypt { place: props.place, why: error.to_string().into() })
+    }
+
+    async fn with_checksum_of(&self, bp: Blkptr, stored: &[u8], props: &WriteProps) -> Result<Blkptr> {
+        let checksum = props.checksum;
+        self.runtime().work(checksum_work(checksum), stored.len() as u64).await;
+        let words = checksum.compute(stored, native_endian(), self.salt());
+        let words = words.map_err(|error| refused(props.place, error.to_string()))?;
+        let beside_mac = bp.uses_crypt() && props.object_type != ObjectType::OBJSET;
+        Ok(if beside_mac { bp.with_checksum(&checksum.beside_mac(words)) } else { bp.with_checksum(&words) })
+    }
+
+    /// The previous block has the same content and form. Blocks on removed vdevs are written anew.
+    fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
+        let previous = &props.previous;
+        let form =
+            |bp: &Blkptr| (bp.checksum_id(), bp.compression_id(), bp.lsize(), bp.psize(), bp.is_dedup());
+        let is_removed = |dva: cenote_format::blkptr::Dva| {
+            self.vdevs().layout_of(dva.vdev).is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))
+        };
+        previous.kind() == BlkptrKind::Normal
+            && props.checksum.is_nop_write_safe()
+            && !bp.uses_crypt()
+            && !previous.uses_crypt()
+            && form(bp) == form(previous)
+            && props.copies_of(bp) == previous.dvas().count()
+            && bp.checksum() == previous.checksum()
+            && !previous.dvas().any(is_removed)
+    }
+
+    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if encrypted: the
+    /// same place would not matter, but a snapshot of the disk in between would show two blocks under one key.
+    fn may_overwrite(&self, bp: &Blkptr, props: &WriteProps, txg: Txg) -> bool {
+        let previous = &props.previous;
+        props.sync_pass >= SYNC_PASS_REWRITE
+            && props.is_written_again(txg)
+            && previous.logical_birth() == txg
+            && previous.psize() == bp.psize()
+            && !bp.uses_crypt()
+            && !previous.uses_crypt()
+    }
+
+    /// Writes over the previous block. `None` if that fails: then it goes elsewhere.
+    async fn overwrite(&self, bp: Blkptr, previous: &Blkptr, stored: &Bytes, place: Place) -> Option<Blkptr> {
+        let dvas: Vec<_> = previous.dvas().collect();
+        let bp = bp.with_dvas(&dvas);
+        let txg = bp.physical_birth();
+        if previous.is_gang() {
+            return self.overwrite_gang(bp, stored, place).await.ok().map(|()| bp);
+        }
+        self.write_copies(&dvas, stored, txg).await.ok().map(|()| bp)
+    }
+}
+
+fn check_request(data: &[u8], props: &WriteProps) -> Result<()> {
+    let len = data.len() as u64;
+    let why = if len == 0 || len > SPA_MAXBLOCKSIZE || !len.is_multiple_of(SPA_MINBLOCKSIZE) {
+        format!("{len} bytes are no size of a block")
+    } else if !props.checksum.is_of_pointer() {
+        format!("{} is no checksum of a block pointer", props.checksum.name())
+    } else if props.key.is_some() && props.object_type == ObjectType::INTENT_LOG {
+        "log blocks are written to the place that the block before them foretold".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(refused(props.place, why))
+}
+
+fn refused(place: Place, why: String) -> PoolError {
+    PoolError::BadWrite { place, why: why.into() }
+}

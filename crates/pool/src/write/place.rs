@@ -1,0 +1,130 @@
+//! Finding a place for a block, and another one if a vdev fails.
+
+use super::{WriteProps, refused};
+use crate::alloc::{AllocRequest, Allocator};
+use crate::error::{PoolError, Result};
+use crate::place::Place;
+use crate::pool::Pool;
+use crate::vdev::write::NotWritten;
+use bytes::Bytes;
+use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::units::{Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
+use futures::future::join_all;
+
+/// A block on its way to a place.
+pub(super) struct Placing<'a> {
+    space: &'a Allocator,
+    pub(super) props: &'a WriteProps,
+    pub(super) txg: Txg,
+    pub(super) copies: usize,
+    /// Everything allocated so far.
+    taken: Vec<Dva>,
+    /// Where the header of the gang is that it is part of.
+    pub(super) near: Option<VdevId>,
+    /// Vdevs that failed.
+    avoid: Vec<VdevId>,
+    /// How the last of them did.
+    failure: Option<NotWritten>,
+}
+
+impl<'a> Placing<'a> {
+    pub(super) fn new(space: &'a Allocator, props: &'a WriteProps, bp: &Blkptr, txg: Txg) -> Placing<'a> {
+        Placing {
+            space,
+            props,
+            txg,
+            copies: props.copies_of(bp),
+            taken: Vec::new(),
+            near: None,
+            avoid: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Addresses for all copies, or why there are none.
+    pub(super) fn allocate(&mut self, len: usize, copies: usize) -> Result<Vec<Dva>> {
+        let place = self.props.place;
+        let request = AllocRequest {
+            near: self.near,
+            avoid: &self.avoid,
+            ..AllocRequest::new(self.props.class, Psize(len as u64), copies, self.txg)
+        };
+        let dvas = self.space.allocate(&request).map_err(|source| match &self.failure {
+            Some(NotWritten { vdev, why }) => PoolError::NotWritten { place, vdev: *vdev, why: why.clone() },
+            None => PoolError::NoSpace { place, source },
+        })?;
+        self.taken.extend(&dvas);
+        Ok(dvas)
+    }
+
+    /// Gives back what could not be written, and avoids the vdevs that failed from now on.
+    pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
+        unallocate(self.space, dvas, self.txg);
+        self.taken.retain(|taken| !dvas.contains(taken));
+        self.avoid.extend(failures.iter().map(|failure| failure.vdev));
+        self.failure = failures.into_iter().next_back().or(self.failure.take());
+    }
+
+    pub(super) fn give_all_back(self) {
+        unallocate(self.space, &self.taken, self.txg);
+    }
+}
+
+fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
+    for dva in dvas {
+        let undone = space.unallocate(dva, txg);
+        debug_assert!(undone.is_ok(), "{undone:?}: it was allocated for this write");
+    }
+}
+
+impl Pool {
+    /// Allocates and writes a block whose pointer lacks nothing but addresses. Ends since every failure takes a vdev out
+    /// of the choice.
+    pub(super) async fn place(
+        &self,
+        placing: &mut Placing<'_>,
+        bp: Blkptr,
+        stored: &Bytes,
+    ) -> Result<Blkptr> {
+        loop {
+            let dvas = match placing.allocate(stored.len(), placing.copies) {
+                Ok(dvas) => dvas,
+                Err(_) if stored.len() as u64 > SPA_MINBLOCKSIZE => {
+                    return self.place_gang(placing, bp, stored).await;
+                }
+                Err(error) => return Err(error),
+            };
+            match self.write_copies(&dvas, stored, placing.txg).await {
+                Ok(()) => return Ok(bp.with_dvas(&dvas)),
+                Err(failures) => placing.give_back(&dvas, failures),
+            }
+        }
+    }
+
+    /// Writes the same bytes to all addresses at once. The error is what failed, at least one.
+    pub(super) async fn write_copies(
+        &self,
+        dvas: &[Dva],
+        stored: &Bytes,
+        txg: Txg,
+    ) -> Result<(), Vec<NotWritten>> {
+        let (runtime, missed) = (self.runtime(), self.missed_here());
+        let writes = dvas.iter().map(|dva| self.vdevs().write(runtime, dva, stored, txg, missed));
+        let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
+    }
+
+    /// The same where there is no other place to go to.
+    pub(super) async fn overwrite_copies(
+        &self,
+        dvas: &[Dva],
+        bytes: &Bytes,
+        txg: Txg,
+        place: Place,
+    ) -> Result<()> {
+        self.write_copies(dvas, bytes, txg).await.map_err(|mut failures| match failures.pop() {
+            Some(NotWritten { vdev, why }) => PoolError::NotWritten { place, vdev, why },
+            None => refused(place, "it has no address".to_owned()),
+        })
+    }
+}
