@@ -27,7 +27,7 @@ impl Mos {
     /// The log is damaged.
     pub async fn damaged_objects(&self) -> Result<BTreeSet<(DatasetId, ObjectId)>> {
         let mut objects = BTreeSet::new();
-        let mut families = Families { mos: self, opened: HashMap::new() };
+        let mut families = Families { mos: self, opened: HashMap::new(), origins: HashMap::new() };
         for error in self.error_log().await? {
             let owners = match error.birth {
                 Some(birth) => families.owners(&error, birth).await,
@@ -53,23 +53,24 @@ struct Version {
 struct Families<'a> {
     mos: &'a Mos,
     opened: HashMap<DatasetId, Arc<Vec<Version>>>,
+    origins: HashMap<DatasetId, Option<(Txg, DatasetId)>>,
 }
 
 impl Families<'_> {
     /// All that have a block which was logged.
     async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Vec<DatasetId>> {
-        let mut head = self.mos.dataset_by_id(error.place.dataset).await?;
-        let mut seen = HashSet::from([head.id()]);
+        let mut head = error.place.dataset;
+        let mut seen = HashSet::from([head]);
         // A clone has from its origin what is older than itself.
-        while let Some(origin) = head.origin().await?.filter(|origin| origin.creation_txg() >= birth) {
-            head = origin.dir().head().await?;
-            if !seen.insert(head.id()) {
+        while let Some((_, above)) = self.origin(head).await?.filter(|(made, _)| *made >= birth) {
+            head = above;
+            if !seen.insert(head) {
                 break;
             }
         }
         let mut owners = Vec::new();
-        let mut pending = vec![head.id()];
-        seen = HashSet::from([head.id()]);
+        let mut pending = vec![head];
+        seen = HashSet::from([head]);
         while let Some(head) = pending.pop() {
             for version in self.family(head).await?.iter() {
                 let is_old_enough = !version.dataset.is_snapshot() || version.dataset.creation_txg() >= birth;
@@ -80,6 +81,17 @@ impl Families<'_> {
             }
         }
         Ok(owners)
+    }
+
+    /// When the snapshot was made that a live dataset was cloned from, and the live dataset which that is of.
+    async fn origin(&mut self, head: DatasetId) -> Result<Option<(Txg, DatasetId)>> {
+        if let Some(origin) = self.origins.get(&head) {
+            return Ok(*origin);
+        }
+        let origin = self.mos.dataset_by_id(head).await?.origin().await?;
+        let origin = origin.map(|made| (made.creation_txg(), DatasetId(made.dir().phys().head_dataset.0)));
+        self.origins.insert(head, origin);
+        Ok(origin)
     }
 
     async fn family(&mut self, head: DatasetId) -> Result<Arc<Vec<Version>>> {
