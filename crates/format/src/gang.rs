@@ -76,6 +76,18 @@ impl GangHeader {
         Ok(GangHeader { pieces, tail })
     }
 
+    /// The pieces that there are.
+    pub fn pieces(&self) -> impl Iterator<Item = &Blkptr> {
+        self.pieces.iter().filter(|piece| !piece.is_hole())
+    }
+
+    /// Its pieces, none of them empty, together have as many bytes as the block. So pieces of pieces are bounded by the block's
+    /// size, whatever headers lead to each other.
+    pub fn fits(&self, block_bytes: u64) -> bool {
+        let bytes = |piece: &Blkptr| piece.psize().0;
+        self.pieces().all(|piece| bytes(piece) > 0) && self.pieces().map(bytes).sum::<u64>() == block_bytes
+    }
+
     /// The 512 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(self.tail.endian);
@@ -93,6 +105,23 @@ impl GangHeader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A pointer to a piece of so many sectors.
+    fn piece(sectors: u64) -> Blkptr {
+        let mut words = [0; BLKPTR_BYTES / 8];
+        (words[0], words[1], words[6], words[10]) = (1, 8, (sectors - 1) << 16, 5);
+        Blkptr::from_words(words)
+    }
+
+    #[test]
+    fn pieces_must_add_up_to_the_block() {
+        let tail = EmbeddedChecksum { endian: Endian::Little, checksum: [0; 4] };
+        let header = GangHeader { pieces: [piece(3), piece(1), Blkptr::HOLE], tail };
+        assert!(header.fits(4 * 512));
+        // One that leads back to itself three times over never does.
+        let circle = GangHeader { pieces: [piece(4); 3], tail };
+        assert!(!circle.fits(4 * 512));
+    }
 
     proptest! {
         #[test]

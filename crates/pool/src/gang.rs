@@ -30,18 +30,17 @@ impl Pool {
     ) -> BoxFuture<'a, Result<Bytes>> {
         async move {
             let psize = checked_psize(bp, ctx.place)?;
-            let bad = |why: String| bad_pointer(ctx.place, why);
             if depth >= MAX_GANG_DEPTH {
-                return Err(bad("gang headers lead to gang headers without end".into()));
+                let why = "gang headers lead to gang headers without end";
+                return Err(bad_pointer(ctx.place, why.into()));
             }
             let header = self.read_gang_header(bp, ctx).await?;
-            let pieces = || header.pieces.iter().filter(|piece| !piece.is_hole());
-            let total: u64 = pieces().map(|piece| piece.psize().0).sum();
-            if total != psize as u64 || pieces().any(|piece| piece.psize().0 == 0) {
-                return Err(bad(format!("the pieces of its gang have {total} bytes, not {psize}")));
+            if !header.fits(psize as u64) {
+                let why = format!("the pieces of its gang do not add up to {psize} bytes");
+                return Err(bad_pointer(ctx.place, why));
             }
             let mut block = BytesMut::with_capacity(psize);
-            for piece in pieces() {
+            for piece in header.pieces() {
                 let bytes = match piece.is_gang() {
                     true => self.read_gang(piece, ctx, depth + 1).await?,
                     false => self.read_physical(piece, ctx).boxed().await?,
@@ -53,7 +52,7 @@ impl Pool {
         .boxed()
     }
 
-    /// Reads the header itself.
+    /// Reads the header itself. Ask it whether it [fits](GangHeader::fits) before following its pieces.
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;
         let check =

@@ -101,13 +101,14 @@ impl Census {
                 self.complain(place, "gang blocks lead to gang blocks without end".into());
                 continue;
             }
-            // Without its header, verification says that the block is lost.
-            let Ok(header) = self.pool.read_gang_header(&bp, &ReadContext::new(place)).await else {
-                continue;
+            // Without a header that makes sense, verification says that the block is lost.
+            let header = match self.pool.read_gang_header(&bp, &ReadContext::new(place)).await {
+                Ok(header) if header.fits(bp.psize().0) => header,
+                _ => continue,
             };
-            for piece in header.pieces.into_iter().filter(|piece| !piece.is_hole()) {
+            for piece in header.pieces() {
                 if piece.is_gang() {
-                    self.gangs.push((piece, place, depth + 1));
+                    self.gangs.push((*piece, place, depth + 1));
                 } else {
                     piece.dvas().for_each(|dva| self.refer(&dva, dva.asize.0, place));
                 }

@@ -66,10 +66,14 @@ impl Pool {
                 collected.add_copies(index, item.place, &bp);
                 if bp.kind() == BlkptrKind::Normal && bp.is_gang() && depth < MAX_GANG_DEPTH {
                     let ctx = ReadContext::new(item.place);
-                    // A header that can't be read is found among its copies.
-                    let header = self.read_gang_header(&bp, &ctx).await;
-                    let pieces = header.map_or(Vec::new(), |header| header.pieces.to_vec());
-                    pointers.extend(pieces.into_iter().map(|piece| (piece, depth + 1)));
+                    match self.read_gang_header(&bp, &ctx).await {
+                        Ok(header) if header.fits(bp.psize().0) => {
+                            pointers.extend(header.pieces().map(|piece| (*piece, depth + 1)));
+                        }
+                        Ok(_) => collected.lose(),
+                        // A header that can't be read is found among its copies.
+                        Err(_) => {}
+                    }
                 }
             }
         }
@@ -78,6 +82,11 @@ impl Pool {
 }
 
 impl Collected {
+    /// The header that was added last makes no sense, though its copies may all be right.
+    fn lose(&mut self) {
+        self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
+    }
+
     fn add_copies(&mut self, item: usize, place: Place, bp: &Blkptr) {
         if bp.kind() != BlkptrKind::Normal {
             return;
