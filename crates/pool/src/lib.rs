@@ -13,6 +13,7 @@
 //! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy).
 
 pub mod alloc;
+mod batches;
 mod check;
 pub mod config;
 pub mod crypt;

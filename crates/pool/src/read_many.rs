@@ -9,6 +9,7 @@
 //!
 //! Memory: the results, and a batch of stored blocks with the gaps between them for each core.
 
+use crate::batches::cut;
 use crate::check::Check;
 use crate::error::Result;
 use crate::extents::{Extents, Ticket};
@@ -95,20 +96,7 @@ fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>
     requests.sort_by_cached_key(|(_, bp, _)| bp.dvas().next().map(|dva| (dva.vdev, dva.offset_bytes)));
     let total: u64 = requests.iter().map(|(_, bp, _)| bp.psize().0).sum();
     let share = (total / cores.max(1)).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end());
-    let mut batches: Vec<Vec<Request>> = Vec::new();
-    let mut room = 0;
-    for request in requests {
-        let bytes = request.1.psize().0;
-        match batches.last_mut().filter(|batch| room >= bytes && batch.len() < BATCH_BLOCKS) {
-            Some(batch) => batch.push(request),
-            None => {
-                room = share;
-                batches.push(vec![request]);
-            }
-        }
-        room = room.saturating_sub(bytes);
-    }
-    batches
+    cut(requests, BATCH_BLOCKS, share, |(_, bp, _)| bp.psize().0)
 }
 
 /// A block whose data columns were asked for.

@@ -20,6 +20,7 @@
 mod examine;
 mod targets;
 
+use crate::batches::cut;
 use crate::place::Place;
 use crate::pool::Pool;
 use cenote_format::blkptr::Blkptr;
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 use targets::Target;
 
 /// Stored bytes of a batch.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: u64 = 4 << 20;
 /// Copies of a batch.
 const BATCH_TARGETS: usize = 2_048;
 
@@ -83,7 +84,7 @@ impl Pool {
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
-        let batches = batches(targets);
+        let batches = cut(targets, BATCH_TARGETS, BATCH_BYTES, |target| target.psize as u64);
         let step = |batch: Vec<Target>| {
             let pool = self.clone();
             async move { pool.examine_batch(batch).await }
@@ -132,21 +133,4 @@ fn judge(lost: Vec<Target>) -> Vec<Finding> {
         target.finding(if all { Fault::Lost } else { Fault::CopyLost })
     };
     lost.into_iter().map(finding).collect()
-}
-
-fn batches(targets: Vec<Target>) -> Vec<Vec<Target>> {
-    let mut batches: Vec<Vec<Target>> = Vec::new();
-    let mut room = 0;
-    for target in targets {
-        let bytes = target.psize;
-        match batches.last_mut().filter(|batch| room >= bytes && batch.len() < BATCH_TARGETS) {
-            Some(batch) => batch.push(target),
-            None => {
-                room = BATCH_BYTES;
-                batches.push(vec![target]);
-            }
-        }
-        room = room.saturating_sub(bytes);
-    }
-    batches
 }
