@@ -229,7 +229,8 @@ impl Rescue {
         }
         let is_damage = loss.is_damage();
         if is_damage && matches!(loss.kind, LossKind::File | LossKind::Entries) {
-            let from = again.from_older(&mut self.trees, &self.runtime, self.options.metadata, &loss).await;
+            let from =
+                again.copy_from_older(&mut self.trees, &self.runtime, self.options.metadata, &loss).await;
             if let Some(txg) = from {
                 summary.recovered += 1;
                 return report.add(&Row::of_loss(again.name, &loss, Fate::FromTxg(txg), None));

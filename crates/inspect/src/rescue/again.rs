@@ -30,7 +30,7 @@ impl<'a> Again<'a> {
     }
 
     /// Copies what was lost from the newest older tree that gives it whole; says which. What trees give in part stays, too.
-    pub(super) async fn from_older(
+    pub(super) async fn copy_from_older(
         &mut self,
         trees: &mut Trees,
         runtime: &Runtime,
