@@ -347,20 +347,4 @@ impl Allocator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::VdevKind;
-    use cenote_format::units::Guid;
-
-    #[test]
-    fn a_metaslab_is_set_aside_for_logs_where_there_are_more_than_64() {
-        let mut vdev = VdevConfig::new(VdevKind::Disk, 0, Guid(1));
-        vdev.metaslab_shift = 24;
-        for (metaslabs, class, expected) in
-            [(64, VdevClass::Normal, false), (65, VdevClass::Normal, true), (65, VdevClass::Special, false)]
-        {
-            (vdev.asize_bytes, vdev.class) = (metaslabs << 24, class);
-            assert_eq!(has_embedded_log(&vdev), expected, "{metaslabs} {class:?}");
-        }
-    }
-}
+mod tests;
