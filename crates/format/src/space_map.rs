@@ -203,13 +203,30 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct SpaceMapWriter {
     block_words: usize,
+    /// Words of its first block that are there already.
+    before: usize,
+    two_words: bool,
     words: Vec<u64>,
 }
 
 impl SpaceMapWriter {
     /// A writer for an object with blocks of `block_bytes` (at least 16), from the start of a block.
     pub fn new(block_bytes: usize) -> Self {
-        SpaceMapWriter { block_words: (block_bytes / 8).max(2), words: Vec::new() }
+        let block_words = (block_bytes / 8).max(2);
+        SpaceMapWriter { block_words, before: 0, two_words: true, words: Vec::new() }
+    }
+
+    /// Continues a log that is `length_bytes` long.
+    pub fn after(mut self, length_bytes: u64) -> Self {
+        self.before = (length_bytes / 8 % self.block_words as u64) as usize;
+        self
+    }
+
+    /// Writes entries of one word only, for pools without feature `spacemap_v2`: vdevs are not told, and offsets are
+    /// below 2^47.
+    pub fn one_word(mut self) -> Self {
+        self.two_words = false;
+        self
     }
 
     /// Notes the group and pass of the entries that follow.
@@ -223,12 +240,13 @@ impl SpaceMapWriter {
     pub fn segment(&mut self, mut segment: Segment) {
         let free = u64::from(segment.map_type == MapType::Free);
         while segment.run > 0 {
-            let short = segment.vdev.is_none() && segment.run <= RUN_LIMIT && segment.offset < OFFSET_LIMIT;
+            let fits = segment.vdev.is_none() && segment.run <= RUN_LIMIT && segment.offset < OFFSET_LIMIT;
+            let short = fits || !self.two_words;
             let run = segment.run.min(if short { RUN_LIMIT } else { LONG_RUN_LIMIT });
             if short {
-                self.words.push(segment.offset << 16 | free << 15 | (run - 1));
+                self.words.push(bits(segment.offset, 0, 47) << 16 | free << 15 | (run - 1));
             } else {
-                if (self.words.len() + 1).is_multiple_of(self.block_words) {
+                if (self.before + self.words.len() + 1).is_multiple_of(self.block_words) {
                     self.words.push(DEBUG_PREFIX << 62);
                 }
                 let vdev = segment.vdev.map_or(0, |v| v.0) % VDEV_LIMIT;

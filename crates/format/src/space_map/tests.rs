@@ -98,16 +98,39 @@ fn a_cut_two_word_entry_and_an_offset_beyond_64_bits_are_errors() {
     assert!(SpaceMapReader::new(64, Endian::Little).is_err());
 }
 
+#[test]
+fn a_pool_without_spacemap_v2_gets_entries_of_one_word() {
+    let run = 3 * RUN_LIMIT + 1;
+    let segment = Segment { map_type: MapType::Alloc, vdev: None, offset: 7, run };
+    let written = |mut writer: SpaceMapWriter| {
+        writer.segment(segment);
+        writer.finish(Endian::Little)
+    };
+    let (old, new) = (written(SpaceMapWriter::new(4096).one_word()), written(SpaceMapWriter::new(4096)));
+    assert_eq!((old.len(), new.len()), (4 * 8, 2 * 8));
+    let entries = read(&old, 4096, 0, Endian::Little).unwrap();
+    assert_eq!(entries.iter().map(|e| e.run_bytes).sum::<u64>(), run);
+    assert!(entries.iter().all(|entry| entry.vdev.is_none()));
+}
+
 proptest! {
     #[test]
-    fn logs_round_trip(segments in segments(), block_words in 2usize..9, big in any::<bool>()) {
+    fn logs_round_trip(
+        segments in segments(),
+        block_words in 2usize..9,
+        before in 0usize..20,
+        big in any::<bool>(),
+    ) {
         let endian = if big { Endian::Big } else { Endian::Little };
-        let mut writer = SpaceMapWriter::new(block_words * 8);
+        let mut writer = SpaceMapWriter::new(block_words * 8).after(before as u64 * 8);
         for &segment in &segments {
             writer.debug(segment.map_type, Txg(9), 2);
             writer.segment(segment);
         }
-        let entries = read(&writer.finish(endian), block_words * 8, 9, endian).unwrap();
+        let mut raw = Writer::new(endian);
+        raw.words(&vec![DEBUG_PREFIX << 62; before]);
+        let raw = [raw.finish(), writer.finish(endian)].concat();
+        let entries = read(&raw, block_words * 8, 9, endian).unwrap();
 
         // Long runs come back in pieces: join them and compare.
         let mut pieces = entries.into_iter();

@@ -117,17 +117,17 @@ impl Class {
             })
         };
         let has_one = |at: &usize| others.iter().any(|other| other.vdev == self.groups[*at].vdev);
-        let at = |at: usize, spread| {
+        let place = |at: usize, spread| {
             let dva = self.groups[at].allocate(request.psize, request.txg, spread, others)?;
-            if others.is_empty() {
+            if others.is_empty() && request.near.is_none() {
                 self.turn(at, dva.asize.0);
             }
             Some(dva)
         };
-        around().filter(|group| !has_one(group)).find_map(|group| at(group, Spread::Anywhere)).or_else(|| {
-            Spread::ALL
-                .iter()
-                .find_map(|&spread| around().filter(has_one).find_map(|group| at(group, spread)))
+        let elsewhere = around().filter(|at| !has_one(at)).find_map(|at| place(at, Spread::Anywhere));
+        elsewhere.or_else(|| {
+            let mut spreads = Spread::ALL.into_iter();
+            spreads.find_map(|spread| around().filter(has_one).find_map(|at| place(at, spread)))
         })
     }
 
@@ -173,9 +173,12 @@ impl Class {
 
     /// A group's share of what is free, as a share of a turn.
     fn quantum_bytes(&self, at: usize) -> u64 {
-        let group = &self.groups[at];
-        let free: u128 = self.groups.iter().map(|group| u128::from(group.free_bytes())).sum();
-        let ours = u128::from(group.free_bytes()) * self.groups.len() as u128;
-        (u128::from(group.aliquot_bytes()) * ours / (free + 1)) as u64
+        let free = |group: &Group| u128::from(group.free_bytes());
+        let (mut groups, mut all_free) = (0, 0);
+        for group in self.groups.iter().filter(|group| group.allocates()) {
+            (groups, all_free) = (groups + 1, all_free + free(group));
+        }
+        let aliquot = u128::from(self.groups[at].aliquot_bytes());
+        (aliquot * free(&self.groups[at]) * groups / (all_free + 1)) as u64
     }
 }

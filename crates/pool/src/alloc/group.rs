@@ -53,7 +53,7 @@ pub(super) struct Group {
     slabs: Mutex<Slabs>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slabs {
     /// By place.
     all: Vec<Metaslab>,
@@ -64,6 +64,8 @@ struct Slabs {
     active: [Option<Active>; MAX_COPIES],
     /// Free bytes of all.
     free_bytes: u64,
+    /// No free range is as long; 0: not known.
+    too_long_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,20 +78,14 @@ struct Active {
 impl Group {
     pub(super) fn new(config: &VdevConfig, class: AllocClass, metaslabs: &[NewMetaslab]) -> Group {
         let footprint = Footprint::new(config);
-        let mut slabs = Slabs::default();
-        slabs.all = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit_bytes())).collect();
-        slabs.all.sort_by_key(|metaslab| metaslab.start_bytes);
-        slabs.ranked = slabs.all.iter().map(Metaslab::weight).collect();
-        slabs.by_weight =
-            slabs.ranked.iter().zip(0..).map(|(&weight, index)| (Reverse(weight), index)).collect();
-        slabs.free_bytes = slabs.all.iter().map(Metaslab::free_bytes).sum();
+        let slabs = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit_bytes())).collect();
         Group {
             vdev: VdevId(config.id),
             class,
             footprint,
             size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
             allocates: AtomicBool::new(true),
-            slabs: Mutex::new(slabs),
+            slabs: Mutex::new(Slabs::new(slabs)),
         }
     }
 
@@ -214,6 +210,14 @@ impl Group {
 }
 
 impl Slabs {
+    fn new(mut all: Vec<Metaslab>) -> Slabs {
+        all.sort_by_key(|metaslab| metaslab.start_bytes);
+        let ranked: Vec<Weight> = all.iter().map(Metaslab::weight).collect();
+        let by_weight = ranked.iter().zip(0..).map(|(&weight, at)| (Reverse(weight), at)).collect();
+        let free_bytes = all.iter().map(Metaslab::free_bytes).sum();
+        Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
+    }
+
     /// The metaslab that an offset is in.
     fn find(&self, offset: u64) -> Option<usize> {
         let index = self.all.partition_point(|metaslab| metaslab.start_bytes <= offset).checked_sub(1)?;
@@ -230,7 +234,10 @@ impl Slabs {
         let fits = |metaslab: &Metaslab| metaslab.largest_bytes() >= len && suits(metaslab);
         let active = match self.active[copy].filter(|active| fits(&self.all[active.metaslab])) {
             Some(active) => active,
-            None => self.activate(copy, self.best(len, fits)?),
+            None => {
+                let best = self.best(len, &suits)?;
+                self.activate(copy, best)
+            }
         };
         let offset = self.change(active.metaslab, |metaslab| metaslab.allocate(len, txg))?;
         if self.all[active.metaslab].weight().halvings_since(active.weight) >= SWITCH_THRESHOLD {
@@ -240,14 +247,22 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best metaslab that fits; one that is active for other copies only if there is no other.
-    fn best(&self, len: u64, fits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
+    /// The best metaslab that suits and has room; one that is active for other copies only if there is no other.
+    fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
+        if self.too_long_bytes != 0 && len >= self.too_long_bytes {
+            return None;
+        }
         let promising = self.by_weight.iter().take_while(|(Reverse(weight), _)| weight.allows(len));
-        let mut fitting =
-            promising.map(|&(_, index)| index).filter(|&index| fits(&self.all[index])).peekable();
-        let first = fitting.peek().copied();
-        let active = |index: usize| self.active.iter().flatten().any(|active| active.metaslab == index);
-        fitting.find(|&index| !active(index)).or(first)
+        let with_room = promising.map(|&(_, at)| at).filter(|&at| self.all[at].largest_bytes() >= len);
+        let mut with_room = with_room.peekable();
+        if with_room.peek().is_none() {
+            self.too_long_bytes = len;
+            return None;
+        }
+        let mut suitable = with_room.filter(|&at| suits(&self.all[at])).peekable();
+        let first = suitable.peek().copied();
+        let active = |at: usize| self.active.iter().flatten().any(|active| active.metaslab == at);
+        suitable.find(|&at| !active(at)).or(first)
     }
 
     fn activate(&mut self, copy: usize, metaslab: usize) -> Active {
@@ -265,6 +280,7 @@ impl Slabs {
         let after = self.all[index].free_bytes();
         self.free_bytes = self.free_bytes - before + after;
         if after > before {
+            self.too_long_bytes = 0;
             self.rank(index);
         }
         result
