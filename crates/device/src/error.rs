@@ -46,6 +46,10 @@ pub enum DeviceError {
     IsDirectory { path: Arc<str> },
     #[error("{path}: is a {kind}, not a block device or a regular file")]
     NotADevice { path: Arc<str>, kind: &'static str },
+    #[error(
+        "{path}: is in use by another program, or by the system; export its pool there, unmount it, or stop that program"
+    )]
+    InUse { path: Arc<str> },
     #[error("{path}: cannot open: {source}")]
     Open { path: Arc<str>, source: Arc<io::Error> },
     #[error(

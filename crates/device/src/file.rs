@@ -74,6 +74,14 @@ impl FileDevice {
         })
     }
 
+    /// Takes the lock that keeps other programs from writing, until the device is closed.
+    ///
+    /// # Errors
+    /// [`DeviceError::InUse`] if another has it, in this process or another.
+    pub fn lock(&self) -> Result<()> {
+        open::lock(&self.file, &self.info.path)
+    }
+
     /// The descriptor, to ask the kernel about it.
     pub fn file(&self) -> &File {
         &self.file

@@ -34,19 +34,24 @@ struct Images {
 impl MemoryDevice {
     /// A device of this many bytes, all zero.
     pub fn new(name: &str, size_bytes: usize) -> MemoryDevice {
-        MemoryDevice::with_content(name, vec![0; size_bytes])
+        // Two of these cost nothing before they are written to; a copy of one would.
+        MemoryDevice::with_images(name, vec![0; size_bytes], vec![0; size_bytes])
     }
 
     /// A device that holds these bytes, durably.
     pub fn with_content(name: &str, content: Vec<u8>) -> MemoryDevice {
+        MemoryDevice::with_images(name, content.clone(), content)
+    }
+
+    fn with_images(name: &str, live: Vec<u8>, durable: Vec<u8>) -> MemoryDevice {
         let info = DeviceInfo {
             path: name.into(),
-            size_bytes: content.len() as u64,
+            size_bytes: live.len() as u64,
             sector_bytes: 512,
             rotational: Some(false),
             read_only: false,
         };
-        let images = Images { durable: content.clone(), live: content, unflushed: Vec::new() };
+        let images = Images { live, durable, unflushed: Vec::new() };
         MemoryDevice { info, images: Mutex::new(images) }
     }
 

@@ -223,3 +223,20 @@ fn a_block_device_has_the_size_the_kernel_says() {
         println!("skipped: no block device that this user may read");
     }
 }
+
+#[test]
+fn one_program_at_a_time_writes() {
+    let (file, _) = random_file(9);
+    let rt = Runtime::real(Some(1));
+    let first = FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).expect("nobody has it");
+    let in_use = |error: DeviceError| {
+        assert!(matches!(error, DeviceError::InUse { .. }));
+        assert!(error.to_string().contains(&*file.path().to_string_lossy()), "{error}");
+    };
+    in_use(FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).err().expect("locked"));
+    let other = FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt).expect("opens");
+    in_use(other.lock().unwrap_err());
+    FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt).expect("looking is allowed");
+    drop(first);
+    other.lock().expect("free again");
+}

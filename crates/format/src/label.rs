@@ -23,6 +23,7 @@
 
 mod boot_env;
 mod config;
+mod encode;
 mod fields;
 #[cfg(test)]
 mod tests;
@@ -97,6 +98,15 @@ pub fn uberblock_slots(ring: &[u8], ashift: u32) -> impl Iterator<Item = (u64, &
     let slot_bytes = uberblock_slot_bytes(ashift);
     let slots = ring.chunks_exact(slot_bytes as usize).take(uberblock_count(ashift) as usize);
     (0..).map(move |i| UBERBLOCK_RING_OFFSET + i * slot_bytes).zip(slots)
+}
+
+/// Packs a configuration into the `VDEV_PHYS_SIZE` bytes at `VDEV_PHYS_OFFSET`, but for the checksum that ends them.
+/// `None` if it is too long: a pool of too many devices, or with too long paths.
+pub fn encode_config_nvlist(list: &Nvlist) -> Option<Vec<u8>> {
+    let mut packed = list.encode();
+    let fits = packed.len() <= VDEV_PHYS_SIZE as usize - ECK_BYTES;
+    packed.resize(VDEV_PHYS_SIZE as usize, 0);
+    fits.then_some(packed)
 }
 
 /// Unpacks the configuration from the bytes at `VDEV_PHYS_OFFSET`, whose checksum the caller has verified.

@@ -25,6 +25,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod window;
+mod writing;
 
 pub use scan::machine_devices;
 
@@ -37,6 +38,7 @@ use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use writing::Base;
 
 /// What a search found.
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ fn problem(path: impl std::fmt::Display, why: impl Into<String>) -> Problem {
 pub struct FoundDevice {
     /// Where it was found.
     pub path: String,
-    /// The device, open for reading.
+    /// The device, open for reading; after [`FoundPool::open_for_writing`] for writing, too.
     pub device: Arc<dyn Device>,
     /// The newest group that its labels name.
     pub label_txg: Txg,
@@ -73,6 +75,21 @@ pub struct FoundDevice {
     pub good_labels: u32,
     /// Its labels are older than its siblings': it was away while they were written.
     pub stale: bool,
+    base: Base,
+}
+
+impl FoundDevice {
+    /// A device that no search found: one that joins a pool.
+    pub fn new(device: Arc<dyn Device>) -> FoundDevice {
+        FoundDevice {
+            path: device.describe().to_owned(),
+            label_txg: Txg(0),
+            good_labels: 0,
+            stale: false,
+            base: Base::Given(device.clone()),
+            device,
+        }
+    }
 }
 
 impl std::fmt::Debug for FoundDevice {

@@ -15,6 +15,10 @@
 //!
 //! Source: OpenZFS `vdev_label.c` (theory comment), `vdev_impl.h`.
 
+mod write;
+
+pub use write::{LabelUpdate, clear_labels, init_device};
+
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::{Device, DeviceError};
 use cenote_format::label::{

@@ -5,7 +5,7 @@
 
 use crate::config::{PoolConfig, PoolState, VdevClass};
 use crate::crypt::DatasetKey;
-use crate::discover::FoundPool;
+use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::place::Place;
@@ -27,10 +27,11 @@ pub struct Pool {
 }
 
 /// What stays the same from group to group.
+#[derive(Clone)]
 struct Parts {
     runtime: Runtime,
     config: PoolConfig,
-    vdevs: VdevTree,
+    vdevs: Arc<VdevTree>,
     found: Arc<FoundPool>,
     behind: MissedTxgs,
     missed: Arc<Missed>,
@@ -84,7 +85,7 @@ impl Pool {
         let (indirect, behind) = (BTreeMap::new(), BTreeMap::new());
         let material =
             build::Material { uberblock, found: &found, indirect: &indirect, behind: &behind, earlier: &[] };
-        let vdevs = build::build(&config, &material);
+        let vdevs = Arc::new(build::build(&config, &material));
         let may_be_live = found.state() == PoolState::Active && !found.is_writable();
         let missed = Arc::default();
         let runtime = rt.clone();
@@ -113,7 +114,7 @@ impl Pool {
         let parts = Parts {
             runtime: parts.runtime.clone(),
             config: trusted.config,
-            vdevs,
+            vdevs: Arc::new(vdevs),
             found: parts.found.clone(),
             behind: trusted.behind,
             missed: parts.missed.clone(),
@@ -121,6 +122,14 @@ impl Pool {
             may_be_live: parts.may_be_live,
         };
         Ok(Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() })
+    }
+
+    /// The same pool, with more devices for the configuration that [`Pool::with_trusted`] brings next: they are about to join.
+    pub fn with_devices(&self, more: BTreeMap<Guid, FoundDevice>) -> Pool {
+        let mut found = FoundPool::clone(&self.parts.found);
+        found.devices.extend(more);
+        let parts = Parts { found: Arc::new(found), ..Parts::clone(&self.parts) };
+        Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() }
     }
 
     /// Time, tasks and randomness.

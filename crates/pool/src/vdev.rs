@@ -185,6 +185,10 @@ impl VdevTree {
         Some(found)
     }
 
+    pub(crate) fn all_tops(&self) -> &[Top] {
+        &self.tops
+    }
+
     pub(crate) fn layout_of(&self, id: VdevId) -> Option<&Top> {
         self.tops.get(usize::try_from(id.0).ok()?)
     }

@@ -34,7 +34,7 @@ use crate::vdev::write::NotWritten;
 use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
-use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, SPA_DVAS_PER_BP};
+use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, Dva, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
 use pack::Packed;
@@ -166,7 +166,7 @@ impl Pool {
         if props.nop_write && self.is_unchanged(&bp, props) {
             return Ok(Written { bp: props.previous, keeps_place: true });
         }
-        if self.may_overwrite(&bp, props, txg)
+        if self.may_overwrite(&bp, psize, props, txg)
             && let Some(bp) = self.overwrite(bp, &props.previous, &stored, props.place).await
         {
             return Ok(Written { bp, keeps_place: true });
@@ -215,39 +215,40 @@ impl Pool {
         Ok(if beside_mac { bp.with_checksum(&checksum.beside_mac(words)) } else { bp.with_checksum(&words) })
     }
 
-    /// The previous block has the same content and form. Blocks on removed vdevs are written anew.
+    /// But for its birth the pointer would be the previous one. Blocks on removed vdevs are written anew.
     fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
         let previous = &props.previous;
-        let form =
-            |bp: &Blkptr| (bp.checksum_id(), bp.compression_id(), bp.lsize(), bp.psize(), bp.is_dedup());
-        let is_removed = |dva: cenote_format::blkptr::Dva| {
+        let dvas: Vec<Dva> = previous.dvas().collect();
+        let at_its_place = bp
+            .with_dvas(&dvas)
+            .with_births(previous.logical_birth(), previous.physical_birth())
+            .with_fill(previous.fill());
+        let is_removed = |dva: &Dva| {
             self.vdevs().layout_of(dva.vdev).is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))
         };
         previous.kind() == BlkptrKind::Normal
             && props.checksum.is_nop_write_safe()
             && !bp.uses_crypt()
-            && !previous.uses_crypt()
-            && form(bp) == form(previous)
-            && props.copies_of(bp) == previous.dvas().count()
-            && bp.checksum() == previous.checksum()
-            && !previous.dvas().any(is_removed)
+            && at_its_place == *previous
+            && dvas.len() == props.copies_of(bp)
+            && !dvas.iter().any(is_removed)
     }
 
-    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if encrypted: the
-    /// same place would not matter, but a snapshot of the disk in between would show two blocks under one key.
-    fn may_overwrite(&self, bp: &Blkptr, props: &WriteProps, txg: Txg) -> bool {
+    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if it is encrypted: one
+    /// place would show two blocks under the same key to who copies disks.
+    fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE
             && props.is_written_again(txg)
             && previous.logical_birth() == txg
-            && previous.psize() == bp.psize()
+            && previous.psize() == psize
             && !bp.uses_crypt()
             && !previous.uses_crypt()
     }
 
     /// Writes over the previous block. `None` if that fails: then it goes elsewhere.
     async fn overwrite(&self, bp: Blkptr, previous: &Blkptr, stored: &Bytes, place: Place) -> Option<Blkptr> {
-        let dvas: Vec<_> = previous.dvas().collect();
+        let dvas: Vec<Dva> = previous.dvas().collect();
         let bp = bp.with_dvas(&dvas);
         let txg = bp.physical_birth();
         if previous.is_gang() {

@@ -59,12 +59,10 @@ pub fn files_of(data: &[u8]) -> usize {
     let Some((config, uberblock, blocks)) = split(data) else { return 0 };
     let leaves: Vec<_> = config.vdevs.iter().flat_map(|top| top.leaves()).map(|leaf| leaf.guid).collect();
     let device: Arc<dyn Device> = Arc::new(Blocks::new(blocks));
-    let device = |path| FoundDevice {
-        path,
-        device: device.clone(),
-        label_txg: Txg(u64::MAX),
-        good_labels: 4,
-        stale: false,
+    let device = |path| {
+        let mut found = FoundDevice::new(device.clone());
+        (found.path, found.label_txg, found.good_labels) = (path, Txg(u64::MAX), 4);
+        found
     };
     let devices: BTreeMap<_, _> = leaves.into_iter().map(|guid| (guid, device(guid.to_string()))).collect();
     let found = FoundPool {

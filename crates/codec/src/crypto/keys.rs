@@ -174,6 +174,15 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
+    /// Keys of a new dataset, from random bytes that the caller wipes. Of `master` the first [`Cipher::key_bytes`] are used.
+    #[must_use]
+    pub fn new(cipher: Cipher, guid: u64, master: &[u8; 32], hmac: &[u8; HMAC_KEY_BYTES]) -> Self {
+        let mut own = [0; 32];
+        own[..cipher.key_bytes()].copy_from_slice(&master[..cipher.key_bytes()]);
+        let hmac = hmac::Key::new(hmac::HMAC_SHA512, hmac);
+        MasterKey { cipher, version: KeyVersion::V1, guid, master: own, hmac }
+    }
+
     /// Cipher of all blocks under this key.
     #[must_use]
     pub fn cipher(&self) -> Cipher {

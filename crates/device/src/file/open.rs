@@ -4,7 +4,8 @@
 
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, major, minor};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -18,6 +19,9 @@ pub enum Access {
     ReadOnly,
     /// `O_RDWR`.
     ReadWrite,
+    /// `O_RDWR`, and nobody else does the same: under a lock ([`super::FileDevice::lock`]), and a block device must not be in
+    /// use by the kernel (`O_EXCL`: mounted, or part of a pool that it has imported).
+    Exclusive,
 }
 
 /// Which way transfers take.
@@ -60,6 +64,8 @@ impl OpenOptions {
         OpenOptions { access: Access::ReadOnly, direct: Direct::BlockDevices, io_path: IoPath::Auto };
     /// The best way, to read and write.
     pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
+    /// The same, and nobody else may.
+    pub const EXCLUSIVE: OpenOptions = OpenOptions { access: Access::Exclusive, ..OpenOptions::READ_ONLY };
 }
 
 /// Memory and ranges of direct I/O on a regular file: no file system asks for more than a page.
@@ -73,15 +79,20 @@ pub(super) struct Opened {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let name: Arc<str> = path.to_string_lossy().into();
+    // Without O_CREAT it has a meaning for block devices only, and none for regular files.
+    let exclusive = if options.access == Access::Exclusive && is_block(path) { libc::O_EXCL } else { 0 };
     let file = std::fs::OpenOptions::new()
         .read(true)
-        .write(options.access == Access::ReadWrite)
-        .custom_flags(libc::O_NONBLOCK) // O_NONBLOCK: a pipe must not make us wait
+        .write(options.access != Access::ReadOnly)
+        .custom_flags(libc::O_NONBLOCK | exclusive) // O_NONBLOCK: a pipe must not make us wait
         .open(path)
         .map_err(|error| open_error(&name, options, error))?;
     let failed = |error| DeviceError::Open { path: name.clone(), source: Arc::new(error) };
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&name, &metadata)?;
+    if options.access == Access::Exclusive {
+        lock(&file, &name)?;
+    }
     // Left on, io_uring would answer EAGAIN instead of waiting for the disk.
     let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))? - OFlags::NONBLOCK;
     fcntl_setfl(&file, flags).map_err(|errno| failed(errno.into()))?;
@@ -109,6 +120,19 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         read_only: options.access == Access::ReadOnly,
     };
     Ok(Opened { file, info, direct_align })
+}
+
+/// Takes the lock of a file for as long as it is open.
+pub(super) fn lock(file: &File, path: &Arc<str>) -> Result<()> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(DeviceError::InUse { path: path.clone() }),
+        Err(errno) => Err(DeviceError::Open { path: path.clone(), source: Arc::new(errno.into()) }),
+    }
+}
+
+fn is_block(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
 /// What sysfs says of a block device; a partition's queue is that of its disk, one folder up.
@@ -143,6 +167,7 @@ fn open_error(path: &Arc<str>, options: OpenOptions, error: std::io::Error) -> D
     match error.kind() {
         ErrorKind::NotFound => DeviceError::NotFound { path },
         ErrorKind::IsADirectory => DeviceError::IsDirectory { path },
+        ErrorKind::ResourceBusy => DeviceError::InUse { path },
         ErrorKind::PermissionDenied => {
             let access = if options.access == Access::ReadOnly { "read" } else { "read and write" };
             DeviceError::PermissionDenied { path, access }

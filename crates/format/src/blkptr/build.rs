@@ -145,7 +145,8 @@ impl Blkptr {
         self
     }
 
-    /// Sets the fill count: level-0 blocks below that are no holes; of a dnode block, its used dnodes.
+    /// Sets the fill count of a block that has its addresses: level-0 blocks below that are no holes; of a dnode block, its
+    /// used dnodes. Holes and embedded blocks have none.
     #[must_use]
     pub fn with_fill(mut self, fill: u64) -> Blkptr {
         let kept = if self.is_encrypted() { self.words[FILL] & !0xffff_ffff } else { 0 };

@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::fields::{Fields, required};
 use super::vdev_config::{MAX_TOP_LEVEL_VDEVS, VdevConfig};
+use super::vdev_kind::VdevClass;
 use crate::error::Result;
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, Txg, VdevId};
@@ -43,6 +44,19 @@ impl From<u64> for PoolState {
             3 => PoolState::Spare,
             4 => PoolState::L2cache,
             other => PoolState::Other(other),
+        }
+    }
+}
+
+impl From<PoolState> for u64 {
+    fn from(state: PoolState) -> u64 {
+        match state {
+            PoolState::Active => 0,
+            PoolState::Exported => 1,
+            PoolState::Destroyed => 2,
+            PoolState::Spare => 3,
+            PoolState::L2cache => 4,
+            PoolState::Other(other) => other,
         }
     }
 }
@@ -170,6 +184,24 @@ impl PoolConfig {
             split: f.nvlist("splitcfg")?,
             other: f.into_rest(),
         })
+    }
+}
+
+impl PoolConfig {
+    /// What the label of a leaf says, made from the configuration in the MOS (whose tree is the root vdev's).
+    #[must_use]
+    pub fn for_leaf(&self, top: &VdevConfig, leaf: &VdevConfig) -> PoolConfig {
+        PoolConfig {
+            top_guid: Some(top.guid),
+            guid: Some(leaf.guid),
+            is_spare: leaf.is_spare,
+            is_log: top.class == VdevClass::Log,
+            vdev_tree: top.for_label(),
+            has_per_vdev_zaps: false,
+            split: None,
+            other: Nvlist::new(),
+            ..self.clone()
+        }
     }
 }
 

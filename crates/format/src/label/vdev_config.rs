@@ -52,8 +52,8 @@ pub struct VdevConfig {
     pub phys_path: Option<String>,
     /// Where its enclosure slot is in sysfs.
     pub enclosure_path: Option<String>,
-    /// ZFS was given the whole disk and made the partition.
-    pub whole_disk: bool,
+    /// ZFS was given the whole disk and made the partition; `None` if it does not say.
+    pub whole_disk: Option<bool>,
     /// Top: log2 of the smallest block that can be written.
     pub ashift: u32,
     /// Top: bytes that can be allocated, parity included.
@@ -162,7 +162,7 @@ impl VdevConfig {
             devid: f.string("devid")?,
             phys_path: f.string("phys_path")?,
             enclosure_path: f.string("vdev_enc_sysfs_path")?,
-            whole_disk: f.flag("whole_disk")?,
+            whole_disk: f.u64("whole_disk")?.map(|flag| flag != 0),
             ashift: f.small("ashift", ASHIFT_MAX)?.unwrap_or(0),
             asize_bytes: f.number("asize")?,
             class: class(&mut f)?,

@@ -68,6 +68,7 @@ fn role(scanned: Scanned) -> Result<Role, String> {
         good_labels: lists.len() as u32,
         stale: false,
         device: scanned.device,
+        base: scanned.base,
     };
     let config = match config {
         LabelConfig::Spare(aux) | LabelConfig::L2cache(aux) => return Ok(Role::Auxiliary(aux.guid, found)),

@@ -1,6 +1,7 @@
 //! Which files and devices to look at, and what their labels say.
 
 use super::partition::partitions;
+use super::writing::Base;
 use super::{Problem, problem};
 use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
 use cenote_device::{Device, DeviceError, FileDevice, OpenOptions};
@@ -17,6 +18,8 @@ const SCAN_WIDTH: usize = 16;
 /// A device and its labels; at least one of them is of use.
 pub(super) struct Scanned {
     pub(super) device: Arc<dyn Device>,
+    /// What it is, or is a partition of.
+    pub(super) base: Base,
     pub(super) labels: Vec<Label>,
 }
 
@@ -111,14 +114,14 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
             return (Vec::new(), complain(text.strip_prefix(&path).unwrap_or(&text).to_owned()));
         }
     };
-    look_at(device, candidate.named).await
+    look_at(device, Base::Path(candidate.path.clone()), candidate.named).await
 }
 
 /// Reads the labels of devices that are open already.
 pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {
     let (mut scanned, mut problems) = (Vec::new(), Vec::new());
     for device in devices {
-        let (found, trouble) = look_at(device, true).await;
+        let (found, trouble) = look_at(device.clone(), Base::Given(device), true).await;
         scanned.extend(found);
         problems.extend(trouble);
     }
@@ -126,18 +129,18 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
 }
 
 /// The labels of a device, or of the partitions on it. Having none is a problem only of a device that was `named`.
-async fn look_at(device: Arc<dyn Device>, named: bool) -> (Vec<Scanned>, Option<Problem>) {
+async fn look_at(device: Arc<dyn Device>, base: Base, named: bool) -> (Vec<Scanned>, Option<Problem>) {
     let name = device.describe().to_owned();
     let complain = |why: String| Some(problem(&name, why));
     let labels = read_labels(&*device).await;
     if is_of_use(&labels) {
-        return (vec![Scanned { device, labels }], None);
+        return (vec![Scanned { device, base, labels }], None);
     }
     let mut found = Vec::new();
     for partition in partitions(&device).await {
         let labels = read_labels(&*partition).await;
         if is_of_use(&labels) {
-            found.push(Scanned { device: partition, labels });
+            found.push(Scanned { device: partition, base: base.clone(), labels });
         }
     }
     let unreadable = labels.iter().find_map(|label| label.unreadable.as_ref());

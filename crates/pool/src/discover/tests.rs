@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::scan::Scanned;
+use super::writing::Base;
 use super::{Discovery, FoundPool, group};
 use crate::config::PoolState;
 use crate::health::{Trouble, VdevState};
 use crate::label::read_labels;
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, embedded::label_verifier};
-use cenote_device::MemoryDevice;
+use cenote_device::{Device, MemoryDevice};
 use cenote_format::label::{
     LABEL_BYTES, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist, label_offset,
 };
@@ -28,9 +29,10 @@ fn discover(images: Vec<Vec<u8>>) -> Discovery {
     Runtime::real(None).block_on(async {
         let mut scanned = Vec::new();
         for (index, image) in images.into_iter().enumerate() {
-            let device = Arc::new(MemoryDevice::with_content(&format!("disk{index}"), image));
+            let device: Arc<dyn Device> =
+                Arc::new(MemoryDevice::with_content(&format!("disk{index}"), image));
             let labels = read_labels(&*device).await;
-            scanned.push(Scanned { device, labels });
+            scanned.push(Scanned { base: Base::Given(device.clone()), device, labels });
         }
         group::group(scanned, Vec::new())
     })

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cenote_device::{Device, DeviceInfo, Io, Op};
 use std::sync::Arc;
 
-/// Part of a device, for reading.
+/// Part of a device; read-only if that is.
 pub(super) struct WindowDevice {
     info: DeviceInfo,
     base: Arc<dyn Device>,
@@ -21,7 +21,7 @@ impl WindowDevice {
     ) -> Option<Self> {
         start_bytes.checked_add(size_bytes).filter(|&end| end <= base.size_bytes())?;
         let path = format!("{}#{number}", base.describe()).into();
-        let info = DeviceInfo { path, size_bytes, read_only: true, ..base.info().clone() };
+        let info = DeviceInfo { path, size_bytes, ..base.info().clone() };
         Some(WindowDevice { info, base, start_bytes })
     }
 }
@@ -39,16 +39,21 @@ impl Device for WindowDevice {
     }
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        // Always refused: the window is read-only.
-        Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64))
+        match self.info.check_writable(Op::Write, offset, data.len() as u64) {
+            Ok(()) => self.base.write_at(self.start_bytes + offset, data),
+            Err(error) => Io::done(Err(error)),
+        }
     }
 
     fn flush(&self) -> Io<'_, ()> {
-        Io::done(Ok(()))
+        self.base.flush()
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
-        Io::done(self.info.check_writable(Op::Discard, offset, len))
+        match self.info.check_writable(Op::Discard, offset, len) {
+            Ok(()) => self.base.discard(self.start_bytes + offset, len),
+            Err(error) => Io::done(Err(error)),
+        }
     }
 
     fn advise(&self, offset: u64, len: u64) {

@@ -15,7 +15,7 @@ impl Names {
             for vdev in vdev.walk() {
                 let path = match (found.device(vdev.guid), &vdev.path) {
                     (Some(device), _) => device.path.clone(),
-                    (None, Some(path)) if vdev.whole_disk && vdev.kind == VdevKind::Disk => {
+                    (None, Some(path)) if vdev.whole_disk == Some(true) && vdev.kind == VdevKind::Disk => {
                         without_partition(path).into()
                     }
                     (None, Some(path)) => path.clone(),

@@ -1,6 +1,7 @@
 //! Golden pools: found, assembled, and their root read, whole and with every survivable set of disks missing.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod labels;
 mod verify;
 mod walk;
 

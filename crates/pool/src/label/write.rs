@@ -1,0 +1,216 @@
+//! Writing labels: in an order in which a cut at any instant leaves a pool that opens.
+//!
+//! ```text
+//!   1  flush        all blocks of the group are on disk before anything leads to them
+//!   2  labels 0, 2  with the new configuration, of vdevs whose configuration changed; flush
+//!   3  uberblock    in its slot of the ring, in all four labels; flush          <- here the group becomes the pool's state
+//!   4  labels 1, 3  as 2; flush
+//! ```
+//!
+//! Cut before 3, labels 1 and 3 and the old uberblocks belong together; cut after 3, labels 0 and 2 and the new one. A
+//! device that fails is counted and left behind; an error only if none of a vdev's devices takes the label, or none at
+//! all the uberblock.
+//!
+//! Source: OpenZFS `vdev_config_sync`, `vdev_label_sync`, `vdev_uberblock_sync`, `vdev_label_init`, `spa_sync`.
+
+use super::read_labels;
+use crate::check::native_endian;
+use crate::config::VdevClass;
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::vdev::leaf::Leaf;
+use crate::vdev::{Layout, Top};
+use bytes::Bytes;
+use cenote_codec::checksum::{Checksum, embedded::label_verifier};
+use cenote_device::Device;
+use cenote_format::label::{
+    BOOT_ENV_OFFSET, LABEL_BYTES, LabelConfig, PoolConfig, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE,
+    VDEV_PHYS_OFFSET, VDEV_UBERBLOCK_RING, encode_config_nvlist, label_offset, uberblock_count,
+    uberblock_slot_bytes,
+};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::VdevId;
+use futures::future::join_all;
+use std::sync::Arc;
+
+/// Top-level vdevs that get each group's uberblock, `SPA_SYNC_MIN_VDEVS`.
+const SPA_SYNC_MIN_VDEVS: usize = 3;
+/// `RRSS_SCRATCH_VALID`: the uberblock belongs to the group of another one, whose slot it must not take.
+const SCRATCH_VALID: u64 = 1;
+const EVEN: [u32; 2] = [0, 2];
+const ODD: [u32; 2] = [1, 3];
+const ALL: [u32; 4] = [0, 1, 2, 3];
+
+/// What a group writes into labels.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelUpdate<'a> {
+    /// The configuration as the MOS has it ([`PoolConfig`] with the root vdev), of the group: its `txg`, state and host are
+    /// written as they are here.
+    pub config: &'a PoolConfig,
+    /// The root of the group.
+    pub uberblock: &'a Uberblock,
+    /// Top-level vdevs whose configuration changed, or the pool's did: these get new labels. If there are none, some vdevs get
+    /// the uberblock and no label changes.
+    pub dirty: &'a [VdevId],
+}
+
+impl Pool {
+    /// Makes a group the pool's state: flushes its blocks, writes labels and uberblocks. The pool's own view goes on with
+    /// [`Pool::at`].
+    ///
+    /// # Errors
+    /// [`PoolError::Unavailable`]: too few devices take it. The group may or may not be the pool's state then.
+    pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
+        self.flush(update.uberblock.txg).await?;
+        self.put_configs(update, EVEN).await?;
+        self.put_uberblock(update).await?;
+        self.put_configs(update, ODD).await
+    }
+
+    /// The configuration, in two labels of every leaf of the dirty vdevs.
+    async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
+        let vdevs = self.vdevs();
+        for &id in update.dirty {
+            let Some(top) = vdevs.layout_of(id).filter(|top| top.has_leaves()) else { continue };
+            let config = update.config.vdev_tree.children.iter().find(|config| config.id == id.0);
+            let config = config.ok_or_else(|| self.label_error(id, "the configuration lacks it"))?;
+            let mut writes = Vec::new();
+            for leaf in top.writable_leaves() {
+                let Some(vdev) = config.leaves().find(|vdev| vdev.guid == leaf.guid) else { continue };
+                let list = update.config.for_leaf(config, vdev).encode();
+                let area = encode_config_nvlist(&list).ok_or_else(|| too_long(self.name()))?;
+                writes.push(put(leaf, labels, VDEV_PHYS_OFFSET, area));
+            }
+            let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
+            if reached == 0 && top.config.class != VdevClass::Log {
+                return Err(self.label_error(id, "none of its devices takes a label"));
+            }
+        }
+        let tops = update.dirty.iter().filter_map(|&id| vdevs.layout_of(id));
+        self.flush_tops(tops.collect()).await;
+        Ok(())
+    }
+
+    /// The uberblock, in all labels of every leaf of the vdevs that get it.
+    async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
+        let tops = self.uberblock_tops(update.dirty.is_empty());
+        let writes = tops.iter().flat_map(|top| {
+            let (at, slot) = uberblock_slot(update.uberblock, top.config.ashift);
+            top.writable_leaves().map(move |leaf| put(leaf, ALL, at, slot.clone()))
+        });
+        let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
+        if reached == 0 {
+            return Err(self.label_error(VdevId(0), "no device takes the uberblock"));
+        }
+        self.flush_tops(tops).await;
+        Ok(())
+    }
+
+    /// All vdevs, or as many as it takes for the uberblock not to get lost, in turn by chance.
+    fn uberblock_tops(&self, few: bool) -> Vec<&Top> {
+        let mut tops: Vec<&Top> = self.vdevs().all_tops().iter().filter(|top| top.has_leaves()).collect();
+        if few {
+            tops.retain(|top| top.config.class != VdevClass::Log);
+            let count = tops.len().max(1);
+            tops.rotate_left((self.runtime().random_u64() % count as u64) as usize % count);
+            tops.truncate(SPA_SYNC_MIN_VDEVS);
+        }
+        tops
+    }
+
+    /// Flushes leaves after labels; one that fails is counted, and what it lost its siblings have.
+    async fn flush_tops(&self, tops: Vec<&Top>) {
+        join_all(tops.iter().flat_map(|top| top.writable_leaves()).map(|leaf| leaf.flush())).await;
+    }
+
+    fn label_error(&self, vdev: VdevId, why: &str) -> PoolError {
+        PoolError::Unavailable { pool: self.name().into(), vdev, why: why.into() }
+    }
+}
+
+impl Top {
+    fn has_leaves(&self) -> bool {
+        matches!(self.layout, Layout::Copies(_) | Layout::Raidz(..) | Layout::Draid(..))
+    }
+
+    fn writable_leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
+        self.slots().iter().flat_map(|slot| &slot.leaves).filter(|leaf| !leaf.out_of_use)
+    }
+}
+
+/// Where in a label an uberblock goes, and what is written there but for the checksum.
+fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
+    let slot_bytes = uberblock_slot_bytes(ashift);
+    // The last slot is for heartbeats.
+    let slots = uberblock_count(ashift) - u64::from(uberblock.mmp_is_on());
+    let turn = uberblock.txg.0.wrapping_sub(u64::from(uberblock.reflow_scratch_state() == SCRATCH_VALID));
+    let mut slot = uberblock.encode();
+    slot.resize(slot_bytes as usize, 0);
+    (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
+}
+
+/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its place. The error is the last one's.
+async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u8>) -> Result<()> {
+    let size_bytes = leaf.device.size_bytes();
+    let writes = labels.iter().filter_map(|&label| {
+        let (offset, bytes) = sealed(size_bytes, label, at, &part)?;
+        Some(leaf.write(offset, bytes))
+    });
+    Ok(join_all(writes).await.into_iter().collect::<Result<(), _>>()?)
+}
+
+/// A part of a label as it lies on a device of that size, and where. `None` if the device is too small for labels.
+fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
+    let offset = label_offset(size_bytes, label)? + at;
+    let mut bytes = part.to_vec();
+    // Fails only for parts shorter than a checksum, and there are none.
+    Checksum::Label.seal(&mut bytes, label_verifier(offset), native_endian()).ok()?;
+    Some((offset, bytes.into()))
+}
+
+/// Gives a device its first labels: configuration, empty boot settings, an empty ring. What it was before is forgotten.
+/// `config` has txg 0 until a group takes the device in ([`Pool::write_labels`]).
+///
+/// # Errors
+/// The device fails, is too small, or the configuration is too long for a label.
+pub async fn init_device(device: &dyn Device, config: &LabelConfig) -> Result<()> {
+    let name = device.describe();
+    let config = encode_config_nvlist(&config.encode()).ok_or_else(|| too_long(name))?;
+    let parts = [
+        (VDEV_PHYS_OFFSET, config),
+        (BOOT_ENV_OFFSET, vec![0; VDEV_PAD_SIZE as usize]),
+        (UBERBLOCK_RING_OFFSET, vec![0; VDEV_UBERBLOCK_RING as usize]),
+    ];
+    for label in 0..VDEV_LABELS {
+        for (at, part) in &parts {
+            let (offset, bytes) =
+                sealed(device.size_bytes(), label, *at, part).ok_or_else(|| too_small(name))?;
+            device.write_at(offset, bytes).await?;
+        }
+    }
+    Ok(device.flush().await?)
+}
+
+/// Zeroes every label that has something of a pool in it (`zpool labelclear`), and says how many there were. Other bytes
+/// of the device are left alone.
+pub async fn clear_labels(device: &dyn Device) -> Result<u32> {
+    let mut cleared = 0;
+    for (label, found) in (0..).zip(read_labels(device).await) {
+        let is_label = found.config.is_some() || !found.uberblocks.is_empty();
+        if let Some(offset) = label_offset(device.size_bytes(), label).filter(|_| is_label) {
+            device.write_at(offset, Bytes::from(vec![0; LABEL_BYTES as usize])).await?;
+            cleared += 1;
+        }
+    }
+    device.flush().await?;
+    Ok(cleared)
+}
+
+fn too_long(pool: &str) -> PoolError {
+    let why = "its configuration does not fit in a label: too many devices in one vdev, or too long paths";
+    PoolError::Config { pool: pool.into(), why: why.into() }
+}
+
+fn too_small(device: &str) -> PoolError {
+    PoolError::Config { pool: device.into(), why: "the device has no room for labels".into() }
+}

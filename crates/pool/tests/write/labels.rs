@@ -1,0 +1,163 @@
+//! Labels: what is written is found again, whatever cut the writing short.
+
+use crate::lab::{FIRST_TXG, Lab, Layout, block, simulate};
+use bytes::Bytes;
+use cenote_device::{Device, DeviceInfo, Io, MemoryDevice, Op};
+use cenote_format::units::{Txg, VdevId};
+use cenote_pool::label::{clear_labels, read_labels};
+use cenote_pool::{FoundPool, Pool, ReadContext, VdevState, discover_devices};
+use cenote_runtime::{Rng, Runtime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+async fn the_pool(devices: Vec<Arc<dyn Device>>) -> FoundPool {
+    let mut discovery = discover_devices(devices).await;
+    assert_eq!(discovery.pools.len(), 1, "{:?}", discovery.problems);
+    discovery.pools.remove(0)
+}
+
+async fn read_root(rt: &Runtime, found: &FoundPool) -> (Txg, Bytes) {
+    let newest = &found.uberblocks[0];
+    let pool = Pool::assemble(rt, found, newest).await.unwrap();
+    (newest.txg, pool.read(&newest.rootbp, &ReadContext::default()).await.unwrap())
+}
+
+#[test]
+fn a_pool_that_was_made_is_found() {
+    simulate(300, async |rt| {
+        let layouts = [Layout::Mirror(2), Layout::Raidz(1, 3), Layout::Disk, Layout::Draid(1, 2, 7, 1)];
+        let mut lab = Lab::new(&rt, &layouts, 12).await;
+        // Before the first group the devices belong to no pool.
+        assert!(discover_devices(lab.devices()).await.pools.is_empty());
+        let root = block(&mut Rng::new(300), 4096);
+        lab.sync(FIRST_TXG, &root, &lab.all_vdevs()).await.unwrap();
+        let found = the_pool(lab.devices()).await;
+        assert_eq!(found.status().state(), VdevState::Online);
+        assert_eq!(found.config.vdevs, lab.pool.config().vdevs);
+        assert!(found.notes.is_empty(), "{:?}", found.notes);
+        assert_eq!(read_root(&rt, &found).await, (FIRST_TXG, root));
+        for disk in lab.disks.values() {
+            let labels = read_labels(&*disk.memory).await;
+            assert!(labels.iter().all(|label| label.config.is_some() && label.uberblocks.len() == 1));
+        }
+    });
+}
+
+#[test]
+fn groups_without_changes_of_configuration_go_round_the_ring_of_three_vdevs() {
+    simulate(301, async |rt| {
+        let mut lab = Lab::new(&rt, &[Layout::Disk; 5], 13).await;
+        let mut rng = Rng::new(301);
+        lab.sync(FIRST_TXG, &block(&mut rng, 4096), &lab.all_vdevs()).await.unwrap();
+        let mut last = Bytes::new();
+        for txg in 5..60 {
+            last = block(&mut rng, 4096);
+            lab.sync(Txg(txg), &last, &[]).await.unwrap();
+            let mut holders = 0;
+            for disk in lab.disks.values() {
+                let labels = read_labels(&*disk.memory).await;
+                holders += usize::from(labels.iter().all(|l| l.uberblocks.iter().any(|u| u.txg == Txg(txg))));
+                assert!(labels.iter().all(|label| label.config.as_ref().unwrap().get_u64("txg") == Some(4)));
+            }
+            assert_eq!(holders, 3);
+        }
+        assert_eq!(read_root(&rt, &the_pool(lab.devices()).await).await, (Txg(59), last));
+    });
+}
+
+/// After so many writes, flushes included, nothing reaches the device any more, and nobody is told.
+struct Cut {
+    inner: Arc<MemoryDevice>,
+    left: Arc<AtomicI64>,
+}
+
+impl Cut {
+    fn goes_through(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+}
+
+impl Device for Cut {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        self.inner.read_at(offset, len)
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        if self.goes_through() { self.inner.write_at(offset, data) } else { Io::done(Ok(())) }
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        if self.goes_through() { self.inner.flush() } else { Io::done(Ok(())) }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        Io::done(self.info().check_writable(Op::Discard, offset, len))
+    }
+}
+
+/// A pool of one group, then a second group that is cut after `writes`: the power fails, and what was not flushed is
+/// kept, lost or torn. Says whether the second group was done before.
+async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
+    let layouts = [Layout::Mirror(2), Layout::Disk];
+    let mut lab = Lab::new(rt, &layouts, 9).await;
+    let mut rng = Rng::new(seed);
+    let first = block(&mut rng, 4096);
+    lab.sync(FIRST_TXG, &first, &lab.all_vdevs()).await.unwrap();
+
+    let left = Arc::new(AtomicI64::new(writes));
+    let cuts = lab
+        .disks
+        .values()
+        .map(|disk| Arc::new(Cut { inner: disk.memory.clone(), left: left.clone() }) as Arc<dyn Device>);
+    let found = the_pool(cuts.collect()).await;
+    lab.pool = Pool::assemble(rt, &found, &found.uberblocks[0]).await.unwrap();
+    let second = block(&mut rng, 4096);
+    lab.config.comment = Some("changed".into());
+    let vdevs: Vec<VdevId> = if dirty { lab.all_vdevs() } else { Vec::new() };
+    lab.sync(Txg(5), &second, &vdevs).await.unwrap();
+    lab.disks.values().for_each(|disk| disk.memory.power_cut(&mut rng));
+
+    let memory = lab.disks.values().map(|disk| disk.memory.clone() as Arc<dyn Device>);
+    let found = the_pool(memory.collect()).await;
+    assert!(found.status().is_importable(), "{found:?}");
+    let (txg, root) = read_root(rt, &found).await;
+    assert!((txg, &root) == (FIRST_TXG, &first) || (txg, &root) == (Txg(5), &second), "{txg}");
+    let done = left.load(Ordering::Relaxed) >= 0;
+    assert!(!done || txg == Txg(5));
+    done
+}
+
+#[test]
+fn a_cut_at_any_write_leaves_the_old_group_or_the_new_one() {
+    for dirty in [true, false] {
+        let mut writes = 0;
+        loop {
+            let seed = 1000 + writes as u64;
+            let all_done = simulate(seed, async |rt| cut_after(&rt, seed, writes, dirty).await);
+            if all_done {
+                break;
+            }
+            writes += 1;
+        }
+        assert!(writes > 10, "{writes}");
+    }
+}
+
+#[test]
+fn cleared_labels_are_gone_and_nothing_else() {
+    simulate(310, async |rt| {
+        let mut lab = Lab::of(&rt, Layout::Disk, 9).await;
+        let root = block(&mut Rng::new(310), 4096);
+        lab.sync(FIRST_TXG, &root, &lab.all_vdevs()).await.unwrap();
+        let disk = &lab.disks.values().next().unwrap().memory;
+        assert_eq!(clear_labels(&**disk).await.unwrap(), 4);
+        assert_eq!(clear_labels(&**disk).await.unwrap(), 0);
+        assert!(discover_devices(lab.devices()).await.pools.is_empty());
+        let rootbp = &lab.pool.uberblock().rootbp;
+        assert_eq!(lab.pool.read(rootbp, &ReadContext::default()).await.unwrap(), root);
+    });
+}

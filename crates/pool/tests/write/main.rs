@@ -1,0 +1,11 @@
+//! The write side on modelled disks: what is written reads back, survives what it must, and is found again.
+//!
+//! All runs are simulations; a failure prints its seed.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod gang;
+mod lab;
+mod labels;
+mod log;
+mod losses;
+mod round_trip;
