@@ -24,7 +24,7 @@ use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceM
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_pool::VdevConfig;
-use cenote_pool::alloc::SizeHistogram;
+use cenote_pool::alloc::{Allocator, NewMetaslab, SizeHistogram};
 
 use crate::error::Result;
 use crate::mos::Mos;
@@ -135,6 +135,29 @@ impl Mos {
             metaslabs.push(metaslab);
         }
         Ok(metaslabs)
+    }
+
+    /// The pool's space, ready to allocate from: all vdevs with their metaslabs.
+    ///
+    /// # Errors
+    /// A space map is damaged, or contradicts itself: what it takes for free may be in use.
+    pub async fn allocator(&self) -> Result<Allocator> {
+        let (allocator, log) = (Allocator::new(), self.log_spacemaps().await?);
+        for vdev in self.pool().vdevs().tops() {
+            let metaslabs = self.metaslabs(vdev, &log).await?;
+            if let Some(bad) = metaslabs.iter().find(|metaslab| !metaslab.overlaps.is_empty()) {
+                let why = format!("vdev {} metaslab {}: freed or allocated twice", vdev.id, bad.place.index);
+                return Err(self.objset().damaged(bad.place.map.unwrap_or_default(), why));
+            }
+            let loaded = metaslabs.into_iter().map(|Metaslab { place, allocated, .. }| NewMetaslab {
+                index: place.index,
+                start_bytes: place.start_bytes,
+                size_bytes: place.size_bytes,
+                allocated,
+            });
+            allocator.add_vdev(vdev, loaded.collect());
+        }
+        Ok(allocator)
     }
 
     /// How a top-level vdev is cut into metaslabs. No places on a vdev that was removed.

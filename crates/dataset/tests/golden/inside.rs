@@ -3,6 +3,8 @@
 use crate::open;
 use cenote_dataset::deadlist::Deadlist;
 use cenote_format::history::key;
+use cenote_format::units::{Psize, Txg, VdevId};
+use cenote_pool::alloc::{AllocClass, AllocRequest};
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, golden_names};
 use std::collections::BTreeMap;
@@ -73,6 +75,45 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
         if let (Some(wanted), true) = (wanted("Normal class:"), zdb.contains("No leaks")) {
             assert_eq!(normal, wanted, "{name}: normal class of {total} bytes in all");
         }
+    }
+}
+
+/// What the allocator makes of the space maps is what they add up to, and it puts nothing where something is.
+#[test]
+fn the_allocator_takes_up_where_the_kernel_module_stopped() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let (allocator, log) = (mos.allocator().await.unwrap(), mos.log_spacemaps().await.unwrap());
+            for usage in mos.usage().await.unwrap() {
+                let space = allocator.vdev_space(usage.vdev).unwrap();
+                let figures = (space.size_bytes, space.allocated_bytes);
+                assert_eq!(figures, (usage.size_bytes, usage.allocated_bytes), "{name}: vdev {}", usage.vdev);
+                // The kernel module had counted the pieces that waited to be free apart from their neighbours; and a vdev
+                // that is being removed counts what has been copied off it in pieces.
+                let (ours, theirs) = (space.fragmentation_percent, usage.fragmentation_percent);
+                let removing = mos.pool().vdevs().top(usage.vdev).unwrap().removing;
+                let near = theirs.is_none_or(|theirs| ours <= theirs && (ours + 3 >= theirs || removing));
+                assert!(near, "{name}: vdev {} fragmented {ours} / {theirs:?} percent", usage.vdev);
+            }
+            let mut in_use = BTreeMap::new();
+            for vdev in mos.pool().vdevs().tops() {
+                in_use.insert(VdevId(vdev.id), mos.metaslabs(vdev, &log).await.unwrap());
+            }
+            // The last one is longer than any free range of some pools.
+            for (psize, copies) in [(4096, 3), (128 << 10, 1), (512, 2), (1 << 20, 1)] {
+                let request = AllocRequest::new(AllocClass::Normal, Psize(psize), copies, Txg(1 << 40));
+                let blocks: Vec<_> = (0..20).flat_map(|_| allocator.allocate(&request)).flatten().collect();
+                assert!(psize > 128 << 10 || blocks.len() == 20 * copies, "{name}");
+                for dva in blocks {
+                    let (at, len) = (dva.offset_bytes, dva.asize.0);
+                    let free = in_use[&dva.vdev].iter().all(|metaslab| metaslab.allocated.is_clear(at, len));
+                    assert!(free, "{name}: {dva:?} is in use");
+                }
+            }
+        });
     }
 }
 

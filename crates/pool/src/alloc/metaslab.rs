@@ -240,12 +240,15 @@ impl Metaslab {
 
     pub(super) fn space(&self) -> Space {
         let free_ranges = self.free_ranges();
+        // What was never used is in one piece, however small the metaslab is.
+        let empty = self.free_bytes() == self.size_bytes;
+        let fragmentation_percent = if empty { 0 } else { free_ranges.fragmentation_percent() };
         Space {
             size_bytes: self.size_bytes,
             allocated_bytes: self.size_bytes - self.free_bytes(),
             deferred_bytes: self.waiting().map(Ranges::total_bytes).sum(),
             largest_bytes: self.largest_bytes(),
-            fragmentation_percent: free_ranges.fragmentation_percent(),
+            fragmentation_percent,
             free_ranges,
         }
     }

@@ -296,7 +296,7 @@ fn threads_get_different_places() {
         let block = |step: u64| {
             let class = [AllocClass::Normal, AllocClass::Log][(step % 2) as usize];
             let dvas = allocator.allocate(&request(class, (1 + (thread + step) % 16) * 4 * KIB, 2)).unwrap();
-            if step % 5 == 0 {
+            if step.is_multiple_of(5) {
                 dvas.iter().for_each(|dva| allocator.unallocate(dva, Txg(1)).unwrap());
                 return Vec::new();
             }
