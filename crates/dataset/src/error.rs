@@ -45,6 +45,38 @@ pub enum DatasetError {
         /// The number asked for.
         object: ObjectId,
     },
+    /// A table has an entry of that name already.
+    #[error("dataset {dataset} object {object} has an entry '{name}' already")]
+    EntryExists {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The table.
+        object: ObjectId,
+        /// The name.
+        name: Arc<str>,
+    },
+    /// A table has no entry of that name.
+    #[error("dataset {dataset} object {object} has no entry '{name}'")]
+    NoEntry {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The table.
+        object: ObjectId,
+        /// The name.
+        name: Arc<str>,
+    },
+    /// A table can't have such an entry.
+    #[error("dataset {dataset} object {object} can't take '{name}': it {why}")]
+    EntryRefused {
+        /// The dataset; 0 is the MOS.
+        dataset: DatasetId,
+        /// The table.
+        object: ObjectId,
+        /// The name.
+        name: Arc<str>,
+        /// Why not, as a clause.
+        why: Arc<str>,
+    },
     /// There is no dataset, snapshot or bookmark of that name.
     #[error("cannot open '{name}': dataset does not exist; `zfs list -t all` shows what there is")]
     NoDataset {

@@ -40,4 +40,4 @@ pub use mos::{FeatureState, Mos};
 pub use object::Object;
 pub use objset::Objset;
 pub use properties::{Property, Source, Value};
-pub use zap::{Zap, ZapEntry, ZapValue};
+pub use zap::{NewZap, Zap, ZapEdit, ZapEntry, ZapKey, ZapValue};

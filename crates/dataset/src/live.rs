@@ -17,6 +17,7 @@
 #![allow(dead_code)]
 
 mod edit;
+mod in_place;
 mod layer;
 mod slots;
 
@@ -30,6 +31,7 @@ use crate::objset::Objset;
 use slots::Slots;
 
 pub use edit::{Edit, NewObject};
+pub(crate) use in_place::{Blocks, Step};
 pub(crate) use layer::{Changed, Layer, Shown};
 
 /// An object set that takes changes. Cloning it costs one atomic increment.

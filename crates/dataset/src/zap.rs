@@ -18,8 +18,14 @@
 //!
 //! Source: OpenZFS `zap.c`, `zap_leaf.c`, `zap_micro.c`, `u8_textprep.c`.
 
+mod create;
+mod edit;
 mod entries;
+mod fat;
 pub mod fold;
+mod grow;
+mod key;
+mod micro;
 mod value;
 
 use std::sync::Arc;
@@ -35,7 +41,13 @@ use crate::object::Object;
 use crate::objset::Objset;
 use fold::fold;
 
+use edit::{Outcome, Put};
+
+pub use create::NewZap;
+pub use edit::ZapEdit;
 pub use entries::Entries;
+pub use key::ZapKey;
+pub(crate) use micro::MicroIndex;
 pub use value::{ZapEntry, ZapValue};
 
 /// An opened ZAP. Cloning it is cheap.
@@ -192,6 +204,32 @@ impl Zap {
     /// Our folding may differ from the writer's: see [`fold`].
     fn may_hash_elsewhere(&self, name: &[u8]) -> bool {
         self.normflags() != 0 && !name.is_ascii() && matches!(&*self.block0, ZapBlock0::Fat(_))
+    }
+
+    /// The hash under which a name lies, if that may be another than ours and is.
+    pub(crate) async fn odd_hash(&self, name: &[u8]) -> Result<Option<u64>> {
+        let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
+        let hash = self.hash(name);
+        let is_where_expected = async || {
+            let leaf = self.leaf(fat, hash).await?;
+            leaf.lookup(hash, name).map(|found| found.is_some()).map_err(|e| self.object.format(e))
+        };
+        if !self.may_hash_elsewhere(name) || is_where_expected().await? {
+            return Ok(None);
+        }
+        let end = fat.free_block.0.min(self.object.dnode().max_block_id.0.saturating_add(1));
+        for id in (1..end).map(BlockId) {
+            let (block, endian) = self.object.read_block(id).await?;
+            // Blocks of the table, and what a smaller table left.
+            let Ok(leaf) = Leaf::decode(block, endian) else { continue };
+            for entry in leaf.entries() {
+                let entry = entry.map_err(|e| self.object.format(e))?;
+                if entry.name().map_err(|e| self.object.format(e))? == name {
+                    return Ok(Some(entry.hash));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The leaf where an entry of that hash is, if there is one.

@@ -21,7 +21,9 @@ mod builder;
 mod hash;
 mod header;
 mod leaf;
+mod leaf_mut;
 mod micro;
+mod swap;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +33,9 @@ pub use builder::LeafBuilder;
 pub use hash::{ZAP_FLAG_HASH64, ZAP_FLAG_PRE_HASHED_KEY, ZAP_FLAG_UINT64_KEY, ZapHasher};
 pub use header::{FatHeader, LeafPointer, PointerTable, ZAP_MAGIC, read_pointer};
 pub use leaf::{Leaf, LeafEntry, ZAP_LEAF_MAGIC};
+pub use leaf_mut::{LeafKey, LeafMut, LeafSlot, LeafValue};
 pub use micro::{MZAP_NAME_LEN, MicroEntry, MicroZap};
+pub use swap::{swap_block, swap_words};
 
 use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result};

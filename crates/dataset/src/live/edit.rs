@@ -28,13 +28,16 @@ pub struct NewObject {
     pub bonus: Bytes,
     /// Slots of 512 bytes that its dnode takes.
     pub slots: u8,
+    /// log2 of the size of its indirect blocks.
+    pub indirect_block_shift: u8,
 }
 
 impl NewObject {
     /// An object of a type with the smallest blocks and no bonus.
     pub fn of(object_type: ObjectType) -> NewObject {
         let (bonus_type, bonus) = (ObjectType::NONE, Bytes::new());
-        NewObject { object_type, block_bytes: 512, bonus_type, bonus, slots: 1 }
+        let indirect_block_shift = DEFAULT_INDIRECT_BLOCK_SHIFT;
+        NewObject { object_type, block_bytes: 512, bonus_type, bonus, slots: 1, indirect_block_shift }
     }
 
     /// With blocks of so many bytes.
@@ -45,6 +48,11 @@ impl NewObject {
     /// With a bonus.
     pub fn bonus(self, bonus_type: ObjectType, bonus: impl Into<Bytes>) -> NewObject {
         NewObject { bonus_type, bonus: bonus.into(), ..self }
+    }
+
+    /// With indirect blocks of `1 << shift` bytes.
+    pub fn indirect_block_shift(self, indirect_block_shift: u8) -> NewObject {
+        NewObject { indirect_block_shift, ..self }
     }
 
     /// With a dnode of so many slots.
@@ -66,7 +74,7 @@ impl NewObject {
             checksum_id: 0,
             compression_id: 0,
             flags: 0,
-            indirect_block_shift: DEFAULT_INDIRECT_BLOCK_SHIFT,
+            indirect_block_shift: self.indirect_block_shift,
             blkptr_count,
             slots: self.slots,
             data_block_bytes: self.block_bytes,
@@ -79,7 +87,7 @@ impl NewObject {
 #[derive(Debug, Clone)]
 pub struct Edit {
     live: LiveObjset,
-    layer: Arc<Layer>,
+    pub(super) layer: Arc<Layer>,
 }
 
 impl Edit {
@@ -195,12 +203,7 @@ impl Edit {
     }
 
     fn put(&self, object: ObjectId, current: DnodeHead, block: BlockId, data: Bytes) {
-        self.layer.change(object, Some(current), |changed| {
-            changed.blocks.insert(block, data);
-            if let Some(head) = &mut changed.head {
-                head.max_block_id = head.max_block_id.max(block);
-            }
-        });
+        self.layer.change(object, Some(current), |changed| changed.put(block, data));
     }
 
     /// Frees `count` whole blocks from `first` on: they read as zeros.
@@ -249,7 +252,7 @@ impl Edit {
                 head.data_block_bytes = block_bytes;
             }
             if has_data {
-                changed.blocks.insert(BlockId(0), crate::object::fit(old, block_bytes as usize));
+                changed.put(BlockId(0), crate::object::fit(old, block_bytes as usize));
             }
         })
         .await

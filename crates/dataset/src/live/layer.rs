@@ -14,12 +14,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use parking_lot::Mutex;
+
+use crate::zap::MicroIndex;
 
 /// What a group changes in an object set.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Changed {
     pub(crate) punched: BTreeMap<u64, u64>,
     /// The spill block: written, or removed.
     pub(crate) spill: Option<Option<Bytes>>,
+    /// Where the names of a micro ZAP lie, for those who change it; forgotten when its block is written to in any other way.
+    pub(crate) index: Option<Arc<MicroIndex>>,
 }
 
 /// What a layer shows of a block.
@@ -81,6 +86,11 @@ impl Layer {
     /// Whether it says anything of an object.
     pub(crate) fn touches(&self, object: ObjectId) -> bool {
         self.objects.lock().contains_key(&object)
+    }
+
+    /// Whether it knows an object's head.
+    pub(crate) fn has_head(&self, object: ObjectId) -> bool {
+        self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
     }
 
     /// Changed objects among `range`.
@@ -141,8 +151,18 @@ impl Changed {
         }
     }
 
+    /// Writes a block.
+    pub(crate) fn put(&mut self, block: BlockId, data: Bytes) {
+        self.index = None;
+        self.blocks.insert(block, data);
+        if let Some(head) = &mut self.head {
+            head.max_block_id = head.max_block_id.max(block);
+        }
+    }
+
     /// Frees blocks: those written in this group are forgotten, what lies below is hidden.
     pub(crate) fn punch(&mut self, range: Range<u64>) {
+        self.index = None;
         if range.is_empty() {
             return;
         }

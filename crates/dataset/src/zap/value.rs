@@ -23,6 +23,18 @@ impl ZapEntry {
     }
 }
 
+impl From<u64> for ZapValue {
+    fn from(number: u64) -> Self {
+        ZapValue::from_u64(number)
+    }
+}
+
+impl From<&ZapValue> for ZapValue {
+    fn from(value: &ZapValue) -> Self {
+        value.clone()
+    }
+}
+
 /// An array of integers of 1, 2, 4 or 8 bytes, kept big-endian as a fat ZAP stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapValue {
@@ -39,6 +51,22 @@ impl ZapValue {
     /// A single 64-bit number.
     pub fn from_u64(number: u64) -> ZapValue {
         ZapValue { integer_bytes: 8, raw: Bytes::copy_from_slice(&number.to_be_bytes()) }
+    }
+
+    /// 64-bit numbers.
+    pub fn from_words(words: &[u64]) -> ZapValue {
+        let raw: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        ZapValue { integer_bytes: 8, raw: raw.into() }
+    }
+
+    /// Text, with the NUL that closes it.
+    pub fn from_text(text: &str) -> ZapValue {
+        ZapValue { integer_bytes: 1, raw: [text.as_bytes(), &[0]].concat().into() }
+    }
+
+    /// The integers as a fat ZAP stores them.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.raw
     }
 
     /// Bytes of one integer.

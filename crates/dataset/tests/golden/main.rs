@@ -8,6 +8,8 @@ mod inside;
 mod live;
 mod properties;
 mod refusals;
+mod zap;
+mod zap_audit;
 
 use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_pool::{FoundPool, discover};

@@ -83,8 +83,16 @@ impl FatHeader {
     /// # Errors
     /// Another magic number, a block size that is no power of two, a table larger than its blocks.
     pub fn decode(block: Bytes, endian: Endian) -> Result<FatHeader> {
-        let block_shift = block_shift(&block)?;
-        let mut r = Reader::new(WHAT, &block, endian);
+        Ok(FatHeader { block: block.clone(), ..FatHeader::decode_fields(&block, endian)? })
+    }
+
+    /// The same without the block: what an embedded table holds, only who has the block can say.
+    ///
+    /// # Errors
+    /// As `decode`.
+    pub fn decode_fields(block: &[u8], endian: Endian) -> Result<FatHeader> {
+        let block_shift = block_shift(block)?;
+        let mut r = Reader::new(WHAT, block, endian);
         let [block_type, magic, first_block, blocks, shift, next_block, blocks_copied, rest @ ..] =
             r.words::<13>()?;
         let [free_block, leaf_count, entry_count, salt, normflags, flags] = rest;
@@ -118,7 +126,7 @@ impl FatHeader {
             flags,
             block_shift,
             endian,
-            block,
+            block: Bytes::new(),
         })
     }
 
@@ -139,16 +147,23 @@ impl FatHeader {
 
     /// Where the pointer at an index (below `table_len`) is; an index beyond counts as the last.
     pub fn locate(&self, index: u64) -> LeafPointer {
+        let (block, offset_bytes) = self.pointer_place(index);
+        if self.table.blocks == 0 {
+            let leaf = read_pointer(&self.block, offset_bytes, self.endian);
+            return LeafPointer::Leaf(leaf.unwrap_or_default());
+        }
+        LeafPointer::InTable { block, offset_bytes }
+    }
+
+    /// The block, be it the header's own, and the byte in it where the pointer at an index is; an index beyond counts as the last.
+    pub fn pointer_place(&self, index: u64) -> (BlockId, usize) {
         let index = index.min(self.table_len() - 1);
         if self.table.blocks == 0 {
-            let at = self.block.len() / 2 + index as usize * 8;
-            return LeafPointer::Leaf(read_pointer(&self.block, at, self.endian).unwrap_or_default());
+            return (BlockId(0), (1 << (self.block_shift - 1)) + index as usize * 8);
         }
         let per_block_shift = self.block_shift - 3;
-        LeafPointer::InTable {
-            block: BlockId(self.table.first_block.0 + (index >> per_block_shift)),
-            offset_bytes: (index & ((1 << per_block_shift) - 1)) as usize * 8,
-        }
+        let block = BlockId(self.table.first_block.0 + (index >> per_block_shift));
+        (block, (index & ((1 << per_block_shift) - 1)) as usize * 8)
     }
 
     /// The header as a block of `1 << block_shift` bytes, with an embedded table if it has no other.
@@ -156,17 +171,61 @@ impl FatHeader {
     /// # Errors
     /// A table that does not fit.
     pub fn encode(&self, embedded: &[BlockId]) -> Result<Vec<u8>> {
-        let t = &self.table;
         let mut w = Writer::new(self.endian);
-        w.words(&[ZBT_HEADER, ZAP_MAGIC, t.first_block.0, t.blocks, t.shift.into(), t.next_block.0]);
-        w.words(&[t.blocks_copied, self.free_block.0, self.leaf_count, self.entry_count]);
-        w.words(&[self.salt, self.normflags, self.flags]);
+        w.words(&self.words());
         let half = 1 << (self.block_shift - 1);
         at_most("fat ZAP embedded table bytes", embedded.len() as u64 * 8, half as u64)?;
         w.pad_to(half);
         embedded.iter().for_each(|leaf| _ = w.u64(leaf.0));
         w.pad_to(2 * half);
         Ok(w.finish())
+    }
+}
+
+impl FatHeader {
+    /// Bytes of the ZAP's blocks.
+    pub fn block_bytes(&self) -> usize {
+        1 << self.block_shift
+    }
+
+    /// The header of an empty ZAP with blocks of `1 << block_shift` bytes: the table embedded, block 1 its only leaf.
+    pub fn empty(block_shift: u32, hasher: ZapHasher, normflags: u64) -> FatHeader {
+        let table = PointerTable {
+            first_block: BlockId(0),
+            blocks: 0,
+            shift: block_shift - 4,
+            next_block: BlockId(0),
+            blocks_copied: 0,
+        };
+        FatHeader {
+            table,
+            free_block: BlockId(2),
+            leaf_count: 1,
+            entry_count: 0,
+            salt: hasher.salt,
+            normflags,
+            flags: hasher.flags,
+            block_shift,
+            endian: Endian::NATIVE,
+            block: Bytes::new(),
+        }
+    }
+
+    /// Writes the fields over those of a block in this machine's byte order; an embedded table stays.
+    pub fn store(&self, block: &mut [u8]) {
+        for (place, word) in block.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
+            *place = word.to_ne_bytes();
+        }
+    }
+
+    fn words(&self) -> [u64; 13] {
+        let t = &self.table;
+        let table = [t.first_block.0, t.blocks, t.shift.into(), t.next_block.0, t.blocks_copied];
+        let [first_block, blocks, shift, next_block, copied] = table;
+        let (free_block, leaves, entries) = (self.free_block.0, self.leaf_count, self.entry_count);
+        let head = [ZBT_HEADER, ZAP_MAGIC, first_block, blocks, shift, next_block, copied];
+        let rest = [free_block, leaves, entries, self.salt, self.normflags, self.flags];
+        std::array::from_fn(|i| if i < head.len() { head[i] } else { rest[i - head.len()] })
     }
 }
 
