@@ -22,9 +22,10 @@ type Members = BTreeMap<Guid, Member>;
 pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discovery {
     let mut pools: BTreeMap<Guid, (Members, Vec<Problem>)> = BTreeMap::new();
     let mut auxiliary = BTreeMap::new();
+    let synced = synced_txgs(&scanned);
     for device in scanned {
         let path = device.device.describe().to_owned();
-        match role(device) {
+        match role(device, &synced) {
             Ok(Role::Auxiliary(guid, found)) => _ = auxiliary.insert(guid, found),
             Ok(Role::Member(member, notes)) => {
                 let (members, pool_notes) = pools.entry(member.config.pool_guid).or_default();
@@ -53,12 +54,32 @@ enum Role {
     Auxiliary(Guid, FoundDevice),
 }
 
-fn role(scanned: Scanned) -> Result<Role, String> {
+/// By pool, the newest group that any uberblock closes.
+fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
+    let mut synced = BTreeMap::new();
+    for labels in scanned.iter().map(|device| &device.labels) {
+        let pool = labels.iter().find_map(|label| label.config.as_ref()?.get_u64("pool_guid"));
+        let newest = labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max();
+        if let (Some(pool), Some(newest)) = (pool, newest) {
+            let known: &mut Txg = synced.entry(Guid(pool)).or_default();
+            *known = newest.max(*known);
+        }
+    }
+    synced
+}
+
+/// Of its labels the newest counts, but for those of a group that never came to its end: there the power failed between labels and
+/// uberblock.
+fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
+    let is_whole = |list: &Nvlist| {
+        let pool = list.get_u64("pool_guid").map(Guid);
+        pool.and_then(|pool| synced.get(&pool)).is_none_or(|synced| txg(list) <= synced.0)
+    };
     let lists: Vec<&Nvlist> = scanned.labels.iter().filter_map(|label| label.config.as_ref()).collect();
     let best = *lists
         .iter()
-        .max_by_key(|list| txg(list))
+        .max_by_key(|list| (is_whole(list), txg(list)))
         .ok_or("has uberblocks of a pool but no readable configuration in any label")?;
     let config = LabelConfig::decode(best).map_err(|error| format!("its label is not usable: {error}"))?;
     let notes = label_notes(scanned.device.describe(), &lists, best);
@@ -91,7 +112,8 @@ fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist) -> Vec<Problem> {
     if differ("guid") {
         notes.push(problem(path, "its labels belong to different vdevs; the newest is believed"));
     } else if differ("txg") {
-        let why = "its labels are of different txgs: a write was cut short; the newest is used";
+        let why =
+            "its labels are of different txgs: a write was cut short; the newest of a whole group is used";
         notes.push(problem(path, why));
     }
     notes

@@ -33,7 +33,8 @@ fn every_label_of_every_golden_pool_encodes_to_the_same_list() {
                 let again = LabelConfig::decode(&list).unwrap().encode();
                 assert_eq!(LabelConfig::decode(&again), LabelConfig::decode(&list), "{name}");
                 labels += 1;
-                if again.encode() != list.encode() {
+                // Those by zfs-fuse have no list of features; OpenZFS writes one, if need be an empty one.
+                if again.encode() != list.encode() && list.contains("features_for_read") {
                     differ.push(format!("{name} {}: {}", disk.file, first_difference(&list, &again)));
                 }
             }

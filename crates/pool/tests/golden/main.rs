@@ -4,6 +4,7 @@
 mod labels;
 mod verify;
 mod walk;
+mod written;
 
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Place, Pool, ReadContext, Trouble, VdevKind, VdevState, discover};

@@ -123,9 +123,11 @@ async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
 
     let memory = lab.disks.values().map(|disk| disk.memory.clone() as Arc<dyn Device>);
     let found = the_pool(memory.collect()).await;
-    assert!(found.status().is_importable(), "{found:?}");
+    assert_eq!(found.status().state(), VdevState::Online, "{found:?}");
     let (txg, root) = read_root(rt, &found).await;
     assert!((txg, &root) == (FIRST_TXG, &first) || (txg, &root) == (Txg(5), &second), "{txg}");
+    let changed = found.config.comment.is_some();
+    assert_eq!(changed, dirty && txg == Txg(5), "the configuration is that of the group");
     let done = left.load(Ordering::Relaxed) >= 0;
     assert!(!done || txg == Txg(5));
     done
