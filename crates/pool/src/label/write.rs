@@ -149,13 +149,12 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
 }
 
-/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its place. The error is the last one's.
+/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its place. The error is the first one's.
 async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u8>) -> Result<()> {
     let size_bytes = leaf.device.size_bytes();
-    let writes = labels.iter().filter_map(|&label| {
-        let (offset, bytes) = sealed(size_bytes, label, at, &part)?;
-        Some(leaf.write(offset, bytes))
-    });
+    let parts: Option<Vec<_>> = labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
+    let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
+    let writes = parts.into_iter().map(|(offset, bytes)| leaf.write(offset, bytes));
     Ok(join_all(writes).await.into_iter().collect::<Result<(), _>>()?)
 }
 

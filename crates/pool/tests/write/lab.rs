@@ -1,7 +1,7 @@
 //! A pool in memory, made as an engine makes one: devices labelled, assembled, its space empty.
 
 use bytes::Bytes;
-use cenote_device::{Device, Faulty, MemoryDevice};
+use cenote_device::{Delayed, Device, Faulty, Latency, MemoryDevice};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
@@ -17,6 +17,7 @@ use cenote_pool::{FoundDevice, FoundPool, Place, Pool, PoolConfig, PoolError, Tr
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const POOL_GUID: Guid = Guid(0xce07e);
 /// The smallest there can be.
@@ -24,6 +25,9 @@ const DISK_BYTES: usize = 64 << 20;
 const METASLAB_BYTES: u64 = 16 << 20;
 /// What a leaf gives to its vdev, in whole rows of a dRAID.
 const LEAF_ASIZE: u64 = 48 << 20;
+/// So that what is written at once ends in any order.
+const LATENCY: Latency =
+    Latency { fixed: Duration::from_micros(80), jitter: Duration::from_micros(40), bytes_per_s: None };
 pub const FIRST_TXG: Txg = Txg(4);
 
 /// A top-level vdev to be made.
@@ -165,7 +169,8 @@ impl Lab {
         for top in &config.vdev_tree.children {
             for leaf in top.leaves() {
                 let memory = Arc::new(MemoryDevice::new(leaf.path.as_ref().unwrap(), DISK_BYTES));
-                let faulty = Arc::new(Faulty::new(memory.clone(), rt.random_u64()));
+                let delayed = Delayed::new(memory.clone(), LATENCY, rt);
+                let faulty = Arc::new(Faulty::new(Arc::new(delayed), rt.random_u64()));
                 let label =
                     LabelPool { txg: Txg(0), create_txg: Some(FIRST_TXG), ..config.for_leaf(top, leaf) };
                 init_device(&*faulty, &LabelConfig::Member(label)).await.unwrap();

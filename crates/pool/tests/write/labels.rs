@@ -150,6 +150,32 @@ fn a_cut_at_any_write_leaves_the_old_group_or_the_new_one() {
 }
 
 #[test]
+fn a_pool_in_a_partition_is_written_there() {
+    const PARTITION_AT: usize = 1 << 20;
+    simulate(320, async |rt| {
+        let mut lab = Lab::of(&rt, Layout::Disk, 9).await;
+        let mut rng = Rng::new(320);
+        lab.sync(FIRST_TXG, &block(&mut rng, 4096), &lab.all_vdevs()).await.unwrap();
+        let partition = lab.disks.values().next().unwrap().memory.live_image();
+        let mut image = vec![0; PARTITION_AT];
+        // One entry of the table: type, first sector, sectors.
+        image[450] = 0xbf;
+        image[454..458].copy_from_slice(&(PARTITION_AT as u32 / 512).to_le_bytes());
+        image[458..462].copy_from_slice(&(partition.len() as u32 / 512).to_le_bytes());
+        image[510..512].copy_from_slice(&[0x55, 0xaa]);
+        image.extend(partition);
+        let disk: Arc<dyn Device> = Arc::new(MemoryDevice::with_content("disk", image));
+
+        let found = the_pool(vec![disk.clone()]).await.open_for_writing(&rt).await.unwrap();
+        lab.pool = Pool::assemble(&rt, &found, &found.uberblocks[0]).await.unwrap();
+        let root = block(&mut rng, 8192);
+        lab.sync(Txg(5), &root, &lab.all_vdevs()).await.unwrap();
+        assert_eq!(read_root(&rt, &the_pool(vec![disk.clone()]).await).await, (Txg(5), root));
+        assert!(read_labels(&*disk).await.iter().all(|label| label.config.is_none()));
+    });
+}
+
+#[test]
 fn cleared_labels_are_gone_and_nothing_else() {
     simulate(310, async |rt| {
         let mut lab = Lab::of(&rt, Layout::Disk, 9).await;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_codec::crypto::{Cipher, MasterKey};
+use cenote_device::Device;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::Txg;
@@ -85,6 +86,29 @@ fn every_layout_compression_and_checksum() {
             assert_eq!(lab.allocated_bytes(), stored, "{layout:?}");
         });
     }
+}
+
+#[test]
+fn a_draid_fills_its_rows_with_zeros_for_those_who_rebuild_it_without_knowing_blocks() {
+    simulate(6, async |rt| {
+        let lab = Lab::of(&rt, Layout::Draid(2, 4, 8, 2), 9).await;
+        let (start, len) = (4 << 20, 64 << 10);
+        for disk in lab.disks.values() {
+            disk.memory.write_at(start, vec![0xaa; len].into()).await.unwrap();
+        }
+        let data = noise(&mut Rng::new(6), 5 * 512);
+        let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
+        // Two rows of two parity and four data sectors, of which the block has five.
+        assert_eq!(bp.asize().0, 12 * 512);
+        let mut sectors = Vec::new();
+        for disk in lab.disks.values() {
+            let bytes = disk.memory.read_at(start, len).await.unwrap();
+            sectors.extend(bytes.chunks(512).filter(|sector| **sector != [0xaa; 512]).map(<[u8]>::to_vec));
+        }
+        assert_eq!(sectors.len(), 12);
+        assert_eq!(sectors.iter().filter(|sector| **sector == [0; 512]).count(), 3);
+        assert!(data.chunks(512).all(|sector| sectors.iter().any(|stored| stored == sector)));
+    });
 }
 
 #[test]
