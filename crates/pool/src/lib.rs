@@ -1,16 +1,17 @@
-//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes.
+//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes and back.
 //!
 //! ```text
 //!   paths --discover--> FoundPool --assemble--> Pool --read(bp)--> bytes
 //!           labels,       config, uberblocks,     vdev tree
-//!           uberblocks    devices by guid         pipeline
+//!           uberblocks    devices by guid         pipeline  --write(bytes)--> bp --write_labels--> on disk
 //! ```
 //!
 //! Nothing here knows objects: a block pointer comes in, a block or a typed error goes out. The path of a
-//! block reads top to bottom in `read`; where its bytes lie is the business of [`vdev`].
+//! block reads top to bottom in `read` and in [`write`]; where its bytes lie is the business of [`vdev`].
 //!
 //! Read in this order: [`config`] (what pools say of themselves), [`discover`] (finding them), [`vdev`]
-//! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy).
+//! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy);
+//! then [`alloc`] (where the next block goes), [`write`], [`label`] (how a group becomes the pool's state).
 
 pub mod alloc;
 mod batches;
