@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`, `dsl_dir_space_available`.
 
+use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, Txg, VdevId};
 use cenote_pool::VdevClass;
@@ -68,6 +69,11 @@ impl Mos {
             .saturating_add(self.cloned_summary().await?.saved_bytes);
         let kept_back = waiting.saturating_add(slop).saturating_add(checkpointed);
         Ok(normal.saturating_add(shared).saturating_sub(kept_back))
+    }
+
+    /// Bytes that a block is accounted with: all its copies, deflated (`bp_get_dsize`).
+    pub fn dsize(&self, bp: &Blkptr) -> u64 {
+        bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
     /// Raw bytes of a vdev as bytes of data that they hold.

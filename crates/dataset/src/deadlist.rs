@@ -8,6 +8,9 @@
 //!
 //! Source: OpenZFS `bpobj.c`, `dsl_deadlist.c`.
 
+mod append;
+mod edit;
+
 use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
@@ -19,6 +22,9 @@ use crate::error::Result;
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::zap::Zap;
+
+pub use append::{BlockLists, BlockSpace};
+pub use edit::DeadlistEdit;
 
 /// Subobjects within subobjects that are followed. OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;

@@ -15,6 +15,7 @@ pub mod deadlist;
 pub mod dsl;
 pub mod errlog;
 mod error;
+pub mod features;
 pub mod history;
 pub mod import;
 pub mod intent_log;

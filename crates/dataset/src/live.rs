@@ -20,6 +20,7 @@ mod edit;
 mod in_place;
 mod layer;
 mod slots;
+mod words;
 
 use std::sync::Arc;
 

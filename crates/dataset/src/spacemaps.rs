@@ -16,6 +16,8 @@
 //!
 //! Source: OpenZFS `space_map.c`, `metaslab.c`, `spa_log_spacemap.c`.
 
+mod edit;
+
 use std::collections::BTreeMap;
 
 use cenote_format::dsl::deadlist::parse_deadlist_key;
@@ -33,6 +35,7 @@ use crate::zap::Zap;
 
 pub use cenote_pool::alloc::has_embedded_log;
 pub use cenote_pool::ranges::{Overlap, Ranges};
+pub use edit::{SpaceMapChange, SpaceMapEdit};
 
 /// Offsets in a log space map count sectors of 512.
 const LOG_SHIFT: u32 = 9;

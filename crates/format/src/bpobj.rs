@@ -44,8 +44,11 @@ pub struct BpobjEntry {
     pub freed: bool,
 }
 
-/// Word of a block pointer that holds the fill count.
+/// Words of a block pointer: properties, birth, fill count, and from where on the checksum is.
+const PROP: usize = 6;
+const LOGICAL_BIRTH: usize = 10;
 const FILL: usize = 11;
+const CHECKSUM: usize = 12;
 
 impl BpobjEntry {
     /// Reads the mark of a stored block pointer.
@@ -53,9 +56,15 @@ impl BpobjEntry {
         BpobjEntry { bp, freed: bp.words()[FILL] & 1 == 1 }
     }
 
-    /// The pointer to store.
+    /// The pointer to store: what freeing a block does not need is left out, for zeros compress.
     pub fn to_blkptr(&self) -> Blkptr {
         let mut words = *self.bp.words();
+        if self.bp.is_embedded() {
+            let kept = [PROP, LOGICAL_BIRTH];
+            words.iter_mut().enumerate().filter(|(i, _)| !kept.contains(i)).for_each(|(_, word)| *word = 0);
+        } else if !self.bp.is_dedup() {
+            words[CHECKSUM..].fill(0);
+        }
         words[FILL] = u64::from(self.freed);
         Blkptr::from_words(words)
     }
@@ -111,7 +120,9 @@ mod tests {
     fn the_mark_survives() {
         for freed in [false, true] {
             let entry = BpobjEntry { bp: Blkptr::from_words([6; 16]), freed };
-            assert_eq!(BpobjEntry::from_blkptr(entry.to_blkptr()).freed, freed);
+            let stored = entry.to_blkptr();
+            assert_eq!(BpobjEntry::from_blkptr(stored).freed, freed);
+            assert_eq!((stored.words()[12..].to_vec(), stored.logical_birth()), (vec![0; 4], Txg(6)));
         }
     }
 }

@@ -258,6 +258,11 @@ impl SpaceMapWriter {
         }
     }
 
+    /// The words to append.
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
     /// The log's bytes.
     pub fn finish(self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);

@@ -66,7 +66,7 @@ impl Blocks<'_> {
         if range.clone().any(is_missing) { Err(Stop::Missing(range)) } else { Ok(()) }
     }
 
-    /// A block, to change.
+    /// A block, to change. One beyond the end begins as zeros.
     pub(crate) fn get_mut(&mut self, block: BlockId) -> Step<&mut [u8]> {
         let at = match self.open.iter().position(|(id, _)| *id == block) {
             Some(at) => at,
@@ -78,7 +78,7 @@ impl Blocks<'_> {
                     }
                     None => BytesMut::from(self.get(block)?),
                 };
-                self.open.push((block, bytes));
+                self.put(block, bytes);
                 self.open.len() - 1
             }
         };

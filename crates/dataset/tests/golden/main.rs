@@ -5,6 +5,7 @@
 mod content;
 mod datasets;
 mod inside;
+mod lists;
 mod live;
 mod properties;
 mod refusals;

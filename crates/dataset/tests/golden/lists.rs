@@ -1,0 +1,319 @@
+//! Lists of blocks, space maps and packed lists that are changed, against models in memory.
+
+use std::collections::BTreeMap;
+
+use crate::open;
+use cenote_dataset::deadlist::{BlockLists, Bpobj, Deadlist, DeadlistEdit};
+use cenote_dataset::features::FeatureCounts;
+use cenote_dataset::live::{Edit, LiveObjset, NewObject};
+use cenote_dataset::spacemaps::{Ranges, SpaceMapChange, SpaceMapEdit, SpaceMapHead, read_space_map};
+use cenote_dataset::{ObjectId, Objset, Txg};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bpobj::BpobjEntry;
+use cenote_format::dnode::ObjectType;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::space_map::MapType;
+use cenote_runtime::{Rng, Runtime};
+use cenote_testkit::{golden, golden_names};
+
+/// A block of a file, or of its tree, or one whose data are in the pointer.
+fn block(rng: &mut Rng, birth: u64) -> BpobjEntry {
+    let mut words = [0; 16];
+    let (psize, lsize) = (rng.below(16), 255);
+    let level = rng.below(4) / 3;
+    words[6] = lsize | psize << 16 | 19 << 48 | level << 56 | 1 << 63;
+    words[10] = birth;
+    if rng.below(8) == 0 {
+        words[6] |= 1 << 39;
+    } else {
+        (words[0], words[1]) = (psize + 1, rng.below(1 << 40));
+        words[11..].fill(rng.next_u64());
+    }
+    BpobjEntry { bp: Blkptr::from_words(words), freed: false }
+}
+
+fn dsize(bp: &Blkptr) -> u64 {
+    bp.asize().0 * 3 / 4
+}
+
+type Model = BTreeMap<Txg, Vec<[u64; 16]>>;
+
+/// Every list holds exactly what the model has, and counts it right.
+async fn check(view: &Objset, id: ObjectId, model: &Model) {
+    let deadlist = Deadlist::open(view, id).await.unwrap();
+    let Deadlist::ByBirth { phys, lists, .. } = &deadlist else { panic!("by birth") };
+    assert_eq!(
+        lists.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
+        model.keys().copied().collect::<Vec<_>>()
+    );
+    let mut total = [0; 3];
+    for ((key, list), wanted) in lists.iter().zip(model.values()) {
+        let list = Bpobj::open(view, *list).await.unwrap();
+        let (held, sums) = content(&list, dsize).await;
+        let mut wanted = wanted.clone();
+        wanted.sort_unstable();
+        assert_eq!(held, wanted, "list {key:?}");
+        let phys = list.phys();
+        assert_eq!([phys.bytes, phys.compressed_bytes, phys.uncompressed_bytes], sums, "list {key:?}");
+        total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+    }
+    assert_eq!([phys.used_bytes, phys.compressed_bytes, phys.uncompressed_bytes], total);
+}
+
+/// What a list holds, in order of its words, and the space of that.
+async fn content(list: &Bpobj, dsize: impl Fn(&Blkptr) -> u64) -> (Vec<[u64; 16]>, [u64; 3]) {
+    let (mut held, mut sums) = (Vec::new(), [0u64; 3]);
+    let mut entries = list.entries();
+    while let Some(batch) = entries.next_batch().await {
+        for BpobjEntry { bp, freed } in batch.unwrap() {
+            let stored = if bp.is_embedded() { 0 } else { bp.psize().0 };
+            let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
+            let unpacked = if is_metadata { stored } else { bp.lsize().0 };
+            for (sum, bytes) in sums.iter_mut().zip([dsize(&bp), stored, unpacked]) {
+                // Livelists count what was freed as less.
+                *sum = if freed { sum.wrapping_sub(bytes) } else { sum.wrapping_add(bytes) };
+            }
+            held.push(*bp.words());
+        }
+    }
+    held.sort_unstable();
+    (held, sums)
+}
+
+/// Snapshots come and go, blocks die.
+#[test]
+fn deadlists_hold_what_a_model_holds() {
+    let rt = Runtime::real(Some(2));
+    let Some(pool) = golden("single") else { return };
+    let seed = rt.random_u64();
+    eprintln!("seed {seed:#x}");
+    rt.block_on(async {
+        let mos = open(&rt, &pool).await;
+        let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
+        let edit = live.edit();
+        let lists = BlockLists::new(&edit, &dsize);
+        let shared_before = FeatureCounts::of(&edit).count("empty_bpobj").await.unwrap();
+        let mut rng = Rng::new(seed);
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            let mut deadlist = DeadlistEdit::create(lists).await.unwrap();
+            let mut model = Model::new();
+            for key in (0..10).map(|key| Txg(key * 100)) {
+                deadlist.add_key(key).await.unwrap();
+                model.insert(key, Vec::new());
+            }
+            for _ in 0..60 {
+                change(&mut deadlist, &mut model, &mut rng).await;
+            }
+            check(&edit.view(), deadlist.object(), &model).await;
+            all.push((deadlist, model));
+        }
+        let (mut kept, mut kept_model) = all.remove(0);
+        for (mut other, model) in all {
+            kept.merge(&mut other).await.unwrap();
+            for (key, entries) in model {
+                kept_model.range_mut(..=key).next_back().unwrap().1.extend(entries);
+            }
+            check(&edit.view(), kept.object(), &kept_model).await;
+            check(&edit.view(), other.object(), &Model::new()).await;
+            other.free().await.unwrap();
+        }
+        let plain = lists.create().await.unwrap();
+        kept.move_to(plain, Txg(300)).await.unwrap();
+        let mut moved: Vec<_> = kept_model.split_off(&Txg(300)).into_values().flatten().collect();
+        moved.sort_unstable();
+        check(&edit.view(), kept.object(), &kept_model).await;
+        let plain_list = Bpobj::open(&edit.view(), plain).await.unwrap();
+        let (held, sums) = content(&plain_list, dsize).await;
+        assert!(held == moved && plain_list.phys().bytes == sums[0]);
+
+        let clone = kept.clone_keys(Txg(200)).await.unwrap();
+        let keys = kept_model.range(..Txg(200)).map(|(key, _)| (*key, Vec::new())).collect();
+        check(&edit.view(), clone, &keys).await;
+        DeadlistEdit::open(lists, clone).await.unwrap().free().await.unwrap();
+        kept.free().await.unwrap();
+        lists.free(plain).await.unwrap();
+        let shared = FeatureCounts::of(&edit).count("empty_bpobj").await.unwrap();
+        assert_eq!(shared, shared_before);
+    });
+}
+
+async fn change(deadlist: &mut DeadlistEdit<'_>, model: &mut Model, rng: &mut Rng) {
+    let newest = model.keys().next_back().copied().unwrap();
+    let any = *model.keys().nth(rng.below(model.len() as u64) as usize).unwrap();
+    match rng.below(6) {
+        0 => {
+            let key = Txg(newest.0 + 1 + rng.below(100));
+            deadlist.add_key(key).await.unwrap();
+            model.insert(key, Vec::new());
+        }
+        1 if any.0 > 0 => {
+            deadlist.remove_key(any).await.unwrap();
+            let entries = model.remove(&any).unwrap();
+            model.range_mut(..any).next_back().unwrap().1.extend(entries);
+        }
+        _ => {
+            // Now and then more than a block holds, which is 1024.
+            let count = if rng.below(5) == 0 { 3000 } else { rng.below(40) };
+            let entries: Vec<_> = (0..count)
+                .map(|_| {
+                    let birth = 1 + rng.below(newest.0 + 100);
+                    block(rng, birth)
+                })
+                .collect();
+            deadlist.insert(&entries).await.unwrap();
+            for entry in entries {
+                let list = model.range_mut(..entry.bp.logical_birth()).next_back().unwrap().1;
+                list.push(*entry.to_blkptr().words());
+            }
+        }
+    }
+}
+
+/// The deadlists that OpenZFS made, merged into new ones: nothing is lost, and their own counts fit.
+#[test]
+fn golden_deadlists_merge_without_loss() {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
+            let edit = live.edit();
+            let dsize = |bp: &Blkptr| mos.dsize(bp);
+            let lists = BlockLists::new(&edit, &dsize);
+            for id in deadlists(mos.objset()).await {
+                let mut old = DeadlistEdit::open(lists, id).await.unwrap();
+                let (before, sums) = all_entries(&edit, id, dsize).await;
+                let space = old.space();
+                let counted = [space.used_bytes, space.compressed_bytes, space.uncompressed_bytes];
+                assert_eq!(counted, sums, "{name}: {id}");
+                let new = old.clone_keys(Txg(u64::MAX)).await.unwrap();
+                let mut new = DeadlistEdit::open(lists, new).await.unwrap();
+                new.merge(&mut old).await.unwrap();
+                assert_eq!(all_entries(&edit, new.object(), dsize).await.0, before, "{name}: {id}");
+                assert_eq!(new.space(), space, "{name}: {id}");
+                assert_eq!(DeadlistEdit::open(lists, id).await.unwrap().space().used_bytes, 0);
+            }
+        });
+    }
+}
+
+async fn deadlists(mos: &Objset) -> Vec<ObjectId> {
+    let mut found = Vec::new();
+    let mut dnodes = mos.dnodes(ObjectId(1), mos.last_object());
+    while let Some(batch) = dnodes.next_batch().await {
+        for (id, dnode) in batch.unwrap().dnodes {
+            if dnode.object_type == ObjectType::DEADLIST {
+                found.push(id);
+            }
+        }
+    }
+    found
+}
+
+async fn all_entries(
+    edit: &Edit,
+    id: ObjectId,
+    dsize: impl Fn(&Blkptr) -> u64,
+) -> (Vec<[u64; 16]>, [u64; 3]) {
+    let (mut all, mut total) = (Vec::new(), [0u64; 3]);
+    for list in Deadlist::open(&edit.view(), id).await.unwrap().lists().await.unwrap() {
+        let (held, sums) = content(&list, &dsize).await;
+        all.extend(held);
+        total.iter_mut().zip(sums).for_each(|(total, sum)| *total = total.wrapping_add(sum));
+    }
+    all.sort_unstable();
+    (all, total)
+}
+
+#[test]
+fn space_maps_replay_to_what_was_appended() {
+    let rt = Runtime::real(Some(2));
+    let Some(pool) = golden("single") else { return };
+    let seed = rt.random_u64();
+    eprintln!("seed {seed:#x}");
+    rt.block_on(async {
+        let mos = open(&rt, &pool).await;
+        let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
+        let edit = live.edit();
+        let mut rng = Rng::new(seed);
+        let histograms = FeatureCounts::of(&edit).count("spacemap_histogram").await.unwrap();
+        let map = SpaceMapEdit::create(&edit, 4096, 12).await.unwrap();
+        let mut model = Ranges::default();
+        for pass in 0..200 {
+            let map_type = if pass % 3 == 2 { MapType::Free } else { MapType::Alloc };
+            let mut changes = Vec::new();
+            for _ in 0..rng.below(40) {
+                let (mut offset_bytes, run_bytes) =
+                    (rng.below(1 << 32) << 12, (1 + rng.below(1 << 17)) << 12);
+                let run_bytes = if rng.chance(0.9) { 4096 } else { run_bytes };
+                if map_type == MapType::Free {
+                    let Some((start, _)) = model.iter().nth(rng.below(model.len() as u64 + 1) as usize)
+                    else {
+                        break;
+                    };
+                    offset_bytes = start;
+                    if !model.contains(offset_bytes, run_bytes) {
+                        continue;
+                    }
+                    model.remove(offset_bytes, run_bytes);
+                } else if model.clone().insert(offset_bytes, run_bytes).is_some() {
+                    continue;
+                } else {
+                    model.insert(offset_bytes, run_bytes);
+                }
+                changes.push(SpaceMapChange { map_type, vdev: None, offset_bytes, run_bytes });
+            }
+            map.append(&changes, 1).await.unwrap();
+        }
+        assert_eq!(replay(&edit, map.object()).await, model);
+        let object = edit.view().object(map.object()).await.unwrap();
+        assert!(object.dnode().max_block_id.0 > 0, "several blocks");
+        assert_eq!(SpaceMapHead::of(&object, 12).unwrap().allocated_bytes(), model.total_bytes());
+        map.truncate().await.unwrap();
+        assert_eq!(replay(&edit, map.object()).await, Ranges::default());
+        map.free().await.unwrap();
+        assert_eq!(FeatureCounts::of(&edit).count("spacemap_histogram").await.unwrap(), histograms);
+    });
+}
+
+async fn replay(edit: &Edit, map: ObjectId) -> Ranges {
+    let mut ranges = Ranges::default();
+    let object = edit.view().object(map).await.unwrap();
+    read_space_map(&object, 12, |change| {
+        let contradiction = match change.map_type {
+            MapType::Alloc => ranges.insert(change.offset_bytes, change.run_bytes),
+            MapType::Free => ranges.remove(change.offset_bytes, change.run_bytes),
+        };
+        assert_eq!(contradiction, None);
+    })
+    .await
+    .unwrap();
+    ranges
+}
+
+#[test]
+fn packed_lists_are_rewritten_shorter_and_longer() {
+    let rt = Runtime::real(Some(2));
+    let Some(pool) = golden("single") else { return };
+    rt.block_on(async {
+        let mos = open(&rt, &pool).await;
+        let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
+        let edit = live.edit();
+        let new = NewObject::of(ObjectType::PACKED_NVLIST).block_bytes(512);
+        let id = edit.create(&new).await.unwrap();
+        for count in [3, 400, 20] {
+            let mut list = Nvlist::new();
+            for i in 0..count {
+                list.insert(&format!("key {i}"), NvValue::Uint64(i * count));
+            }
+            edit.write_nvlist(id, &list).await.unwrap();
+            let object = edit.view().object(id).await.unwrap();
+            let size = u64::from_ne_bytes(object.dnode().bonus().try_into().unwrap());
+            let packed = object.read(0, size as usize).await.unwrap();
+            let read = Nvlist::decode(&packed).unwrap();
+            assert!(read.iter().eq(list.iter()));
+        }
+    });
+}
