@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod config;
 mod content;
 mod datasets;
 mod inside;
