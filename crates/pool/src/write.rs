@@ -15,6 +15,8 @@
 //! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a write fails for
 //! good, what it has allocated is given back.
 //!
+//! Memory: a write holds its block as given, as stored and its parity; the caller bounds how many run at once.
+//!
 //! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_dva_allocate`).
 

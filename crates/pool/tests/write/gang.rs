@@ -3,11 +3,14 @@
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::check_all;
 use bytes::Bytes;
+use cenote_codec::crypto::{Cipher, MasterKey};
+use cenote_device::{Fault, Op};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::units::{Psize, Txg};
+use cenote_format::units::{Guid, Psize, Txg, VdevId};
 use cenote_pool::alloc::{AllocClass, AllocRequest};
-use cenote_pool::{PoolError, ReadContext, WriteProps};
+use cenote_pool::{DatasetKey, PoolError, ReadContext, WriteProps};
 use cenote_runtime::Rng;
+use std::sync::Arc;
 
 /// Fills the pool up and frees ranges of at most `len` bytes here and there.
 fn fragment(lab: &Lab, len: u64, every: usize) {
@@ -60,6 +63,44 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             check_all(&lab, &[(written.bp, data)], &ReadContext::default()).await;
         });
     }
+}
+
+#[test]
+fn encrypted_gangs_with_copies() {
+    simulate(71, async |rt| {
+        let lab = Lab::new(&rt, &[Layout::Disk, Layout::Mirror(2)], 9).await;
+        fragment(&lab, 8 << 10, 3);
+        let master = MasterKey::new(Cipher::Aes256Gcm, 7, &[3; 32], &[4; 64]);
+        let key = Some(Arc::new(DatasetKey::new(master)));
+        let ctx = ReadContext::default().with_key(key.clone());
+        let mut rng = Rng::new(71);
+        for (copies, key, expected) in [(1, key.clone(), 2), (3, key, 2), (2, None, 2), (3, None, 3)] {
+            let data = noise(&mut rng, 64 << 10);
+            let bp = lab.write(&data, &WriteProps { copies, key, ..props() }, FIRST_TXG).await.bp;
+            assert!(bp.is_gang() && bp.dvas().count() == expected, "{bp:?}");
+            check_all(&lab, &[(bp, data)], &ctx).await;
+        }
+    });
+}
+
+#[test]
+fn pieces_go_elsewhere_if_a_vdev_fails() {
+    simulate(72, async |rt| {
+        let lab = Lab::new(&rt, &[Layout::Disk, Layout::Disk], 9).await;
+        fragment(&lab, 8 << 10, 3);
+        let before = lab.allocated_bytes();
+        lab.disks[&Guid(1000)].faulty.add(Fault::error(Op::Write));
+        let data = noise(&mut Rng::new(72), 64 << 10);
+        let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
+        assert!(bp.is_gang() && bp.dvas().all(|dva| dva.vdev == VdevId(1)));
+        check_all(&lab, &[(bp, data.clone())], &ReadContext::default()).await;
+        assert_eq!(lab.allocated_bytes() - before, bp.asize().0);
+
+        lab.disks[&Guid(1100)].faulty.add(Fault::error(Op::Write));
+        let result = lab.pool.write(&lab.space, data, &props(), FIRST_TXG).await;
+        assert!(matches!(result, Err(PoolError::NotWritten { .. })), "{result:?}");
+        assert_eq!(lab.allocated_bytes() - before, bp.asize().0);
+    });
 }
 
 #[test]
