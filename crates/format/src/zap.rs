@@ -18,6 +18,8 @@
 //! Source: OpenZFS `zap_impl.h`, `zap_leaf.h`, `zap.c`, `zap_micro.c`, `zap_leaf.c`.
 
 mod builder;
+#[cfg(test)]
+mod change_tests;
 mod hash;
 mod header;
 mod leaf;

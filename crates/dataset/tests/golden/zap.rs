@@ -161,6 +161,30 @@ async fn check(view: &Objset, id: ObjectId, model: &BTreeMap<Vec<u8>, ZapValue>)
     }
 }
 
+/// Who holds a block, as a reader or the group that is being written does, keeps it as it was.
+#[test]
+fn a_block_that_somebody_looks_at_does_not_change() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let Some(live) = scratch(&rt).await else { return };
+        let edit = live.edit();
+        let id = NewZap::of(ObjectType::ZAP_OTHER).create(&edit).await.unwrap();
+        let zap = ZapEdit::new(&edit, id);
+        zap.add("a", 1).await.unwrap();
+        let held = Zap::open_id(&edit.view(), id).await.unwrap();
+        zap.update("a", 2).await.unwrap();
+        zap.add("b", &ZapValue::from_text("makes it fat")).await.unwrap();
+        assert_eq!(held.lookup(b"a").await.unwrap(), Some(1.into()));
+        let now = Zap::open_id(&edit.view(), id).await.unwrap();
+        assert_eq!(now.lookup(b"a").await.unwrap(), Some(2.into()));
+        assert_eq!(now.lookup(b"b").await.unwrap().unwrap().as_text().unwrap(), "makes it fat");
+        assert_eq!(
+            Zap::open_id(&live.on_disk(), ObjectId(1)).await.unwrap().get_u64("a").await.unwrap(),
+            None
+        );
+    });
+}
+
 /// Keys of numbers; of many the hash is the same.
 #[test]
 fn keys_of_numbers_and_crowds_of_one_hash() {

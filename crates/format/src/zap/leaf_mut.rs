@@ -308,18 +308,25 @@ impl<'a> LeafMut<'a> {
 
     /// All entries in the order of their chunks, after a look at everything that hangs on them.
     fn checked_entries(&self) -> Result<Vec<u16>> {
-        let mut used = 0;
+        let mut is_used = vec![false; self.chunk_count];
         let mut entries = Vec::new();
         for chunk in 0..self.chunk_count {
             let at = self.chunk_at(chunk);
-            if self.block[at] == CHUNK_ENTRY {
-                let name = self.array(self.u16(at + NAME_CHUNK))?.len();
-                let value = self.array(self.u16(at + VALUE_CHUNK))?.len();
-                used += 1 + name + value;
-                entries.push(chunk as u16);
+            if self.block[at] != CHUNK_ENTRY {
+                continue;
+            }
+            entries.push(chunk as u16);
+            for field in [NAME_CHUNK, VALUE_CHUNK] {
+                for piece in self.array(self.u16(at + field))? {
+                    if std::mem::replace(&mut is_used[usize::from(piece)], true) {
+                        return Err(FormatError::Corrupt {
+                            what: WHAT,
+                            why: "has entries that share chunks",
+                        });
+                    }
+                }
             }
         }
-        at_most("ZAP leaf chunks in use", used as u64, self.chunk_count as u64)?;
         Ok(entries)
     }
 

@@ -1,0 +1,124 @@
+//! Leaves that are changed in place, against a map; damaged ones; blocks of the other byte order.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+use super::*;
+
+const HASHER: ZapHasher = ZapHasher { salt: 0x1234_5678_9abc_def1, flags: 0 };
+
+/// A step: a name out of few, its value, and what to do with it.
+type Change = (u8, Vec<u8>, u8);
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    vec((0u8..40, vec(any::<u8>(), 0..90), 0u8..4), 1..200)
+}
+
+fn name(number: u8) -> Vec<u8> {
+    format!("{number}{}", "n".repeat(usize::from(number))).into_bytes()
+}
+
+/// Names in pairs share a hash.
+fn hash(number: u8) -> u64 {
+    HASHER.text(&[number / 2 + 1])
+}
+
+fn key(number: u8, stored: &[u8]) -> LeafKey<'_> {
+    LeafKey { hash: hash(number), bytes: stored, len: stored.len() as u16 }
+}
+
+fn check(block: &[u8], model: &BTreeMap<u8, Vec<u8>>) {
+    let leaf = Leaf::decode(block.to_vec().into(), Endian::NATIVE).unwrap();
+    assert_eq!(leaf.entries().count(), model.len());
+    for (number, value) in model {
+        let entry = leaf.lookup(hash(*number), &name(*number)).unwrap().unwrap();
+        assert_eq!(&entry.value_bytes().unwrap(), value);
+    }
+}
+
+/// Answers whether there was room.
+fn apply(leaf: &mut LeafMut<'_>, (number, value, action): &Change) -> Result<bool> {
+    let stored = [&name(*number)[..], &[0]].concat();
+    let value = LeafValue { int_bytes: 1, raw: value };
+    match (leaf.find(key(*number, &stored))?, action) {
+        (Some(slot), 0) => leaf.remove(slot).map(|_| true),
+        (Some(slot), _) => leaf.set_value(slot, value),
+        (None, 0) => Ok(true),
+        (None, _) => leaf.add(key(*number, &stored), None, value),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_changed_leaf_holds_what_a_map_holds(changes in changes(), shift in 10u32..13) {
+        let mut block = vec![0; 1 << shift];
+        LeafMut::init(&mut block, 0, 0, true).unwrap();
+        let mut model = BTreeMap::new();
+        for change in changes {
+            let before = block.clone();
+            let had_room = apply(&mut LeafMut::open(&mut block).unwrap(), &change).unwrap();
+            let (number, value, action) = change;
+            match (had_room, action) {
+                (false, _) => prop_assert_eq!(&before, &block),
+                (true, 0) => _ = model.remove(&number),
+                (true, _) => _ = model.insert(number, value),
+            }
+        }
+        check(&block, &model);
+
+        let mut sibling = vec![0; 1 << shift];
+        LeafMut::open(&mut block).unwrap().split(&mut sibling).unwrap();
+        let is_upper = |number: &u8| hash(*number) >> 63 == 1;
+        let (upper, lower): (BTreeMap<_, _>, BTreeMap<_, _>) = model.into_iter().partition(|(n, _)| is_upper(n));
+        check(&sibling, &upper);
+        check(&block, &lower);
+        prop_assert_eq!(LeafMut::summary(&sibling).unwrap(), (1, 1, upper.len() as u16));
+    }
+
+    #[test]
+    fn damaged_leaves_cost_no_panic(
+        before in changes(),
+        after in changes(),
+        hits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+    ) {
+        let mut block = vec![0; 2048];
+        let mut leaf = LeafMut::init(&mut block, 0, 0, false).unwrap();
+        for change in &before {
+            apply(&mut leaf, change).unwrap();
+        }
+        for (at, value) in hits {
+            let at = 24 + at.index(block.len() - 24);
+            block[at] = value;
+        }
+        if let Ok(mut leaf) = LeafMut::open(&mut block) {
+            for change in &after {
+                _ = apply(&mut leaf, change);
+            }
+            _ = leaf.split(&mut vec![0; 2048]);
+        }
+    }
+
+    #[test]
+    fn blocks_of_the_other_byte_order_become_native(
+        entries in btree_map(vec(1u8.., 1..40), (vec(any::<u8>(), 0..40), any::<u32>()), 0..12),
+    ) {
+        let [native, foreign] = [Endian::NATIVE, Endian::NATIVE.swapped()].map(|endian| {
+            let mut builder = LeafBuilder::new(11, 5, 0, endian).unwrap();
+            for (name, (value, cd)) in &entries {
+                builder.add(HASHER.text(name), *cd, name, 1, value).unwrap();
+            }
+            builder.finish()
+        });
+        let mut swapped = foreign;
+        swap_block(&mut swapped);
+        prop_assert_eq!(swapped, native);
+
+        let listed = entries.iter().map(|(name, (value, cd))| MicroEntry { name, value: value.len() as u64, cd: *cd });
+        let [native, mut foreign] = [Endian::NATIVE, Endian::NATIVE.swapped()]
+            .map(|endian| MicroZap::encode(listed.clone(), HASHER, 5, 2048, endian).unwrap());
+        swap_block(&mut foreign);
+        prop_assert_eq!(foreign, native);
+    }
+}
