@@ -236,14 +236,15 @@ impl Pool {
             && !dvas.iter().any(is_removed)
     }
 
-    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if it is encrypted: one
-    /// place would show two blocks under the same key to who copies disks.
+    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if it is deduplicated, for
+    /// others may lead to it, or encrypted, for who copies disks would see two blocks under one key at one place.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE
             && props.is_written_again(txg)
             && previous.logical_birth() == txg
             && previous.psize() == psize
+            && !previous.is_dedup()
             && !bp.uses_crypt()
             && !previous.uses_crypt()
     }
