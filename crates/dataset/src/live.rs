@@ -96,7 +96,7 @@ impl LiveObjset {
     }
 
     /// Whether the open group has changed anything.
-    pub(crate) fn is_dirty(&self) -> bool {
+    pub fn is_dirty(&self) -> bool {
         !self.0.state.read().open.is_empty()
     }
 

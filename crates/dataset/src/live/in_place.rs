@@ -60,6 +60,15 @@ impl Blocks<'_> {
         found.map(|bytes| &bytes[..]).ok_or(Stop::Missing(block.0..block.0 + 1))
     }
 
+    /// A block, to keep and read.
+    pub(crate) fn bytes(&self, block: BlockId) -> Step<Bytes> {
+        let shared = self.changed.blocks.get(&block).or_else(|| self.below.get(&block));
+        match shared {
+            Some(bytes) if self.open.iter().all(|(id, _)| *id != block) => Ok(bytes.clone()),
+            _ => self.get(block).map(Bytes::copy_from_slice),
+        }
+    }
+
     /// Sees to it that these blocks are in memory.
     pub(crate) fn need(&self, range: Range<u64>) -> Step<()> {
         let is_missing = |id: u64| self.get(BlockId(id)).is_err();

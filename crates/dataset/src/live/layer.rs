@@ -127,10 +127,16 @@ impl Layer {
         change: impl FnOnce(&mut Changed) -> T,
     ) -> T {
         let mut objects = self.objects.lock();
+        let is_first = !objects.contains_key(&object);
+        let head_before = if is_first { current.clone() } else { None };
         let changed =
             objects.entry(object).or_insert_with(|| Changed { head: current, ..Changed::default() });
         let before = changed.bytes();
         let result = change(changed);
+        if is_first && changed.is_only(&head_before) {
+            objects.remove(&object);
+            return result;
+        }
         // Wraps on the way down and back: the sum is right.
         self.dirty_bytes.fetch_add(changed.bytes().wrapping_sub(before), Ordering::Relaxed);
         result
@@ -188,6 +194,12 @@ impl Changed {
 
     fn is_punched(&self, block: BlockId) -> bool {
         self.punched.range(..=block.0).next_back().is_some_and(|(_, &end)| block.0 < end)
+    }
+
+    /// It says nothing but what the head was before.
+    fn is_only(&self, head: &Option<DnodeHead>) -> bool {
+        let changes_content = self.fresh || self.spill.is_some();
+        !changes_content && self.blocks.is_empty() && self.punched.is_empty() && self.head == *head
     }
 
     fn bytes(&self) -> u64 {

@@ -205,7 +205,7 @@ fn get_in(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>
     }
     let fat = Fat::open(blocks)?;
     match fat_key(&fat, key) {
-        Some(key) => fat.get(blocks, key),
+        Some(_) => fat.get(blocks, key),
         None => Ok(None),
     }
 }

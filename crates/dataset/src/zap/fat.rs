@@ -6,8 +6,9 @@ use bytes::BytesMut;
 use cenote_format::FormatError;
 use cenote_format::bytes::Endian;
 use cenote_format::units::BlockId;
-use cenote_format::zap::{FatHeader, LeafKey, LeafMut, LeafValue, ZapHasher, read_pointer};
+use cenote_format::zap::{FatHeader, Leaf, LeafKey, LeafMut, LeafValue, ZapHasher, read_pointer};
 
+use super::key::{StoredKey, ZapKey};
 use super::{Outcome, Put, ZapValue};
 use crate::live::{Blocks, Step};
 
@@ -90,12 +91,15 @@ impl Fat {
     }
 
     /// The value under a key.
-    pub(super) fn get(&self, blocks: &mut Blocks<'_>, key: LeafKey<'_>) -> Step<Option<ZapValue>> {
-        let id = self.leaf_of(blocks, key.hash)?;
-        let leaf = open_leaf(blocks, id, key.hash)?;
-        let Some(slot) = leaf.find(key)? else { return Ok(None) };
-        let (int_bytes, raw) = leaf.value(slot)?;
-        Ok(Some(ZapValue::new(int_bytes, raw.into())))
+    pub(super) fn get(&self, blocks: &Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
+        let hash = key.hash(self.head.hasher(), self.head.normflags);
+        let leaf = Leaf::decode(blocks.bytes(self.leaf_of(blocks, hash)?)?, Endian::NATIVE)?;
+        let found = match key.key {
+            ZapKey::Name(name) => leaf.lookup(hash, name)?,
+            ZapKey::Words(words) => leaf.lookup_words(hash, words)?,
+        };
+        let Some(entry) = found else { return Ok(None) };
+        Ok(Some(ZapValue::new(entry.int_bytes, entry.value_bytes()?.into())))
     }
 
     /// The leaf where an entry of that hash is, if there is one.

@@ -115,14 +115,19 @@ pub(super) fn remove(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Outco
     })
 }
 
-/// The value of a name.
+/// The value of a name. Without an index it is looked for from end to end, which is quicker than making one.
 pub(super) fn get(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
     let Some(name) = key.micro_name() else { return Ok(None) };
-    with_index(blocks, |blocks, index| {
-        let block = blocks.get(BLOCK)?;
-        let found = index.find(block, hash_name(index.hasher, index.normflags, name), name);
-        Ok(found.map(|place| ZapValue::from_u64(word(slot(block, slot_of(place)), 0))))
-    })
+    let index = blocks.index().clone();
+    let block = blocks.get(BLOCK)?;
+    let found = match index {
+        Some(index) => {
+            let hash = hash_name(index.hasher, index.normflags, name);
+            index.find(block, hash, name).map(slot_of)
+        }
+        None => (0..slots(block)).find(|number| name_of(slot(block, *number)) == Some(name)),
+    };
+    Ok(found.map(|number| ZapValue::from_u64(word(slot(block, number), 0))))
 }
 
 /// Makes it fat.

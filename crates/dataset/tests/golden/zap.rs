@@ -185,6 +185,28 @@ fn a_block_that_somebody_looks_at_does_not_change() {
     });
 }
 
+/// A group in which tables were only looked into has nothing to write.
+#[test]
+fn looking_into_a_table_changes_nothing() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let Some(live) = scratch(&rt).await else { return };
+        let edit = live.edit();
+        let mut tables = fat_tables(&live.view()).await;
+        tables.push(ObjectId(1));
+        for id in tables {
+            for entry in Zap::open_id(&live.view(), id).await.unwrap().to_vec().await.unwrap() {
+                let found = ZapEdit::new(&edit, id).get(&entry.name[..]).await.unwrap();
+                assert_eq!(found, Some(entry.value));
+            }
+            assert_eq!(ZapEdit::new(&edit, id).get("no such entry").await.unwrap(), None);
+        }
+        assert!(!live.is_dirty());
+        ZapEdit::new(&edit, ObjectId(1)).add("no such entry", 1).await.unwrap();
+        assert!(live.is_dirty());
+    });
+}
+
 /// Keys of numbers; of many the hash is the same.
 #[test]
 fn keys_of_numbers_and_crowds_of_one_hash() {

@@ -152,23 +152,6 @@ impl<'a> LeafMut<'a> {
         })
     }
 
-    /// The value of an entry: bytes of an integer, and the integers in big-endian.
-    ///
-    /// # Errors
-    /// A damaged chain.
-    pub fn value(&self, slot: LeafSlot) -> Result<(u8, Vec<u8>)> {
-        let at = self.entry_at(slot.entry)?;
-        let int_bytes = self.block[at + INT_BYTES];
-        let mut left = usize::from(self.u16(at + VALUE_LEN)) * usize::from(int_bytes);
-        let mut raw = Vec::new();
-        for chunk in self.array(self.u16(at + VALUE_CHUNK))? {
-            let here = left.min(ARRAY_BYTES);
-            raw.extend_from_slice(&self.content(chunk)[..here]);
-            left -= here;
-        }
-        Ok((int_bytes, raw))
-    }
-
     /// Adds an entry whose name is not there, with the lowest free differentiator if none is given. `false`: there is no room.
     ///
     /// # Errors
