@@ -185,6 +185,45 @@ fn a_block_that_somebody_looks_at_does_not_change() {
     });
 }
 
+/// OpenZFS doubles a large table a block at a time, and may leave it at that.
+#[test]
+fn a_table_that_is_half_copied_is_finished() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let Some(live) = scratch(&rt).await else { return };
+        let edit = live.edit();
+        let id =
+            NewZap::of(ObjectType::ZAP_OTHER).with_flags(ZAP_FLAG_HASH64, 10).create(&edit).await.unwrap();
+        let block = async |number: u64| {
+            edit.view().object(id).await.unwrap().read_block(BlockId(number)).await.unwrap().0
+        };
+        let (mut model, mut n) = (BTreeMap::new(), 0);
+        let mut add = async |model: &mut BTreeMap<Vec<u8>, ZapValue>| {
+            ZapEdit::new(&edit, id).add(&short(n)[..], n).await.unwrap();
+            model.insert(short(n), n.into());
+            n += 1;
+        };
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+        };
+        while words(&block(0).await)[3] < 4 {
+            add(&mut model).await;
+        }
+        let mut header = words(&block(0).await);
+        let (first, blocks, next) = (header[2], header[3], header[7]);
+        (header[5], header[6], header[7]) = (next, 1, next + 2 * blocks);
+        let copied: Vec<u64> = words(&block(first).await).iter().flat_map(|&pointer| [pointer; 2]).collect();
+        edit.write_words(id, next * 128, &copied).await.unwrap();
+        edit.write_words(id, 0, &header).await.unwrap();
+        for _ in 0..3000 {
+            add(&mut model).await;
+        }
+        let header = words(&block(0).await);
+        assert!(header[2] != first && header[3] >= 2 * blocks);
+        check(&edit.view(), id, &model).await;
+    });
+}
+
 /// A group in which tables were only looked into has nothing to write.
 #[test]
 fn looking_into_a_table_changes_nothing() {
