@@ -159,10 +159,14 @@ impl Objset {
     pub async fn dnode(&self, object: ObjectId) -> Result<Dnode> {
         let Some(changed) = self.layers.object(object) else { return self.dnode_on_disk(object).await };
         let head = changed.head.ok_or_else(|| self.no_object(object))?;
-        let tree = match changed.fresh {
+        let mut tree = match changed.fresh {
             true => DnodeTree::default(),
             false => self.dnode_on_disk(object).await?.tree(),
         };
+        if let Some(spill) = self.layers.spill(object) {
+            // It has no address yet, but takes room in the dnode.
+            tree.spill = spill.map(|_| tree.spill.unwrap_or(Blkptr::HOLE));
+        }
         head.build(&tree).map_err(|e| self.format(object, e))
     }
 

@@ -19,9 +19,11 @@
 mod registry;
 #[cfg(test)]
 mod tests;
+mod values;
 mod zpl_attr;
 
 pub use registry::{SaAttribute, SaLayout, SaRegistry};
+pub use values::SaValues;
 pub use zpl_attr::ZplAttr;
 
 use crate::bytes::{Endian, Reader, Writer};

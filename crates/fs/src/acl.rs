@@ -6,6 +6,8 @@
 //!
 //! Source: OpenZFS `zfs_acl.c` (`zfs_acl_node_read`).
 
+pub(crate) mod rules;
+
 use cenote_dataset::Object;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -15,6 +17,8 @@ use cenote_format::znode::{AclForm, ZnodePhys, decode_aces};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::overlay::Node;
+
+pub use rules::{AclInherit, AclMode};
 
 /// The longest list read: more than any system lets one make.
 const MAX_ACL_BYTES: u64 = 1 << 20;

@@ -50,15 +50,92 @@ pub enum FsError {
     /// Parents that never lead to the root.
     #[error("object {object} cannot be reached from the root; its parents are damaged or unlinked")]
     Orphan { object: ObjectId },
+    /// An operation that POSIX does not allow, here and now.
+    #[error("{}: {why}", place(*object, name.as_deref()))]
+    Refused { why: Refusal, object: ObjectId, name: Option<Box<str>> },
     /// The intent log asks for something that the tree contradicts.
     #[error("intent log record {sequence}: {why}")]
     Replay { sequence: u64, why: &'static str },
+}
+
+/// Why an operation was refused; each has its number in Linux.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what they mean
+pub enum Refusal {
+    #[error("operation not permitted")]
+    NotPermitted = 1,
+    #[error("no such file or directory")]
+    NotFound = 2,
+    #[error("file exists")]
+    Exists = 17,
+    #[error("invalid cross-device link")]
+    CrossDevice = 18,
+    #[error("not a directory")]
+    NotDirectory = 20,
+    #[error("is a directory")]
+    IsDirectory = 21,
+    #[error("invalid argument")]
+    Invalid = 22,
+    #[error("file too large")]
+    TooLarge = 27,
+    #[error("no space left on device")]
+    NoSpace = 28,
+    #[error("read-only file system")]
+    ReadOnly = 30,
+    #[error("too many links")]
+    TooManyLinks = 31,
+    #[error("file name too long")]
+    NameTooLong = 36,
+    #[error("directory not empty")]
+    NotEmpty = 39,
+    #[error("no data available")]
+    NoData = 61,
+    #[error("invalid or incomplete multibyte character")]
+    BadText = 84,
+    #[error("operation not supported")]
+    NotSupported = 95,
+    #[error("disk quota exceeded")]
+    Quota = 122,
+}
+
+impl Refusal {
+    /// The error about an object.
+    pub fn of(self, object: ObjectId) -> FsError {
+        FsError::Refused { why: self, object, name: None }
+    }
+
+    /// The error about a name in a directory.
+    pub fn named(self, dir: ObjectId, name: &[u8]) -> FsError {
+        let name = Some(String::from_utf8_lossy(name).into());
+        FsError::Refused { why: self, object: dir, name }
+    }
+
+    /// The number of the error in Linux.
+    pub fn errno(self) -> i32 {
+        self as i32
+    }
+}
+
+fn place(object: ObjectId, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("'{name}' in directory {object}"),
+        None => format!("object {object}"),
+    }
 }
 
 /// Result of this crate.
 pub type Result<T, E = FsError> = std::result::Result<T, E>;
 
 impl FsError {
+    /// Why an operation was refused, if it was.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            FsError::Refused { why, .. } => Some(*why),
+            FsError::NoObject { .. } => Some(Refusal::NotFound),
+            _ => None,
+        }
+    }
+
     /// What lies on the pool is damaged (as opposed to a wrong name, a missing key or a version not known).
     pub fn is_damage(&self) -> bool {
         match self {

@@ -101,7 +101,7 @@ pub struct Filesystem {
 struct Base {
     objset: Objset,
     master: MasterNode,
-    registry: SaRegistry,
+    registry: Arc<SaRegistry>,
 }
 
 impl Filesystem {
@@ -118,8 +118,13 @@ impl Filesystem {
             Some(id) => read_sa_registry(&objset, id).await?,
             None => SaRegistry::default(),
         };
+        Ok(Filesystem::of_parts(objset, master, registry.into()))
+    }
+
+    /// A file system whose parts are at hand.
+    pub(crate) fn of_parts(objset: Objset, master: MasterNode, registry: Arc<SaRegistry>) -> Filesystem {
         let base = Arc::new(Base { objset, master, registry });
-        Ok(Filesystem { base, overlay: Arc::default() })
+        Filesystem { base, overlay: Arc::default() }
     }
 
     /// The object set that it lies in.

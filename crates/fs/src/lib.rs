@@ -1,4 +1,4 @@
-//! The POSIX file system (ZPL) and volumes, read-only: what `ls`, `stat`, `cat`, `getfattr` and `zfs diff` need.
+//! The POSIX file system (ZPL) and volumes: what `ls`, `stat`, `cat`, `getfattr` and `zfs diff` need, and what changes them.
 //!
 //! ```text
 //!   Objset --Filesystem::open--> Filesystem --lookup, read_dir, resolve--> ObjectId --attr--> Attr
@@ -6,11 +6,12 @@
 //!        \--Volume::open--> Volume   |        read_link, xattrs, acl, path_of
 //!                                    |--replay(records)--> Filesystem   the intent log applied in memory
 //!                                    '--diff, manifest                  what changed; everything, hashed
+//!   LiveObjset --FsWriter::open--> FsWriter --create, write, rename...--> the same Filesystem, changed
 //! ```
 //!
 //! Read in this order: [`filesystem`] (what a file system is made of), [`attr`] (attributes straight from dnodes, the
 //! fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`userspace`], [`volume`]; then what is built on them: `overlay` and
-//! [`replay`], [`diff`], [`manifest`].
+//! [`replay`], [`diff`], [`manifest`]; and [`write`](mod@write), which changes all this in memory.
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -26,15 +27,17 @@ pub mod path;
 pub mod replay;
 pub mod userspace;
 pub mod volume;
+pub mod write;
 pub mod xattr;
 
 pub use attr::{Attr, Decoded, FileKind, Timestamp};
 pub use directory::{DirEntry, LastLink, ReadDir};
-pub use error::{FsError, Result};
+pub use error::{FsError, Refusal, Result};
 pub use file::OpenFile;
 pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
 pub use replay::ReplayReport;
 pub use userspace::{OwnerSpace, SpaceBy};
-pub use volume::Volume;
+pub use volume::{Volume, VolumeWriter};
+pub use write::{Change, FsOptions, FsWriter};
 pub use xattr::Xattr;

@@ -3,6 +3,8 @@
 //! Layout of its object set: object 1 holds the content, object 2 is a ZAP with `size`.
 //! Source: OpenZFS `zvol_impl.h`, `zvol.c`.
 
+mod writer;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +16,8 @@ use crate::error::{FsError, Result};
 use crate::file::Layered;
 use crate::manifest::Content;
 use crate::overlay::ContentOverlay;
+
+pub use writer::VolumeWriter;
 
 /// `ZVOL_OBJ`.
 pub(crate) const ZVOL_OBJECT: ObjectId = ObjectId(1);

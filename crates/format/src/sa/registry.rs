@@ -73,7 +73,7 @@ impl SaRegistry {
             let number = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
             let number =
                 number.ok_or(FormatError::Corrupt { what: WHAT, why: "have a layout that is no number" })?;
-            registry.add_layout(at_most("SA layout", number, MAX_LAYOUT)? as u16, attributes)?;
+            registry.add_layout(number, attributes)?;
         }
         Ok(registry)
     }
@@ -93,7 +93,44 @@ impl SaRegistry {
         self.layouts.get(&number)
     }
 
-    fn add_layout(&mut self, number: u16, attributes: &[u64]) -> Result<()> {
+    /// The number of an attribute of the ZPL in this data set, if it is registered.
+    pub fn number_of(&self, attr: ZplAttr) -> Option<u16> {
+        let number = attr as u16;
+        let is_it = |number: u16| self.attributes.get(&number).is_some_and(|a| a.name == attr.name());
+        // Nearly all data sets have the same numbers.
+        if is_it(number) {
+            return Some(number);
+        }
+        self.attributes.keys().copied().find(|&number| is_it(number))
+    }
+
+    /// Gives an attribute of the ZPL the next number, unless it has one.
+    pub fn register(&mut self, attr: ZplAttr) {
+        if self.number_of(attr).is_none() {
+            let number = self.attributes.last_key_value().map_or(0, |(&last, _)| last.saturating_add(1));
+            let (length_bytes, byteswap) = (attr.registered_bytes(), attr.byteswap());
+            self.attributes
+                .insert(number, SaAttribute { name: attr.name().to_owned(), length_bytes, byteswap });
+        }
+    }
+
+    /// The layout of just these attributes in this order.
+    pub fn find_layout(&self, attributes: &[u16]) -> Option<u16> {
+        let mut layouts = self.layouts.iter();
+        layouts.find(|(_, layout)| layout.attributes().eq(attributes.iter().copied())).map(|(n, _)| *n)
+    }
+
+    /// The number that OpenZFS gives the next layout: 0 stands for old znodes, 1 for none.
+    pub fn next_layout(&self) -> u16 {
+        self.layouts.last_key_value().map_or(2, |(&last, _)| last.saturating_add(1).max(2))
+    }
+
+    /// Adds a layout.
+    ///
+    /// # Errors
+    /// Attributes that are not registered; numbers out of range.
+    pub fn add_layout(&mut self, number: u16, attributes: &[u64]) -> Result<()> {
+        at_most("SA layout", number.into(), MAX_LAYOUT)?;
         at_most("SA layout attributes", attributes.len() as u64, MAX_SLOTS)?;
         let mut slots = Vec::with_capacity(attributes.len());
         let mut variable = 0..;

@@ -11,7 +11,7 @@ fn registration(number: u64, attr: ZplAttr) -> (&'static [u8], u64) {
 
 /// A data set whose attributes have the numbers that OpenZFS gives them, with the layouts it makes for
 /// a file (2), a symbolic link (3) and a file with ACL and xattrs in turn of length (4).
-fn registry() -> SaRegistry {
+pub(super) fn registry() -> SaRegistry {
     let registrations: Vec<_> = ZplAttr::all().zip(0..).map(|(attr, n)| registration(n, attr)).collect();
     let file = [5, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 16, 19];
     let link = [5, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 16, 19, 17];

@@ -92,6 +92,11 @@ impl ZplAttr {
         TABLE[self as usize].1
     }
 
+    /// The word that registers it under a number.
+    pub fn registration(self, number: u16) -> u64 {
+        u64::from(number) | u64::from(self.byteswap()) << 16 | u64::from(self.registered_bytes()) << 24
+    }
+
     /// The length that OpenZFS registers it with; 0: each value has its own.
     pub fn registered_bytes(self) -> u16 {
         TABLE[self as usize].2

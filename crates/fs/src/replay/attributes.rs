@@ -1,18 +1,18 @@
 //! Records that change attributes and ACLs.
 //!
 //! Which attributes a record sets is said in bits of the system that wrote it; these are Linux's.
-//! Source: OpenZFS `zfs_replay.c` (`zfs_replay_setattr`, `zfs_replay_xvattr`), `zfs_vnops_os.c` (`zfs_setattr`), `xvattr.h`,
-//! `zfs_acl.c` (`zfs_mode_compute`).
+//! Source: OpenZFS `zfs_replay.c` (`zfs_replay_setattr`, `zfs_replay_xvattr`), `zfs_vnops_os.c` (`zfs_setattr`), `xvattr.h`.
 
 use bytes::Bytes;
 use cenote_format::bytes::Endian;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::attr::{LogAcl, LogAttrs};
 use cenote_format::zil::record::Operation;
-use cenote_format::znode::{Ace, AceWho, AclForm, decode_aces};
+use cenote_format::znode::{AclForm, decode_aces};
 
 use super::Replay;
-use crate::attr::{Attr, Timestamp, pflags};
+use crate::acl::rules::mode_of;
+use crate::attr::{Timestamp, pflags};
 use crate::error::Result;
 
 /// Linux's `ATTR_*`, as `lr_mask` has them.
@@ -117,7 +117,7 @@ impl Replay {
         let now = self.now;
         let node = self.node_mut(id).await?;
         if let Some(attr) = &mut node.attr {
-            attr.mode = mode_of(&entries, attr);
+            attr.mode = mode_of(&entries, attr.mode, attr.uid, attr.gid).0;
             attr.ctime = now;
         }
         node.acl = Some(entries);
@@ -132,52 +132,4 @@ impl Replay {
 
 pub(super) fn time([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
     Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
-}
-
-/// The mode that an ACL spells: for each class and permission the first entry that speaks of it decides.
-fn mode_of(entries: &[Ace], attr: &Attr) -> u32 {
-    const ACE_INHERIT_ONLY: u16 = 0x8;
-    const READ_WRITE_EXECUTE: [(u32, u32); 3] = [(0x1, 4), (0x2, 2), (0x20, 1)];
-    const ALLOW: u16 = 0;
-    const DENY: u16 = 1;
-    let (mut mode, mut seen) = (attr.mode & !0o777, 0);
-    for ace in entries.iter().filter(|ace| ace.ace_type <= DENY && ace.flags & ACE_INHERIT_ONLY == 0) {
-        let classes: &[u32] = match ace.who {
-            AceWho::Owner => &[6],
-            AceWho::User(id) if id.0 == attr.uid => &[6],
-            AceWho::OwningGroup => &[3],
-            AceWho::Group(id) if id.0 == attr.gid => &[3],
-            AceWho::Everyone => &[6, 3, 0],
-            _ => &[],
-        };
-        for (shift, (permission, bit)) in
-            classes.iter().flat_map(|shift| READ_WRITE_EXECUTE.map(|pair| (shift, pair)))
-        {
-            let bit = bit << shift;
-            if ace.mask & permission != 0 && seen & bit == 0 {
-                seen |= bit;
-                mode |= if ace.ace_type == ALLOW { bit } else { 0 };
-            }
-        }
-    }
-    mode
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cenote_format::znode::Fuid;
-
-    #[test]
-    fn an_acl_spells_a_mode() {
-        let ace = |who, ace_type, mask| Ace { who, ace_type, flags: 0, mask, object_types: None };
-        let attr = Attr { mode: 0o100777, uid: 5, ..Attr::default() };
-        let entries = [
-            ace(AceWho::User(Fuid(5)), 1, 0x20),
-            ace(AceWho::Owner, 0, 0x23),
-            ace(AceWho::OwningGroup, 0, 0x1),
-            ace(AceWho::Everyone, 0, 0x21),
-        ];
-        assert_eq!(mode_of(&entries, &attr), 0o100655);
-    }
 }

@@ -1,0 +1,286 @@
+//! Changing a file system, in memory.
+//!
+//! Idea: an operation (create, write, rename ...) is a method of [`FsWriter`] that takes a [`Change`]: the hand on the open
+//! transaction group, and the time. It checks first and changes then, through the [`Edit`]; what it changed shows at once in
+//! [`FsWriter::view`], an ordinary [`Filesystem`].
+//!
+//! ```text
+//!   operation --> locks on the objects concerned      locks
+//!             --> names: ZAP of the directory         names, rename
+//!             --> attributes: bonus, spill block      znode, layouts
+//!             --> content: blocks                     content
+//! ```
+//!
+//! Locking: one lock for each object, taken by number where an operation needs several ([`locks`]); operations on different
+//! objects run side by side. Looking a name up and listing a directory take its lock too: use [`FsWriter::lookup`] and
+//! [`FsWriter::list`] while others change it.
+//!
+//! Permissions are the caller's to check; what the file system itself forbids (immutable files, full names, other kinds) is
+//! refused here, with the error that Linux gives ([`Refusal`]). Nothing is changed by an operation that is refused.
+//!
+//! File systems of version 5 only: what is older can be read. Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
+
+mod attributes;
+mod content;
+mod create;
+mod layouts;
+mod locks;
+mod make;
+mod names;
+mod posix_acl;
+mod rename;
+mod unlinked;
+mod upgrade;
+mod xattr;
+mod znode;
+
+use std::sync::Arc;
+
+use cenote_dataset::live::{Edit, LiveObjset};
+use cenote_dataset::{Objset, Zap, ZapEdit};
+use cenote_format::sa::{SaRegistry, ZplAttr};
+use cenote_format::units::ObjectId;
+use parking_lot::RwLock;
+
+use crate::acl::rules::{AclInherit, AclMode, AclRules};
+use crate::attr::Timestamp;
+use crate::directory::DirEntry;
+use crate::error::{FsError, Refusal, Result};
+use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
+use locks::Locks;
+
+pub use attributes::SetAttr;
+pub(crate) use content::clear;
+pub use create::{NewFilesystem, create_filesystem};
+pub use make::{NewFile, NewKind};
+pub use rename::RenameMode;
+pub use xattr::SetXattr;
+
+/// The version that SA came with, and the only one that is written.
+const ZPL_VERSION_SA: u64 = 5;
+/// `MAXNAMELEN - 1`, and the same with feature `longname`.
+const MAX_NAME_BYTES: usize = 255;
+const MAX_LONG_NAME_BYTES: usize = 1023;
+
+/// Where new extended attributes go, property `xattr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrStore {
+    /// With the other attributes, as long as they fit.
+    Sa,
+    /// Each in a file of a hidden directory.
+    Dir,
+}
+
+/// What a dataset's properties say of writing.
+#[derive(Debug, Clone, Copy)]
+pub struct FsOptions {
+    /// `recordsize`: a power of two from 512 to 16 MiB.
+    pub record_bytes: u32,
+    /// `dnodesize`, in slots of 512 bytes: 1 for `legacy`, 2 for `auto`.
+    pub dnode_slots: u8,
+    /// `xattr`.
+    pub xattr: XattrStore,
+    /// `aclmode`.
+    pub acl_mode: AclMode,
+    /// `aclinherit`.
+    pub acl_inherit: AclInherit,
+    /// `acltype=posix`: default ACLs are inherited, and a new mode changes the ACL.
+    pub posix_acl: bool,
+    /// Feature `project_quota` is enabled: new files note a project.
+    pub projects: bool,
+    /// Property and feature `longname`: names may have 1023 bytes.
+    pub long_names: bool,
+}
+
+impl Default for FsOptions {
+    fn default() -> Self {
+        FsOptions {
+            record_bytes: 128 << 10,
+            dnode_slots: 1,
+            xattr: XattrStore::Sa,
+            acl_mode: AclMode::default(),
+            acl_inherit: AclInherit::default(),
+            posix_acl: false,
+            projects: true,
+            long_names: false,
+        }
+    }
+}
+
+/// In what group, and when, an operation happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The hand on the open group.
+    pub edit: &'a Edit,
+    /// The time that goes into the attributes.
+    pub now: Timestamp,
+}
+
+/// A file system that is changed. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct FsWriter(Arc<Inner>);
+
+struct Inner {
+    live: LiveObjset,
+    master: MasterNode,
+    options: RwLock<FsOptions>,
+    registry: RwLock<Arc<SaRegistry>>,
+    /// Attributes that have a number in `registry` but not on disk yet. Who holds it may add layouts.
+    unregistered: tokio::sync::Mutex<Vec<ZplAttr>>,
+    locks: Locks,
+    /// Held while directories move: their order of above and below stays.
+    moves: tokio::sync::Mutex<()>,
+    /// Held while the delete queue changes.
+    queue: tokio::sync::Mutex<()>,
+}
+
+impl FsWriter {
+    /// Opens a file system to change it.
+    ///
+    /// # Errors
+    /// It can't be read, or is of an older version than 5.
+    pub async fn open(live: LiveObjset, options: FsOptions) -> Result<FsWriter> {
+        let fs = Filesystem::open(live.view()).await?;
+        let master = fs.master().clone();
+        if master.version < ZPL_VERSION_SA || master.sa_attrs.is_none() {
+            return Err(Refusal::ReadOnly.of(fs.root()));
+        }
+        let writer = FsWriter::of_parts(live, master, options);
+        writer.know_attributes(fs.sa_registry().clone()).await?;
+        Ok(writer)
+    }
+
+    fn of_parts(live: LiveObjset, master: MasterNode, options: FsOptions) -> FsWriter {
+        FsWriter(Arc::new(Inner {
+            live,
+            master,
+            options: RwLock::new(options),
+            registry: RwLock::default(),
+            unregistered: tokio::sync::Mutex::default(),
+            locks: Locks::new(),
+            moves: tokio::sync::Mutex::default(),
+            queue: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Takes the attributes that are registered, and gives those that are not their numbers.
+    async fn know_attributes(&self, mut registry: SaRegistry) -> Result<()> {
+        let table = match self.0.master.sa_attrs {
+            Some(id) => Zap::open_id(&self.0.live.view(), id).await?.get_u64("REGISTRY").await?,
+            None => None,
+        };
+        let is_missing = |attr: &ZplAttr| table.is_none() || registry.number_of(*attr).is_none();
+        let missing: Vec<ZplAttr> = ZplAttr::all().filter(is_missing).collect();
+        for attr in &missing {
+            registry.register(*attr);
+        }
+        *self.0.registry.write() = registry.into();
+        *self.0.unregistered.lock().await = missing;
+        Ok(())
+    }
+
+    /// The file system as it is now, changes included.
+    pub fn view(&self) -> Filesystem {
+        Filesystem::of_parts(self.0.live.view(), self.0.master.clone(), self.registry())
+    }
+
+    /// The object set that it changes.
+    pub fn live(&self) -> &LiveObjset {
+        &self.0.live
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> ObjectId {
+        self.0.master.root
+    }
+
+    /// What the dataset's properties say.
+    pub fn options(&self) -> FsOptions {
+        *self.0.options.read()
+    }
+
+    /// The dataset's properties have changed.
+    pub fn set_options(&self, options: FsOptions) {
+        *self.0.options.write() = options;
+    }
+
+    /// Looks a name up while others change the directory.
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
+        let _held = self.0.locks.shared(dir).await;
+        self.view().lookup(dir, name).await
+    }
+
+    /// Lists a directory while others change it.
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn list(&self, dir: ObjectId) -> Result<Vec<DirEntry>> {
+        let _held = self.0.locks.shared(dir).await;
+        self.view().list(dir).await
+    }
+
+    fn registry(&self) -> Arc<SaRegistry> {
+        self.0.registry.read().clone()
+    }
+
+    fn acl_rules(&self) -> AclRules {
+        let options = self.options();
+        AclRules { mode: options.acl_mode, inherit: options.acl_inherit }
+    }
+
+    /// How a directory's table folds names.
+    fn table_flags(&self) -> u64 {
+        self.0.master.fold_flags(self.0.master.case != CaseSensitivity::Sensitive)
+    }
+
+    /// A name as the directory has it; its lock is held.
+    async fn find(&self, edit: &Edit, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
+        let flags = self.0.master.fold_flags(self.0.master.case == CaseSensitivity::Insensitive);
+        if flags == 0 {
+            let value = ZapEdit::new(edit, dir).get(name).await?;
+            let word = value.and_then(|value| value.as_u64());
+            return Ok(word.map(|word| DirEntry::decode(bytes::Bytes::copy_from_slice(name), word)));
+        }
+        let zap = Zap::open_id(&self.objset(edit), dir).await?;
+        let entry = zap.lookup_normalized(name, flags).await?;
+        Ok(entry.and_then(|entry| Some(DirEntry::decode(entry.name, entry.value.as_u64()?))))
+    }
+
+    fn objset(&self, edit: &Edit) -> Objset {
+        edit.view()
+    }
+
+    /// Refuses what can't be a new name.
+    fn check_name(&self, dir: ObjectId, name: &[u8]) -> Result<()> {
+        let longest = if self.options().long_names { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES };
+        let why = match name {
+            b"" => Refusal::NotFound,
+            b"." | b".." => Refusal::Exists,
+            name if name.len() > longest => Refusal::NameTooLong,
+            name if name.iter().any(|&b| b == b'/' || b == 0) => Refusal::Invalid,
+            name if self.0.master.utf8_only && std::str::from_utf8(name).is_err() => Refusal::BadText,
+            _ => return Ok(()),
+        };
+        Err(why.named(dir, name))
+    }
+}
+
+impl std::fmt::Debug for FsWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FsWriter({:?})", self.0.live)
+    }
+}
+
+/// An error of a directory's table, as the operation's.
+fn table_error(error: cenote_dataset::DatasetError, dir: ObjectId, name: &[u8]) -> FsError {
+    use cenote_dataset::DatasetError;
+    match error {
+        DatasetError::EntryExists { .. } => Refusal::Exists.named(dir, name),
+        DatasetError::NoEntry { .. } => Refusal::NotFound.named(dir, name),
+        DatasetError::EntryRefused { .. } => Refusal::NameTooLong.named(dir, name),
+        other => other.into(),
+    }
+}

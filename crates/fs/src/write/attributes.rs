@@ -1,0 +1,183 @@
+//! Setting attributes: `chmod`, `chown`, `utimens`, `truncate`, `chattr`, and all of them at once for who copies files in.
+//!
+//! Source: OpenZFS `zfs_vnops_os.c` (`zfs_setattr`), `zfs_acl.c` (`zfs_aclset_common`), `sa.c` (`sa_add_projid`).
+
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::znode::FileKind;
+
+use super::znode::Znode;
+use super::{Change, FsWriter};
+use crate::acl::{Ace, AclMode};
+use crate::attr::{Timestamp, pflags};
+use crate::error::{Refusal, Result};
+
+/// Flags that users set; the others are the file system's own.
+const USERS_FLAGS: u64 = pflags::READONLY
+    | pflags::HIDDEN
+    | pflags::SYSTEM
+    | pflags::ARCHIVE
+    | pflags::IMMUTABLE
+    | pflags::NOUNLINK
+    | pflags::APPENDONLY
+    | pflags::NODUMP
+    | pflags::OPAQUE
+    | pflags::OFFLINE
+    | pflags::SPARSE
+    | pflags::PROJINHERIT;
+
+/// Attributes to set; those left out stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permissions, set-id and sticky bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u64>,
+    /// Group.
+    pub gid: Option<u64>,
+    /// Bytes of content, of a file.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of content.
+    pub mtime: Option<Timestamp>,
+    /// Creation.
+    pub crtime: Option<Timestamp>,
+    /// [`pflags`] to set.
+    pub set_flags: u64,
+    /// [`pflags`] to clear.
+    pub clear_flags: u64,
+    /// Project.
+    pub project: Option<u32>,
+}
+
+impl SetAttr {
+    /// What a file that is immutable does not take.
+    fn is_for_mutable(&self) -> bool {
+        let numbers = [self.uid, self.gid, self.size].iter().any(Option::is_some);
+        numbers || self.mode.is_some() || self.mtime.is_some() || self.crtime.is_some()
+    }
+}
+
+impl FsWriter {
+    /// Sets attributes. The time of the last change of attributes becomes now.
+    ///
+    /// # Errors
+    /// The file is immutable, or has no size to set; damage.
+    pub async fn set_attr(&self, change: Change<'_>, object: ObjectId, set: &SetAttr) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        self.check_settable(&node, set)?;
+        if let Some(size) = set.size {
+            self.resize(change.edit, &mut node, size).await?;
+            node.set_time(ZplAttr::Mtime, change.now);
+        }
+        for (attr, id) in [(ZplAttr::Uid, set.uid), (ZplAttr::Gid, set.gid)] {
+            if let Some(id) = id {
+                node.set_u64(attr, id);
+            }
+        }
+        if let Some(mode) = set.mode {
+            self.set_mode(change, &mut node, mode).await?;
+        } else if (set.uid.is_some() || set.gid.is_some()) && !node.has_flag(pflags::ACL_TRIVIAL)? {
+            // Entries may name the new owner.
+            node.apply_acl(&node.acl()?, node.mode()?)?;
+        }
+        let times = [(ZplAttr::Atime, set.atime), (ZplAttr::Mtime, set.mtime), (ZplAttr::Crtime, set.crtime)];
+        for (attr, time) in times {
+            if let Some(time) = time {
+                node.set_time(attr, time);
+            }
+        }
+        if let Some(project) = set.project {
+            give_project(&mut node, project)?;
+        }
+        let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
+        node.set_u64(ZplAttr::Flags, flags);
+        node.set_time(ZplAttr::Ctime, change.now);
+        self.save(change.edit, &node).await?;
+        self.set_xattr_owner(change, &node, set).await
+    }
+
+    /// A file was read: its time of last access becomes now.
+    ///
+    /// # Errors
+    /// There is no such file; damage.
+    pub async fn accessed(&self, change: Change<'_>, object: ObjectId) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        node.set_time(ZplAttr::Atime, change.now);
+        self.save(change.edit, &node).await
+    }
+
+    /// Sets the ZFS ACL, and the mode that it spells.
+    ///
+    /// # Errors
+    /// The file is immutable; damage.
+    pub async fn set_acl(&self, change: Change<'_>, object: ObjectId, entries: Vec<Ace>) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        if node.has_flag(pflags::IMMUTABLE)? {
+            return Err(Refusal::NotPermitted.of(object));
+        }
+        let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
+        node.set_acl(&acl, node.mode()?)?;
+        node.state_changed(change)?;
+        self.save(change.edit, &node).await
+    }
+
+    fn check_settable(&self, node: &Znode, set: &SetAttr) -> Result<()> {
+        let kind = node.kind()?;
+        let is_fixed = node.has_flag(pflags::IMMUTABLE)? && set.is_for_mutable();
+        let has_fixed_size = node.has_flag(pflags::READONLY | pflags::APPENDONLY)? && set.size.is_some();
+        let acl_stays =
+            self.options().acl_mode == AclMode::Restricted && !node.has_flag(pflags::ACL_TRIVIAL)?;
+        if is_fixed || has_fixed_size || (acl_stays && set.mode.is_some()) {
+            return Err(Refusal::NotPermitted.of(node.id));
+        }
+        match (set.size, kind) {
+            (Some(size), FileKind::Regular) if size > i64::MAX as u64 => Err(Refusal::TooLarge.of(node.id)),
+            (None, _) | (Some(_), FileKind::Regular) => Ok(()),
+            (Some(_), FileKind::Directory) => Err(Refusal::IsDirectory.of(node.id)),
+            (Some(_), _) => Err(Refusal::Invalid.of(node.id)),
+        }
+    }
+
+    /// Sets permissions, and what follows from them in both kinds of ACL.
+    pub(super) async fn set_mode(
+        &self,
+        change: Change<'_>,
+        node: &mut Znode,
+        permissions: u32,
+    ) -> Result<()> {
+        let mode = node.mode()? & !0o7777 | permissions & 0o7777;
+        let acl = self.acl_rules().for_mode(mode, node.flags()?, &node.acl()?);
+        node.set_acl(&acl, mode)?;
+        self.mode_to_posix_acl(change, node, mode).await
+    }
+
+    /// The hidden directory of extended attributes belongs to whom the file belongs.
+    async fn set_xattr_owner(&self, change: Change<'_>, node: &Znode, set: &SetAttr) -> Result<()> {
+        let dir = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId);
+        let Some(dir) = dir.filter(|_| set.uid.or(set.gid).is_some() || set.project.is_some()) else {
+            return Ok(());
+        };
+        let mut dir = self.load(change.edit, dir).await?;
+        for (attr, id) in [(ZplAttr::Uid, set.uid), (ZplAttr::Gid, set.gid)] {
+            if let Some(id) = id {
+                dir.set_u64(attr, id);
+            }
+        }
+        if let Some(project) = set.project {
+            give_project(&mut dir, project)?;
+        }
+        dir.set_time(ZplAttr::Ctime, change.now);
+        self.save(change.edit, &dir).await
+    }
+}
+
+fn give_project(node: &mut Znode, project: u32) -> Result<()> {
+    node.set_project(project.into());
+    node.set_u64(ZplAttr::Flags, node.flags()? | pflags::PROJID);
+    Ok(())
+}

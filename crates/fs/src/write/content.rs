@@ -1,0 +1,159 @@
+//! The content of files: written, cut, cleared.
+//!
+//! A file of one block has a block as large as it needs, in steps of 512 bytes; it grows up to `recordsize`, and then gets more
+//! blocks of that size. Bytes beyond the size are always zeros on disk.
+//!
+//! Copies: none for blocks that are written whole, which keep a reference to the caller's buffer; a block that is written in
+//! part is copied once in a group, and then written to in place.
+//!
+//! Source: OpenZFS `zfs_vnops.c` (`zfs_write`), `zfs_znode_os.c` (`zfs_grow_blocksize`, `zfs_freesp`).
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use cenote_dataset::live::Edit;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
+use cenote_format::znode::FileKind;
+
+use super::znode::Znode;
+use super::{Change, FsWriter};
+use crate::attr::pflags;
+use crate::error::{Refusal, Result};
+
+/// The largest size of a file, `MAX_LFS_FILESIZE` of Linux.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+impl FsWriter {
+    /// Writes bytes at an offset; a hole arises between the end and an offset beyond it.
+    ///
+    /// # Errors
+    /// It is no file, or one that may not change; it would get too large; a block that is written in part can't be read.
+    pub async fn write(&self, change: Change<'_>, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        check_file(&node)?;
+        let is_appending = offset >= node.u64(ZplAttr::Size)?;
+        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
+            || (node.has_flag(pflags::APPENDONLY)? && !is_appending)
+        {
+            return Err(Refusal::NotPermitted.of(object));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.put(change.edit, &mut node, offset, data).await?;
+        node.content_changed(change)?;
+        self.save(change.edit, &node).await
+    }
+
+    /// Clears a range: it reads as zeros, and whole blocks are freed. The size stays.
+    ///
+    /// # Errors
+    /// It is no file, or one that may not change; a block at the edge can't be read.
+    pub async fn punch(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        check_file(&node)?;
+        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY | pflags::APPENDONLY)? {
+            return Err(Refusal::NotPermitted.of(object));
+        }
+        let end = range.end.min(node.u64(ZplAttr::Size)?);
+        clear(change.edit, object, range.start..end).await?;
+        node.content_changed(change)?;
+        self.save(change.edit, &node).await
+    }
+
+    /// Clears a range, beyond the end if need be: the file then grows.
+    ///
+    /// # Errors
+    /// As [`FsWriter::punch`].
+    pub async fn zero_range(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
+        self.punch(change, object, range.clone()).await?;
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load(change.edit, object).await?;
+        if range.end <= node.u64(ZplAttr::Size)? {
+            return Ok(());
+        }
+        if range.end > MAX_SIZE {
+            return Err(Refusal::TooLarge.of(object));
+        }
+        self.resize(change.edit, &mut node, range.end).await?;
+        self.save(change.edit, &node).await
+    }
+
+    /// Writes bytes into a file that the caller holds and saves.
+    pub(super) async fn put(&self, edit: &Edit, node: &mut Znode, offset: u64, data: Bytes) -> Result<()> {
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= MAX_SIZE);
+        let end = end.ok_or_else(|| Refusal::TooLarge.of(node.id))?;
+        let size = node.u64(ZplAttr::Size)?.max(end);
+        self.grow_block(edit, node, size).await?;
+        edit.write(node.id, offset, data).await?;
+        node.set_u64(ZplAttr::Size, size);
+        Ok(())
+    }
+
+    /// Gives a file that the caller holds and saves another size.
+    pub(super) async fn resize(&self, edit: &Edit, node: &mut Znode, size: u64) -> Result<()> {
+        if size > node.u64(ZplAttr::Size)? {
+            self.grow_block(edit, node, size).await?;
+        } else {
+            clear(edit, node.id, size..u64::MAX).await?;
+        }
+        if size == 0 {
+            node.set_u64(ZplAttr::Flags, node.flags()? & !pflags::SPARSE);
+        }
+        node.set_u64(ZplAttr::Size, size);
+        Ok(())
+    }
+
+    /// Makes the one block of a small file as large as `size` needs.
+    async fn grow_block(&self, edit: &Edit, node: &mut Znode, size: u64) -> Result<()> {
+        let (block, record) = (node.block_bytes, self.options().record_bytes);
+        let is_settled = block.is_power_of_two() && block >= record;
+        let has_more_blocks = node.max_block.0 > 0 || node.u64(ZplAttr::Size)? > block.into();
+        if size <= block.into() || is_settled || has_more_blocks {
+            return Ok(());
+        }
+        // One that is larger than `recordsize` is by now grows up to the next power of two.
+        let limit = if block > record { block.next_power_of_two() } else { record };
+        let wanted = size.min(limit.into()).next_multiple_of(SPA_MINBLOCKSIZE) as u32;
+        edit.set_block_bytes(node.id, wanted).await?;
+        node.block_bytes = wanted;
+        Ok(())
+    }
+}
+
+fn check_file(node: &Znode) -> Result<()> {
+    match node.kind()? {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Refusal::IsDirectory.of(node.id)),
+        _ => Err(Refusal::Invalid.of(node.id)),
+    }
+}
+
+/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten where they hold anything.
+pub(crate) async fn clear(edit: &Edit, id: ObjectId, range: Range<u64>) -> Result<()> {
+    let object = edit.view().object(id).await?;
+    let size = object.block_bytes();
+    let end = range.end.min(object.capacity_bytes());
+    if range.start >= end {
+        return Ok(());
+    }
+    let (first, last) = (range.start.div_ceil(size), end / size);
+    let edges = match first > last {
+        true => [range.start..end, end..end],
+        false => [range.start..first * size, last * size..end],
+    };
+    for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
+        let block = BlockId(edge.start / size);
+        if object.next_data_block(block).await? == Some(block) {
+            let zeros = BytesMut::zeroed((edge.end - edge.start) as usize);
+            edit.write(id, edge.start, zeros.freeze()).await?;
+        }
+    }
+    if first < last {
+        edit.punch(id, BlockId(first), last - first).await?;
+    }
+    Ok(())
+}

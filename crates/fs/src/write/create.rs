@@ -1,0 +1,122 @@
+//! Making a file system in an empty object set.
+//!
+//! ```text
+//!   object 1, master node:  VERSION, normalization, utf8only, casesensitivity, SA_ATTRS, DELETE_QUEUE, ROOT [, SHARES]
+//!   SA_ATTRS:               REGISTRY, LAYOUTS: made with the root directory, the first file
+//! ```
+//!
+//! Source: OpenZFS `zfs_znode_os.c` (`zfs_create_fs`, `zfs_create_share_dir`).
+
+use cenote_dataset::live::LiveObjset;
+use cenote_dataset::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP};
+use cenote_dataset::{NewZap, ZapEdit};
+use cenote_format::dnode::ObjectType;
+use cenote_format::sa::{SaRegistry, ZplAttr};
+use cenote_format::units::ObjectId;
+
+use super::make::Making;
+use super::{Change, FsOptions, FsWriter};
+use crate::error::Result;
+use crate::filesystem::{CaseSensitivity, MASTER_NODE, MasterNode, Normalization, ZPL_VERSION};
+
+/// What a new file system is to be like, for good.
+#[derive(Debug, Clone, Copy)]
+pub struct NewFilesystem {
+    /// `casesensitivity`.
+    pub case: CaseSensitivity,
+    /// `normalization`.
+    pub normalization: Normalization,
+    /// `utf8only`; implied by a normalization.
+    pub utf8_only: bool,
+    /// Owner and group of the root directory, whose mode is 755.
+    pub owner: (u64, u64),
+    /// With the hidden directory of SMB shares, which OpenZFS makes when it first needs it.
+    pub with_shares: bool,
+}
+
+impl Default for NewFilesystem {
+    fn default() -> Self {
+        NewFilesystem {
+            case: CaseSensitivity::Sensitive,
+            normalization: Normalization::None,
+            utf8_only: false,
+            owner: (0, 0),
+            with_shares: false,
+        }
+    }
+}
+
+impl NewFilesystem {
+    fn normalization_word(&self) -> u64 {
+        match self.normalization {
+            Normalization::None => 0,
+            Normalization::FormD => U8_CANON_DECOMP,
+            Normalization::FormC => U8_CANON_DECOMP | U8_CANON_COMP,
+            Normalization::FormKd => U8_COMPAT_DECOMP,
+            Normalization::FormKc => U8_COMPAT_DECOMP | U8_CANON_COMP,
+        }
+    }
+
+    fn case_word(&self) -> u64 {
+        match self.case {
+            CaseSensitivity::Sensitive => 0,
+            CaseSensitivity::Insensitive => 1,
+            CaseSensitivity::Mixed => 2,
+        }
+    }
+}
+
+/// Makes a file system of version 5 in an object set that is empty.
+///
+/// # Errors
+/// It is not empty.
+pub async fn create_filesystem(
+    live: &LiveObjset,
+    change: Change<'_>,
+    new: &NewFilesystem,
+    options: FsOptions,
+) -> Result<FsWriter> {
+    let edit = change.edit;
+    let utf8_only = new.utf8_only || new.normalization != Normalization::None;
+    NewZap::of(ObjectType::MASTER_NODE).create_at(edit, MASTER_NODE).await?;
+    let master = ZapEdit::new(edit, MASTER_NODE);
+    master.add("normalization", new.normalization_word()).await?;
+    master.add("utf8only", u64::from(utf8_only)).await?;
+    master.add("casesensitivity", new.case_word()).await?;
+    master.add("VERSION", ZPL_VERSION).await?;
+    let sa_attrs = NewZap::of(ObjectType::SA_MASTER_NODE).create(edit).await?;
+    master.add("SA_ATTRS", sa_attrs.0).await?;
+    let queue = NewZap::of(ObjectType::UNLINKED_SET).create(edit).await?;
+    master.add("DELETE_QUEUE", queue.0).await?;
+
+    let known = MasterNode {
+        version: ZPL_VERSION,
+        root: ObjectId(0),
+        delete_queue: Some(queue),
+        shares: None,
+        fuids: None,
+        sa_attrs: Some(sa_attrs),
+        case: new.case,
+        normalization: new.normalization,
+        utf8_only,
+    };
+    // A writer without a root makes the root, and so the tables of attributes.
+    let fs = FsWriter::of_parts(live.clone(), known, options);
+    fs.know_attributes(SaRegistry::default()).await?;
+    master.add("ROOT", fs.make_root(change, 0o755, new.owner).await?.0).await?;
+    if new.with_shares {
+        master.add("SHARES", fs.make_root(change, 0o555, new.owner).await?.0).await?;
+    }
+    FsWriter::open(live.clone(), options).await
+}
+
+impl FsWriter {
+    /// Makes a directory that is its own parent.
+    async fn make_root(&self, change: Change<'_>, mode: u32, owner: (u64, u64)) -> Result<ObjectId> {
+        let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
+        let mut root = self.load(change.edit, id).await?;
+        root.set_u64(ZplAttr::Parent, id.0);
+        self.save(change.edit, &root).await?;
+        Ok(id)
+    }
+}

@@ -1,0 +1,57 @@
+//! The file system's tables of attributes and layouts, as they grow.
+//!
+//! Idea: nearly all files have one of a few layouts. A new one is written down once, under the next number, and is known from
+//! then on. Attributes that the tables of an older file system lack are registered with the first new layout.
+//!
+//! Source: OpenZFS `sa.c` (`sa_add_layout_entry`, `sa_attr_register_sync`).
+
+use bytes::Bytes;
+use cenote_dataset::live::Edit;
+use cenote_dataset::{NewZap, ZapEdit, ZapValue};
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::ObjectId;
+
+use super::FsWriter;
+use crate::error::{FsError, Result};
+
+impl FsWriter {
+    /// The number of the layout that has just these attributes, in this order.
+    pub(super) async fn layout(&self, edit: &Edit, attributes: &[u16]) -> Result<u16> {
+        if let Some(number) = self.registry().find_layout(attributes) {
+            return Ok(number);
+        }
+        let mut unregistered = self.0.unregistered.lock().await;
+        let mut registry = (*self.registry()).clone();
+        if let Some(number) = registry.find_layout(attributes) {
+            return Ok(number);
+        }
+        let table = self.sa_table(edit, "REGISTRY", ObjectType::SA_ATTR_REGISTRATION).await?;
+        for attr in unregistered.drain(..) {
+            if let Some(number) = registry.number_of(attr) {
+                ZapEdit::new(edit, table).update(attr.name(), attr.registration(number)).await?;
+            }
+        }
+        let number = registry.next_layout();
+        let words: Vec<u64> = attributes.iter().map(|&number| number.into()).collect();
+        registry
+            .add_layout(number, &words)
+            .map_err(|source| FsError::Format { object: self.root(), source })?;
+        let table = self.sa_table(edit, "LAYOUTS", ObjectType::SA_ATTR_LAYOUTS).await?;
+        let raw: Bytes = attributes.iter().flat_map(|number| number.to_be_bytes()).collect();
+        ZapEdit::new(edit, table).update(&number.to_string(), ZapValue::new(2, raw)).await?;
+        *self.0.registry.write() = registry.into();
+        Ok(number)
+    }
+
+    /// One of the two tables; made when it is first needed.
+    async fn sa_table(&self, edit: &Edit, name: &str, object_type: ObjectType) -> Result<ObjectId> {
+        let master = self.0.master.sa_attrs.ok_or(FsError::MasterNode { name: "SA_ATTRS" })?;
+        let tables = ZapEdit::new(edit, master);
+        if let Some(id) = tables.get(name).await?.and_then(|value| value.as_u64()) {
+            return Ok(ObjectId(id));
+        }
+        let id = NewZap::of(object_type).create(edit).await?;
+        tables.add(name, id.0).await?;
+        Ok(id)
+    }
+}

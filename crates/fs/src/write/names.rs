@@ -1,0 +1,239 @@
+//! Names: giving them to new and old files, and taking them away.
+//!
+//! A directory counts its entries in `size` (with `.` and `..`) and its subdirectories in `links`. A file that loses its last
+//! name goes to the delete queue, and stays as it is until nobody has it open ([`FsWriter::free_unlinked`]).
+//!
+//! Source: OpenZFS `zfs_dir.c` (`zfs_link_create`, `zfs_link_destroy`, `zfs_drop_nlink`), `zfs_vnops_os.c`.
+
+use cenote_dataset::ZapEdit;
+use cenote_dataset::live::Edit;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::znode::{Dirent, FileKind};
+
+use super::locks::Held;
+use super::make::{Making, NewFile};
+use super::znode::Znode;
+use super::{Change, FsWriter, table_error};
+use crate::attr::pflags;
+use crate::directory::DirEntry;
+use crate::error::{Refusal, Result};
+
+/// `ZFS_LINK_MAX`.
+const MAX_LINKS: u64 = u32::MAX as u64 >> 1;
+/// `size` of a directory without entries.
+const EMPTY_SIZE: u64 = 2;
+/// Flags of files that may not change their names.
+const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
+
+impl FsWriter {
+    /// Makes a file of any kind under a new name.
+    ///
+    /// # Errors
+    /// The name exists or can't be one; what the directory refuses; damage.
+    pub async fn create(
+        &self,
+        change: Change<'_>,
+        dir: ObjectId,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<ObjectId> {
+        self.check_name(dir, name)?;
+        let _held = self.0.locks.exclusive(&[dir]).await;
+        let mut parent = self.load_dir(change.edit, dir).await?;
+        if self.find(change.edit, dir, name).await?.is_some() {
+            return Err(Refusal::Exists.named(dir, name));
+        }
+        if parent.has_flag(pflags::IMMUTABLE)? {
+            return Err(Refusal::NotPermitted.of(dir));
+        }
+        let (new, default_acl) = self.under_default_acl(change.edit, &parent, new).await?;
+        let making = Making::child(self, &parent, &new)?;
+        let kind = FileKind::from_mode(making.mode.into());
+        let id = self.make(change, &making).await?;
+        if let Some(acl) = default_acl {
+            self.inherit_posix_acl(change, id, &acl).await?;
+        }
+        self.add_name(change, &mut parent, name, id, kind).await?;
+        self.save(change.edit, &parent).await?;
+        Ok(id)
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// The name exists; the file is a directory, or has no name any more; what the two refuse; damage.
+    pub async fn link(&self, change: Change<'_>, object: ObjectId, dir: ObjectId, name: &[u8]) -> Result<()> {
+        self.check_name(dir, name)?;
+        let _held = self.0.locks.exclusive(&[dir, object]).await;
+        let mut parent = self.load_dir(change.edit, dir).await?;
+        let mut file = self.load(change.edit, object).await?;
+        let links = file.u64(ZplAttr::Links)?;
+        if file.is_dir()?
+            || file.has_flag(FIXED | pflags::READONLY)?
+            || parent.has_flag(pflags::IMMUTABLE)?
+            || file.flags()? & pflags::XATTR != parent.flags()? & pflags::XATTR
+        {
+            return Err(Refusal::NotPermitted.of(object));
+        }
+        check_project(&parent, &file)?;
+        if links == 0 || links >= MAX_LINKS {
+            let why = if links == 0 { Refusal::NotFound } else { Refusal::TooManyLinks };
+            return Err(why.of(object));
+        }
+        if self.find(change.edit, dir, name).await?.is_some() {
+            return Err(Refusal::Exists.named(dir, name));
+        }
+        self.add_name(change, &mut parent, name, object, file.kind()?).await?;
+        file.set_u64(ZplAttr::Links, links + 1);
+        file.set_u64(ZplAttr::Parent, dir.0);
+        file.state_changed(change)?;
+        self.save(change.edit, &file).await?;
+        self.save(change.edit, &parent).await
+    }
+
+    /// Takes a name away from a file that is not a directory. Answers the file if that was its last: it is in the delete queue
+    /// then, and to be freed with [`FsWriter::free_unlinked`] as soon as nobody has it open.
+    ///
+    /// # Errors
+    /// There is no such name; it is a directory's; what file and directory refuse; damage.
+    pub async fn unlink(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<Option<ObjectId>> {
+        let (_held, entry) = self.hold_entry(change.edit, dir, name).await?;
+        let mut parent = self.load_dir(change.edit, dir).await?;
+        let mut file = self.load(change.edit, entry.object).await?;
+        check_removal(&parent, &file)?;
+        if file.is_dir()? {
+            return Err(Refusal::IsDirectory.named(dir, name));
+        }
+        self.remove_name(change, &mut parent, &entry.name, false).await?;
+        let is_last = self.drop_link(change, &mut file).await?;
+        self.save(change.edit, &parent).await?;
+        Ok(is_last.then_some(entry.object))
+    }
+
+    /// Removes an empty directory. Answers it: see [`FsWriter::unlink`].
+    ///
+    /// # Errors
+    /// There is no such name; it is not a directory's; that is not empty; what both refuse; damage.
+    pub async fn rmdir(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        match name {
+            b"." => return Err(Refusal::Invalid.named(dir, name)),
+            b".." => return Err(Refusal::NotEmpty.named(dir, name)),
+            _ => {}
+        }
+        let (_held, entry) = self.hold_entry(change.edit, dir, name).await?;
+        let mut parent = self.load_dir(change.edit, dir).await?;
+        let mut child = self.load(change.edit, entry.object).await?;
+        if !child.is_dir()? {
+            return Err(Refusal::NotDirectory.named(dir, name));
+        }
+        check_removal(&parent, &child)?;
+        check_empty(&child)?;
+        self.remove_name(change, &mut parent, &entry.name, true).await?;
+        self.drop_link(change, &mut child).await?;
+        self.save(change.edit, &parent).await?;
+        Ok(entry.object)
+    }
+
+    /// A directory that has a name.
+    pub(super) async fn load_dir(&self, edit: &Edit, dir: ObjectId) -> Result<Znode> {
+        let node = self.load(edit, dir).await?;
+        if !node.is_dir()? {
+            return Err(Refusal::NotDirectory.of(dir));
+        }
+        if node.u64(ZplAttr::Links)? == 0 {
+            return Err(Refusal::NotFound.of(dir));
+        }
+        Ok(node)
+    }
+
+    /// Looks a name up and holds directory and file together.
+    pub(super) async fn hold_entry(
+        &self,
+        edit: &Edit,
+        dir: ObjectId,
+        name: &[u8],
+    ) -> Result<(Held<'_>, DirEntry)> {
+        loop {
+            let entry = {
+                let _held = self.0.locks.shared(dir).await;
+                self.find(edit, dir, name).await?
+            };
+            let entry = entry.ok_or_else(|| Refusal::NotFound.named(dir, name))?;
+            let held = self.0.locks.exclusive(&[dir, entry.object]).await;
+            // Between the two locks somebody may have given the name to another file.
+            if self.find(edit, dir, name).await?.as_ref() == Some(&entry) {
+                return Ok((held, entry));
+            }
+        }
+    }
+
+    /// Enters a name into a directory, which the caller saves.
+    pub(super) async fn add_name(
+        &self,
+        change: Change<'_>,
+        parent: &mut Znode,
+        name: &[u8],
+        object: ObjectId,
+        kind: FileKind,
+    ) -> Result<()> {
+        let word = Dirent { object, kind: Some(kind) }.to_word();
+        let table = ZapEdit::new(change.edit, parent.id);
+        table.add(name, word).await.map_err(|error| table_error(error, parent.id, name))?;
+        let is_dir = u64::from(kind == FileKind::Directory);
+        parent.set_u64(ZplAttr::Size, parent.u64(ZplAttr::Size)?.saturating_add(1));
+        parent.set_u64(ZplAttr::Links, parent.u64(ZplAttr::Links)?.saturating_add(is_dir));
+        parent.content_changed(change)
+    }
+
+    /// Takes a name, spelled as it is stored, out of a directory, which the caller saves.
+    pub(super) async fn remove_name(
+        &self,
+        change: Change<'_>,
+        parent: &mut Znode,
+        name: &[u8],
+        is_dir: bool,
+    ) -> Result<()> {
+        let table = ZapEdit::new(change.edit, parent.id);
+        table.remove(name).await.map_err(|error| table_error(error, parent.id, name))?;
+        parent.set_u64(ZplAttr::Size, parent.u64(ZplAttr::Size)?.saturating_sub(1));
+        parent.set_u64(ZplAttr::Links, parent.u64(ZplAttr::Links)?.saturating_sub(is_dir.into()));
+        parent.content_changed(change)
+    }
+
+    /// A file has one name less; whether it was the last.
+    pub(super) async fn drop_link(&self, change: Change<'_>, file: &mut Znode) -> Result<bool> {
+        let links = if file.is_dir()? { 0 } else { file.u64(ZplAttr::Links)?.saturating_sub(1) };
+        file.set_u64(ZplAttr::Links, links);
+        if links == 0 {
+            self.enqueue(change.edit, file.id).await?;
+        } else {
+            file.state_changed(change)?;
+        }
+        self.save(change.edit, file).await?;
+        Ok(links == 0)
+    }
+}
+
+/// A name can go from this directory, and this file can lose one.
+pub(super) fn check_removal(parent: &Znode, file: &Znode) -> Result<()> {
+    if parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)? {
+        return Err(Refusal::NotPermitted.of(file.id));
+    }
+    Ok(())
+}
+
+/// A directory whose project is inherited takes in no files of others.
+pub(super) fn check_project(parent: &Znode, file: &Znode) -> Result<()> {
+    if parent.has_flag(pflags::PROJINHERIT)? && parent.project() != file.project() {
+        return Err(Refusal::CrossDevice.of(file.id));
+    }
+    Ok(())
+}
+
+pub(super) fn check_empty(dir: &Znode) -> Result<()> {
+    if dir.u64(ZplAttr::Size)? > EMPTY_SIZE {
+        return Err(Refusal::NotEmpty.of(dir.id));
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Moving names.
+//!
+//! Idea: what is at both names is looked up, then the two directories and the two files are held together, by number; if the
+//! names lead elsewhere by then, it begins again. While a directory moves to another one, no other does: so the way up from
+//! its new place to the root stays what it is, and must not lead through the directory itself.
+//!
+//! Source: OpenZFS `zfs_vnops_os.c` (`zfs_rename`, `zfs_rename_check`).
+
+use cenote_dataset::live::Edit;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::znode::FileKind;
+
+use super::locks::Held;
+use super::names::{check_empty, check_project, check_removal};
+use super::znode::Znode;
+use super::{Change, FsWriter};
+use crate::attr::pflags;
+use crate::directory::DirEntry;
+use crate::error::{FsError, Refusal, Result};
+
+/// Directories between any directory and the root. Deeper trees than this are damage.
+const MAX_DEPTH: usize = 65_536;
+
+/// What becomes of a file that has the new name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It loses the name.
+    Replace,
+    /// Nothing is done: the rename fails.
+    NoReplace,
+    /// The two change places.
+    Exchange,
+}
+
+/// A name in a directory.
+type Place<'a> = (ObjectId, &'a [u8]);
+
+/// The directories that a rename is about: one or two.
+struct Parents {
+    from: Znode,
+    /// `None`: the same.
+    to: Option<Znode>,
+}
+
+impl Parents {
+    fn to(&mut self) -> &mut Znode {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+}
+
+impl FsWriter {
+    /// Moves a name. Answers the file that lost its last name thereby: see [`FsWriter::unlink`].
+    ///
+    /// # Errors
+    /// The name does not exist; what has the new name is of another kind or not empty; a directory would come to lie in itself;
+    /// what files and directories refuse; damage.
+    pub async fn rename(
+        &self,
+        change: Change<'_>,
+        from: Place<'_>,
+        to: Place<'_>,
+        mode: RenameMode,
+    ) -> Result<Option<ObjectId>> {
+        self.check_name(to.0, to.1)?;
+        // Whether a directory moves shows only when the locks are held, and this one comes before them.
+        let _turn = if from.0 == to.0 { None } else { Some(self.0.moves.lock().await) };
+        let (_held, source, target) = self.hold_both(change.edit, from, to).await?;
+        let mut parents = Parents {
+            from: self.load_dir(change.edit, from.0).await?,
+            to: if from.0 == to.0 { None } else { Some(self.load_dir(change.edit, to.0).await?) },
+        };
+        let mut file = self.load(change.edit, source.object).await?;
+        self.check_rename(change.edit, &mut parents, &file, (&source, to)).await?;
+        let Some(target) = target else {
+            if mode == RenameMode::Exchange {
+                return Err(Refusal::NotFound.named(to.0, to.1));
+            }
+            self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
+            self.save_parents(change, &parents).await?;
+            return Ok(None);
+        };
+        if mode == RenameMode::NoReplace {
+            return Err(Refusal::Exists.named(to.0, to.1));
+        }
+        if target.object == source.object {
+            // Another name of the same file stays; the same name may change its spelling.
+            if from.0 == to.0 && target.name == source.name && source.name != to.1 {
+                self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
+                self.save_parents(change, &parents).await?;
+            }
+            return Ok(None);
+        }
+        let mut other = self.load(change.edit, target.object).await?;
+        check_removal(parents.to(), &other)?;
+        let gone = if mode == RenameMode::Exchange {
+            self.check_inside(change.edit, &other, from.0).await?;
+            check_project(&parents.from, &other)?;
+            self.exchange(change, &mut parents, (&mut file, &source), (&mut other, &target)).await?;
+            None
+        } else {
+            check_replacing(&file, &other, to)?;
+            self.remove_name(change, parents.to(), &target.name, other.is_dir()?).await?;
+            let is_last = self.drop_link(change, &mut other).await?;
+            self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
+            is_last.then_some(other.id)
+        };
+        self.save_parents(change, &parents).await?;
+        Ok(gone)
+    }
+
+    /// Looks both names up and holds all that they are about.
+    async fn hold_both(
+        &self,
+        edit: &Edit,
+        from: Place<'_>,
+        to: Place<'_>,
+    ) -> Result<(Held<'_>, DirEntry, Option<DirEntry>)> {
+        let mut wanted = vec![from.0, to.0];
+        loop {
+            let held = self.0.locks.exclusive(&wanted).await;
+            let source = self.find(edit, from.0, from.1).await?;
+            let source = source.ok_or_else(|| Refusal::NotFound.named(from.0, from.1))?;
+            let target = self.find(edit, to.0, to.1).await?;
+            let found: Vec<ObjectId> =
+                [source.object].into_iter().chain(target.as_ref().map(|t| t.object)).collect();
+            if found.iter().all(|object| wanted.contains(object)) {
+                return Ok((held, source, target));
+            }
+            wanted = [vec![from.0, to.0], found].concat();
+        }
+    }
+
+    async fn check_rename(
+        &self,
+        edit: &Edit,
+        parents: &mut Parents,
+        file: &Znode,
+        (source, to): (&DirEntry, Place<'_>),
+    ) -> Result<()> {
+        check_removal(&parents.from, file)?;
+        let is_apart = parents.from.flags()? & pflags::XATTR != parents.to().flags()? & pflags::XATTR;
+        if is_apart || source.object == to.0 {
+            return Err(Refusal::Invalid.named(to.0, to.1));
+        }
+        if parents.to().has_flag(pflags::IMMUTABLE)? {
+            return Err(Refusal::NotPermitted.of(to.0));
+        }
+        check_project(parents.to(), file)?;
+        self.check_inside(edit, file, to.0).await
+    }
+
+    /// A directory must not come to lie below itself.
+    async fn check_inside(&self, edit: &Edit, file: &Znode, place: ObjectId) -> Result<()> {
+        if !file.is_dir()? {
+            return Ok(());
+        }
+        let mut at = place;
+        for _ in 0..MAX_DEPTH {
+            if at == file.id {
+                return Err(Refusal::Invalid.of(file.id));
+            }
+            let parent = ObjectId(self.load(edit, at).await?.u64(ZplAttr::Parent)?);
+            if parent == at {
+                return Ok(());
+            }
+            at = parent;
+        }
+        Err(FsError::Orphan { object: place })
+    }
+
+    /// Moves a file's name to where nothing is; the caller saves the directories.
+    async fn move_name(
+        &self,
+        change: Change<'_>,
+        parents: &mut Parents,
+        file: &mut Znode,
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<()> {
+        let kind = file.kind()?;
+        self.remove_name(change, &mut parents.from, old, kind == FileKind::Directory).await?;
+        self.add_name(change, parents.to(), new, file.id, kind).await?;
+        settle(change, file, parents.to())?;
+        self.save(change.edit, file).await
+    }
+
+    /// Lets two names change places; the caller saves the directories.
+    async fn exchange(
+        &self,
+        change: Change<'_>,
+        parents: &mut Parents,
+        (file, source): (&mut Znode, &DirEntry),
+        (other, target): (&mut Znode, &DirEntry),
+    ) -> Result<()> {
+        self.remove_name(change, &mut parents.from, &source.name, file.is_dir()?).await?;
+        self.remove_name(change, parents.to(), &target.name, other.is_dir()?).await?;
+        self.add_name(change, parents.to(), &target.name, file.id, file.kind()?).await?;
+        self.add_name(change, &mut parents.from, &source.name, other.id, other.kind()?).await?;
+        settle(change, file, parents.to())?;
+        settle(change, other, &parents.from)?;
+        self.save(change.edit, file).await?;
+        self.save(change.edit, other).await
+    }
+
+    async fn save_parents(&self, change: Change<'_>, parents: &Parents) -> Result<()> {
+        if let Some(to) = &parents.to {
+            self.save(change.edit, to).await?;
+        }
+        self.save(change.edit, &parents.from).await
+    }
+}
+
+/// A file has come into a directory.
+fn settle(change: Change<'_>, file: &mut Znode, dir: &Znode) -> Result<()> {
+    let inherited = dir.flags()? & pflags::PROJINHERIT;
+    file.set_u64(ZplAttr::Parent, dir.id.0);
+    file.set_u64(ZplAttr::Flags, file.flags()? | pflags::AV_MODIFIED | inherited);
+    file.state_changed(change)
+}
+
+fn check_replacing(file: &Znode, other: &Znode, to: Place<'_>) -> Result<()> {
+    match (file.is_dir()?, other.is_dir()?) {
+        (true, false) => Err(Refusal::NotDirectory.named(to.0, to.1)),
+        (false, true) => Err(Refusal::IsDirectory.named(to.0, to.1)),
+        (true, true) => check_empty(other),
+        (false, false) => Ok(()),
+    }
+}

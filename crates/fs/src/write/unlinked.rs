@@ -1,0 +1,106 @@
+//! The delete queue: files without names that are still open, or still being freed.
+//!
+//! Idea: a file without names is in the queue until it is freed, so that a crash leaves nothing behind: who opens the file
+//! system next drains it. Large files are freed in steps, from their end, so that no transaction group has too much to do.
+//!
+//! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`, `zfs_purgedir`).
+
+use cenote_dataset::live::Edit;
+use cenote_dataset::{DatasetError, Zap, ZapEdit};
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::znode::FileKind;
+
+use super::{Change, FsWriter};
+use crate::directory::DirEntry;
+use crate::error::{FsError, Refusal, Result};
+
+/// Blocks freed in a step: with records of 128 KiB, 16 GiB.
+const STEP_BLOCKS: u64 = 1 << 17;
+
+impl FsWriter {
+    /// Enters a file without names.
+    pub(super) async fn enqueue(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+        let _turn = self.0.queue.lock().await;
+        let queue = self.delete_queue()?;
+        Ok(ZapEdit::new(edit, queue).update(&format!("{:x}", object.0), object.0).await?)
+    }
+
+    /// Frees a file without names that nobody has open any more, or a part of it. Answers whether it is gone; if not, go on in
+    /// another group.
+    ///
+    /// # Errors
+    /// It has names; damage.
+    pub async fn free_unlinked(&self, change: Change<'_>, object: ObjectId) -> Result<bool> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let node = self.load(change.edit, object).await?;
+        if node.u64(ZplAttr::Links)? != 0 {
+            return Err(Refusal::Exists.of(object));
+        }
+        if node.kind()? == FileKind::Regular && node.max_block.0 >= STEP_BLOCKS {
+            let left = self.last_data_block(change.edit, object).await?;
+            if left >= STEP_BLOCKS {
+                let first = BlockId(left - STEP_BLOCKS + 1);
+                change.edit.punch(object, first, node.max_block.0 - first.0 + 1).await?;
+                return Ok(false);
+            }
+        }
+        if let Some(dir) = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId) {
+            self.free_xattr_dir(change.edit, dir).await?;
+        }
+        change.edit.destroy(object).await?;
+        let _turn = self.0.queue.lock().await;
+        let queue = self.delete_queue()?;
+        match ZapEdit::new(change.edit, queue).remove(&format!("{:x}", object.0)).await {
+            Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Frees all that is in the delete queue, as far as one group goes; for file systems that nobody has open yet. Answers how
+    /// many files are left: none, or go on in another group.
+    ///
+    /// # Errors
+    /// The queue or a file in it is damaged.
+    pub async fn drain_delete_queue(&self, change: Change<'_>) -> Result<usize> {
+        let mut left = 0;
+        for entry in Zap::open_id(&change.edit.view(), self.delete_queue()?).await?.to_vec().await? {
+            let Some(id) = entry.value.as_u64().map(ObjectId) else { continue };
+            match self.free_unlinked(change, id).await {
+                Ok(true) => {}
+                // One that is gone already, as OpenZFS takes it.
+                Err(FsError::NoObject { .. }) => {}
+                Ok(false) => left += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Frees a directory of extended attributes with all of them.
+    async fn free_xattr_dir(&self, edit: &Edit, dir: ObjectId) -> Result<()> {
+        for entry in Zap::open_id(&edit.view(), dir).await?.to_vec().await? {
+            let Some(word) = entry.value.as_u64() else { continue };
+            edit.destroy(DirEntry::decode(entry.name, word).object).await?;
+        }
+        Ok(edit.destroy(dir).await?)
+    }
+
+    /// The last block that holds anything, by halving: holes at the end cost nothing.
+    async fn last_data_block(&self, edit: &Edit, object: ObjectId) -> Result<u64> {
+        let object = edit.view().object(object).await?;
+        let (mut low, mut high) = (0, object.dnode().max_block_id.0);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            match object.next_data_block(BlockId(middle)).await? {
+                Some(found) => low = found.0.min(high),
+                None => high = middle - 1,
+            }
+        }
+        Ok(low)
+    }
+
+    fn delete_queue(&self) -> Result<ObjectId> {
+        self.0.master.delete_queue.ok_or(FsError::MasterNode { name: "DELETE_QUEUE" })
+    }
+}

@@ -1,0 +1,11 @@
+//! Changing file systems and volumes in memory: compared with what the module made, and with a model.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod like_module;
+
+mod operations;
+mod random;
+mod scratch;
+mod volume;
