@@ -37,7 +37,7 @@ mod znode;
 use std::sync::Arc;
 
 use cenote_dataset::live::{Edit, LiveObjset};
-use cenote_dataset::{Objset, Zap, ZapEdit};
+use cenote_dataset::{Zap, ZapEdit};
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use parking_lot::RwLock;
@@ -238,28 +238,33 @@ impl FsWriter {
 
     /// A name as the directory has it; its lock is held.
     async fn find(&self, edit: &Edit, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
+        if name.len() > self.longest_name() {
+            return Err(Refusal::NameTooLong.named(dir, name));
+        }
+        if name.is_empty() || name.contains(&0) {
+            return Ok(None);
+        }
         let flags = self.0.master.fold_flags(self.0.master.case == CaseSensitivity::Insensitive);
         if flags == 0 {
             let value = ZapEdit::new(edit, dir).get(name).await?;
             let word = value.and_then(|value| value.as_u64());
             return Ok(word.map(|word| DirEntry::decode(bytes::Bytes::copy_from_slice(name), word)));
         }
-        let zap = Zap::open_id(&self.objset(edit), dir).await?;
+        let zap = Zap::open_id(&edit.view(), dir).await?;
         let entry = zap.lookup_normalized(name, flags).await?;
         Ok(entry.and_then(|entry| Some(DirEntry::decode(entry.name, entry.value.as_u64()?))))
     }
 
-    fn objset(&self, edit: &Edit) -> Objset {
-        edit.view()
+    fn longest_name(&self) -> usize {
+        if self.options().long_names { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }
 
     /// Refuses what can't be a new name.
     fn check_name(&self, dir: ObjectId, name: &[u8]) -> Result<()> {
-        let longest = if self.options().long_names { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES };
         let why = match name {
             b"" => Refusal::NotFound,
             b"." | b".." => Refusal::Exists,
-            name if name.len() > longest => Refusal::NameTooLong,
+            name if name.len() > self.longest_name() => Refusal::NameTooLong,
             name if name.iter().any(|&b| b == b'/' || b == 0) => Refusal::Invalid,
             name if self.0.master.utf8_only && std::str::from_utf8(name).is_err() => Refusal::BadText,
             _ => return Ok(()),

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
 use cenote_format::units::{BlockId, ObjectId, Txg};
 
+use super::in_place::Blocks;
 use super::layer::{Changed, Layer};
 use super::{LiveObjset, slots};
 use crate::error::{DatasetError, Result};
@@ -162,31 +163,37 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes bytes at an offset. Whole blocks are taken as they are, parts of blocks are put into what is there.
+    /// Writes bytes at an offset. Whole blocks are taken as they are, without a copy; parts of blocks are put into what is there.
     ///
     /// # Errors
     /// There is no such object, or a block that is written in part can't be read.
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
-        let opened = self.view().object(object).await?;
-        let size = opened.block_bytes();
+        let dnode = self.view().dnode(object).await?;
+        let size = u64::from(dnode.data_block_bytes);
         let mut done = 0;
         while done < data.len() {
             let at = offset_bytes + done as u64;
             let (block, skip) = (BlockId(at / size), (at % size) as usize);
             let take = (size as usize - skip).min(data.len() - done);
             let piece = data.slice(done..done + take);
-            let whole = if take == size as usize {
-                piece
+            if take == size as usize {
+                self.put(object, dnode.head(), block, piece);
             } else {
-                let (old, _) = opened.read_block(block).await?;
-                let mut new = BytesMut::from(&old[..]);
-                new[skip..skip + take].copy_from_slice(&piece);
-                new.freeze()
-            };
-            self.put(object, opened.dnode().head(), block, whole);
+                self.write_part(object, block, skip, &piece).await?;
+            }
             done += take;
         }
         Ok(())
+    }
+
+    /// Writes a part of a block, which is copied up once in a group and then written to where it lies.
+    async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<()> {
+        let write = |blocks: &mut Blocks<'_>| {
+            blocks.get_mut(block)?[skip..skip + piece.len()].copy_from_slice(piece);
+            *blocks.index() = None;
+            Ok(())
+        };
+        self.in_place(object, |_| {}, write).await
     }
 
     /// Writes one whole block.

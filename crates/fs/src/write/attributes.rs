@@ -95,7 +95,7 @@ impl FsWriter {
         let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
         node.set_u64(ZplAttr::Flags, flags);
         node.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &node).await?;
+        self.save(change.edit, &mut node).await?;
         self.set_xattr_owner(change, &node, set).await
     }
 
@@ -107,7 +107,7 @@ impl FsWriter {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
         node.set_time(ZplAttr::Atime, change.now);
-        self.save(change.edit, &node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// Sets the ZFS ACL, and the mode that it spells.
@@ -123,7 +123,7 @@ impl FsWriter {
         let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
         node.set_acl(&acl, node.mode()?)?;
         node.state_changed(change)?;
-        self.save(change.edit, &node).await
+        self.save(change.edit, &mut node).await
     }
 
     fn check_settable(&self, node: &Znode, set: &SetAttr) -> Result<()> {
@@ -172,7 +172,7 @@ impl FsWriter {
             give_project(&mut dir, project)?;
         }
         dir.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &dir).await
+        self.save(change.edit, &mut dir).await
     }
 }
 

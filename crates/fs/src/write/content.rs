@@ -44,7 +44,7 @@ impl FsWriter {
         }
         self.put(change.edit, &mut node, offset, data).await?;
         node.content_changed(change)?;
-        self.save(change.edit, &node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// Clears a range: it reads as zeros, and whole blocks are freed. The size stays.
@@ -53,33 +53,39 @@ impl FsWriter {
     /// It is no file, or one that may not change; a block at the edge can't be read.
     pub async fn punch(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
-        let mut node = self.load(change.edit, object).await?;
+        let mut node = self.load_to_clear(change.edit, object).await?;
+        let end = range.end.min(node.u64(ZplAttr::Size)?);
+        clear(change.edit, object, range.start..end).await?;
+        node.content_changed(change)?;
+        self.save(change.edit, &mut node).await
+    }
+
+    /// Clears a range as [`FsWriter::punch`] does, beyond the end if need be: the file then grows.
+    ///
+    /// # Errors
+    /// As [`FsWriter::punch`]; it would get too large.
+    pub async fn zero_range(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let mut node = self.load_to_clear(change.edit, object).await?;
+        if range.end > MAX_SIZE {
+            return Err(Refusal::TooLarge.of(object));
+        }
+        let size = node.u64(ZplAttr::Size)?;
+        clear(change.edit, object, range.start..range.end.min(size)).await?;
+        if range.end > size {
+            self.resize(change.edit, &mut node, range.end).await?;
+        }
+        node.content_changed(change)?;
+        self.save(change.edit, &mut node).await
+    }
+
+    async fn load_to_clear(&self, edit: &Edit, object: ObjectId) -> Result<Znode> {
+        let node = self.load(edit, object).await?;
         check_file(&node)?;
         if node.has_flag(pflags::IMMUTABLE | pflags::READONLY | pflags::APPENDONLY)? {
             return Err(Refusal::NotPermitted.of(object));
         }
-        let end = range.end.min(node.u64(ZplAttr::Size)?);
-        clear(change.edit, object, range.start..end).await?;
-        node.content_changed(change)?;
-        self.save(change.edit, &node).await
-    }
-
-    /// Clears a range, beyond the end if need be: the file then grows.
-    ///
-    /// # Errors
-    /// As [`FsWriter::punch`].
-    pub async fn zero_range(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
-        self.punch(change, object, range.clone()).await?;
-        let _held = self.0.locks.exclusive(&[object]).await;
-        let mut node = self.load(change.edit, object).await?;
-        if range.end <= node.u64(ZplAttr::Size)? {
-            return Ok(());
-        }
-        if range.end > MAX_SIZE {
-            return Err(Refusal::TooLarge.of(object));
-        }
-        self.resize(change.edit, &mut node, range.end).await?;
-        self.save(change.edit, &node).await
+        Ok(node)
     }
 
     /// Writes bytes into a file that the caller holds and saves.

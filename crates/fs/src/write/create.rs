@@ -116,7 +116,7 @@ impl FsWriter {
         let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
         let mut root = self.load(change.edit, id).await?;
         root.set_u64(ZplAttr::Parent, id.0);
-        self.save(change.edit, &root).await?;
+        self.save(change.edit, &mut root).await?;
         Ok(id)
     }
 }

@@ -55,7 +55,7 @@ impl FsWriter {
             self.inherit_posix_acl(change, id, &acl).await?;
         }
         self.add_name(change, &mut parent, name, id, kind).await?;
-        self.save(change.edit, &parent).await?;
+        self.save(change.edit, &mut parent).await?;
         Ok(id)
     }
 
@@ -88,8 +88,8 @@ impl FsWriter {
         file.set_u64(ZplAttr::Links, links + 1);
         file.set_u64(ZplAttr::Parent, dir.0);
         file.state_changed(change)?;
-        self.save(change.edit, &file).await?;
-        self.save(change.edit, &parent).await
+        self.save(change.edit, &mut file).await?;
+        self.save(change.edit, &mut parent).await
     }
 
     /// Takes a name away from a file that is not a directory. Answers the file if that was its last: it is in the delete queue
@@ -107,7 +107,7 @@ impl FsWriter {
         }
         self.remove_name(change, &mut parent, &entry.name, false).await?;
         let is_last = self.drop_link(change, &mut file).await?;
-        self.save(change.edit, &parent).await?;
+        self.save(change.edit, &mut parent).await?;
         Ok(is_last.then_some(entry.object))
     }
 
@@ -131,7 +131,7 @@ impl FsWriter {
         check_empty(&child)?;
         self.remove_name(change, &mut parent, &entry.name, true).await?;
         self.drop_link(change, &mut child).await?;
-        self.save(change.edit, &parent).await?;
+        self.save(change.edit, &mut parent).await?;
         Ok(entry.object)
     }
 

@@ -74,7 +74,7 @@ impl FsWriter {
                 self.put_xattr(change, &mut node, name, value.as_deref()).await?;
             }
         }
-        self.save(change.edit, &node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// What setting an attribute does beside, if it is one of the two; answers what is to be kept of it.

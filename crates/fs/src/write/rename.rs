@@ -77,7 +77,7 @@ impl FsWriter {
                 return Err(Refusal::NotFound.named(to.0, to.1));
             }
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
-            self.save_parents(change, &parents).await?;
+            self.save_parents(change, &mut parents).await?;
             return Ok(None);
         };
         if mode == RenameMode::NoReplace {
@@ -87,7 +87,7 @@ impl FsWriter {
             // Another name of the same file stays; the same name may change its spelling.
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
-                self.save_parents(change, &parents).await?;
+                self.save_parents(change, &mut parents).await?;
             }
             return Ok(None);
         }
@@ -105,7 +105,7 @@ impl FsWriter {
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
             is_last.then_some(other.id)
         };
-        self.save_parents(change, &parents).await?;
+        self.save_parents(change, &mut parents).await?;
         Ok(gone)
     }
 
@@ -203,11 +203,11 @@ impl FsWriter {
         self.save(change.edit, other).await
     }
 
-    async fn save_parents(&self, change: Change<'_>, parents: &Parents) -> Result<()> {
-        if let Some(to) = &parents.to {
+    async fn save_parents(&self, change: Change<'_>, parents: &mut Parents) -> Result<()> {
+        if let Some(to) = &mut parents.to {
             self.save(change.edit, to).await?;
         }
-        self.save(change.edit, &parents.from).await
+        self.save(change.edit, &mut parents.from).await
     }
 }
 

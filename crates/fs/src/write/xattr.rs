@@ -79,7 +79,7 @@ impl FsWriter {
             None => {}
         }
         node.state_changed(change)?;
-        self.save(change.edit, &node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// An attribute of a file that the caller holds.
@@ -157,7 +157,7 @@ impl FsWriter {
                 let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
                 let id = self.make(change, &Making::child(self, &parent, &new)?).await?;
                 self.add_name(change, &mut parent, name, id, FileKind::Regular).await?;
-                self.save(change.edit, &parent).await?;
+                self.save(change.edit, &mut parent).await?;
                 id
             }
         };
@@ -167,7 +167,7 @@ impl FsWriter {
             self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
         }
         file.content_changed(change)?;
-        self.save(change.edit, &file).await
+        self.save(change.edit, &mut file).await
     }
 
     async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
@@ -175,7 +175,7 @@ impl FsWriter {
         let Some(entry) = self.find(change.edit, dir, name).await? else { return Ok(()) };
         let mut parent = self.load_dir(change.edit, dir).await?;
         self.remove_name(change, &mut parent, &entry.name, false).await?;
-        self.save(change.edit, &parent).await?;
+        self.save(change.edit, &mut parent).await?;
         Ok(change.edit.destroy(entry.object).await?)
     }
 }

@@ -60,16 +60,17 @@ impl FsWriter {
     }
 
     /// Writes changed attributes back.
-    pub(super) async fn save(&self, edit: &Edit, node: &Znode) -> Result<()> {
+    pub(super) async fn save(&self, edit: &Edit, node: &mut Znode) -> Result<()> {
         let (bonus, spill) = self.pack(edit, node.id, &node.values, node.room_bytes, &node.spill).await?;
         if spill.is_none() && node.spill.is_some() {
             edit.set_spill(node.id, None).await?;
         }
         edit.set_bonus(node.id, ObjectType::SA, bonus).await?;
         if spill.is_some() && spill != node.spill {
-            edit.set_spill(node.id, spill).await?;
+            edit.set_spill(node.id, spill.clone()).await?;
         }
-        match node.old_acl {
+        node.spill = spill;
+        match node.old_acl.take() {
             Some(old) => Ok(edit.destroy(old).await?),
             None => Ok(()),
         }

@@ -1,11 +1,15 @@
 //! Changing file systems and volumes in memory: compared with what the module made, and with a model.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod against_model;
 #[path = "../common/mod.rs"]
 mod common;
 mod like_module;
+mod model;
 
+mod new_like_module;
 mod operations;
 mod random;
 mod scratch;
+mod together;
 mod volume;
