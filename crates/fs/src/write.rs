@@ -27,6 +27,7 @@ mod layouts;
 mod locks;
 mod make;
 mod names;
+mod options;
 mod posix_acl;
 mod rename;
 mod unlinked;
@@ -42,7 +43,7 @@ use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use parking_lot::RwLock;
 
-use crate::acl::rules::{AclInherit, AclMode, AclRules};
+use crate::acl::rules::AclRules;
 use crate::attr::Timestamp;
 use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
@@ -53,6 +54,7 @@ pub use attributes::SetAttr;
 pub(crate) use content::clear;
 pub use create::{NewFilesystem, create_filesystem};
 pub use make::{NewFile, NewKind};
+pub use options::{FsOptions, XattrStore};
 pub use rename::RenameMode;
 pub use xattr::SetXattr;
 
@@ -61,51 +63,6 @@ const ZPL_VERSION_SA: u64 = 5;
 /// `MAXNAMELEN - 1`, and the same with feature `longname`.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_LONG_NAME_BYTES: usize = 1023;
-
-/// Where new extended attributes go, property `xattr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XattrStore {
-    /// With the other attributes, as long as they fit.
-    Sa,
-    /// Each in a file of a hidden directory.
-    Dir,
-}
-
-/// What a dataset's properties say of writing.
-#[derive(Debug, Clone, Copy)]
-pub struct FsOptions {
-    /// `recordsize`: a power of two from 512 to 16 MiB.
-    pub record_bytes: u32,
-    /// `dnodesize`, in slots of 512 bytes: 1 for `legacy`, 2 for `auto`.
-    pub dnode_slots: u8,
-    /// `xattr`.
-    pub xattr: XattrStore,
-    /// `aclmode`.
-    pub acl_mode: AclMode,
-    /// `aclinherit`.
-    pub acl_inherit: AclInherit,
-    /// `acltype=posix`: default ACLs are inherited, and a new mode changes the ACL.
-    pub posix_acl: bool,
-    /// Feature `project_quota` is enabled: new files note a project.
-    pub projects: bool,
-    /// Property and feature `longname`: names may have 1023 bytes.
-    pub long_names: bool,
-}
-
-impl Default for FsOptions {
-    fn default() -> Self {
-        FsOptions {
-            record_bytes: 128 << 10,
-            dnode_slots: 1,
-            xattr: XattrStore::Sa,
-            acl_mode: AclMode::default(),
-            acl_inherit: AclInherit::default(),
-            posix_acl: false,
-            projects: true,
-            long_names: false,
-        }
-    }
-}
 
 /// In what group, and when, an operation happens.
 #[derive(Debug, Clone, Copy)]

@@ -54,7 +54,10 @@ impl FsWriter {
         if let Some(acl) = default_acl {
             self.inherit_posix_acl(change, id, &acl).await?;
         }
-        self.add_name(change, &mut parent, name, id, kind).await?;
+        if let Err(error) = self.add_name(change, &mut parent, name, id, kind).await {
+            change.edit.destroy(id).await?;
+            return Err(error);
+        }
         self.save(change.edit, &mut parent).await?;
         Ok(id)
     }

@@ -10,6 +10,7 @@ use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FileKind;
+use tokio::sync::MutexGuard;
 
 use super::locks::Held;
 use super::names::{check_empty, check_project, check_removal};
@@ -35,6 +36,9 @@ pub enum RenameMode {
 
 /// A name in a directory.
 type Place<'a> = (ObjectId, &'a [u8]);
+
+/// Held while a directory moves to another one.
+type Turn<'a> = Option<MutexGuard<'a, ()>>;
 
 /// The directories that a rename is about: one or two.
 struct Parents {
@@ -63,8 +67,6 @@ impl FsWriter {
         mode: RenameMode,
     ) -> Result<Option<ObjectId>> {
         self.check_name(to.0, to.1)?;
-        // Whether a directory moves shows only when the locks are held, and this one comes before them.
-        let _turn = if from.0 == to.0 { None } else { Some(self.0.moves.lock().await) };
         let (_held, source, target) = self.hold_both(change.edit, from, to).await?;
         let mut parents = Parents {
             from: self.load_dir(change.edit, from.0).await?,
@@ -115,19 +117,26 @@ impl FsWriter {
         edit: &Edit,
         from: Place<'_>,
         to: Place<'_>,
-    ) -> Result<(Held<'_>, DirEntry, Option<DirEntry>)> {
+    ) -> Result<((Turn<'_>, Held<'_>), DirEntry, Option<DirEntry>)> {
         let mut wanted = vec![from.0, to.0];
+        let mut turn = None;
         loop {
             let held = self.0.locks.exclusive(&wanted).await;
             let source = self.find(edit, from.0, from.1).await?;
             let source = source.ok_or_else(|| Refusal::NotFound.named(from.0, from.1))?;
             let target = self.find(edit, to.0, to.1).await?;
-            let found: Vec<ObjectId> =
-                [source.object].into_iter().chain(target.as_ref().map(|t| t.object)).collect();
-            if found.iter().all(|object| wanted.contains(object)) {
-                return Ok((held, source, target));
+            let found: Vec<&DirEntry> = [Some(&source), target.as_ref()].into_iter().flatten().collect();
+            let may_be_dir = |entry: &&DirEntry| entry.kind.is_none_or(|kind| kind == FileKind::Directory);
+            let needs_turn = turn.is_none() && from.0 != to.0 && found.iter().any(may_be_dir);
+            if !needs_turn && found.iter().all(|entry| wanted.contains(&entry.object)) {
+                return Ok(((turn, held), source, target));
             }
-            wanted = [vec![from.0, to.0], found].concat();
+            wanted = [from.0, to.0].into_iter().chain(found.iter().map(|entry| entry.object)).collect();
+            if needs_turn {
+                // It comes before the locks.
+                drop(held);
+                turn = Some(self.0.moves.lock().await);
+            }
         }
     }
 

@@ -62,6 +62,9 @@ impl FsWriter {
         if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
             return Err(Refusal::TooLarge.of(object));
         }
+        if self.options().xattr == XattrStore::Off {
+            return Err(Refusal::NotSupported.of(object));
+        }
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
         if node.has_flag(pflags::IMMUTABLE | pflags::APPENDONLY)? {

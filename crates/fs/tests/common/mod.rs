@@ -2,13 +2,14 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs of this")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_fs::Filesystem;
 use cenote_fs::manifest::{ManifestOptions, manifest_text};
 use cenote_runtime::Runtime;
-use cenote_testkit::{Golden, PoolFacts};
+use cenote_testkit::{Golden, PoolFacts, golden, golden_names};
 
 /// Opens the pool in a folder of images.
 pub async fn open(rt: &Runtime, folder: &Path, keys: KeySource) -> Mos {
@@ -34,6 +35,27 @@ pub fn keys(facts: PoolFacts) -> KeySource {
         };
         key.key_hex.as_ref().map(raw).or_else(|| Some(key.key.clone()?.into_bytes())).map(UserKey)
     })
+}
+
+/// Visits the file systems of all golden pools, without snapshots, and says how many files `visit` looked at.
+pub fn each_filesystem(visit: impl AsyncFn(&str, &Filesystem) -> usize) {
+    let rt = Runtime::real(Some(2));
+    for name in golden_names() {
+        let pool = golden(&name).unwrap();
+        rt.block_on(async {
+            let mos = open_golden(&rt, &pool).await;
+            let facts = pool.facts();
+            let compared = facts.datasets.iter().filter(|facts| facts.manifest.is_some());
+            let heads = compared.filter_map(|facts| facts.name.split('@').next());
+            for name in heads.collect::<BTreeSet<_>>() {
+                let Ok(dataset) = mos.dataset(name).await else { continue };
+                let Ok(objset) = dataset.objset().await else { continue };
+                let Ok(fs) = Filesystem::open(objset).await else { continue };
+                let compared = visit(name, &fs).await;
+                println!("{name}: {compared} files");
+            }
+        });
+    }
 }
 
 /// Compares a file system or snapshot with the manifest of this name; what differs is the error.

@@ -333,7 +333,9 @@ fn random_operations_on_golden_file_systems() {
                 let Ok(dataset) = mos.dataset(&facts.name).await else { continue };
                 let Ok(objset) = dataset.objset().await else { continue };
                 let live = LiveObjset::new(objset, TXG);
-                let Ok(fs) = FsWriter::open(live, FsOptions::default()).await else { continue };
+                let xattr = XattrStore::Sa;
+                let options = FsOptions { xattr, ..FsOptions::of(&mos, &dataset).await.unwrap() };
+                let Ok(fs) = FsWriter::open(live, options).await else { continue };
                 // Pools that were cut off have files in the delete queue: those are freed first.
                 let edit = fs.live().edit();
                 while fs.drain_delete_queue(Change { edit: &edit, now: at(1) }).await.unwrap() > 0 {}

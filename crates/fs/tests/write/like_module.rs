@@ -1,6 +1,6 @@
 //! The same bytes as the module's: attributes of golden files, packed again and made again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cenote_dataset::live::LiveObjset;
 use cenote_dataset::{Object, ObjectId};
@@ -13,35 +13,12 @@ use cenote_format::znode::{AclForm, decode_aces};
 use cenote_fs::attr::{FileKind, pflags};
 use cenote_fs::write::{NewFile, NewKind, SetAttr, SetXattr};
 use cenote_fs::{Attr, Change, Filesystem, FsOptions, FsWriter};
-use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
 
-use crate::common;
+use crate::common::each_filesystem;
 use crate::scratch::{TXG, at};
 
 /// Files made again of each kind in each file system.
 const PER_KIND: usize = 40;
-
-/// Visits the file systems of all golden pools, without snapshots, and says how many files `visit` compared.
-fn each_filesystem(visit: impl AsyncFn(&str, &Filesystem) -> usize) {
-    let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
-        rt.block_on(async {
-            let mos = common::open_golden(&rt, &pool).await;
-            let facts = pool.facts();
-            let compared = facts.datasets.iter().filter(|facts| facts.manifest.is_some());
-            let heads = compared.filter_map(|facts| facts.name.split('@').next());
-            for name in heads.collect::<BTreeSet<_>>() {
-                let Ok(dataset) = mos.dataset(name).await else { continue };
-                let Ok(objset) = dataset.objset().await else { continue };
-                let Ok(fs) = Filesystem::open(objset).await else { continue };
-                let compared = visit(name, &fs).await;
-                println!("{name}: {compared} files");
-            }
-        });
-    }
-}
 
 async fn files(fs: &Filesystem) -> Vec<Object> {
     let mut all = Vec::new();

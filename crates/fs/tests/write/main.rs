@@ -12,4 +12,5 @@ mod operations;
 mod random;
 mod scratch;
 mod together;
+mod touched;
 mod volume;

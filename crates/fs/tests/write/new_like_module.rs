@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cenote_dataset::{Objset, Zap, ZapValue};
 use cenote_format::units::ObjectId;
 use cenote_fs::filesystem::MASTER_NODE;
-use cenote_fs::write::{NewFilesystem, create_filesystem};
+use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
 use cenote_fs::{Change, FsOptions};
 use cenote_runtime::Runtime;
 use cenote_testkit::golden;
@@ -57,4 +57,27 @@ fn a_new_file_system_has_the_modules_tables() {
         create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await.unwrap();
         assert_eq!(tables(&live.view()).await, theirs);
     });
+}
+
+#[test]
+fn options_are_what_properties_say() {
+    let rt = Runtime::real(Some(2));
+    let options = |pool: &str, dataset: &str| {
+        let pool = golden(pool)?;
+        let options = rt.block_on(async {
+            let mos = common::open_golden(&rt, &pool).await;
+            FsOptions::of(&mos, &mos.dataset(dataset).await.unwrap()).await.unwrap()
+        });
+        Some(options)
+    };
+    if let Some(options) = options("gang", "ggang/r1M") {
+        assert_eq!((options.record_bytes, options.dnode_slots), (1 << 20, 1));
+        assert!(options.projects);
+    }
+    if let Some(options) = options("tree", "gtree/xattr-dir-auto") {
+        assert_eq!((options.xattr, options.dnode_slots), (XattrStore::Dir, 2));
+    }
+    if let Some(options) = options("legacy-v28", "glegv28") {
+        assert!(!options.projects);
+    }
 }

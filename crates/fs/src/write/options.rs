@@ -1,0 +1,100 @@
+//! What a dataset's properties say of writing.
+
+use cenote_dataset::{Dataset, FeatureState, Mos};
+
+use crate::acl::{AclInherit, AclMode};
+use crate::error::Result;
+
+/// Where new extended attributes go, property `xattr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrStore {
+    /// With the other attributes, as long as they fit.
+    Sa,
+    /// Each in a file of a hidden directory.
+    Dir,
+    /// Nowhere: none can be set.
+    Off,
+}
+
+/// What a dataset's properties say of writing.
+#[derive(Debug, Clone, Copy)]
+pub struct FsOptions {
+    /// `recordsize`: a power of two from 512 to 16 MiB.
+    pub record_bytes: u32,
+    /// `dnodesize`, in slots of 512 bytes: 1 for `legacy`, 2 for `auto`.
+    pub dnode_slots: u8,
+    /// `xattr`.
+    pub xattr: XattrStore,
+    /// `aclmode`.
+    pub acl_mode: AclMode,
+    /// `aclinherit`.
+    pub acl_inherit: AclInherit,
+    /// `acltype=posix`: default ACLs are inherited, and a new mode changes the ACL.
+    pub posix_acl: bool,
+    /// Feature `project_quota` is enabled: new files note a project.
+    pub projects: bool,
+    /// Property and feature `longname`: names may have 1023 bytes.
+    pub long_names: bool,
+}
+
+impl Default for FsOptions {
+    fn default() -> Self {
+        FsOptions {
+            record_bytes: 128 << 10,
+            dnode_slots: 1,
+            xattr: XattrStore::Sa,
+            acl_mode: AclMode::default(),
+            acl_inherit: AclInherit::default(),
+            posix_acl: false,
+            projects: true,
+            long_names: false,
+        }
+    }
+}
+
+impl FsOptions {
+    /// What the properties of a dataset, and the features of its pool, say.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub async fn of(mos: &Mos, dataset: &Dataset) -> Result<FsOptions> {
+        let number = async |name: &str| -> Result<Option<u64>> {
+            Ok(dataset.property(name).await?.and_then(|property| property.number()))
+        };
+        let default = FsOptions::default();
+        let features = mos.features().await?;
+        let is_enabled =
+            |name: &str| features.iter().any(|(f, state)| f.name == name && *state != FeatureState::Disabled);
+        let record_bytes = number("recordsize").await?.and_then(|bytes| u32::try_from(bytes).ok());
+        Ok(FsOptions {
+            record_bytes: record_bytes.unwrap_or(default.record_bytes),
+            dnode_slots: match number("dnodesize").await?.unwrap_or(0) {
+                0 => 1,
+                // `auto` is 1 KiB.
+                1 => 2,
+                bytes => (bytes / 512).clamp(1, 32) as u8,
+            },
+            xattr: match number("xattr").await? {
+                Some(0) => XattrStore::Off,
+                Some(1) => XattrStore::Dir,
+                _ => XattrStore::Sa,
+            },
+            acl_mode: match number("aclmode").await? {
+                Some(2) => AclMode::GroupMask,
+                Some(3) => AclMode::Passthrough,
+                Some(4) => AclMode::Restricted,
+                _ => AclMode::Discard,
+            },
+            acl_inherit: match number("aclinherit").await? {
+                Some(0) => AclInherit::Discard,
+                Some(1) => AclInherit::NoAllow,
+                Some(3) => AclInherit::Passthrough,
+                Some(5) => AclInherit::PassthroughX,
+                _ => AclInherit::Restricted,
+            },
+            posix_acl: number("acltype").await? == Some(1),
+            projects: is_enabled("project_quota"),
+            long_names: number("longname").await? == Some(1) && is_enabled("longname"),
+        })
+    }
+}
