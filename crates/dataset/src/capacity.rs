@@ -8,7 +8,7 @@
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_format::units::{ObjectId, VdevId};
 use cenote_pool::VdevClass;
 
 use crate::deadlist::Bpobj;
@@ -23,8 +23,6 @@ const SLOP_SHIFT: u32 = 5;
 const MIN_SLOP_BYTES: u64 = 128 << 20;
 /// `spa_max_slop`: ...and at most this much.
 const MAX_SLOP_BYTES: u64 = 128 << 30;
-/// The block whose parity decides how much a vdev holds.
-const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 impl Mos {
     /// Bytes that the pool can hold, net of parity and slop.
@@ -48,7 +46,8 @@ impl Mos {
             }
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
             let for_log = u64::from(has_embedded_log(vdev));
-            let deflated = |count: u64| self.deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
+            let deflated =
+                |count: u64| self.pool().vdevs().deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
             // What is on such a vdev may have to move to the others, which must have room for it.
             if !vdev.non_allocating {
                 normal = normal.saturating_add(deflated(metaslabs - for_log));
@@ -73,18 +72,7 @@ impl Mos {
 
     /// Bytes that a block is accounted with: all its copies, deflated (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
-        bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
-    }
-
-    /// Raw bytes of a vdev as bytes of data that they hold.
-    pub fn deflate(&self, vdev: VdevId, raw_bytes: u64) -> u64 {
-        let asize = self
-            .pool()
-            .vdevs()
-            .psize_to_asize(vdev, TYPICAL_BLOCK_BYTES, Txg(0))
-            .unwrap_or(TYPICAL_BLOCK_BYTES);
-        let ratio = TYPICAL_BLOCK_BYTES / (asize >> 9).max(1);
-        (raw_bytes >> 9).saturating_mul(ratio)
+        self.pool().vdevs().dsize(bp)
     }
 }
 

@@ -54,6 +54,18 @@ impl From<u64> for ObjsetType {
     }
 }
 
+impl From<ObjsetType> for u64 {
+    fn from(value: ObjsetType) -> Self {
+        match value {
+            ObjsetType::None => 0,
+            ObjsetType::Meta => 1,
+            ObjsetType::Zfs => 2,
+            ObjsetType::Zvol => 3,
+            ObjsetType::Other(other) => other,
+        }
+    }
+}
+
 /// Where a dataset's intent log begins, `zil_header_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZilHeader {
@@ -77,6 +89,16 @@ pub const ZIL_HEADER_BYTES: usize = 192;
 const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 
 impl ZilHeader {
+    /// That of a set that never had an intent log.
+    pub const EMPTY: ZilHeader = ZilHeader {
+        claim_txg: Txg(0),
+        replay_seq: 0,
+        log: Blkptr::HOLE,
+        claim_blk_seq: 0,
+        flags: 0,
+        claim_lr_seq: 0,
+    };
+
     /// An import for writing has claimed the log: its blocks are allocated, and it ends where the header says.
     pub fn is_claimed(&self) -> bool {
         self.claim_txg != Txg(0)
@@ -164,5 +186,43 @@ impl ObjsetPhys {
             groupused_dnode: dnode_at(1536, OBJSET_PHYS_SIZE_V2)?,
             projectused_dnode: dnode_at(2048, OBJSET_PHYS_SIZE_V3)?,
         })
+    }
+
+    /// The head of a set without objects.
+    pub fn empty(objset_type: ObjsetType) -> Self {
+        ObjsetPhys {
+            meta_dnode: None,
+            zil_header: ZilHeader::EMPTY,
+            objset_type,
+            flags: 0,
+            portable_mac: [0; 32],
+            local_mac: [0; 32],
+            userused_dnode: None,
+            groupused_dnode: None,
+            projectused_dnode: None,
+        }
+    }
+
+    /// A block of `len` bytes (`OBJSET_PHYS_SIZE_*`) in this machine's byte order. What `len` has no place for is left out.
+    pub fn encode(&self, len: usize) -> Vec<u8> {
+        let mut w = Writer::new(Endian::NATIVE);
+        let dnode = |w: &mut Writer, dnode: &Option<Dnode>, at: usize| {
+            w.pad_to(at);
+            if let Some(dnode) = dnode {
+                w.bytes(dnode.raw());
+            }
+        };
+        dnode(&mut w, &self.meta_dnode, 0);
+        w.pad_to(512);
+        self.zil_header.write(&mut w);
+        w.words(&[self.objset_type.into(), self.flags]);
+        w.bytes(&self.portable_mac).bytes(&self.local_mac);
+        dnode(&mut w, &self.userused_dnode, 1024);
+        dnode(&mut w, &self.groupused_dnode, 1536);
+        dnode(&mut w, &self.projectused_dnode, 2048);
+        w.pad_to(OBJSET_PHYS_SIZE_V3);
+        let mut block = w.finish();
+        block.truncate(len);
+        block
     }
 }

@@ -46,6 +46,24 @@ pub struct Uberblock {
 }
 
 impl Uberblock {
+    /// That of a pool of which no group is on disk yet.
+    pub fn before_first(version: u64, txg: Txg, guid_sum: u64) -> Self {
+        Uberblock {
+            endian: Endian::NATIVE,
+            version,
+            txg,
+            guid_sum,
+            timestamp_s: 0,
+            rootbp: Blkptr::HOLE,
+            software_version: version,
+            mmp_magic: MMP_MAGIC,
+            mmp_delay_ns: 0,
+            mmp_config: 0,
+            checkpoint_txg: Txg(0),
+            raidz_reflow_info: 0,
+        }
+    }
+
     /// Decodes a slot in whichever byte order its magic number shows.
     pub fn decode(slot: &[u8]) -> Result<Self> {
         let magic = Reader::new("uberblock", slot, Endian::Little).array()?;

@@ -46,6 +46,11 @@ pub trait Phys: Words {
         Ok(Self::take(&mut words.iter().copied().chain(std::iter::repeat(0))))
     }
 
+    /// One of which every field is zero, as most begin.
+    fn zeroed() -> Self {
+        Self::take(&mut std::iter::repeat(0))
+    }
+
     /// All words, padding as zeros.
     fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(Self::COUNT);

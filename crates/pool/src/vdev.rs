@@ -27,13 +27,17 @@ pub(crate) mod raidz;
 pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
-use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, VdevId};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, Txg, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use raidz::Raidz;
 use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
+
+/// The block whose parity decides how much data a vdev holds.
+const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The vdevs of an assembled pool.
 pub struct VdevTree {
@@ -162,6 +166,18 @@ impl VdevTree {
             Some((least, common)) => Some((unit.min(least), gcd(unit, common))),
         });
         sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
+    }
+
+    /// Raw bytes of a vdev as bytes of data that they hold: what a block of 128 KiB leaves of them after parity
+    /// (`vdev_deflate_ratio`).
+    pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
+        let asize = self.psize_to_asize(id, TYPICAL_BLOCK_BYTES, Txg(0)).unwrap_or(TYPICAL_BLOCK_BYTES);
+        (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
+    }
+
+    /// What a block takes on all vdevs, net of parity (`bp_get_dsize`).
+    pub fn dsize(&self, bp: &Blkptr) -> u64 {
+        bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
     /// Where a range is on vdevs that are still there: itself, or what the mappings of removed vdevs make of it.

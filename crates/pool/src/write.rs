@@ -20,6 +20,7 @@
 //! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_dva_allocate`).
 
+mod free;
 mod gang;
 mod log;
 mod pack;

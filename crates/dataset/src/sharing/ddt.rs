@@ -110,7 +110,8 @@ impl Mos {
         let (lsize_bytes, psize_bytes) = (item.key.lsize().0, item.key.psize().0);
         let mut sum = DdtStat::default();
         for set in item.value.phys() {
-            let space = set.dvas.iter().take(places).map(|dva| self.deflate(dva.vdev, dva.asize.0));
+            let space =
+                set.dvas.iter().take(places).map(|dva| self.pool().vdevs().deflate(dva.vdev, dva.asize.0));
             let dsize_bytes = space.fold(0, u64::saturating_add);
             sum += &DdtStat {
                 blocks: 1,

@@ -37,6 +37,11 @@ macro_rules! object_types {
             $(pub const $name: ObjectType = ObjectType(Number::$name as u8);)*
         }
 
+        impl ObjectType {
+            /// `DMU_OTN_ZAP_METADATA`: tables of the pool that were added later, and objects that became tables.
+            pub const ZAP_METADATA: ObjectType = ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_ZAP);
+        }
+
         /// (metadata, encrypted, name) by number.
         const TABLE: &[(bool, bool, &str)] = &[$(($meta, $crypt, $text)),*];
     };

@@ -75,7 +75,7 @@ impl Report<'_> {
             && let Some(mos) = self.mos
             && let Some(usage) = self.usage.iter().find(|usage| usage.vdev == VdevId(vdev.id))
         {
-            let deflated = mos.deflate(usage.vdev, usage.size_bytes);
+            let deflated = mos.pool().vdevs().deflate(usage.vdev, usage.size_bytes);
             entry.insert("alloc_space".into(), self.bytes(usage.allocated_bytes));
             entry.insert("total_space".into(), self.bytes(usage.size_bytes));
             entry.insert("def_space".into(), self.bytes(deflated));

@@ -1,0 +1,207 @@
+//! A pool to be: from devices to a configuration.
+//!
+//! ```text
+//!   NewVdev (kind, devices) --plan--> PoolConfig of the MOS   guids, sizes, sector and metaslab sizes
+//!                                     FoundPool               what `Pool::assemble` takes
+//! ```
+//!
+//! Nothing is written here.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_metaslab_set_size`), `vdev_raidz.c`, `vdev_draid.c` (`vdev_draid_open`).
+
+use crate::config::{PoolConfig as Config, VdevClass, VdevConfig, VdevKind};
+use crate::discover::{FoundDevice, FoundPool};
+use crate::error::{PoolError, Result};
+use crate::label::SPA_MINDEVSIZE;
+use cenote_device::Device;
+use cenote_format::features::SPA_VERSION_FEATURES;
+use cenote_format::label::{PoolConfig, PoolState, VDEV_LABELS_BYTES};
+use cenote_format::nvlist::Nvlist;
+use cenote_format::units::{Guid, Txg};
+use cenote_runtime::Runtime;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `ASHIFT_MIN`, `ASHIFT_MAX`.
+pub const ASHIFTS: std::ops::RangeInclusive<u32> = 9..=16;
+/// `ASHIFT_MAX` of what is chosen for a device that does not say otherwise (`zfs_vdev_max_auto_ashift`).
+const MAX_AUTO_ASHIFT: u32 = 14;
+/// Sizes are cut to whole labels.
+const LABEL_BYTES: u64 = 256 << 10;
+/// `zfs_vdev_default_ms_shift`, `zfs_vdev_max_ms_shift` and the counts that decide between them.
+const DEFAULT_METASLAB_SHIFT: u32 = 29;
+const MAX_METASLAB_SHIFT: u32 = 34;
+const MIN_METASLABS: u64 = 16;
+const DEFAULT_METASLABS: u64 = 200;
+const MAX_METASLABS: u64 = 1 << 17;
+/// `SPA_MAXBLOCKSHIFT`: a metaslab holds at least the largest block.
+const MIN_METASLAB_SHIFT: u32 = 24;
+
+/// A device that is to be part of a pool.
+#[derive(Clone)]
+pub struct NewDevice {
+    /// How the configuration calls it.
+    pub path: String,
+    /// The device, open for writing.
+    pub device: Arc<dyn Device>,
+    /// A file, rather than a disk.
+    pub is_file: bool,
+}
+
+/// A top-level vdev that is to be part of a pool.
+#[derive(Clone)]
+pub struct NewVdev {
+    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], or [`VdevKind::Disk`] for a single device of either kind.
+    pub kind: VdevKind,
+    /// RAID-Z: parity columns.
+    pub parity: usize,
+    /// What it is for.
+    pub class: VdevClass,
+    /// Its devices.
+    pub devices: Vec<NewDevice>,
+}
+
+/// A pool that nothing is written of yet.
+pub struct Plan {
+    /// As the MOS will have it.
+    pub config: PoolConfig,
+    /// As if it had been found on its devices.
+    pub found: FoundPool,
+}
+
+/// Lays out a pool. `ashift`: log2 of the smallest block, if the administrator says; `host`: this machine's id and name.
+///
+/// # Errors
+/// A device is too small; a vdev has too few devices; the ashift is none.
+pub fn plan(
+    rt: &Runtime,
+    name: &str,
+    vdevs: &[NewVdev],
+    ashift: Option<u32>,
+    host: (u64, &str),
+    txg: Txg,
+) -> Result<Plan> {
+    let mut root = VdevConfig::new(VdevKind::Root, 0, new_guid(rt));
+    root.create_txg = txg;
+    let mut devices = BTreeMap::new();
+    for (id, vdev) in (0..).zip(vdevs) {
+        root.children.push(top(rt, name, id, vdev, ashift, txg, &mut devices)?);
+    }
+    let config = PoolConfig {
+        version: SPA_VERSION_FEATURES,
+        name: name.into(),
+        state: PoolState::Active,
+        txg,
+        pool_guid: root.guid,
+        errata: Some(0),
+        hostid: Some(host.0),
+        hostname: Some(host.1.into()),
+        comment: None,
+        compatibility: None,
+        top_guid: None,
+        guid: None,
+        is_spare: false,
+        is_log: false,
+        create_txg: None,
+        vdev_children: Some(vdevs.len() as u64),
+        hole_array: Vec::new(),
+        vdev_tree: root,
+        features_for_read: Vec::new(),
+        has_per_vdev_zaps: true,
+        split_guid: None,
+        split: None,
+        other: Nvlist::new(),
+    };
+    let assembled = Config::from_mos(&config.encode())
+        .map_err(|source| PoolError::Format { what: format!("pool '{name}'").into(), source })?;
+    let found = FoundPool {
+        config: assembled,
+        uberblocks: Vec::new(),
+        devices,
+        auxiliary: BTreeMap::new(),
+        notes: Vec::new(),
+    };
+    Ok(Plan { config, found })
+}
+
+fn top(
+    rt: &Runtime,
+    pool: &str,
+    id: u64,
+    vdev: &NewVdev,
+    ashift: Option<u32>,
+    txg: Txg,
+    devices: &mut BTreeMap<Guid, FoundDevice>,
+) -> Result<VdevConfig> {
+    let refused = |why: String| PoolError::Config { pool: pool.into(), why: why.into() };
+    if vdev.devices.len() <= vdev.parity {
+        return Err(refused(format!("raidz{} needs {} devices at least", vdev.parity, vdev.parity + 2)));
+    }
+    let (mut smallest, mut sector) = (u64::MAX, 0);
+    let mut children = Vec::new();
+    for (index, new) in (0..).zip(&vdev.devices) {
+        let info = new.device.info();
+        if info.size_bytes < SPA_MINDEVSIZE {
+            return Err(refused(format!("{}: a device must have 64 MiB at least", new.path)));
+        }
+        smallest = smallest.min(info.size_bytes / LABEL_BYTES * LABEL_BYTES - VDEV_LABELS_BYTES);
+        sector = sector.max(info.sector_bytes.checked_ilog2().unwrap_or(0));
+        let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
+        let mut leaf = VdevConfig::new(kind, index, new_guid(rt));
+        (leaf.path, leaf.create_txg) = (Some(new.path.clone()), txg);
+        devices.insert(leaf.guid, FoundDevice::new(new.device.clone()));
+        children.push(leaf);
+    }
+    let ashift = ashift.unwrap_or_else(|| sector.clamp(*ASHIFTS.start(), MAX_AUTO_ASHIFT));
+    if !ASHIFTS.contains(&ashift) || ashift < sector {
+        return Err(refused(format!(
+            "ashift {ashift} does not fit devices with sectors of {} bytes",
+            1u64 << sector
+        )));
+    }
+    let mut top = match vdev.kind {
+        VdevKind::Disk | VdevKind::File => children.remove(0),
+        _ => VdevConfig::new(vdev.kind.clone(), 0, new_guid(rt)),
+    };
+    top.id = id;
+    top.create_txg = txg;
+    top.class = vdev.class;
+    top.parity = vdev.parity;
+    top.asize_bytes =
+        if vdev.kind == VdevKind::Raidz { smallest * vdev.devices.len() as u64 } else { smallest };
+    top.ashift = ashift;
+    top.metaslab_shift = metaslab_shift(top.asize_bytes);
+    top.children = children;
+    Ok(top)
+}
+
+/// log2 of the size of a vdev's metaslabs: about 200 of them, none too small or too large (`vdev_metaslab_set_size`).
+fn metaslab_shift(asize_bytes: u64) -> u32 {
+    // `highbit64`: the position of the highest bit, counted from 1.
+    let highbit = |value: u64| value.checked_ilog2().map_or(0, |log| log + 1);
+    let shift = match asize_bytes >> DEFAULT_METASLAB_SHIFT {
+        count if count < MIN_METASLABS => highbit(asize_bytes / MIN_METASLABS),
+        count if count > DEFAULT_METASLABS => highbit(asize_bytes / DEFAULT_METASLABS),
+        _ => DEFAULT_METASLAB_SHIFT,
+    };
+    let shift = shift.clamp(MIN_METASLAB_SHIFT, MAX_METASLAB_SHIFT);
+    if asize_bytes >> shift > MAX_METASLABS { highbit(asize_bytes / MAX_METASLABS) } else { shift }
+}
+
+/// A guid for life; never 0.
+fn new_guid(rt: &Runtime) -> Guid {
+    Guid(rt.random_u64().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metaslabs_are_as_large_as_openzfs_makes_them() {
+        // vdev size, shift: as the comment on vdev_metaslab_set_size has it.
+        for (asize, shift) in [(59 << 20, 24), (4 << 30, 29), (16 << 30, 29), (1 << 40, 33), (1 << 52, 35)] {
+            assert_eq!(metaslab_shift(asize), shift, "{asize}");
+        }
+    }
+}

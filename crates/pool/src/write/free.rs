@@ -1,0 +1,49 @@
+//! Freeing: what a block has taken, a gang's pieces included, is given back.
+//!
+//! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`).
+
+use crate::alloc::Allocator;
+use crate::error::{PoolError, Result};
+use crate::gang::MAX_GANG_DEPTH;
+use crate::pool::{Pool, ReadContext};
+use crate::read::bad_pointer;
+use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
+use cenote_format::gang::SPA_GANGBLOCKSIZE;
+use cenote_format::units::Asize;
+
+impl Pool {
+    /// Frees a block in the group that is being written. Nothing may refer to it any more. A hole, or what lies in its pointer, takes no space.
+    ///
+    /// # Errors
+    /// The block is not allocated; or a gang's header can't be read, and with it the pieces are not known.
+    pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
+        let mut pending = vec![(*bp, 0)];
+        while let Some((bp, depth)) = pending.pop() {
+            if bp.kind() != BlkptrKind::Normal {
+                continue;
+            }
+            if bp.is_gang() {
+                if depth >= MAX_GANG_DEPTH {
+                    return Err(bad_pointer(
+                        ctx.place,
+                        "gang headers lead to gang headers without end".into(),
+                    ));
+                }
+                let header = self.read_gang_header(&bp, ctx).await?;
+                pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1)));
+            }
+            for dva in bp.dvas() {
+                // A gang's address counts the pieces as well, which are freed by themselves.
+                let header =
+                    self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
+                let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
+                let dva = Dva { asize, ..dva };
+                space.free(&dva).map_err(|error| PoolError::BadPointer {
+                    place: ctx.place,
+                    why: error.to_string().into(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
