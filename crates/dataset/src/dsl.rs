@@ -14,10 +14,12 @@
 //!
 //! Source: OpenZFS `dsl_dir.c`, `dsl_dataset.c`, `dsl_prop.c`, `dsl_bookmark.c`, `dsl_userhold.c`.
 
+pub(crate) mod account;
 pub mod bookmark;
 mod dataset;
 mod dir;
 mod family;
+pub(crate) mod make;
 mod space;
 
 pub use bookmark::Bookmark;

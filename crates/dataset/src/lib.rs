@@ -13,6 +13,7 @@
 mod capacity;
 pub mod deadlist;
 pub mod dsl;
+pub mod engine;
 pub mod errlog;
 mod error;
 pub mod features;
@@ -28,6 +29,7 @@ pub mod properties;
 mod removal;
 pub mod sharing;
 pub mod spacemaps;
+mod sync;
 pub mod usage;
 pub mod zap;
 

@@ -100,6 +100,14 @@ impl LiveObjset {
         !self.0.state.read().open.is_empty()
     }
 
+    /// Changes from now on belong to group `txg`. There may be none yet.
+    pub(crate) fn relabel(&self, txg: Txg) {
+        let mut state = self.0.state.write();
+        if state.open.is_empty() {
+            *state = State::new(state.on_disk.clone(), state.syncing.clone(), Arc::new(Layer::new(txg)));
+        }
+    }
+
     /// Closes the open layer for syncing and opens one for group `next`. Nobody may be editing, and no sync be under way.
     pub(crate) fn freeze(&self, next: Txg) -> Arc<Layer> {
         let mut state = self.0.state.write();

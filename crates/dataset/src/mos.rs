@@ -80,6 +80,21 @@ impl Mos {
         }))
     }
 
+    /// The MOS of a pool whose configuration is at hand elsewhere.
+    ///
+    /// # Errors
+    /// The object directory is damaged.
+    pub(crate) async fn at(objset: &Objset, keys: KeySource) -> Result<Mos> {
+        let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
+        let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
+        Ok(Mos::new(objset.clone(), directory, Nvlist::new(), ObjectId(root_dir), keys))
+    }
+
+    /// Where users' keys come from.
+    pub(crate) fn keys(&self) -> &KeySource {
+        self.0.keyring.source()
+    }
+
     /// The pool below: blocks, vdevs, status.
     pub fn pool(&self) -> &Pool {
         self.0.objset.pool()

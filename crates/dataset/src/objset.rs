@@ -296,6 +296,16 @@ fn is_start_of_dnode(block: &Bytes, wanted: usize) -> bool {
     slot == wanted
 }
 
+/// How many dnodes of a block are in use.
+pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
+    let (mut used, mut slot) = (0, 0);
+    while let Some(bytes) = block.get(slot * DNODE_MIN_BYTES..).filter(|bytes| !bytes.is_empty()) {
+        used += u64::from(bytes[0] != 0);
+        slot += slots_of(bytes);
+    }
+    used
+}
+
 /// The dnodes of one block: what begins at which slot. Free slots are left out.
 pub fn dnodes_of_block(
     block: &Bytes,

@@ -142,6 +142,21 @@ impl Dataset {
     }
 }
 
+impl Dataset {
+    /// Properties that are numbers and follow from settings alone, by name.
+    pub(crate) async fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
+        let settings = Settings::load(self).await?;
+        Ok(names.map(|name| {
+            let Some(prop) = Prop::zfs(name) else { return 0 };
+            let set = settings.find(name, prop.is_inheritable()).map(|(value, _)| value);
+            match set.or_else(|| default_of(prop)) {
+                Some(Value::Number(number)) => number,
+                _ => 0,
+            }
+        }))
+    }
+}
+
 /// What a property is for this dataset; `None` if it has no such property.
 fn resolve(dataset: &Dataset, prop: &Prop, settings: &Settings, facts: &Facts) -> Option<Property> {
     if !prop.applies.overlaps(applies_to(facts.kind)) || !fits_head(prop, facts) {

@@ -38,7 +38,7 @@ pub use cenote_pool::ranges::{Overlap, Ranges};
 pub use edit::{SpaceMapChange, SpaceMapEdit};
 
 /// Offsets in a log space map count sectors of 512.
-const LOG_SHIFT: u32 = 9;
+pub(crate) const LOG_SHIFT: u32 = 9;
 
 /// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
@@ -75,7 +75,7 @@ pub struct Metaslab {
 #[derive(Debug, Clone)]
 pub struct SpaceMapHead {
     /// Bytes of changes from the map's start.
-    length_bytes: u64,
+    pub(crate) length_bytes: u64,
     /// Bytes allocated less bytes freed, when it was last written. A map of frees alone is below 0.
     net_bytes: i64,
     /// Free ranges by size at that time; `None` if the map does not count them.
@@ -285,7 +285,7 @@ impl Metaslab {
 
 /// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no group lies on two, and in
 /// whole groups (`vdev_draid_metaslab_init`).
-fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
+pub(crate) fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     let (border, size) = (index << vdev.metaslab_shift, 1 << vdev.metaslab_shift);
     let Some(draid) = vdev.draid else { return (border, size) };
     let group_sectors = draid.data.saturating_add(vdev.parity as u64).max(1);

@@ -171,6 +171,27 @@ impl<'a> BlockLists<'a> {
         Ok(space)
     }
 
+    /// Takes all blocks off a list that has no lists within: those that the last group left to be freed.
+    ///
+    /// # Errors
+    /// The list is damaged.
+    pub async fn take_all(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
+        let opened = Bpobj::open(&self.mos.view(), list).await?;
+        let mut phys = opened.phys;
+        if phys.blkptr_count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut blocks = Vec::new();
+        let mut entries = opened.entries();
+        while let Some(batch) = entries.next_batch().await {
+            blocks.extend(batch?.into_iter().map(|entry| entry.bp));
+        }
+        self.mos.punch(list, BlockId(0), u64::MAX).await?;
+        (phys.blkptr_count, phys.freed_count) = (0, 0);
+        self.set_head(list, phys, BlockSpace::default()).await?;
+        Ok(blocks)
+    }
+
     /// The space of entries, frees counting as less.
     fn space(&self, entries: &[BpobjEntry]) -> BlockSpace {
         entries.iter().fold(BlockSpace::default(), |sum, entry| {

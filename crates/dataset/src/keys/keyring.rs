@@ -90,6 +90,11 @@ impl Keyring {
         Keyring { source, ..Keyring::default() }
     }
 
+    /// Where users' keys come from.
+    pub(crate) fn source(&self) -> &KeySource {
+        &self.source
+    }
+
     /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
     pub(crate) async fn dataset_key(
         &self,

@@ -235,6 +235,19 @@ impl Edit {
         .await
     }
 
+    /// Makes an object one of another type; its content stays.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn set_type(&self, object: ObjectId, object_type: ObjectType) -> Result<()> {
+        self.change_head(object, |changed| {
+            if let Some(head) = &mut changed.head {
+                head.object_type = object_type;
+            }
+        })
+        .await
+    }
+
     /// Sets the spill block, or removes it.
     ///
     /// # Errors

@@ -6,14 +6,11 @@
 //!
 //! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`).
 
-use cenote_format::dnode::DNODE_MIN_BYTES;
+use cenote_format::dnode::DNODES_PER_BLOCK as SLOTS;
 use cenote_format::units::{BlockId, ObjectId};
 
 use crate::error::Result;
 use crate::objset::Objset;
-
-/// Slots in a block of dnodes.
-pub(super) const SLOTS: u64 = (cenote_format::dnode::DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64;
 
 /// The block that numbers are being handed out from.
 #[derive(Debug, Default)]

@@ -67,7 +67,7 @@ impl NewZap {
         self.fill(edit, object).await
     }
 
-    async fn fill(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+    pub(crate) async fn fill(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         // 0 would hash every name that begins with zeros alike.
         let salt = self.salt.unwrap_or_else(|| edit.view().pool().runtime().random_u64() | 1);
         let block_bytes = self.object.block_bytes;

@@ -1,0 +1,236 @@
+//! Making directories, datasets and snapshots, in the group that is being written.
+//!
+//! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync_dd`, `dsl_dataset_snapshot_sync_impl`).
+
+use cenote_format::Phys;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, dir_field, pool as names};
+use cenote_format::dsl::{
+    DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
+    DslDatasetPhys, DslDirPhys,
+};
+use cenote_format::features::Feature;
+use cenote_format::units::{Guid, ObjectId, Txg};
+
+use super::account::Account;
+use crate::engine::SyncContext;
+use crate::error::Result;
+use crate::live::NewObject;
+use crate::sync::blocks::Space;
+use crate::zap::{NewZap, Zap, ZapEdit, ZapValue, fold};
+
+/// The directory and the snapshot that all datasets descend from, `ORIGIN_DIR_NAME`.
+pub(crate) const ORIGIN_DIR_NAME: &str = "$ORIGIN";
+/// The group in which that was made, by the books: before any other.
+const ORIGIN_TXG: Txg = Txg(1);
+/// The group that makes a pool, `TXG_INITIAL`.
+pub(crate) const TXG_INITIAL: Txg = Txg(4);
+
+impl SyncContext {
+    /// Makes a directory called `name` below `parent`; the root of the tree if there is none.
+    pub(crate) async fn make_dir(&mut self, parent: Option<ObjectId>, name: &str) -> Result<ObjectId> {
+        let edit = self.edit();
+        let mut phys = DslDirPhys::zeroed();
+        phys.creation_time_s = self.now_s();
+        phys.parent = parent.unwrap_or_default();
+        phys.flags = DD_FLAG_USED_BREAKDOWN;
+        let new = NewObject::of(ObjectType::DSL_DIR);
+        let id = edit.create(&new.bonus(ObjectType::DSL_DIR, phys.encode(Endian::NATIVE))).await?;
+        match parent {
+            Some(parent) => {
+                let children = self.dir_phys(parent).await?.child_dirs_zap;
+                ZapEdit::new(&edit, children).add(name, id.0).await?;
+                self.count(parent, dir_field::FILESYSTEM_COUNT, 1).await?;
+            }
+            None => {
+                ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::ROOT_DATASET, id.0).await?;
+            }
+        }
+        phys.props_zap = NewZap::of(ObjectType::DSL_PROPS).create(&edit).await?;
+        phys.child_dirs_zap = NewZap::of(ObjectType::DSL_DIR_CHILD_MAP).create(&edit).await?;
+        self.set_dir_phys(id, &phys).await?;
+        Ok(id)
+    }
+
+    /// Gives a directory its head: a copy of the snapshot `origin`, at first; of nothing, if there is none.
+    pub(crate) async fn make_head(
+        &mut self,
+        dir: ObjectId,
+        origin: Option<ObjectId>,
+        flags: u64,
+    ) -> Result<ObjectId> {
+        let edit = self.edit();
+        let normalized = NewZap::of(ObjectType::DSL_DS_SNAP_MAP).normalized(fold::U8_TEXTPREP_TOUPPER);
+        let txg = self.txg();
+        let mut phys = DslDatasetPhys {
+            dir,
+            flags: flags | DS_FLAG_UNIQUE_ACCURATE,
+            fsid_guid: self.new_fsid(),
+            guid: Guid(self.random()),
+            snapshot_names_zap: normalized.create(&edit).await?,
+            creation_time_s: self.now_s(),
+            creation_txg: if txg == TXG_INITIAL { ORIGIN_TXG } else { txg },
+            ..DslDatasetPhys::zeroed()
+        };
+        let new = NewObject::of(ObjectType::DSL_DATASET);
+        let id = edit.create(&new.bonus(ObjectType::DSL_DATASET, phys.encode(Endian::NATIVE))).await?;
+        phys.deadlist = match origin {
+            None => self.make_deadlist().await?,
+            Some(origin) => self.descend(id, &mut phys, origin).await?,
+        };
+        self.set_dataset_phys(id, &phys).await?;
+        let mut dir_phys = self.dir_phys(dir).await?;
+        dir_phys.head_dataset = id;
+        dir_phys.origin = origin.unwrap_or_default();
+        self.set_dir_phys(dir, &dir_phys).await?;
+        Ok(id)
+    }
+
+    /// Makes a new head a clone of a snapshot; answers its deadlist.
+    async fn descend(
+        &mut self,
+        id: ObjectId,
+        phys: &mut DslDatasetPhys,
+        origin: ObjectId,
+    ) -> Result<ObjectId> {
+        let edit = self.edit();
+        let mut from = self.dataset_phys(origin).await?;
+        phys.prev_snapshot = origin;
+        phys.prev_snapshot_txg = from.creation_txg;
+        phys.referenced_bytes = from.referenced_bytes;
+        phys.compressed_bytes = from.compressed_bytes;
+        phys.uncompressed_bytes = from.uncompressed_bytes;
+        phys.bp = from.bp;
+        phys.flags |= from.flags & (DS_FLAG_INCONSISTENT | DS_FLAG_CI_DATASET);
+        self.copy_features(origin, id).await?;
+
+        from.num_children += 1;
+        if from.next_clones_zap.0 == 0 {
+            from.next_clones_zap = NewZap::of(ObjectType::NEXT_CLONES).create(&edit).await?;
+        }
+        add_number(&ZapEdit::new(&edit, from.next_clones_zap), id).await?;
+        self.set_dataset_phys(origin, &from).await?;
+        let mut origin_dir = self.dir_phys(from.dir).await?;
+        if origin_dir.clones_zap.0 == 0 {
+            origin_dir.clones_zap = NewZap::of(ObjectType::DSL_CLONES).create(&edit).await?;
+            self.set_dir_phys(from.dir, &origin_dir).await?;
+        }
+        add_number(&ZapEdit::new(&edit, origin_dir.clones_zap), id).await?;
+        let head = self.dataset_phys(origin_dir.head_dataset).await?;
+        self.clone_deadlist(head.deadlist, from.creation_txg).await
+    }
+
+    /// Takes a snapshot of a head, which was written in this group and does not change any more.
+    pub(crate) async fn make_snapshot(
+        &mut self,
+        head: ObjectId,
+        name: &str,
+        reserved_bytes: u64,
+    ) -> Result<ObjectId> {
+        let edit = self.edit();
+        let mut phys = self.dataset_phys(head).await?;
+        let txg = if name == ORIGIN_DIR_NAME { ORIGIN_TXG } else { self.txg() };
+        let snapshot = DslDatasetPhys {
+            fsid_guid: self.new_fsid(),
+            guid: Guid(self.random()),
+            next_snapshot: head,
+            snapshot_names_zap: ObjectId(0),
+            num_children: 1,
+            creation_time_s: self.now_s(),
+            creation_txg: txg,
+            // What only it references is nothing: the head has it all.
+            unique_bytes: 0,
+            next_clones_zap: ObjectId(0),
+            props_zap: ObjectId(0),
+            userrefs_zap: ObjectId(0),
+            ..phys.clone()
+        };
+        let new = NewObject::of(ObjectType::DSL_DATASET);
+        let id = edit.create(&new.bonus(ObjectType::DSL_DATASET, snapshot.encode(Endian::NATIVE))).await?;
+        self.count(phys.dir, dir_field::SNAPSHOT_COUNT, 1).await?;
+        self.copy_features(head, id).await?;
+        if phys.prev_snapshot.0 != 0 {
+            let mut previous = self.dataset_phys(phys.prev_snapshot).await?;
+            if previous.next_snapshot == head {
+                previous.next_snapshot = id;
+                self.set_dataset_phys(phys.prev_snapshot, &previous).await?;
+            } else if previous.next_clones_zap.0 != 0 {
+                let clones = ZapEdit::new(&edit, previous.next_clones_zap);
+                clones.remove(&format!("{:x}", head.0)).await?;
+                add_number(&clones, id).await?;
+            }
+        }
+        // The snapshot keeps the deadlist; what it holds beyond the reservation is charged for anew.
+        let charged = phys.unique_bytes.min(reserved_bytes) as i64;
+        self.use_space(phys.dir, Space { used: charged, ..Space::default() }, Account::Refreservation)
+            .await?;
+        phys.deadlist = self.clone_deadlist(phys.deadlist, Txg(u64::MAX)).await?;
+        self.add_deadlist_key(phys.deadlist, phys.prev_snapshot_txg).await?;
+        phys.prev_snapshot = id;
+        phys.prev_snapshot_txg = txg;
+        phys.unique_bytes = 0;
+        phys.flags |= DS_FLAG_UNIQUE_ACCURATE;
+        self.set_dataset_phys(head, &phys).await?;
+        ZapEdit::new(&edit, phys.snapshot_names_zap).add(name, id.0).await?;
+        Ok(id)
+    }
+}
+
+impl SyncContext {
+    /// Counts file systems or snapshots, upwards as far as they are counted (`dsl_fs_ss_count_adjust`).
+    async fn count(&mut self, dir: ObjectId, field: &str, delta: i64) -> Result<()> {
+        let edit = self.edit();
+        let mut at = dir;
+        while at.0 != 0 && edit.view().dnode(at).await?.object_type.is_zap() {
+            let fields = ZapEdit::new(&edit, at);
+            let Some(count) = fields.get(field).await?.and_then(|value| value.as_u64()) else { break };
+            fields.update(field, count.saturating_add_signed(delta)).await?;
+            at = self.dir_phys(at).await?.parent;
+        }
+        Ok(())
+    }
+
+    /// What features the content of a dataset needs, its copy needs, too.
+    async fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<()> {
+        let view = self.edit().view();
+        if !view.dnode(from).await?.object_type.is_zap() {
+            return Ok(());
+        }
+        for entry in Zap::open_id(&view, from).await?.to_vec().await? {
+            if let Some(feature) = Feature::by_guid(&entry.name_text()).filter(|feature| feature.per_dataset)
+            {
+                self.activate_feature(to, feature, entry.value).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a dataset's content needs a feature (`dsl_dataset_activate_feature`).
+    pub(crate) async fn activate_feature(
+        &mut self,
+        dataset: ObjectId,
+        feature: &'static Feature,
+        value: ZapValue,
+    ) -> Result<()> {
+        self.zapify(dataset).await?;
+        ZapEdit::new(&self.edit(), dataset).update(feature.guid, &value).await?;
+        self.use_feature(feature.name, 1).await
+    }
+
+    /// Makes an object that has only a bonus a ZAP, for fields that were thought of later (`dmu_object_zapify`).
+    pub(crate) async fn zapify(&mut self, object: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        if edit.view().dnode(object).await?.object_type.is_zap() {
+            return Ok(());
+        }
+        edit.set_type(object, ObjectType::ZAP_METADATA).await?;
+        NewZap::of(ObjectType::ZAP_METADATA).fill(&edit, object).await?;
+        self.use_feature("extensible_dataset", 1).await
+    }
+}
+
+/// Notes a number in a set of numbers (`zap_add_int`).
+async fn add_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
+    zap.add(&format!("{:x}", id.0), id.0).await
+}

@@ -1,0 +1,213 @@
+//! The engine: an opened pool that takes changes.
+//!
+//! ```text
+//!   operation --hold--> open group: layers over object sets       (memory only)
+//!   task      --------> syncing group: the MOS                    (snapshots, properties, new datasets)
+//!
+//!   sync:  freeze layers -> write datasets -> settle their space in the MOS -> tasks -> write the MOS and space maps,
+//!          again until nothing changes -> labels and uberblock    (the group is on disk)
+//! ```
+//!
+//! Idea: two kinds of change. What concerns one object set (files, volumes) happens in the open group under a [`Hold`] and is only memory
+//! until the group is written. What concerns the pool or several datasets at once (a snapshot, say) is a *task*: it runs when
+//! its group is written, alone, on the MOS as the group leaves it. So a snapshot shows a dataset exactly at the end of a group.
+//!
+//! Read in this order: [`groups`] (which group is open), `context` (what a task may do), `sync` (how a group is written).
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync`), `dsl_pool.c` (`dsl_pool_sync`), `dsl_synctask.c`.
+
+mod context;
+mod create;
+mod features;
+mod groups;
+mod open;
+mod space;
+mod sync;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cenote_cache::BlockCache;
+use cenote_format::label::PoolConfig;
+use cenote_format::units::{DatasetId, Txg};
+use cenote_pool::Pool;
+use cenote_pool::alloc::Allocator;
+use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+
+use crate::error::{DatasetError, Result};
+use crate::keys::KeySource;
+use crate::live::{Edit, LiveObjset};
+use crate::mos::Mos;
+use crate::objset::Objset;
+use crate::sync::blocks::Space;
+use crate::sync::policy::StoragePolicy;
+use groups::Groups;
+use space::SpaceMaps;
+
+pub use context::SyncContext;
+pub use create::{FillRoot, NewPool};
+pub use groups::Hold;
+
+/// An opened pool that takes changes. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    runtime: Runtime,
+    /// With the last uberblock on disk.
+    pool: RwLock<Pool>,
+    cache: Arc<BlockCache>,
+    allocator: Arc<Allocator>,
+    keys: KeySource,
+    groups: Arc<Groups>,
+    /// Changed only by whoever writes a group.
+    mos: LiveObjset,
+    mos_policy: Arc<StoragePolicy>,
+    features: Features,
+    /// As the MOS and labels have it.
+    config: Mutex<PoolConfig>,
+    space_maps: Mutex<SpaceMaps>,
+    /// What writing the MOS took and its directory has not been charged for.
+    uncharged: Mutex<Space>,
+    datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
+    /// Tasks of the open group, in order.
+    tasks: Mutex<Vec<Task>>,
+    /// One group is written at a time.
+    syncing: tokio::sync::Mutex<()>,
+}
+
+/// Features that change how blocks are written.
+#[derive(Debug, Default, Clone, Copy)]
+struct Features {
+    hole_birth: bool,
+    embedded_data: bool,
+}
+
+/// A dataset whose objects may change.
+#[derive(Clone)]
+struct LiveDataset {
+    objset: LiveObjset,
+    policy: Arc<StoragePolicy>,
+}
+
+/// Something to be done when the open group is written. It answers through a channel of its own.
+type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
+
+impl Engine {
+    /// Takes a hold on the open group, in which objects may then be changed.
+    pub async fn hold(&self) -> Hold {
+        self.0.groups.hold().await
+    }
+
+    /// Runs a task when the open group is written, and writes that group: when this returns, it is on disk.
+    ///
+    /// A task checks before it changes: one that fails must leave all as it was.
+    ///
+    /// # Errors
+    /// The task's own; or the group could not be written.
+    pub async fn run<T, F>(&self, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let hold = self.hold().await;
+        let txg = hold.txg();
+        let task: Task = Box::new(move |context| {
+            let running = task(context);
+            // Whoever asked may have gone: the task is done all the same.
+            Box::pin(async move { drop(answer.send(running.await)) })
+        });
+        self.0.tasks.lock().push(task);
+        drop(hold);
+        self.sync(txg).await?;
+        answered.await.unwrap_or_else(|_| Err(self.stopped()))
+    }
+
+    /// Brings group `txg`, and all before it, to the disk.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn sync(&self, txg: Txg) -> Result<()> {
+        loop {
+            if self.0.groups.synced()? >= txg {
+                return Ok(());
+            }
+            let _alone = self.0.syncing.lock().await;
+            if self.0.groups.synced()? < txg {
+                let outcome = sync::sync_open_group(&self.0).await;
+                self.0.groups.done(outcome);
+            }
+        }
+    }
+
+    /// Brings everything done so far to the disk.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn sync_all(&self) -> Result<()> {
+        let open = self.0.groups.open();
+        self.sync(open).await
+    }
+
+    fn stopped(&self) -> DatasetError {
+        match self.0.groups.synced() {
+            Err(error) => error,
+            Ok(txg) => DatasetError::NotOpened {
+                pool: self.0.pool.read().name().into(),
+                txg,
+                why: "the task was given up".into(),
+            },
+        }
+    }
+}
+
+/// A dataset of a pool that takes changes.
+#[derive(Clone)]
+pub struct OpenDataset(LiveObjset);
+
+impl OpenDataset {
+    /// A hand on its objects in the group that is held open.
+    pub fn edit(&self, _hold: &Hold) -> Edit {
+        self.0.edit()
+    }
+
+    /// Its objects as they are now.
+    pub fn view(&self) -> Objset {
+        self.0.view()
+    }
+}
+
+impl Engine {
+    /// Opens a dataset to change its objects.
+    ///
+    /// # Errors
+    /// There is none of that name, it is a snapshot, or its key is missing.
+    pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
+        let dataset = self.mos().await?.dataset(name).await?;
+        if dataset.is_snapshot() {
+            let why = "is a snapshot, which never changes; clone it to change the copy".into();
+            return Err(DatasetError::Unsuitable { name: name.into(), why });
+        }
+        if let Some(open) = self.0.datasets.lock().get(&dataset.id()) {
+            return Ok(OpenDataset(open.objset.clone()));
+        }
+        let objset = dataset.objset().await?;
+        let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+        let mut datasets = self.0.datasets.lock();
+        // The group cannot close between this and the insertion: it takes the same lock to freeze.
+        let fresh = || LiveDataset { objset: LiveObjset::new(objset, self.0.groups.open()), policy };
+        Ok(OpenDataset(datasets.entry(dataset.id()).or_insert_with(fresh).objset.clone()))
+    }
+
+    /// The pool as the last group on disk left it.
+    ///
+    /// # Errors
+    /// The object directory is damaged.
+    pub async fn mos(&self) -> Result<Mos> {
+        Mos::at(&self.0.mos.on_disk(), self.0.keys.clone()).await
+    }
+}

@@ -1,0 +1,115 @@
+//! What a task sees and may do: the group that is being written, and the MOS as it leaves it.
+
+use std::sync::Arc;
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
+
+use super::{Inner, LiveDataset};
+use crate::error::{DatasetError, Result};
+use crate::live::{Edit, LiveObjset};
+use crate::mos::Mos;
+use crate::objset::Objset;
+use crate::sync::blocks::{Group, Space};
+use crate::sync::policy::StoragePolicy;
+use crate::zap::Zap;
+
+/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: what users own is counted from the start.
+const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1;
+
+/// The group that is being written, for those who change the MOS in it.
+pub struct SyncContext {
+    pub(super) engine: Arc<Inner>,
+    pub(crate) group: Group,
+    /// Blocks that nothing refers to any more and that are not free yet.
+    pub(super) dead: Vec<Blkptr>,
+    /// Object sets that tasks have made.
+    pub(super) born_objsets: Vec<LiveDataset>,
+    /// The configuration has to be written again, in the MOS and in all labels.
+    pub(super) config_changed: bool,
+}
+
+impl SyncContext {
+    /// The group.
+    pub fn txg(&self) -> Txg {
+        self.group.txg
+    }
+
+    /// A hand on the MOS.
+    pub fn edit(&self) -> Edit {
+        self.engine.mos.edit()
+    }
+
+    /// The MOS with all changes so far.
+    ///
+    /// # Errors
+    /// Its directory is damaged.
+    pub async fn mos(&self) -> Result<Mos> {
+        Mos::at(&self.engine.mos.view(), self.engine.keys.clone()).await
+    }
+
+    /// An object that the object directory names.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) async fn directory_object(&self, name: &str) -> Result<ObjectId> {
+        let found = self.find_directory_object(name).await?;
+        found.ok_or_else(|| self.damaged(&format!("the object directory has no '{name}'")))
+    }
+
+    pub(crate) async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
+        let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
+        Ok(directory.get_u64(name).await?.map(ObjectId))
+    }
+
+    /// One of the directories that OpenZFS keeps for itself below the root.
+    pub(crate) async fn special_dir(&self, name: &str) -> Result<ObjectId> {
+        let root = self.directory_object(names::ROOT_DATASET).await?;
+        let children = self.dir_phys(root).await?.child_dirs_zap;
+        let found = Zap::open_id(&self.edit().view(), children).await?.get_u64(name).await?;
+        found.map(ObjectId).ok_or_else(|| self.damaged(&format!("there is no directory '{name}'")))
+    }
+
+    /// Gives a head that has no content yet an empty object set, which is written in this group.
+    pub(crate) async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
+        let engine = &self.engine;
+        let mut phys = ObjsetPhys::empty(kind);
+        phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
+        let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, None, phys);
+        let objset = LiveObjset::new(empty, self.group.txg);
+        let mos = self.mos().await?;
+        let policy = StoragePolicy::of(&mos.dataset_by_id(dataset).await?).await?;
+        self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy) });
+        Ok(objset)
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now_s(&self) -> u64 {
+        self.engine.runtime.unix_time_ns() / 1_000_000_000
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.engine.runtime.random_u64()
+    }
+
+    /// 56 bits that name a dataset on this machine (`unique_create`).
+    pub(crate) fn new_fsid(&self) -> Guid {
+        Guid((self.random() >> 8).max(1))
+    }
+
+    pub(crate) fn damaged(&self, why: &str) -> DatasetError {
+        self.engine.mos.view().damaged(DMU_POOL_DIRECTORY_OBJECT, why)
+    }
+
+    /// Nothing refers to a block any more.
+    pub(crate) fn free(&mut self, bp: Blkptr) {
+        self.dead.push(bp);
+    }
+
+    /// What a block takes.
+    pub(crate) fn space_of(&self, bp: &Blkptr) -> Space {
+        Space::of(&self.group.pool, bp)
+    }
+}

@@ -1,0 +1,243 @@
+//! A new pool: its first group.
+//!
+//! ```text
+//!   object directory
+//!     root_dataset -> dir "pool" -> head: an empty file system
+//!                       $MOS     what the MOS takes
+//!                       $FREE    what is being freed in the background
+//!                       $ORIGIN  head, snapshot: what all datasets descend from
+//!     features_for_read, features_for_write, feature_descriptions, feature_enabled_txg
+//!     config, sync_bplist, free_bpobj, history, com.delphix:vdev_zap_map, org.illumos:checksum_salt
+//! ```
+//!
+//! Source: OpenZFS `spa.c` (`spa_create`), `dsl_pool.c` (`dsl_pool_create`).
+
+use std::sync::Arc;
+
+use cenote_cache::BlockCache;
+use cenote_format::Phys;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
+use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
+use cenote_format::history::HistoryPhys;
+use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig};
+use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
+use cenote_pool::Pool;
+use cenote_pool::alloc::{Allocator, NewMetaslab};
+use cenote_pool::create::Plan;
+use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
+
+use super::groups::Groups;
+use super::space::SpaceMaps;
+use super::{Engine, Features, Inner, SyncContext};
+use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
+use crate::error::Result;
+use crate::keys::KeySource;
+use crate::live::{Edit, LiveObjset, NewObject};
+use crate::objset::Objset;
+use crate::spacemaps::metaslab_extent;
+use crate::sync::blocks::Space;
+use crate::sync::policy::StoragePolicy;
+use crate::zap::{NewZap, ZapEdit, ZapValue};
+
+/// The directory of what the MOS takes, `MOS_DIR_NAME`.
+pub(super) const MOS_DIR_NAME: &str = "$MOS";
+/// `FREE_DIR_NAME`.
+const FREE_DIR_NAME: &str = "$FREE";
+/// Blocks of the history, `SPA_OLD_MAXBLOCKSIZE`.
+const HISTORY_BLOCK_BYTES: u32 = 128 << 10;
+/// Blocks of the list of deferred frees, small since it is written in each group.
+const DEFERRED_BLOCK_BYTES: u32 = 16 << 10;
+/// `SPA_CONFIG_BLOCKSIZE`.
+const CONFIG_BLOCK_BYTES: u32 = 16 << 10;
+
+/// What a new pool is to be like.
+pub struct NewPool {
+    /// Its devices and vdevs.
+    pub plan: Plan,
+    /// Features to enable.
+    pub features: Vec<&'static Feature>,
+    /// Memory for metadata blocks.
+    pub cache_bytes: usize,
+}
+
+/// Fills the root file system, in the group that makes the pool.
+pub type FillRoot = Box<dyn FnOnce(Edit) -> BoxFuture<'static, Result<()>> + Send>;
+
+impl Engine {
+    /// Makes a pool. Whatever was on the devices is lost.
+    ///
+    /// # Errors
+    /// A device fails.
+    pub async fn create(rt: &Runtime, new: NewPool, fill_root: FillRoot) -> Result<Engine> {
+        let config = new.plan.config;
+        init_devices(&config, &new.plan.found).await?;
+        let before = Txg(TXG_INITIAL.0 - 1);
+        let uberblock = Uberblock::before_first(SPA_VERSION_FEATURES, before, guid_sum(&config.vdev_tree));
+        let mut salt = [0; 32];
+        salt.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rt.random_u64().to_ne_bytes()));
+        let pool = Pool::assemble(rt, &new.plan.found, &uberblock).await?;
+        let cache = Arc::new(BlockCache::new(new.cache_bytes));
+        let nothing = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
+        let inner = Inner {
+            runtime: rt.clone(),
+            allocator: Arc::new(empty_space(&pool)),
+            keys: KeySource::default(),
+            groups: Arc::new(Groups::after(uberblock.txg)),
+            mos: LiveObjset::new(nothing, TXG_INITIAL),
+            mos_policy: Arc::new(StoragePolicy::of_mos()),
+            features: Features { hole_birth: true, embedded_data: true },
+            config: config.into(),
+            space_maps: SpaceMaps::default().into(),
+            uncharged: Space::default().into(),
+            datasets: Default::default(),
+            tasks: Vec::new().into(),
+            syncing: tokio::sync::Mutex::default(),
+            pool: pool.into(),
+            cache,
+        };
+        let engine = Engine(Arc::new(inner));
+        let features = new.features;
+        engine
+            .run(move |context| Box::pin(async move { context.make_pool(&features, salt, fill_root).await }))
+            .await?;
+        Ok(engine)
+    }
+}
+
+impl SyncContext {
+    async fn make_pool(
+        &mut self,
+        features: &[&'static Feature],
+        salt: [u8; 32],
+        fill_root: FillRoot,
+    ) -> Result<()> {
+        let edit = self.edit();
+        NewZap::of(ObjectType::OBJECT_DIRECTORY).create_at(&edit, DMU_POOL_DIRECTORY_OBJECT).await?;
+        let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+        let root = self.make_dir(None, "").await?;
+        self.make_dir(Some(root), MOS_DIR_NAME).await?;
+        self.make_dir(Some(root), FREE_DIR_NAME).await?;
+        let frees = self.make_list().await?;
+        directory.add(names::FREE_BPOBJ, frees.0).await?;
+        let origin_dir = self.make_dir(Some(root), ORIGIN_DIR_NAME).await?;
+        let origin_head = self.make_head(origin_dir, None, 0).await?;
+        let origin = self.make_snapshot(origin_head, ORIGIN_DIR_NAME, 0).await?;
+        self.make_feature_tables().await?;
+        for feature in features {
+            self.enable_feature(feature).await?;
+        }
+        let head = self.make_head(root, Some(origin), 0).await?;
+        let objset = self.make_objset(DatasetId(head.0), ObjsetType::Zfs).await?;
+        fill_root(objset.edit()).await?;
+
+        self.make_history().await?;
+        let config = NewObject::of(ObjectType::PACKED_NVLIST)
+            .block_bytes(CONFIG_BLOCK_BYTES)
+            .bonus(ObjectType::PACKED_NVLIST_SIZE, vec![0; 8]);
+        directory.add(names::CONFIG, edit.create(&config).await?.0).await?;
+        directory.add(names::CREATION_VERSION, SPA_VERSION_FEATURES).await?;
+        directory.add(names::DEFLATE, 1).await?;
+        // Not compressed: passes settle sooner if sizes don't change.
+        let deferred = self.make_list().await?;
+        edit.set_block_bytes(deferred, DEFERRED_BLOCK_BYTES).await?;
+        edit.set_storage(deferred, 0, cenote_codec::compress::Compression::Off as u8).await?;
+        directory.add(names::SYNC_BPOBJ, deferred.0).await?;
+        directory.add(names::CHECKSUM_SALT, &ZapValue::new(1, salt.to_vec().into())).await?;
+        self.make_vdev_zaps().await
+    }
+
+    /// The pool's history: a ring of a thousandth of its space (`spa_history_create_obj`).
+    async fn make_history(&mut self) -> Result<()> {
+        let normal = self.group.allocator.class_space(cenote_pool::alloc::AllocClass::Normal);
+        let ring = (normal.size_bytes / 1000).clamp(128 << 10, 1 << 30);
+        let phys = HistoryPhys { max_offset_bytes: ring, ..HistoryPhys::zeroed() };
+        let edit = self.edit();
+        let new = NewObject::of(ObjectType::SPA_HISTORY)
+            .block_bytes(HISTORY_BLOCK_BYTES)
+            .bonus(ObjectType::SPA_HISTORY_OFFSETS, phys.encode(Endian::NATIVE));
+        let id = edit.create(&new).await?;
+        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::HISTORY, id.0).await
+    }
+
+    /// ZAPs and metaslab arrays of vdevs that have none yet (`vdev_construct_zaps`).
+    pub(super) async fn make_vdev_zaps(&mut self) -> Result<()> {
+        let edit = self.edit();
+        let map = match self.find_directory_object(names::VDEV_ZAP_MAP).await? {
+            Some(map) => map,
+            None => self.make_linked_zap(names::VDEV_ZAP_MAP).await?,
+        };
+        let mut config = self.engine.config.lock().clone();
+        for top in config.vdev_tree.children.iter_mut().filter(|top| top.kind.holds_data()) {
+            if top.metaslab_array.0 == 0 {
+                top.metaslab_array = edit.create(&NewObject::of(ObjectType::OBJECT_ARRAY)).await?;
+                self.engine.space_maps.lock().add_vdev(VdevId(top.id), top.metaslab_array);
+            }
+            if top.top_zap.0 == 0 {
+                top.top_zap = self.make_vdev_zap(map).await?;
+                if top.class != VdevClass::Normal {
+                    let bias = ZapValue::from_text(top.class.name());
+                    ZapEdit::new(&edit, top.top_zap).add(vdev_zap::ALLOCATION_BIAS, &bias).await?;
+                }
+            }
+            self.make_leaf_zaps(top, map).await?;
+        }
+        *self.engine.config.lock() = config;
+        self.config_changed = true;
+        Ok(())
+    }
+
+    async fn make_leaf_zaps(&mut self, top: &mut VdevConfig, map: ObjectId) -> Result<()> {
+        let mut pending = vec![top];
+        while let Some(vdev) = pending.pop() {
+            if vdev.is_leaf() && vdev.leaf_zap.0 == 0 {
+                vdev.leaf_zap = self.make_vdev_zap(map).await?;
+            }
+            pending.extend(vdev.children.iter_mut());
+        }
+        Ok(())
+    }
+
+    async fn make_vdev_zap(&mut self, map: ObjectId) -> Result<ObjectId> {
+        let edit = self.edit();
+        let id = NewZap::of(ObjectType::ZAP_METADATA).create(&edit).await?;
+        ZapEdit::new(&edit, map).add(&format!("{:x}", id.0), id.0).await?;
+        Ok(id)
+    }
+}
+
+/// Labels of group 0: until the first group is on disk the devices belong to no pool.
+async fn init_devices(config: &PoolConfig, found: &cenote_pool::FoundPool) -> Result<()> {
+    for top in &config.vdev_tree.children {
+        for leaf in top.leaves() {
+            let Some(device) = found.device(leaf.guid) else { continue };
+            let label =
+                PoolConfig { txg: Txg(0), create_txg: Some(config.txg), ..config.for_leaf(top, leaf) };
+            cenote_pool::label::init_device(&*device.device, &LabelConfig::Member(label)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// `ub_guid_sum`: which vdevs the pool has, as a sum of their guids.
+pub(super) fn guid_sum(root: &VdevConfig) -> u64 {
+    root.walk().fold(0, |sum: u64, vdev| sum.wrapping_add(vdev.guid.0))
+}
+
+/// Vdevs of which nothing is allocated.
+fn empty_space(pool: &Pool) -> Allocator {
+    let allocator = Allocator::new();
+    for vdev in pool.vdevs().tops() {
+        let count = vdev.asize_bytes >> vdev.metaslab_shift;
+        let metaslab = |index| {
+            let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
+            NewMetaslab { index, start_bytes, size_bytes, allocated: Default::default() }
+        };
+        allocator.add_vdev(vdev, (0..count).map(metaslab).collect());
+    }
+    allocator
+}

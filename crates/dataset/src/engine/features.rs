@@ -1,0 +1,110 @@
+//! Feature flags: enabling them, counting who uses them.
+//!
+//! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
+
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::Feature;
+use cenote_format::units::ObjectId;
+
+use super::SyncContext;
+use crate::error::Result;
+use crate::features::FeatureCounts;
+use crate::zap::{NewZap, ZapEdit, ZapValue};
+
+const ENABLED_TXG: &str = "enabled_txg";
+
+impl SyncContext {
+    /// Makes the tables of features of a new pool.
+    pub(super) async fn make_feature_tables(&mut self) -> Result<()> {
+        for name in [names::FEATURES_FOR_READ, names::FEATURES_FOR_WRITE, names::FEATURE_DESCRIPTIONS] {
+            self.make_linked_zap(name).await?;
+        }
+        Ok(())
+    }
+
+    /// A ZAP that the object directory names.
+    pub(crate) async fn make_linked_zap(&mut self, name: &str) -> Result<ObjectId> {
+        let edit = self.edit();
+        let id = NewZap::of(ObjectType::ZAP_METADATA).create(&edit).await?;
+        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(name, id.0).await?;
+        Ok(id)
+    }
+
+    /// Enables a feature and those that it needs. One that is enabled already stays as it is.
+    pub(crate) async fn enable_feature(&mut self, feature: &'static Feature) -> Result<()> {
+        let mut pending = vec![feature];
+        while let Some(&feature) = pending.last() {
+            let mut missing = Vec::new();
+            for name in feature.depends {
+                if let Some(needed) = Feature::by_name(name)
+                    && self.count_of(needed).await?.is_none()
+                {
+                    missing.push(needed);
+                }
+            }
+            if !missing.is_empty() {
+                pending.extend(missing);
+                continue;
+            }
+            pending.pop();
+            if self.count_of(feature).await?.is_none() {
+                self.enable_one(feature).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn count_of(&self, feature: &Feature) -> Result<Option<u64>> {
+        FeatureCounts::of(&self.edit()).count(feature.name).await
+    }
+
+    async fn enable_one(&mut self, feature: &'static Feature) -> Result<()> {
+        let edit = self.edit();
+        let descriptions = self.directory_object(names::FEATURE_DESCRIPTIONS).await?;
+        let text = ZapValue::from_text(feature.description);
+        ZapEdit::new(&edit, descriptions).update(feature.guid, &text).await?;
+        let table = self.directory_object(table_of(feature)).await?;
+        let count = u64::from(feature.activate_on_enable);
+        ZapEdit::new(&edit, table).update(feature.guid, count).await?;
+        self.note_in_labels(feature, count);
+        if FeatureCounts::of(&edit).count(ENABLED_TXG).await?.is_some() {
+            let groups = match self.find_directory_object(names::FEATURE_ENABLED_TXG).await? {
+                Some(id) => id,
+                None => self.make_linked_zap(names::FEATURE_ENABLED_TXG).await?,
+            };
+            self.use_feature(ENABLED_TXG, 1).await?;
+            ZapEdit::new(&edit, groups).add(feature.guid, self.txg().0).await?;
+        }
+        Ok(())
+    }
+
+    /// More or fewer use a feature (named as after `feature@`), which must be enabled.
+    pub(crate) async fn use_feature(&mut self, name: &str, delta: i64) -> Result<()> {
+        let count = FeatureCounts::of(&self.edit()).change(name, delta).await?;
+        if let Some(feature) = Feature::by_name(name) {
+            self.note_in_labels(feature, count);
+        }
+        Ok(())
+    }
+
+    /// Features that the MOS is written with are named in labels while they are in use.
+    fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
+        let in_labels = &mut self.engine.config.lock().features_for_read;
+        let listed = in_labels.iter().position(|guid| guid == feature.guid);
+        match listed {
+            Some(index) if count == 0 => _ = in_labels.remove(index),
+            None if count > 0 && feature.mos => {
+                in_labels.push(feature.guid.to_owned());
+                in_labels.sort();
+            }
+            _ => return,
+        }
+        self.config_changed = true;
+    }
+}
+
+/// The table that counts a feature's users.
+fn table_of(feature: &Feature) -> &'static str {
+    if feature.readonly_compatible { names::FEATURES_FOR_WRITE } else { names::FEATURES_FOR_READ }
+}

@@ -1,0 +1,75 @@
+//! From a pool that is opened for writing to an engine: the space of its vdevs is loaded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cenote_format::label::PoolConfig;
+use cenote_format::units::{Txg, VdevId};
+
+use super::groups::Groups;
+use super::space::SpaceMaps;
+use super::{Engine, Features, Inner};
+use crate::error::Result;
+use crate::live::LiveObjset;
+use crate::mos::{FeatureState, Mos};
+use crate::sync::blocks::Space;
+use crate::sync::policy::StoragePolicy;
+
+impl Engine {
+    /// Takes over a pool whose devices are open for writing and which nobody else has.
+    ///
+    /// # Errors
+    /// Space maps are damaged or contradict each other; or the pool uses what this version can't write.
+    pub async fn start(mos: &Mos) -> Result<Engine> {
+        let pool = mos.pool().clone();
+        let config = PoolConfig::decode(mos.config()).map_err(|source| {
+            mos.objset().format(cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT, source)
+        })?;
+        let allocator = mos.allocator().await?;
+        let space_maps = space_maps(mos).await?;
+        let synced = pool.uberblock().txg;
+        let features = features(mos).await?;
+        let inner = Inner {
+            runtime: pool.runtime().clone(),
+            cache: mos.objset().cache().clone(),
+            allocator: Arc::new(allocator),
+            keys: mos.keys().clone(),
+            groups: Arc::new(Groups::after(synced)),
+            mos: LiveObjset::new(mos.objset().clone(), Txg(synced.0 + 1)),
+            mos_policy: Arc::new(StoragePolicy::of_mos()),
+            features,
+            config: config.into(),
+            space_maps: space_maps.into(),
+            uncharged: Space::default().into(),
+            datasets: BTreeMap::new().into(),
+            tasks: Vec::new().into(),
+            syncing: tokio::sync::Mutex::default(),
+            pool: pool.into(),
+        };
+        Ok(Engine(Arc::new(inner)))
+    }
+}
+
+async fn features(mos: &Mos) -> Result<Features> {
+    let mut features = Features::default();
+    for (feature, state) in mos.features().await? {
+        match feature.guid {
+            "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
+            "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
+            _ => {}
+        }
+    }
+    Ok(features)
+}
+
+/// Where it is noted what is allocated.
+async fn space_maps(mos: &Mos) -> Result<SpaceMaps> {
+    let mut maps = SpaceMaps::default();
+    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.metaslab_array.0 != 0) {
+        maps.add_vdev(VdevId(vdev.id), vdev.metaslab_array);
+        for place in mos.metaslab_places(vdev).await? {
+            maps.insert(VdevId(vdev.id), &place);
+        }
+    }
+    Ok(maps)
+}

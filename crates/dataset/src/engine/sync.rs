@@ -1,0 +1,218 @@
+//! Writing the open group: the order of its steps.
+//!
+//! ```text
+//!   close the group; freeze the layers of all object sets
+//!   datasets     write each frozen layer, settle births and deaths in the MOS
+//!   tasks        change the MOS, may make new datasets: write those, too
+//!   pass 1..     write the MOS, free what died, write space maps: they are objects of the MOS, so it has changed again
+//!                from pass 2 on blocks of this group are overwritten in place, and deaths are left to the next group
+//!   labels, uberblock
+//! ```
+//!
+//! Why the passes end: each pass can only touch blocks of the MOS that no earlier one did; those touched again keep their place.
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync`, `spa_sync_iterate_to_convergence`), `dsl_pool.c` (`dsl_pool_sync`).
+
+use std::sync::Arc;
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{Txg, VdevId};
+use cenote_pool::label::LabelUpdate;
+use cenote_pool::{Place, ReadContext};
+
+use super::context::SyncContext;
+use super::create::MOS_DIR_NAME;
+use super::{Inner, LiveDataset, Task};
+use crate::dsl::account::Account;
+use crate::error::Result;
+use crate::live::Layer;
+use crate::sync::blocks::{BlockSink, Group, Space};
+use crate::sync::objset::write_objset;
+
+/// `zfs_sync_pass_deferred_free`: from this pass on, blocks that die are freed in the next group.
+const SYNC_PASS_DEFERRED_FREE: u32 = 2;
+/// Passes after which something must be wrong; a handful is usual.
+const MAX_PASSES: u32 = 64;
+
+/// What a group leaves to be written.
+struct Frozen {
+    datasets: Vec<(LiveDataset, Arc<Layer>)>,
+    tasks: Vec<Task>,
+}
+
+/// Closes the open group and brings it to the disk; answers its number.
+pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg> {
+    let (txg, frozen) = engine.groups.close(|next| freeze(engine, next)).await;
+    if frozen.datasets.is_empty() && frozen.tasks.is_empty() && !engine.mos.is_dirty() {
+        return Ok(txg);
+    }
+    engine.mos.relabel(txg);
+    let mut context = SyncContext::new(engine, txg);
+    context.write_frozen(frozen).await?;
+    context.converge().await?;
+    context.write_labels().await?;
+    engine.allocator.finish(txg);
+    Ok(txg)
+}
+
+fn freeze(engine: &Inner, next: Txg) -> Frozen {
+    let datasets = engine.datasets.lock();
+    let dirty = datasets.values().filter(|dataset| dataset.objset.is_dirty());
+    let datasets = dirty.map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
+    Frozen { datasets, tasks: std::mem::take(&mut *engine.tasks.lock()) }
+}
+
+impl SyncContext {
+    fn new(engine: &Arc<Inner>, txg: Txg) -> SyncContext {
+        let pool = engine.pool.read().clone();
+        let group = Group {
+            pool,
+            allocator: engine.allocator.clone(),
+            txg,
+            pass: 1,
+            hole_birth: engine.features.hole_birth,
+            embed: engine.features.embedded_data,
+        };
+        SyncContext {
+            engine: engine.clone(),
+            group,
+            dead: Vec::new(),
+            born_objsets: Vec::new(),
+            config_changed: false,
+        }
+    }
+
+    async fn write_frozen(&mut self, frozen: Frozen) -> Result<()> {
+        for (dataset, layer) in frozen.datasets {
+            self.write_dataset(&dataset, &layer).await?;
+        }
+        for task in frozen.tasks {
+            task(self).await;
+        }
+        // Datasets that tasks have made.
+        for dataset in std::mem::take(&mut self.born_objsets) {
+            let layer = dataset.objset.freeze(Txg(self.group.txg.0 + 1));
+            self.write_dataset(&dataset, &layer).await?;
+            self.engine.datasets.lock().insert(dataset.objset.dataset_id(), dataset);
+        }
+        Ok(())
+    }
+
+    async fn write_dataset(&mut self, dataset: &LiveDataset, layer: &Layer) -> Result<()> {
+        let sink = BlockSink::new(&self.group, &dataset.policy);
+        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze()).await?;
+        let id = dataset.objset.dataset_id();
+        let bp = *on_disk.bp();
+        dataset.objset.synced(on_disk);
+        self.settle(id, bp, sink.take_ledger(), dataset.policy.reserved_bytes).await
+    }
+
+    /// Writes the MOS and space maps until writing them changes nothing more.
+    async fn converge(&mut self) -> Result<()> {
+        self.free_deferred().await?;
+        while self.engine.mos.is_dirty() || !self.dead.is_empty() {
+            if self.group.pass > MAX_PASSES {
+                return Err(self.damaged("writing it changes it again and again"));
+            }
+            if self.config_changed {
+                self.write_config().await?;
+            }
+            self.charge_mos().await?;
+            self.write_mos().await?;
+            self.free_dead().await?;
+            self.write_space_maps().await?;
+            self.group.pass += 1;
+        }
+        Ok(())
+    }
+
+    /// The pool's configuration, as this group leaves it, in the MOS.
+    async fn write_config(&mut self) -> Result<()> {
+        let mut config = self.engine.config.lock().clone();
+        config.txg = self.group.txg;
+        let packed = config.encode().encode();
+        *self.engine.config.lock() = config;
+        let edit = self.edit();
+        let object = self.directory_object(names::CONFIG).await?;
+        let len = (packed.len() as u64).to_ne_bytes().to_vec();
+        edit.write(object, 0, packed.into()).await?;
+        edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
+    }
+
+    /// The MOS can't be charged for while it is being written: what the last pass cost goes into this one, or into the next
+    /// group.
+    async fn charge_mos(&mut self) -> Result<()> {
+        let space = std::mem::take(&mut *self.engine.uncharged.lock());
+        if space == Space::default() {
+            return Ok(());
+        }
+        let mos_dir = self.special_dir(MOS_DIR_NAME).await?;
+        self.use_space(mos_dir, space, Account::Head).await
+    }
+
+    /// Writes what has changed in the MOS.
+    async fn write_mos(&mut self) -> Result<()> {
+        let engine = self.engine.clone();
+        let layer = engine.mos.freeze(self.group.txg);
+        let sink = BlockSink::new(&self.group, &engine.mos_policy);
+        let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze()).await?;
+        engine.mos.synced(on_disk);
+        let ledger = sink.take_ledger();
+        let mut cost = ledger.born;
+        for bp in ledger.dead {
+            cost = cost + -self.space_of(&bp);
+            self.free(bp);
+        }
+        let mut uncharged = engine.uncharged.lock();
+        *uncharged = *uncharged + cost;
+        Ok(())
+    }
+
+    /// Frees what died: at once in the first pass, later on the list for the next group.
+    async fn free_dead(&mut self) -> Result<()> {
+        let dead = std::mem::take(&mut self.dead);
+        if self.group.pass >= SYNC_PASS_DEFERRED_FREE && !dead.is_empty() {
+            let list = self.directory_object(names::SYNC_BPOBJ).await?;
+            return self.append_to_list(list, &dead).await;
+        }
+        for bp in dead {
+            self.free_now(&bp).await?;
+        }
+        Ok(())
+    }
+
+    /// Frees what the last group has left over.
+    async fn free_deferred(&mut self) -> Result<()> {
+        let list = self.directory_object(names::SYNC_BPOBJ).await?;
+        for bp in self.take_list(list).await? {
+            self.free_now(&bp).await?;
+        }
+        Ok(())
+    }
+
+    async fn free_now(&self, bp: &Blkptr) -> Result<()> {
+        let (pool, allocator) = (&self.group.pool, &self.group.allocator);
+        let place = Place::default();
+        Ok(pool.free(allocator, bp, &ReadContext::new(place)).await?)
+    }
+
+    /// The group becomes what an import finds.
+    async fn write_labels(&mut self) -> Result<()> {
+        let pool = &self.group.pool;
+        let uberblock = Uberblock {
+            txg: self.group.txg,
+            timestamp_s: pool.runtime().unix_time_ns() / 1_000_000_000,
+            rootbp: *self.engine.mos.on_disk().bp(),
+            ..*pool.uberblock()
+        };
+        let config = self.engine.config.lock().clone();
+        let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
+        let dirty = if self.config_changed { &all[..] } else { &[] };
+        pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
+        *self.engine.pool.write() = pool.at(&uberblock);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! A frozen layer of an object set, written: from changes to the pointer of a new head.
+//!
+//! ```text
+//!   objects     each tree bottom up, many at once     -> new dnodes
+//!   accounting  what users own more or less           -> three more objects
+//!   dnodes      into their blocks, object 0's tree    -> new meta dnode
+//!   head                                              -> the new root pointer
+//! ```
+//!
+//! Nothing of the layer is changed, and nothing of the old tree: whoever reads goes on with those until the caller puts the new tree in
+//! their place.
+//!
+//! Source: OpenZFS `dmu_objset.c` (`dmu_objset_sync`).
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{
+    DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
+};
+use cenote_format::objset::{OBJSET_PHYS_SIZE_V3, ObjsetPhys};
+use cenote_format::units::{BlockId, ObjectId};
+use futures::StreamExt;
+
+use super::blocks::{BlockSink, NewBlock};
+use super::tree::{free_tree, write_tree};
+use crate::error::Result;
+use crate::live::Changed;
+use crate::object::Object;
+use crate::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+
+/// Objects whose trees are written by one task, one after the other.
+const OBJECTS_PER_TASK: usize = 32;
+/// Tasks at once, for each core.
+const TASKS_PER_CORE: usize = 2;
+/// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
+const META_DNODE_LEVELS: u8 = 6;
+
+/// Writes what `changed` says of the set `old`; answers the set as it then is on disk.
+pub(crate) async fn write_objset(
+    sink: &BlockSink,
+    old: &Objset,
+    changed: BTreeMap<ObjectId, Changed>,
+) -> Result<Objset> {
+    let mut phys = old.phys().clone();
+    let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
+    for (object, slots, dnode) in write_objects(sink, old, changed).await? {
+        match accounting_slot(object, &mut phys) {
+            Some(slot) => *slot = dnode,
+            None => put_dnode(old, &mut blocks, object, slots, dnode).await?,
+        }
+    }
+    let blocks = blocks.into_iter().map(|(block, bytes)| (block, bytes.freeze())).collect();
+    let meta = write_meta_dnode(sink, old, blocks).await?;
+    let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
+    phys.meta_dnode = Some(meta);
+    let bp = write_head(sink, old, &phys, fill).await?;
+    let group = sink.group();
+    let pool = group.pool.clone();
+    Objset::open(&pool, old.cache(), old.dataset_id(), bp, old.key().cloned()).await
+}
+
+/// Writes the trees of changed objects: of each its number, slots and new dnode (`None`: it is freed).
+async fn write_objects(
+    sink: &BlockSink,
+    old: &Objset,
+    changed: BTreeMap<ObjectId, Changed>,
+) -> Result<Vec<(ObjectId, u8, Option<Dnode>)>> {
+    let runtime = sink.runtime();
+    let mut objects = changed.into_iter();
+    let batches = std::iter::from_fn(|| {
+        let batch: Vec<_> = objects.by_ref().take(OBJECTS_PER_TASK).collect();
+        (!batch.is_empty()).then_some(batch)
+    });
+    let write = |batch: Vec<(ObjectId, Changed)>| {
+        let (sink, old) = (sink.clone(), old.clone());
+        async move {
+            let mut written = Vec::with_capacity(batch.len());
+            for (object, changed) in batch {
+                written.push(write_object(&sink, &old, object, changed).await?);
+            }
+            Ok::<_, crate::DatasetError>(written)
+        }
+    };
+    let limit = TASKS_PER_CORE * runtime.parallelism();
+    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, write));
+    let mut all = Vec::new();
+    while let Some(written) = results.next().await {
+        all.extend(written?);
+    }
+    Ok(all)
+}
+
+async fn write_object(
+    sink: &BlockSink,
+    old: &Objset,
+    object: ObjectId,
+    changed: Changed,
+) -> Result<(ObjectId, u8, Option<Dnode>)> {
+    let sink = sink.for_object();
+    let mut before = match old.dnode(object).await {
+        Ok(dnode) => Some(Object::new(old.clone(), object, dnode)),
+        Err(crate::DatasetError::NoObject { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let slots_before = before.as_ref().map_or(0, |before| before.dnode().slots);
+    if changed.fresh
+        && let Some(gone) = before.take()
+    {
+        free_tree(&sink.for_object(), &gone).await?;
+    }
+    let Some(head) = changed.head.clone() else { return Ok((object, slots_before, None)) };
+    let tree = write_tree(&sink, object, &head, before.as_ref(), changed, 1).await?;
+    let dnode = head.build(&tree).map_err(|e| old.format(object, e))?;
+    Ok((object, slots_before.max(head.slots), Some(dnode)))
+}
+
+/// Puts a dnode into its block, which is read when its first dnode changes. `slots` are cleared before.
+async fn put_dnode(
+    old: &Objset,
+    blocks: &mut BTreeMap<BlockId, BytesMut>,
+    object: ObjectId,
+    slots: u8,
+    dnode: Option<Dnode>,
+) -> Result<()> {
+    let id = BlockId(object.0 / DNODES_PER_BLOCK);
+    let block = match blocks.entry(id) {
+        std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+        std::collections::btree_map::Entry::Vacant(entry) => entry.insert(dnode_block(old, id).await?),
+    };
+    let at = (object.0 % DNODES_PER_BLOCK) as usize * DNODE_MIN_BYTES;
+    let end = (at + usize::from(slots) * DNODE_MIN_BYTES).min(block.len());
+    block[at..end].fill(0);
+    if let Some(dnode) = dnode {
+        let raw = dnode.raw();
+        let Some(place) = block.get_mut(at..at + raw.len()) else {
+            return Err(old.damaged(object, "is too large for what is left of its block"));
+        };
+        place.copy_from_slice(raw);
+    }
+    Ok(())
+}
+
+/// A block of dnodes as it is on disk.
+async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
+    let Some(meta) = old.meta() else { return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES)) };
+    let (bytes, endian) = meta.read_block(id).await?;
+    if endian != Endian::NATIVE {
+        return Err(old.damaged(META_DNODE_OBJECT, "was written by a machine of the other byte order"));
+    }
+    Ok(BytesMut::from(&bytes[..]))
+}
+
+async fn write_meta_dnode(sink: &BlockSink, old: &Objset, blocks: BTreeMap<BlockId, Bytes>) -> Result<Dnode> {
+    let before = old.meta();
+    let mut head = before.as_ref().map_or_else(new_meta_head, |meta| meta.dnode().head());
+    if let Some((&last, _)) = blocks.last_key_value() {
+        head.max_block_id = head.max_block_id.max(last);
+    }
+    let changed = Changed { head: Some(head.clone()), blocks, ..Changed::default() };
+    // The kernel module wants no tree of dnodes that grows in height, but for the MOS.
+    let least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
+    let sink = sink.for_object();
+    let tree = write_tree(&sink, META_DNODE_OBJECT, &head, before.as_ref(), changed, least_levels).await?;
+    head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
+}
+
+/// The object of dnodes of a new set.
+fn new_meta_head() -> DnodeHead {
+    DnodeHead {
+        object_type: ObjectType::DNODE,
+        bonus_type: ObjectType::NONE,
+        bonus: Bytes::new(),
+        checksum_id: 0,
+        compression_id: 0,
+        flags: 0,
+        indirect_block_shift: 17,
+        blkptr_count: DN_MAX_NBLKPTR,
+        slots: 1,
+        data_block_bytes: DNODE_BLOCK_BYTES as u32,
+        max_block_id: BlockId(0),
+    }
+}
+
+async fn write_head(sink: &BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Blkptr> {
+    let new = NewBlock {
+        object: META_DNODE_OBJECT,
+        object_type: ObjectType::OBJSET,
+        level: 0,
+        block: BlockId(0),
+        data: phys.encode(OBJSET_PHYS_SIZE_V3).into(),
+        old: *old.bp(),
+        fill,
+        checksum_id: 0,
+        compression_id: 0,
+    };
+    sink.for_object().write(new).await
+}
+
+/// Where the head keeps the dnode of an accounting object.
+fn accounting_slot(object: ObjectId, phys: &mut ObjsetPhys) -> Option<&mut Option<Dnode>> {
+    match object {
+        USERUSED_OBJECT => Some(&mut phys.userused_dnode),
+        GROUPUSED_OBJECT => Some(&mut phys.groupused_dnode),
+        PROJECTUSED_OBJECT => Some(&mut phys.projectused_dnode),
+        _ => None,
+    }
+}

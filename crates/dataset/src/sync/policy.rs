@@ -1,0 +1,114 @@
+//! How an object set's blocks are stored: what properties say of it.
+//!
+//! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dmu_objset.c` (the `*_changed_cb`).
+
+use std::sync::Arc;
+
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::{Compression, ZstdLevel};
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::DatasetId;
+use cenote_pool::DatasetKey;
+
+use crate::dsl::Dataset;
+use crate::error::Result;
+
+/// `SPA_COMPRESSBITS`: above these bits of property `compression` is a level.
+const SPA_COMPRESSBITS: u32 = 7;
+/// `zfs_redundant_metadata_most_ditto_level`.
+const MOST_DITTO_LEVEL: u8 = 2;
+
+/// How an object set's blocks are stored.
+#[derive(Debug, Clone)]
+pub(crate) struct StoragePolicy {
+    pub(crate) dataset: DatasetId,
+    pub(crate) checksum: Checksum,
+    pub(crate) compression: Compression,
+    pub(crate) zstd_level: ZstdLevel,
+    pub(crate) copies: u8,
+    pub(crate) redundant_metadata: RedundantMetadata,
+    /// Data blocks of at most so many bytes go to special vdevs.
+    pub(crate) special_small_blocks: u64,
+    /// `refreservation`: what the head is charged at least.
+    pub(crate) reserved_bytes: u64,
+    pub(crate) key: Option<Arc<DatasetKey>>,
+}
+
+/// Which metadata gets one copy more than data: property `redundant_metadata`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RedundantMetadata {
+    All,
+    Most,
+    Some,
+    None,
+}
+
+impl StoragePolicy {
+    /// That of the MOS: as many copies as a pointer has room for.
+    pub(crate) fn of_mos() -> StoragePolicy {
+        StoragePolicy {
+            dataset: DatasetId(0),
+            checksum: Checksum::Fletcher4,
+            compression: Compression::Lz4,
+            zstd_level: ZstdLevel::DEFAULT,
+            copies: 3,
+            redundant_metadata: RedundantMetadata::All,
+            special_small_blocks: 0,
+            reserved_bytes: 0,
+            key: None,
+        }
+    }
+
+    /// That of a dataset, as its properties are now.
+    ///
+    /// # Errors
+    /// Properties can't be read, or the key is missing.
+    pub(crate) async fn of(dataset: &Dataset) -> Result<StoragePolicy> {
+        let names = [
+            "checksum",
+            "compression",
+            "copies",
+            "redundant_metadata",
+            "special_small_blocks",
+            "refreservation",
+        ];
+        let [checksum, compression, copies, redundant_metadata, special_small_blocks, reserved_bytes] =
+            dataset.numbers(names).await?;
+        let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
+        let level = (compression >> SPA_COMPRESSBITS) as u8;
+        Ok(StoragePolicy {
+            dataset: dataset.id(),
+            checksum: match Checksum::try_from(checksum as u8) {
+                Ok(Checksum::Inherit | Checksum::On) | Err(_) => Checksum::Fletcher4,
+                Ok(checksum) => checksum,
+            },
+            compression: match Compression::try_from(algorithm) {
+                Ok(Compression::Inherit | Compression::On) | Err(_) => Compression::Lz4,
+                Ok(compression) => compression,
+            },
+            zstd_level: ZstdLevel::new(level).unwrap_or(ZstdLevel::DEFAULT),
+            copies: copies.clamp(1, 3) as u8,
+            redundant_metadata: match redundant_metadata {
+                1 => RedundantMetadata::Most,
+                2 => RedundantMetadata::Some,
+                3 => RedundantMetadata::None,
+                _ => RedundantMetadata::All,
+            },
+            special_small_blocks,
+            reserved_bytes,
+            key: dataset.key().await?,
+        })
+    }
+
+    /// Copies of a metadata block beyond those of data.
+    pub(super) fn extra_copies(&self, object_type: ObjectType, level: u8, is_spill: bool) -> u8 {
+        let is_critical = object_type.is_metadata()
+            && ![ObjectType::DNODE, ObjectType::DIRECTORY_CONTENTS, ObjectType::SA].contains(&object_type);
+        u8::from(match self.redundant_metadata {
+            RedundantMetadata::All => true,
+            RedundantMetadata::Most => level >= MOST_DITTO_LEVEL || object_type.is_metadata() || is_spill,
+            RedundantMetadata::Some => is_critical,
+            RedundantMetadata::None => false,
+        })
+    }
+}
