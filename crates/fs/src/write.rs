@@ -11,7 +11,7 @@
 //!             --> content: blocks                     content
 //! ```
 //!
-//! Locking: one lock for each object, taken by number where an operation needs several ([`locks`]); operations on different
+//! Locking: one lock for each object, taken by number where an operation needs several; operations on different
 //! objects run side by side. Looking a name up and listing a directory take its lock too: use [`FsWriter::lookup`] and
 //! [`FsWriter::list`] while others change it.
 //!
@@ -33,6 +33,7 @@ mod rename;
 mod unlinked;
 mod upgrade;
 mod xattr;
+mod xattr_dir;
 mod znode;
 
 use std::sync::Arc;

@@ -99,7 +99,7 @@ impl SaValues {
             if total + header > room_bytes {
                 return fit;
             }
-            if total + header <= room_bytes - BLKPTR_BYTES {
+            if total + header + BLKPTR_BYTES <= room_bytes {
                 fit = index + 1;
             }
         }

@@ -72,11 +72,7 @@ impl FsWriter {
             self.resize(change.edit, &mut node, size).await?;
             node.set_time(ZplAttr::Mtime, change.now);
         }
-        for (attr, id) in [(ZplAttr::Uid, set.uid), (ZplAttr::Gid, set.gid)] {
-            if let Some(id) = id {
-                node.set_u64(attr, id);
-            }
-        }
+        node.set_owner(set)?;
         if let Some(mode) = set.mode {
             self.set_mode(change, &mut node, mode).await?;
         } else if (set.uid.is_some() || set.gid.is_some()) && !node.has_flag(pflags::ACL_TRIVIAL)? {
@@ -88,9 +84,6 @@ impl FsWriter {
             if let Some(time) = time {
                 node.set_time(attr, time);
             }
-        }
-        if let Some(project) = set.project {
-            give_project(&mut node, project)?;
         }
         let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
         node.set_u64(ZplAttr::Flags, flags);
@@ -155,29 +148,20 @@ impl FsWriter {
         node.set_acl(&acl, mode)?;
         self.mode_to_posix_acl(change, node, mode).await
     }
+}
 
-    /// The hidden directory of extended attributes belongs to whom the file belongs.
-    async fn set_xattr_owner(&self, change: Change<'_>, node: &Znode, set: &SetAttr) -> Result<()> {
-        let dir = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId);
-        let Some(dir) = dir.filter(|_| set.uid.or(set.gid).is_some() || set.project.is_some()) else {
-            return Ok(());
-        };
-        let mut dir = self.load(change.edit, dir).await?;
+impl Znode {
+    /// Sets owner, group and project.
+    pub(super) fn set_owner(&mut self, set: &SetAttr) -> Result<()> {
         for (attr, id) in [(ZplAttr::Uid, set.uid), (ZplAttr::Gid, set.gid)] {
             if let Some(id) = id {
-                dir.set_u64(attr, id);
+                self.set_u64(attr, id);
             }
         }
         if let Some(project) = set.project {
-            give_project(&mut dir, project)?;
+            self.set_project(project.into());
+            self.set_u64(ZplAttr::Flags, self.flags()? | pflags::PROJID);
         }
-        dir.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &mut dir).await
+        Ok(())
     }
-}
-
-fn give_project(node: &mut Znode, project: u32) -> Result<()> {
-    node.set_project(project.into());
-    node.set_u64(ZplAttr::Flags, node.flags()? | pflags::PROJID);
-    Ok(())
 }

@@ -3,7 +3,7 @@
 //! Idea: a file without names is in the queue until it is freed, so that a crash leaves nothing behind: who opens the file
 //! system next drains it. Large files are freed in steps, from their end, so that no transaction group has too much to do.
 //!
-//! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`, `zfs_purgedir`).
+//! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`).
 
 use cenote_dataset::live::Edit;
 use cenote_dataset::{DatasetError, Zap, ZapEdit};
@@ -12,7 +12,6 @@ use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::FileKind;
 
 use super::{Change, FsWriter};
-use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
 
 /// Blocks freed in a step: with records of 128 KiB, 16 GiB.
@@ -45,9 +44,7 @@ impl FsWriter {
                 return Ok(false);
             }
         }
-        if let Some(dir) = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId) {
-            self.free_xattr_dir(change.edit, dir).await?;
-        }
+        self.free_xattr_dir(change.edit, &node).await?;
         change.edit.destroy(object).await?;
         let _turn = self.0.queue.lock().await;
         let queue = self.delete_queue()?;
@@ -75,15 +72,6 @@ impl FsWriter {
             }
         }
         Ok(left)
-    }
-
-    /// Frees a directory of extended attributes with all of them.
-    async fn free_xattr_dir(&self, edit: &Edit, dir: ObjectId) -> Result<()> {
-        for entry in Zap::open_id(&edit.view(), dir).await?.to_vec().await? {
-            let Some(word) = entry.value.as_u64() else { continue };
-            edit.destroy(DirEntry::decode(entry.name, word).object).await?;
-        }
-        Ok(edit.destroy(dir).await?)
     }
 
     /// The last block that holds anything, by halving: holes at the end cost nothing.

@@ -4,16 +4,14 @@
 //! large; otherwise, and with `xattr=dir`, into a file of the hidden directory. It is taken out of the other place. The two
 //! names of POSIX ACLs have effects of their own ([`super::posix_acl`]).
 //!
-//! Source: OpenZFS `zpl_xattr.c` (`zpl_xattr_set`), `zfs_dir.c` (`zfs_make_xattrdir`).
+//! Source: OpenZFS `zpl_xattr.c` (`zpl_xattr_set`).
 
 use bytes::Bytes;
 use cenote_dataset::live::Edit;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
-use cenote_format::znode::FileKind;
 
-use super::make::{Making, NewFile, NewKind};
 use super::znode::Znode;
 use super::{Change, FsWriter, XattrStore};
 use crate::attr::pflags;
@@ -27,9 +25,6 @@ const MAX_LIST_BYTES: usize = u16::MAX as usize;
 const MAX_VALUE_BYTES: usize = 65536;
 /// `XATTR_NAME_MAX` of Linux.
 const MAX_NAME_BYTES: usize = 255;
-/// Mode of the hidden directory, and of its files.
-const DIR_MODE: u32 = 0o1777;
-const FILE_MODE: u32 = 0o644;
 
 /// What must be so for an extended attribute to be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +85,9 @@ impl FsWriter {
         if let Some(value) = inline_list(node)?.and_then(|list| list_value(&list, name)) {
             return Ok(Some(value));
         }
-        let Some(dir) = xattr_dir(node) else { return Ok(None) };
-        match self.find(edit, dir, name).await? {
-            Some(entry) => {
-                let file = self.view().open_file(entry.object).await?;
-                Ok(Some(file.read(0, file.attr().size.min(MAX_VALUE_BYTES as u64)).await?))
-            }
-            None => Ok(None),
-        }
+        let Some((.., file)) = self.xattr_file(edit, node, name).await? else { return Ok(None) };
+        let file = self.view().open_file(file.id).await?;
+        Ok(Some(file.read(0, file.attr().size.min(MAX_VALUE_BYTES as u64)).await?))
     }
 
     /// Puts an attribute, or takes it away, in a file that the caller holds and saves.
@@ -134,57 +124,6 @@ impl FsWriter {
             None => self.drop_xattr_file(change, node, name).await,
         }
     }
-
-    async fn put_xattr_file(
-        &self,
-        change: Change<'_>,
-        node: &mut Znode,
-        name: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        let owner = (node.u64(ZplAttr::Uid)?, node.u64(ZplAttr::Gid)?);
-        let dir = match xattr_dir(node) {
-            Some(dir) => dir,
-            None => {
-                let new = Making::apart(self, node.id, DIR_MODE, owner);
-                let dir = self.make(change, &Making { flags: pflags::XATTR, ..new }).await?;
-                node.set_u64(ZplAttr::Xattr, dir.0);
-                dir
-            }
-        };
-        let id = match self.find(change.edit, dir, name).await? {
-            Some(entry) => entry.object,
-            None => {
-                let mut parent = self.load_dir(change.edit, dir).await?;
-                let (uid, gid) = owner;
-                let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
-                let id = self.make(change, &Making::child(self, &parent, &new)?).await?;
-                self.add_name(change, &mut parent, name, id, FileKind::Regular).await?;
-                self.save(change.edit, &mut parent).await?;
-                id
-            }
-        };
-        let mut file = self.load(change.edit, id).await?;
-        self.resize(change.edit, &mut file, 0).await?;
-        if !value.is_empty() {
-            self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
-        }
-        file.content_changed(change)?;
-        self.save(change.edit, &mut file).await
-    }
-
-    async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
-        let Some(dir) = xattr_dir(node) else { return Ok(()) };
-        let Some(entry) = self.find(change.edit, dir, name).await? else { return Ok(()) };
-        let mut parent = self.load_dir(change.edit, dir).await?;
-        self.remove_name(change, &mut parent, &entry.name, false).await?;
-        self.save(change.edit, &mut parent).await?;
-        Ok(change.edit.destroy(entry.object).await?)
-    }
-}
-
-fn xattr_dir(node: &Znode) -> Option<ObjectId> {
-    node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0).map(ObjectId)
 }
 
 /// The packed list of a file, if it has one.

@@ -92,11 +92,13 @@ impl FsWriter {
             let layout = self.layout(edit, &numbers[range.clone()]).await?;
             encode_sa(&self.registry(), layout, &values.values(range), Endian::NATIVE).map_err(of)
         };
+        let of_many = || FsError::Attributes { why: "have no room in their dnode" }.of(id);
+        let beside_spill = room_bytes.checked_sub(BLKPTR_BYTES).filter(|_| count > 0).ok_or_else(of_many)?;
         let mut bonus = part(0..count).await?;
         if count == numbers.len() {
             return Ok((bonus.into(), None));
         }
-        bonus.resize(room_bytes - BLKPTR_BYTES, 0);
+        bonus.resize(beside_spill, 0);
         let mut spill = part(count..numbers.len()).await?;
         if spill.len() > MAX_SPILL_BYTES {
             return Err(Refusal::TooLarge.of(id));

@@ -4,6 +4,7 @@
 mod against_model;
 #[path = "../common/mod.rs"]
 mod common;
+mod hostile;
 mod like_module;
 mod model;
 

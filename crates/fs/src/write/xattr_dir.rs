@@ -1,0 +1,133 @@
+//! The hidden directory in which a file's extended attributes are files.
+//!
+//! Invariants: the file's lock is that of its hidden directory and of all in it. Whatever the disk says, only what bears the flag
+//! of extended attributes is taken for one: nothing else is ever overwritten or freed for a file's sake.
+//!
+//! Source: OpenZFS `zfs_dir.c` (`zfs_make_xattrdir`, `zfs_purgedir`).
+
+use bytes::Bytes;
+use cenote_dataset::Zap;
+use cenote_dataset::live::Edit;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::znode::FileKind;
+
+use super::make::{Making, NewFile, NewKind};
+use super::znode::Znode;
+use super::{Change, FsWriter, SetAttr};
+use crate::attr::pflags;
+use crate::directory::DirEntry;
+use crate::error::{FsError, Result};
+
+/// Mode of the directory, and of its files.
+const DIR_MODE: u32 = 0o1777;
+const FILE_MODE: u32 = 0o644;
+
+impl FsWriter {
+    /// The hidden directory of a file.
+    pub(super) async fn xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<Option<Znode>> {
+        let Some(id) = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0) else { return Ok(None) };
+        let dir = self.load_xattr(edit, ObjectId(id)).await?;
+        if !dir.is_dir()? {
+            return Err(FsError::Attributes { why: "name a hidden directory that is none" }.of(node.id));
+        }
+        Ok(Some(dir))
+    }
+
+    /// The hidden directory, and the file in it that is an attribute, with its name as it is stored.
+    pub(super) async fn xattr_file(
+        &self,
+        edit: &Edit,
+        node: &Znode,
+        name: &[u8],
+    ) -> Result<Option<(Znode, Bytes, Znode)>> {
+        let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(None) };
+        match self.find(edit, dir.id, name).await? {
+            Some(entry) => Ok(Some((dir, entry.name, self.load_xattr(edit, entry.object).await?))),
+            None => Ok(None),
+        }
+    }
+
+    async fn load_xattr(&self, edit: &Edit, id: ObjectId) -> Result<Znode> {
+        let node = self.load(edit, id).await?;
+        if !node.has_flag(pflags::XATTR)? {
+            return Err(FsError::Attributes { why: "are not those of an extended attribute" }.of(id));
+        }
+        Ok(node)
+    }
+
+    /// Puts an attribute into the hidden directory, which is made if need be.
+    pub(super) async fn put_xattr_file(
+        &self,
+        change: Change<'_>,
+        node: &mut Znode,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let mut file = match self.xattr_file(change.edit, node, name).await? {
+            Some((.., file)) => file,
+            None => self.make_xattr_file(change, node, name).await?,
+        };
+        self.resize(change.edit, &mut file, 0).await?;
+        if !value.is_empty() {
+            self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
+        }
+        file.content_changed(change)?;
+        self.save(change.edit, &mut file).await
+    }
+
+    async fn make_xattr_file(&self, change: Change<'_>, node: &mut Znode, name: &[u8]) -> Result<Znode> {
+        let (uid, gid) = (node.u64(ZplAttr::Uid)?, node.u64(ZplAttr::Gid)?);
+        let mut dir = match self.xattr_dir(change.edit, node).await? {
+            Some(dir) => dir,
+            None => {
+                let new = Making::apart(self, node.id, DIR_MODE, (uid, gid));
+                let id = self.make(change, &Making { flags: pflags::XATTR, ..new }).await?;
+                node.set_u64(ZplAttr::Xattr, id.0);
+                self.load(change.edit, id).await?
+            }
+        };
+        let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
+        let id = self.make(change, &Making::child(self, &dir, &new)?).await?;
+        self.add_name(change, &mut dir, name, id, FileKind::Regular).await?;
+        self.save(change.edit, &mut dir).await?;
+        self.load(change.edit, id).await
+    }
+
+    /// Takes an attribute out of the hidden directory, if it is there.
+    pub(super) async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
+        let Some((mut dir, name, file)) = self.xattr_file(change.edit, node, name).await? else {
+            return Ok(());
+        };
+        self.remove_name(change, &mut dir, &name, false).await?;
+        self.save(change.edit, &mut dir).await?;
+        Ok(change.edit.destroy(file.id).await?)
+    }
+
+    /// Frees the hidden directory with all that is in it.
+    pub(super) async fn free_xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<()> {
+        let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(()) };
+        for entry in Zap::open_id(&edit.view(), dir.id).await?.to_vec().await? {
+            let Some(word) = entry.value.as_u64() else { continue };
+            let file = self.load_xattr(edit, DirEntry::decode(entry.name, word).object).await?;
+            edit.destroy(file.id).await?;
+        }
+        Ok(edit.destroy(dir.id).await?)
+    }
+
+    /// The hidden directory belongs to whom the file belongs.
+    pub(super) async fn set_xattr_owner(
+        &self,
+        change: Change<'_>,
+        node: &Znode,
+        set: &SetAttr,
+    ) -> Result<()> {
+        if set.uid.or(set.gid).is_none() && set.project.is_none() {
+            return Ok(());
+        }
+        let Some(mut dir) = self.xattr_dir(change.edit, node).await? else { return Ok(()) };
+        dir.set_owner(set)?;
+        dir.set_time(ZplAttr::Ctime, change.now);
+        self.save(change.edit, &mut dir).await
+    }
+}
