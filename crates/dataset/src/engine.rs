@@ -175,6 +175,11 @@ impl OpenDataset {
         self.0.edit()
     }
 
+    /// Its object set, for those that keep a hand on it over groups: changes go through [`LiveObjset::edit`] under a hold.
+    pub fn live(&self) -> &LiveObjset {
+        &self.0
+    }
+
     /// Its objects as they are now.
     pub fn view(&self) -> Objset {
         self.0.view()

@@ -37,7 +37,7 @@ use super::{Engine, Features, Inner, SyncContext};
 use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
 use crate::error::Result;
 use crate::keys::KeySource;
-use crate::live::{Edit, LiveObjset, NewObject};
+use crate::live::{LiveObjset, NewObject};
 use crate::objset::Objset;
 use crate::spacemaps::metaslab_extent;
 use crate::sync::blocks::Space;
@@ -66,7 +66,7 @@ pub struct NewPool {
 }
 
 /// Fills the root file system, in the group that makes the pool.
-pub type FillRoot = Box<dyn FnOnce(Edit) -> BoxFuture<'static, Result<()>> + Send>;
+pub type FillRoot = Box<dyn FnOnce(LiveObjset) -> BoxFuture<'static, Result<()>> + Send>;
 
 impl Engine {
     /// Makes a pool. Whatever was on the devices is lost.
@@ -133,7 +133,7 @@ impl SyncContext {
         }
         let head = self.make_head(root, Some(origin), 0).await?;
         let objset = self.make_objset(DatasetId(head.0), ObjsetType::Zfs).await?;
-        fill_root(objset.edit()).await?;
+        fill_root(objset).await?;
 
         self.make_history().await?;
         let config = NewObject::of(ObjectType::PACKED_NVLIST)
