@@ -28,7 +28,7 @@ const NAMES: [&str; 9] = [
     "h",
 ];
 
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     let given = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     println!("CENOTE_SEED={seed}");
@@ -36,8 +36,8 @@ fn seed() -> u64 {
 }
 
 /// A file system and its model, below one directory.
-struct Pair {
-    fs: FsWriter,
+pub struct Pair {
+    pub fs: FsWriter,
     model: Model,
     random: Random,
     top: ObjectId,
@@ -45,7 +45,7 @@ struct Pair {
 
 impl Pair {
     /// Begins in a new directory of a file system.
-    async fn begin(fs: FsWriter, seed: u64) -> Pair {
+    pub async fn begin(fs: FsWriter, seed: u64) -> Pair {
         let now = at(1);
         let edit = fs.live().edit();
         let new = NewFile { kind: NewKind::Directory, mode: 0o755, umask: 0, uid: 7, gid: 8 };
@@ -55,7 +55,7 @@ impl Pair {
         Pair { fs, model, random: Random(seed), top }
     }
 
-    async fn run(&mut self, steps: usize) {
+    pub async fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.model.now = at(100 + step as i64);
             self.step().await.unwrap_or_else(|why| panic!("step {step}: {why}"));
@@ -228,7 +228,11 @@ impl Pair {
 
     /// Reads everything back.
     async fn compare(&self) {
-        let fs = Filesystem::open(self.fs.live().view()).await.unwrap();
+        self.compare_with(&Filesystem::open(self.fs.live().view()).await.unwrap()).await;
+    }
+
+    /// Compares a file system with the model.
+    pub async fn compare_with(&self, fs: &Filesystem) {
         for (&id, node) in &self.model.nodes {
             let attr = fs.attr(id).await.unwrap();
             let what = format!("object {id}: {attr:?}");

@@ -9,6 +9,7 @@ mod like_module;
 mod model;
 
 mod new_like_module;
+mod on_disk;
 mod operations;
 mod random;
 mod scratch;

@@ -1,0 +1,84 @@
+//! What was changed in memory, written to a pool: read back from the disks, and by `zdb`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use cenote_dataset::engine::{Engine, NewPool};
+use cenote_dataset::live::LiveObjset;
+use cenote_dataset::{ImportOptions, import};
+use cenote_device::{FileDevice, OpenOptions};
+use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::Txg;
+use cenote_fs::write::{NewFilesystem, create_filesystem};
+use cenote_fs::{Change, Filesystem, FsOptions, FsWriter};
+use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::{VdevClass, VdevKind, discover};
+use cenote_runtime::Runtime;
+
+use crate::against_model::{Pair, seed};
+use crate::scratch::at;
+
+const POOL: &str = "made";
+
+/// A pool of one file, with a file system in its root dataset.
+async fn create(rt: &Runtime, folder: &Path) -> Engine {
+    let path = folder.join("disk0.img");
+    std::fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
+    let device = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap());
+    let devices = vec![NewDevice { path: path.display().to_string(), device, is_file: true }];
+    let vdev = NewVdev { kind: VdevKind::Disk, parity: 0, class: VdevClass::Normal, devices };
+    let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
+    let new = NewPool { plan, features: SPA_FEATURES.iter().collect(), cache_bytes: 16 << 20 };
+    let fill = |live: LiveObjset| async move {
+        let edit = live.edit();
+        let change = Change { edit: &edit, now: at(1) };
+        create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await.unwrap();
+        Ok(())
+    };
+    Engine::create(rt, new, Box::new(move |live| Box::pin(fill(live)))).await.unwrap()
+}
+
+/// `zdb` finds as much allocated as referenced, and reads every object of the file system.
+fn assert_zdb_is_content(folder: &Path) {
+    for args in [&["-bcc"][..], &["-dddd"][..]] {
+        let zdb = Command::new("zdb").args(args).args(["-e", "-p"]).arg(folder).arg(POOL).output();
+        let Ok(output) = zdb else {
+            assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+            println!("zdb is not installed: not compared");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let tail: String = text.lines().rev().take(30).collect::<Vec<_>>().join("\n");
+        assert!(output.status.success(), "zdb {args:?}: {tail} {error}");
+        assert!(args[0] != "-bcc" || text.contains("No leaks"), "{text}");
+    }
+}
+
+#[test]
+fn file_systems_are_on_disk_what_they_are_in_memory() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    let seed = seed();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path()).await;
+        let dataset = engine.dataset(POOL).await.unwrap();
+        let hold = engine.hold().await;
+        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let mut pair = Pair::begin(fs, seed).await;
+        drop(hold);
+        for _ in 0..4 {
+            let hold = engine.hold().await;
+            pair.run(300).await;
+            drop(hold);
+            engine.sync_all().await.unwrap();
+        }
+        drop((engine, dataset));
+        let found = discover(&rt, &[PathBuf::from(folder.path())]).await;
+        let mos = import(&rt, &found.pools[0], &ImportOptions::default()).await.unwrap();
+        let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        pair.compare_with(&Filesystem::open(objset).await.unwrap()).await;
+        assert_zdb_is_content(folder.path());
+    });
+}
