@@ -22,7 +22,9 @@ mod features;
 mod groups;
 mod open;
 mod space;
+mod state;
 mod sync;
+mod writable;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +52,7 @@ use space::SpaceMaps;
 pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
 pub use groups::Hold;
+pub use state::Host;
 
 /// An opened pool that takes changes. Cloning it costs one atomic increment.
 #[derive(Clone)]
@@ -192,6 +195,8 @@ impl Engine {
     /// # Errors
     /// There is none of that name, it is a snapshot, or its key is missing.
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
+        // First of all, as it may wait for a group.
+        self.activate_missing(name).await?;
         let dataset = self.mos().await?.dataset(name).await?;
         if dataset.is_snapshot() {
             let why = "is a snapshot, which never changes; clone it to change the copy".into();

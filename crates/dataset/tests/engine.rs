@@ -45,7 +45,13 @@ async fn create(rt: &Runtime, folder: &Path, (kind, parity, count): &(VdevKind, 
     let devices = devices(rt, folder, *count);
     let vdev = NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
-    let new = NewPool { plan, features: SPA_FEATURES.iter().collect(), cache_bytes: 16 << 20 };
+    let new = NewPool {
+        plan,
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        cache_bytes: 16 << 20,
+    };
     Engine::create(rt, new, Box::new(|_| Box::pin(async { Ok(()) }))).await.unwrap()
 }
 

@@ -94,7 +94,7 @@ pub fn plan(
         txg,
         pool_guid: root.guid,
         errata: Some(0),
-        hostid: Some(host.0),
+        hostid: (host.0 != 0).then_some(host.0),
         hostname: Some(host.1.into()),
         comment: None,
         compatibility: None,

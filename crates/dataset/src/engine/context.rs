@@ -74,6 +74,7 @@ impl SyncContext {
 
     /// Gives a head that has no content yet an empty object set, which is written in this group.
     pub(crate) async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
+        self.activate_missing(dataset).await?;
         let engine = &self.engine;
         let mut phys = ObjsetPhys::empty(kind);
         phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;

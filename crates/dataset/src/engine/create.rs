@@ -61,6 +61,10 @@ pub struct NewPool {
     pub plan: Plan,
     /// Features to enable.
     pub features: Vec<&'static Feature>,
+    /// Properties of the pool that are set, as numbers.
+    pub properties: Vec<(&'static str, u64)>,
+    /// Properties of the root file system that are set.
+    pub root_properties: Vec<(String, ZapValue)>,
     /// Memory for metadata blocks.
     pub cache_bytes: usize,
 }
@@ -74,7 +78,7 @@ impl Engine {
     /// # Errors
     /// A device fails.
     pub async fn create(rt: &Runtime, new: NewPool, fill_root: FillRoot) -> Result<Engine> {
-        let config = new.plan.config;
+        let config = new.plan.config.clone();
         init_devices(&config, &new.plan.found).await?;
         let before = Txg(TXG_INITIAL.0 - 1);
         let uberblock = Uberblock::before_first(SPA_VERSION_FEATURES, before, guid_sum(&config.vdev_tree));
@@ -83,6 +87,7 @@ impl Engine {
         let pool = Pool::assemble(rt, &new.plan.found, &uberblock).await?;
         let cache = Arc::new(BlockCache::new(new.cache_bytes));
         let nothing = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
+        let has = |name| new.features.iter().any(|feature| feature.name == name);
         let inner = Inner {
             runtime: rt.clone(),
             allocator: Arc::new(empty_space(&pool)),
@@ -90,7 +95,7 @@ impl Engine {
             groups: Arc::new(Groups::after(uberblock.txg)),
             mos: LiveObjset::new(nothing, TXG_INITIAL),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
-            features: Features { hole_birth: true, embedded_data: true },
+            features: Features { hole_birth: has("hole_birth"), embedded_data: has("embedded_data") },
             config: config.into(),
             space_maps: SpaceMaps::default().into(),
             uncharged: Space::default().into(),
@@ -101,21 +106,15 @@ impl Engine {
             cache,
         };
         let engine = Engine(Arc::new(inner));
-        let features = new.features;
         engine
-            .run(move |context| Box::pin(async move { context.make_pool(&features, salt, fill_root).await }))
+            .run(move |context| Box::pin(async move { context.make_pool(&new, salt, fill_root).await }))
             .await?;
         Ok(engine)
     }
 }
 
 impl SyncContext {
-    async fn make_pool(
-        &mut self,
-        features: &[&'static Feature],
-        salt: [u8; 32],
-        fill_root: FillRoot,
-    ) -> Result<()> {
+    async fn make_pool(&mut self, new: &NewPool, salt: [u8; 32], fill_root: FillRoot) -> Result<()> {
         let edit = self.edit();
         NewZap::of(ObjectType::OBJECT_DIRECTORY).create_at(&edit, DMU_POOL_DIRECTORY_OBJECT).await?;
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
@@ -128,9 +127,10 @@ impl SyncContext {
         let origin_head = self.make_head(origin_dir, None, 0).await?;
         let origin = self.make_snapshot(origin_head, ORIGIN_DIR_NAME, 0).await?;
         self.make_feature_tables().await?;
-        for feature in features {
+        for feature in &new.features {
             self.enable_feature(feature).await?;
         }
+        self.set_first_properties(new, root).await?;
         let head = self.make_head(root, Some(origin), 0).await?;
         let objset = self.make_objset(DatasetId(head.0), ObjsetType::Zfs).await?;
         fill_root(objset).await?;
@@ -149,6 +149,23 @@ impl SyncContext {
         directory.add(names::SYNC_BPOBJ, deferred.0).await?;
         directory.add(names::CHECKSUM_SALT, &ZapValue::new(1, salt.to_vec().into())).await?;
         self.make_vdev_zaps().await
+    }
+
+    async fn set_first_properties(&mut self, new: &NewPool, root: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        let props = self.dir_phys(root).await?.props_zap;
+        for (name, value) in &new.root_properties {
+            ZapEdit::new(&edit, props).update(name.as_str(), value).await?;
+        }
+        if new.properties.is_empty() {
+            return Ok(());
+        }
+        let props = NewZap::of(ObjectType::POOL_PROPS).create(&edit).await?;
+        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::PROPS, props.0).await?;
+        for (name, value) in &new.properties {
+            ZapEdit::new(&edit, props).update(*name, *value).await?;
+        }
+        Ok(())
     }
 
     /// The pool's history: a ring of a thousandth of its space (`spa_history_create_obj`).

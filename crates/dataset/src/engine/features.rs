@@ -1,17 +1,26 @@
 //! Feature flags: enabling them, counting who uses them.
 //!
+//! A dataset whose properties ask for blocks of a kind that came with a feature counts as its user before the first such block is written;
+//! OpenZFS waits for the block. Both are right: who reads the pool needs the feature at most.
+//!
 //! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
 
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::Feature;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{DatasetId, ObjectId};
 
-use super::SyncContext;
+use super::{Engine, SyncContext};
+use crate::dsl::Dataset;
 use crate::error::Result;
 use crate::features::FeatureCounts;
+use crate::mos::FeatureState;
 use crate::zap::{NewZap, ZapEdit, ZapValue};
 
+/// The largest block without feature `large_blocks`.
+const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 const ENABLED_TXG: &str = "enabled_txg";
 
 impl SyncContext {
@@ -102,6 +111,62 @@ impl SyncContext {
         }
         self.config_changed = true;
     }
+}
+
+impl Engine {
+    /// Sees to it that a head uses the features that its properties ask for.
+    pub(super) async fn activate_missing(&self, name: &str) -> Result<()> {
+        let dataset = self.mos().await?.dataset(name).await?;
+        if dataset.is_snapshot() || missing(&dataset).await?.is_empty() {
+            return Ok(());
+        }
+        let id = dataset.id();
+        self.run(move |context| Box::pin(async move { context.activate_missing(id).await })).await
+    }
+}
+
+impl SyncContext {
+    /// Makes a dataset a user of the features that its properties ask for.
+    pub(super) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
+        let dataset = self.mos().await?.dataset_by_id(id).await?;
+        for feature in missing(&dataset).await? {
+            self.activate_feature(ObjectId(id.0), feature, ZapValue::from(0)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use yet.
+pub(super) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
+    let names = ["checksum", "compression", "recordsize", "volblocksize", "dnodesize"];
+    let [checksum, compression, record_bytes, volume_block_bytes, dnode] = dataset.numbers(names).await?;
+    let by_checksum = match Checksum::try_from(checksum as u8) {
+        Ok(Checksum::Sha512) => Some("sha512"),
+        Ok(Checksum::Skein) => Some("skein"),
+        Ok(Checksum::EdonR) => Some("edonr"),
+        Ok(Checksum::Blake3) => Some("blake3"),
+        _ => None,
+    };
+    let is_zstd = Compression::try_from((compression & 0x7f) as u8) == Ok(Compression::Zstd);
+    let is_large = record_bytes.max(volume_block_bytes) > SPA_OLD_MAXBLOCKSIZE;
+    let wanted = [
+        by_checksum,
+        is_zstd.then_some("zstd_compress"),
+        is_large.then_some("large_blocks"),
+        (dnode != 0).then_some("large_dnode"),
+    ];
+    let wanted: Vec<&str> = wanted.into_iter().flatten().collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut missing = Vec::new();
+    for (feature, state) in dataset.mos().features().await? {
+        let is_wanted = wanted.contains(&feature.name) && state != FeatureState::Disabled;
+        if is_wanted && dataset.field(feature.guid).await?.is_none() {
+            missing.push(feature);
+        }
+    }
+    Ok(missing)
 }
 
 /// The table that counts a feature's users.

@@ -8,7 +8,7 @@ use cenote_format::units::{Txg, VdevId};
 
 use super::groups::Groups;
 use super::space::SpaceMaps;
-use super::{Engine, Features, Inner};
+use super::{Engine, Features, Inner, writable};
 use crate::error::Result;
 use crate::live::LiveObjset;
 use crate::mos::{FeatureState, Mos};
@@ -21,6 +21,7 @@ impl Engine {
     /// # Errors
     /// Space maps are damaged or contradict each other; or the pool uses what this version can't write.
     pub async fn start(mos: &Mos) -> Result<Engine> {
+        writable::check(mos).await?;
         let pool = mos.pool().clone();
         let config = PoolConfig::decode(mos.config()).map_err(|source| {
             mos.objset().format(cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT, source)

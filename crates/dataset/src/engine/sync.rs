@@ -130,7 +130,7 @@ impl SyncContext {
     }
 
     /// The pool's configuration, as this group leaves it, in the MOS.
-    async fn write_config(&mut self) -> Result<()> {
+    pub(super) async fn write_config(&mut self) -> Result<()> {
         let mut config = self.engine.config.lock().clone();
         config.txg = self.group.txg;
         let packed = config.encode().encode();

@@ -29,7 +29,13 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
     let devices = vec![NewDevice { path: path.display().to_string(), device, is_file: true }];
     let vdev = NewVdev { kind: VdevKind::Disk, parity: 0, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
-    let new = NewPool { plan, features: SPA_FEATURES.iter().collect(), cache_bytes: 16 << 20 };
+    let new = NewPool {
+        plan,
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        cache_bytes: 16 << 20,
+    };
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();
         let change = Change { edit: &edit, now: at(1) };

@@ -1,0 +1,75 @@
+//! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
+//!
+//! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
+//! a checkpoint, tables that count references of blocks, vdevs that are being
+//! removed or expanded, devices that are away (what they miss would have to be noted), heartbeats of a shared pool, logs whose records are not
+//! in the tree yet, lists of clones' blocks. Reading needs none of it.
+
+use cenote_format::dsl::names::pool as names;
+use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
+use cenote_pool::{VdevKind, VdevState};
+
+use crate::error::{DatasetError, Result};
+use crate::mos::{FeatureState, Mos};
+
+/// Features that change what a write or a free must do, while they are active.
+const NOT_KEPT: [(&str, &str); 5] = [
+    ("block_cloning", "files share cloned blocks"),
+    ("zpool_checkpoint", "it has a checkpoint: `zpool checkpoint -d` discards it"),
+    ("device_removal", "a vdev was or is being removed"),
+    ("livelist", "clones keep lists of their blocks"),
+    ("raidz_expansion", "a RAID-Z vdev was or is being expanded"),
+];
+
+/// Refuses a pool that this engine would damage.
+pub(super) async fn check(mos: &Mos) -> Result<()> {
+    let refused = |why: &str| {
+        let why = format!("can be read here but not changed: {why}; OpenZFS can change it");
+        Err(DatasetError::Unsuitable { name: mos.pool().name().into(), why: why.into() })
+    };
+    if mos.pool().version() != SPA_VERSION_FEATURES {
+        return refused("its version is older than feature flags: `zpool upgrade` brings them");
+    }
+    let health = mos.pool().status();
+    if health.state() != VdevState::Online {
+        return refused("not all of its devices are there and up to date");
+    }
+    if mos.pool().vdevs().tops().any(|vdev| vdev.kind == VdevKind::Indirect) {
+        return refused("a vdev was removed");
+    }
+    if mos.uberblock().mmp_is_on() {
+        return refused("it is shared by machines (multihost=on)");
+    }
+    for (feature, state) in mos.features().await? {
+        let not_kept = NOT_KEPT.iter().find(|(name, _)| *name == feature.name);
+        if let (Some((_, why)), FeatureState::Active) = (not_kept, state) {
+            return refused(why);
+        }
+    }
+    if let Some(counts) = mos.directory_zap(names::FEATURES_FOR_WRITE).await? {
+        for entry in counts.to_vec().await? {
+            if entry.value.as_u64() != Some(0) && Feature::by_guid(&entry.name_text()).is_none() {
+                return refused(&format!(
+                    "it uses the feature {}, which is not known here",
+                    entry.name_text()
+                ));
+            }
+        }
+    }
+    if !mos.dedup_tables().await?.is_empty() {
+        return refused("it has deduplicated blocks");
+    }
+    check_logs(mos).await
+}
+
+/// Until a log is replayed, the space of its blocks may be noted nowhere.
+async fn check_logs(mos: &Mos) -> Result<()> {
+    for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
+        let log = head.objset_head().await?.intent_log().await;
+        if log.blocks > 0 && (!log.records.is_empty() || log.damaged.is_some()) {
+            let why = "has an intent log that was not replayed: import and export the pool with OpenZFS once";
+            return Err(DatasetError::Unsuitable { name: head.name().into(), why: why.into() });
+        }
+    }
+    Ok(())
+}
