@@ -82,12 +82,7 @@ impl Dataset {
     /// # Errors
     /// Something it is computed from is damaged.
     pub async fn available(&self) -> Result<u64> {
-        let pool = self.mos().usable_bytes().await?;
-        let mut chain: Vec<&Dir> = std::iter::successors(Some(self.dir()), |dir| dir.parent()).collect();
-        let mut available = u64::MAX;
-        while let Some(dir) = chain.pop() {
-            available = left_below(dir, available, pool);
-        }
+        let mut available = self.dir().available().await?;
         let refreservation = self.setting("refreservation").await?;
         let refquota = self.setting("refquota").await?;
         let phys = self.phys();
@@ -99,13 +94,26 @@ impl Dataset {
     }
 
     /// A number set here (set or received), 0 if none.
-    async fn setting(&self, name: &str) -> Result<u64> {
+    pub(crate) async fn setting(&self, name: &str) -> Result<u64> {
         let Some(props) = self.dir().props().await? else { return Ok(0) };
         let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
         match props.get_u64(name).await? {
             Some(number) => Ok(number),
             None => Ok(props.get_u64(&received).await?.unwrap_or(0)),
         }
+    }
+}
+
+impl Dir {
+    /// Bytes that this directory may still take (`dsl_dir_space_available`).
+    pub(crate) async fn available(&self) -> Result<u64> {
+        let pool = self.mos().usable_bytes().await?;
+        let mut chain: Vec<&Dir> = std::iter::successors(Some(self), |dir| dir.parent()).collect();
+        let mut available = u64::MAX;
+        while let Some(dir) = chain.pop() {
+            available = left_below(dir, available, pool);
+        }
+        Ok(available)
     }
 }
 

@@ -10,19 +10,37 @@
 //!     .                    Dataset "pool/a" ──prev──> "pool/a@s2" ──prev──> "pool/a@s1" ──> $ORIGIN
 //! ```
 //!
+//! Changes are methods of [`crate::engine::Engine`], one module each (`create`, `set`, `rename`, `snapshot`, `destroy`, ...). Each runs as a task
+//! of the group that is written, and checks before it changes anything; `make` and `account` are what they share.
+//!
 //! Names that begin with `$` or contain `%` are OpenZFS's own and are not listed.
 //!
 //! Source: OpenZFS `dsl_dir.c`, `dsl_dataset.c`, `dsl_prop.c`, `dsl_bookmark.c`, `dsl_userhold.c`.
 
 pub(crate) mod account;
+mod blocks;
 pub mod bookmark;
+mod clone;
+mod create;
 mod dataset;
+mod deadlists;
+mod destroy;
+mod destroy_snapshot;
 mod dir;
 mod family;
+mod hold;
 pub(crate) mod make;
+mod mark;
+mod name;
+mod rename;
+mod rollback;
+mod set;
+mod snapshot;
 mod space;
 
 pub use bookmark::Bookmark;
+pub use create::Settings;
 pub use dataset::{Dataset, DatasetKind};
+pub use destroy_snapshot::InUse;
 pub use dir::Dir;
 pub use space::Space;

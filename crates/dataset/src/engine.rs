@@ -51,6 +51,7 @@ use space::SpaceMaps;
 
 pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
+pub(crate) use features::feature_of;
 pub use groups::Hold;
 pub use state::Host;
 
@@ -78,6 +79,8 @@ struct Inner {
     datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
     /// Tasks of the open group, in order.
     tasks: Mutex<Vec<Task>>,
+    /// Held while tasks change which datasets there are, and by who looks one up to open it.
+    names: tokio::sync::RwLock<()>,
     /// One group is written at a time.
     syncing: tokio::sync::Mutex<()>,
 }
@@ -197,6 +200,7 @@ impl Engine {
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
         // First of all, as it may wait for a group.
         self.activate_missing(name).await?;
+        let _names = self.0.names.read().await;
         let dataset = self.mos().await?.dataset(name).await?;
         if dataset.is_snapshot() {
             let why = "is a snapshot, which never changes; clone it to change the copy".into();

@@ -131,6 +131,50 @@ pub enum DatasetError {
         /// The pool's name.
         pool: Arc<str>,
     },
+    /// There is a dataset, snapshot or bookmark of that name already.
+    #[error("'{name}' already exists; choose another name, or destroy it first")]
+    DatasetExists {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// Nothing can have such a name.
+    #[error("'{name}' can't be a name: {why}")]
+    BadName {
+        /// The name.
+        name: Arc<str>,
+        /// Which rule it breaks.
+        why: Arc<str>,
+    },
+    /// A property can't be set so.
+    #[error("property '{property}' of '{name}' can't be set: {why}")]
+    BadProperty {
+        /// The dataset.
+        name: Arc<str>,
+        /// The property.
+        property: Arc<str>,
+        /// Why not, and what to do.
+        why: Arc<str>,
+    },
+    /// The dataset is in use, or others depend on it.
+    #[error("'{name}' is busy: {why}")]
+    Busy {
+        /// The dataset.
+        name: Arc<str>,
+        /// Who needs it, and what to do.
+        why: Arc<str>,
+    },
+    /// There is less space than is asked for.
+    #[error(
+        "'{name}': out of space: {needed_bytes} bytes are needed and {available_bytes} available; free some, or raise quotas"
+    )]
+    NoSpace {
+        /// The dataset.
+        name: Arc<str>,
+        /// What is asked for.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+    },
     /// What was asked for does not make sense for this dataset.
     #[error("'{name}': {why}")]
     Unsuitable {
@@ -142,6 +186,14 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
+    pub(crate) fn busy(name: &str, why: impl Into<Arc<str>>) -> DatasetError {
+        DatasetError::Busy { name: name.into(), why: why.into() }
+    }
+
+    pub(crate) fn unsuitable(name: &str, why: impl Into<Arc<str>>) -> DatasetError {
+        DatasetError::Unsuitable { name: name.into(), why: why.into() }
+    }
+
     /// The data are encrypted and the right key was not given.
     pub fn is_locked(&self) -> bool {
         matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })

@@ -89,6 +89,11 @@ impl LiveObjset {
         Edit::new(self.clone(), self.0.state.read().open.clone())
     }
 
+    /// Whether anybody has a hand on it besides the one who asks.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Bytes of changes in memory.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         let state = self.0.state.read();

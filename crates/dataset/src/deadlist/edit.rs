@@ -72,6 +72,36 @@ impl<'a> DeadlistEdit<'a> {
         self.space
     }
 
+    /// Space of the lists with keys from `from` up to, not including, `to` (`dsl_deadlist_space_range`).
+    ///
+    /// # Errors
+    /// A list is damaged; it has no keys.
+    pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
+        let mut space = BlockSpace::default();
+        for (_, list) in self.keyed()?.range(from..to.max(from)) {
+            let list = Bpobj::open(&self.lists.mos.view(), *list).await?;
+            space = space.plus(BlockSpace::of_list(list.phys()));
+        }
+        Ok(space)
+    }
+
+    /// The lists with keys from `from` on, by key.
+    ///
+    /// # Errors
+    /// A list is damaged; it has no keys.
+    pub async fn lists_from(&self, from: Txg) -> Result<Vec<(Txg, Bpobj)>> {
+        let mut lists = Vec::new();
+        for (key, list) in self.keyed()?.range(from..) {
+            lists.push((*key, Bpobj::open(&self.lists.mos.view(), *list).await?));
+        }
+        Ok(lists)
+    }
+
+    fn keyed(&self) -> Result<&BTreeMap<Txg, ObjectId>> {
+        let why = "is of a pool older than version 26, in which snapshots can't be destroyed yet";
+        self.by_birth.as_ref().ok_or_else(|| self.damaged(why))
+    }
+
     /// Adds blocks that died; to a livelist, blocks that were written or freed (`dsl_deadlist_insert`).
     ///
     /// # Errors

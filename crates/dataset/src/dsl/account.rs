@@ -161,7 +161,7 @@ impl SyncContext {
     }
 
     /// Bytes that a block is accounted with.
-    fn dsize(&self) -> impl Fn(&Blkptr) -> u64 + Sync + use<> {
+    pub(super) fn dsize(&self) -> impl Fn(&Blkptr) -> u64 + Sync + use<> {
         let pool = self.group.pool.clone();
         move |bp| pool.vdevs().dsize(bp)
     }
@@ -172,7 +172,7 @@ impl SyncContext {
     }
 
     /// The group of the snapshot that a clone was made from; 0 if it is none.
-    async fn origin_txg(&self, dir: ObjectId) -> Result<Txg> {
+    pub(super) async fn origin_txg(&self, dir: ObjectId) -> Result<Txg> {
         match self.dir_phys(dir).await?.origin {
             ObjectId(0) => Ok(Txg(0)),
             origin => Ok(self.dataset_phys(origin).await?.creation_txg),
@@ -262,6 +262,6 @@ fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
 }
 
 /// Adds what may be negative. An account that would fall below zero, as a damaged pool's might, stays at zero.
-fn add(account: &mut u64, delta: i64) {
+pub(super) fn add(account: &mut u64, delta: i64) {
     *account = account.saturating_add_signed(delta);
 }

@@ -157,7 +157,7 @@ impl SyncContext {
                 self.set_dataset_phys(phys.prev_snapshot, &previous).await?;
             } else if previous.next_clones_zap.0 != 0 {
                 let clones = ZapEdit::new(&edit, previous.next_clones_zap);
-                clones.remove(&format!("{:x}", head.0)).await?;
+                remove_number(&clones, head).await?;
                 add_number(&clones, id).await?;
             }
         }
@@ -179,7 +179,7 @@ impl SyncContext {
 
 impl SyncContext {
     /// Counts file systems or snapshots, upwards as far as they are counted (`dsl_fs_ss_count_adjust`).
-    async fn count(&mut self, dir: ObjectId, field: &str, delta: i64) -> Result<()> {
+    pub(super) async fn count(&mut self, dir: ObjectId, field: &str, delta: i64) -> Result<()> {
         let edit = self.edit();
         let mut at = dir;
         while at.0 != 0 && edit.view().dnode(at).await?.object_type.is_zap() {
@@ -192,7 +192,7 @@ impl SyncContext {
     }
 
     /// What features the content of a dataset needs, its copy needs, too.
-    async fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<()> {
+    pub(super) async fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<()> {
         let view = self.edit().view();
         if !view.dnode(from).await?.object_type.is_zap() {
             return Ok(());
@@ -231,6 +231,11 @@ impl SyncContext {
 }
 
 /// Notes a number in a set of numbers (`zap_add_int`).
-async fn add_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
+pub(super) async fn add_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
     zap.add(&format!("{:x}", id.0), id.0).await
+}
+
+/// Removes a number from such a set (`zap_remove_int`).
+pub(super) async fn remove_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
+    zap.remove(&format!("{:x}", id.0)).await
 }

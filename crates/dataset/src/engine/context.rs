@@ -86,6 +86,35 @@ impl SyncContext {
         Ok(objset)
     }
 
+    /// Whether anybody has a dataset open to change it.
+    pub(crate) fn is_open(&self, dataset: DatasetId) -> bool {
+        self.engine.datasets.lock().get(&dataset).is_some_and(|open| open.objset.is_shared())
+    }
+
+    /// Forgets an opened dataset: it is gone, or has another tree.
+    pub(crate) fn close(&self, dataset: DatasetId) {
+        self.engine.datasets.lock().remove(&dataset);
+    }
+
+    /// Settings have changed: what is written to opened datasets from now on follows them.
+    pub(crate) async fn refresh_policies(&mut self) -> Result<()> {
+        let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
+        for id in open {
+            self.activate_missing(id).await?;
+            let mos = self.mos().await?;
+            let policy = Arc::new(StoragePolicy::of(&mos.dataset_by_id(id).await?).await?);
+            if let Some(dataset) = self.engine.datasets.lock().get_mut(&id) {
+                dataset.policy = policy;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back object sets made for a dataset that is not to be.
+    pub(crate) fn unmake_objset(&mut self, dataset: DatasetId) {
+        self.born_objsets.retain(|born| born.objset.dataset_id() != dataset);
+    }
+
     /// Seconds since 1970.
     pub(crate) fn now_s(&self) -> u64 {
         self.engine.runtime.unix_time_ns() / 1_000_000_000

@@ -101,6 +101,7 @@ impl Engine {
             uncharged: Space::default().into(),
             datasets: Default::default(),
             tasks: Vec::new().into(),
+            names: tokio::sync::RwLock::default(),
             syncing: tokio::sync::Mutex::default(),
             pool: pool.into(),
             cache,

@@ -10,6 +10,7 @@ use cenote_codec::compress::Compression;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::Feature;
+use cenote_format::props::SPA_COMPRESSBITS;
 use cenote_format::units::{DatasetId, ObjectId};
 
 use super::{Engine, SyncContext};
@@ -21,6 +22,10 @@ use crate::zap::{NewZap, ZapEdit, ZapValue};
 
 /// The largest block without feature `large_blocks`.
 const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
+/// `ZIO_CHECKSUM_MASK`: above it is the flag to verify duplicates.
+const CHECKSUM_MASK: u64 = 0xff;
+/// Above it is the level.
+const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
 const ENABLED_TXG: &str = "enabled_txg";
 
 impl SyncContext {
@@ -139,34 +144,42 @@ impl SyncContext {
 /// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use yet.
 pub(super) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
     let names = ["checksum", "compression", "recordsize", "volblocksize", "dnodesize"];
-    let [checksum, compression, record_bytes, volume_block_bytes, dnode] = dataset.numbers(names).await?;
-    let by_checksum = match Checksum::try_from(checksum as u8) {
-        Ok(Checksum::Sha512) => Some("sha512"),
-        Ok(Checksum::Skein) => Some("skein"),
-        Ok(Checksum::EdonR) => Some("edonr"),
-        Ok(Checksum::Blake3) => Some("blake3"),
-        _ => None,
-    };
-    let is_zstd = Compression::try_from((compression & 0x7f) as u8) == Ok(Compression::Zstd);
-    let is_large = record_bytes.max(volume_block_bytes) > SPA_OLD_MAXBLOCKSIZE;
-    let wanted = [
-        by_checksum,
-        is_zstd.then_some("zstd_compress"),
-        is_large.then_some("large_blocks"),
-        (dnode != 0).then_some("large_dnode"),
-    ];
-    let wanted: Vec<&str> = wanted.into_iter().flatten().collect();
+    let numbers = dataset.numbers(names).await?;
+    let needed = names.iter().zip(numbers).filter_map(|(property, number)| feature_of(property, number));
+    let wanted: Vec<&str> = needed.collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let mut missing = Vec::new();
     for (feature, state) in dataset.mos().features().await? {
-        let is_wanted = wanted.contains(&feature.name) && state != FeatureState::Disabled;
+        let is_wanted =
+            feature.per_dataset && wanted.contains(&feature.name) && state != FeatureState::Disabled;
         if is_wanted && dataset.field(feature.guid).await?.is_none() {
             missing.push(feature);
         }
     }
     Ok(missing)
+}
+
+/// The feature that came with what a setting asks for.
+pub(crate) fn feature_of(property: &str, number: u64) -> Option<&'static str> {
+    match property {
+        "checksum" | "dedup" => match Checksum::try_from((number & CHECKSUM_MASK) as u8).ok()? {
+            Checksum::Sha512 => Some("sha512"),
+            Checksum::Skein => Some("skein"),
+            Checksum::EdonR => Some("edonr"),
+            Checksum::Blake3 => Some("blake3"),
+            _ => None,
+        },
+        "compression" => match Compression::try_from((number & COMPRESSION_MASK) as u8).ok()? {
+            Compression::Zstd => Some("zstd_compress"),
+            Compression::Lz4 => Some("lz4_compress"),
+            _ => None,
+        },
+        "recordsize" | "volblocksize" if number > SPA_OLD_MAXBLOCKSIZE => Some("large_blocks"),
+        "dnodesize" if number != 0 => Some("large_dnode"),
+        _ => None,
+    }
 }
 
 /// The table that counts a feature's users.

@@ -44,6 +44,7 @@ impl Engine {
             uncharged: Space::default().into(),
             datasets: BTreeMap::new().into(),
             tasks: Vec::new().into(),
+            names: tokio::sync::RwLock::default(),
             syncing: tokio::sync::Mutex::default(),
             pool: pool.into(),
         };

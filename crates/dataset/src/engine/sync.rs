@@ -50,6 +50,8 @@ pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg> {
         return Ok(txg);
     }
     engine.mos.relabel(txg);
+    // Until the group is on disk, nobody opens what tasks are about to change. Not a moment earlier: who holds a group open may be waiting.
+    let _names = if frozen.tasks.is_empty() { None } else { Some(engine.names.write().await) };
     let mut context = SyncContext::new(engine, txg);
     context.write_frozen(frozen).await?;
     context.converge().await?;
@@ -91,8 +93,13 @@ impl SyncContext {
         }
         for task in frozen.tasks {
             task(self).await;
+            self.write_born().await?;
         }
-        // Datasets that tasks have made.
+        Ok(())
+    }
+
+    /// Writes datasets that a task has made, so that the next one may take a snapshot of them.
+    async fn write_born(&mut self) -> Result<()> {
         for dataset in std::mem::take(&mut self.born_objsets) {
             let layer = dataset.objset.freeze(Txg(self.group.txg.0 + 1));
             self.write_dataset(&dataset, &layer).await?;
@@ -193,7 +200,8 @@ impl SyncContext {
         Ok(())
     }
 
-    async fn free_now(&self, bp: &Blkptr) -> Result<()> {
+    /// Frees a block in this group. Nothing may refer to it when the group is on disk.
+    pub(crate) async fn free_now(&self, bp: &Blkptr) -> Result<()> {
         let (pool, allocator) = (&self.group.pool, &self.group.allocator);
         let place = Place::default();
         Ok(pool.free(allocator, bp, &ReadContext::new(place)).await?)

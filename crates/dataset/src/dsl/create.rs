@@ -1,0 +1,143 @@
+//! File systems and volumes made: `zfs create`.
+//!
+//! ```text
+//!   parent's table of children --> directory (properties) --> head, a clone of the empty $ORIGIN --> object set, filled by the caller
+//! ```
+//!
+//! Source: OpenZFS `dmu_objset.c` (`dmu_objset_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync`).
+
+use cenote_format::dsl::DS_FLAG_CI_DATASET;
+use cenote_format::dsl::names::dir_field;
+use cenote_format::objset::ObjsetType;
+use cenote_format::props::AppliesTo;
+use cenote_format::units::{DatasetId, ObjectId};
+
+use super::make::ORIGIN_DIR_NAME;
+use super::set::{SetAt, check_setting};
+use super::{Dataset, DatasetKind, name};
+use crate::engine::{Engine, FillRoot, SyncContext};
+use crate::error::{DatasetError, Result};
+use crate::properties::Value;
+
+/// Properties by name, as they are stored.
+pub type Settings = Vec<(String, Value)>;
+
+/// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set.
+const KEPT_INSIDE: [&str; 6] =
+    ["version", "normalization", "utf8only", "casesensitivity", "volsize", "volblocksize"];
+/// `ZFS_CASE_INSENSITIVE`.
+const CASE_INSENSITIVE: Value = Value::Number(1);
+
+impl Engine {
+    /// Makes a file system. `fill` makes what an empty one has; what the settings say of that (`casesensitivity`...) is for it to heed.
+    ///
+    /// # Errors
+    /// The name can't be or is taken, there is no parent, a setting can't be; or what `fill` says.
+    pub async fn create_filesystem(&self, name: &str, settings: Settings, fill: FillRoot) -> Result<()> {
+        self.create_dataset(name, ObjsetType::Zfs, settings, fill).await
+    }
+
+    /// Makes a volume, as [`Engine::create_filesystem`].
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn create_volume(&self, name: &str, settings: Settings, fill: FillRoot) -> Result<()> {
+        self.create_dataset(name, ObjsetType::Zvol, settings, fill).await
+    }
+
+    async fn create_dataset(
+        &self,
+        name: &str,
+        kind: ObjsetType,
+        settings: Settings,
+        fill: FillRoot,
+    ) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |context| {
+            Box::pin(async move { context.create_dataset(&name, kind, settings, fill).await })
+        })
+        .await
+    }
+}
+
+impl SyncContext {
+    async fn create_dataset(
+        &mut self,
+        name: &str,
+        kind: ObjsetType,
+        settings: Settings,
+        fill: FillRoot,
+    ) -> Result<()> {
+        let parent = self.parent_of_new(name).await?;
+        let applies = if kind == ObjsetType::Zvol { AppliesTo::VOL } else { AppliesTo::FS };
+        for (property, value) in &settings {
+            check_setting(name, property, value, applies, SetAt::Creation)?;
+            self.require_feature(name, property, value).await?;
+        }
+        let (_, own) = name::split_child(name)?;
+        let is_ci = settings.contains(&("casesensitivity".into(), CASE_INSENSITIVE));
+        let origin = self.empty_origin().await?;
+        let dir = self.make_dir(Some(parent.dir().id()), own).await?;
+        let head = self.make_head(dir, origin, if is_ci { DS_FLAG_CI_DATASET } else { 0 }).await?;
+        let made = self.furnish(name, head, kind, settings, fill).await;
+        if made.is_err() {
+            self.unmake_objset(DatasetId(head.0));
+            self.remove_head(head).await?;
+        }
+        made
+    }
+
+    async fn furnish(
+        &mut self,
+        name: &str,
+        head: ObjectId,
+        kind: ObjsetType,
+        settings: Settings,
+        fill: FillRoot,
+    ) -> Result<()> {
+        for (property, value) in settings {
+            if !KEPT_INSIDE.contains(&property.as_str()) {
+                let dataset = self.mos().await?.dataset(name).await?;
+                self.check_limit(&dataset, &property, &value).await?;
+                self.store_setting(&dataset, &property, &value).await?;
+            }
+        }
+        fill(self.make_objset(DatasetId(head.0), kind).await?).await
+    }
+
+    /// The parent of a dataset that is to be made: a file system, in which the name is free.
+    pub(super) async fn parent_of_new(&self, name: &str) -> Result<Dataset> {
+        let (above, own) = name::split_child(name)?;
+        let parent = match self.mos().await?.dataset(above).await {
+            Err(DatasetError::NoDataset { .. }) => {
+                let why = format!("parent '{above}' does not exist; create it first (-p does that)");
+                return Err(DatasetError::unsuitable(name, why));
+            }
+            found => found?,
+        };
+        if parent.kind().await? != DatasetKind::Filesystem {
+            return Err(DatasetError::unsuitable(name, format!("parent '{above}' is no file system")));
+        }
+        if parent.dir().child(own).await?.is_some() {
+            return Err(DatasetError::DatasetExists { name: name.into() });
+        }
+        self.refuse_encrypted(&parent, "made below it").await?;
+        Ok(parent)
+    }
+
+    /// New versions of encrypted datasets would need keys of their own.
+    pub(super) async fn refuse_encrypted(&self, dataset: &Dataset, what: &str) -> Result<()> {
+        if dataset.dir().field(dir_field::CRYPTO_KEY_OBJ).await?.is_none() {
+            return Ok(());
+        }
+        let why = format!("is encrypted; datasets can't be {what} yet (use the OpenZFS module)");
+        Err(DatasetError::unsuitable(dataset.name(), why))
+    }
+
+    /// The snapshot that all datasets descend from; none in old pools.
+    async fn empty_origin(&self) -> Result<Option<ObjectId>> {
+        let head = self.dir_phys(self.special_dir(ORIGIN_DIR_NAME).await?).await?.head_dataset;
+        let origin = self.dataset_phys(head).await?.prev_snapshot;
+        Ok((origin.0 != 0).then_some(origin))
+    }
+}

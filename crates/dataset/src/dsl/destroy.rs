@@ -1,0 +1,248 @@
+//! File systems and volumes destroyed: `zfs destroy pool/a`.
+//!
+//! Idea: what is to be freed is what the head has and no snapshot: all that was born after the version it began with (a clone's origin; the
+//! empty one otherwise). All is freed in one group. It is walked twice, first only to see that all can be read: a task that fails
+//! must leave all as it was.
+//!
+//! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
+
+use cenote_format::dsl::names::{crypto_key, dataset_field, dir_field, pool as names};
+use cenote_format::dsl::{DslDatasetPhys, bookmark};
+use cenote_format::features::Feature;
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::words::Phys;
+
+use super::account::Account;
+use super::blocks::Blocks;
+use super::make::remove_number;
+use super::{Dataset, name};
+use crate::engine::{Engine, SyncContext};
+use crate::error::{DatasetError, Result};
+use crate::sync::blocks::Space;
+use crate::zap::{Zap, ZapEdit};
+
+impl Engine {
+    /// Destroys a file system or volume that has no snapshots and no children, and which nobody has open.
+    ///
+    /// # Errors
+    /// It has some, or is open; a block that leads to others can't be read.
+    pub async fn destroy_dataset(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |context| Box::pin(async move { context.destroy_dataset(&name).await })).await
+    }
+}
+
+impl SyncContext {
+    async fn destroy_dataset(&mut self, name: &str) -> Result<()> {
+        name::split_child(name)?;
+        let head = self.mos().await?.dataset(name).await?;
+        if let Some(snapshot) = head.snapshots().await?.first() {
+            let why = format!("it has snapshots ('{}'); destroy them first", snapshot.name());
+            return Err(DatasetError::busy(name, why));
+        }
+        if let Some(child) = head.children().await?.first() {
+            return Err(DatasetError::busy(
+                name,
+                format!("it has children ('{}'); destroy them first", child.name()),
+            ));
+        }
+        self.refuse_if_open(&head)?;
+        let phys = *head.phys();
+        self.survey_blocks(&head, phys.prev_snapshot_txg).await?;
+        let origin = head.origin().await?;
+        self.free_blocks(&head, phys.prev_snapshot_txg).await?;
+        self.remove_head(ObjectId(head.id().0)).await?;
+        if let Some(origin) = origin {
+            self.remove_if_deferred(&origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Nobody may have a dataset open that is to go or to change under them.
+    pub(super) fn refuse_if_open(&self, head: &Dataset) -> Result<()> {
+        match self.is_open(head.id()) {
+            true => Err(DatasetError::busy(head.name(), "it is open; close or unmount it first")),
+            false => Ok(()),
+        }
+    }
+
+    /// Sees that all blocks born after a group can be found, and that there is no log, whose blocks would not be.
+    pub(super) async fn survey_blocks(&self, head: &Dataset, born_after: Txg) -> Result<()> {
+        if head.phys().bp.is_hole() {
+            return Ok(());
+        }
+        let objset = head.objset_head().await?;
+        if !objset.phys().zil_header.log.is_hole() {
+            let why = "its intent log was not replayed; open it to write, and close it, first";
+            return Err(DatasetError::busy(head.name(), why));
+        }
+        let mut blocks = Blocks::new(objset, born_after);
+        while blocks.next_batch().await?.is_some() {}
+        Ok(())
+    }
+
+    /// Frees all blocks of a head born after a group.
+    pub(super) async fn free_blocks(&self, head: &Dataset, born_after: Txg) -> Result<()> {
+        if head.phys().bp.is_hole() {
+            return Ok(());
+        }
+        let mut blocks = Blocks::new(head.objset_head().await?, born_after);
+        while let Some(batch) = blocks.next_batch().await? {
+            for bp in batch {
+                self.free_now(&bp).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a head whose blocks are free, and its directory.
+    pub(super) async fn remove_head(&mut self, id: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        let phys = self.dataset_phys(id).await?;
+        let held_back = self.refreservation(id).await?.saturating_sub(phys.unique_bytes);
+        let space = Space { used: -(held_back as i64), ..Space::default() };
+        self.use_space(phys.dir, space, Account::Refreservation).await?;
+        self.drop_bookmarks(id).await?;
+        self.drop_features(id).await?;
+        self.leave_origin(id, &phys).await?;
+        self.free_deadlist(phys.deadlist).await?;
+
+        let dir = self.dir_phys(phys.dir).await?;
+        let used = Space {
+            used: dir.used_bytes as i64,
+            compressed: dir.compressed_bytes as i64,
+            uncompressed: dir.uncompressed_bytes as i64,
+        };
+        self.use_space(phys.dir, -used, Account::Head).await?;
+        let mut dir = self.dir_phys(phys.dir).await?;
+        dir.head_dataset = ObjectId(0);
+        self.set_dir_phys(phys.dir, &dir).await?;
+        edit.destroy(phys.snapshot_names_zap).await?;
+        self.clear_bootfs(id).await?;
+        self.free_zapified(id).await?;
+        self.close(DatasetId(id.0));
+        self.remove_dir(phys.dir).await
+    }
+
+    /// A clone's origin has one child less.
+    async fn leave_origin(&mut self, id: ObjectId, head: &DslDatasetPhys) -> Result<()> {
+        if head.prev_snapshot.0 == 0 {
+            return Ok(());
+        }
+        let edit = self.edit();
+        let mut origin = self.dataset_phys(head.prev_snapshot).await?;
+        origin.num_children = origin.num_children.saturating_sub(1);
+        self.set_dataset_phys(head.prev_snapshot, &origin).await?;
+        if origin.next_clones_zap.0 != 0 {
+            remove_number(&ZapEdit::new(&edit, origin.next_clones_zap), id).await?;
+        }
+        let clones = self.dir_phys(origin.dir).await?.clones_zap;
+        if clones.0 != 0 {
+            remove_number(&ZapEdit::new(&edit, clones), id).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a directory that has no head any more.
+    async fn remove_dir(&mut self, id: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        self.set_reservation(id, 0).await?;
+        let dir = self.dir_phys(id).await?;
+        self.count(dir.parent, dir_field::FILESYSTEM_COUNT, -1).await?;
+        self.leave_crypto_key(id).await?;
+        if dir.deleg_zap.0 != 0 {
+            for who in Zap::open_id(&edit.view(), dir.deleg_zap).await?.to_vec().await? {
+                if let Some(permissions) = who.value.as_u64() {
+                    edit.destroy(ObjectId(permissions)).await?;
+                }
+            }
+        }
+        for zap in [dir.child_dirs_zap, dir.props_zap, dir.clones_zap, dir.deleg_zap] {
+            if zap.0 != 0 {
+                edit.destroy(zap).await?;
+            }
+        }
+        let siblings = self.dir_phys(dir.parent).await?.child_dirs_zap;
+        let entries = Zap::open_id(&edit.view(), siblings).await?.to_vec().await?;
+        let own = entries.into_iter().find(|entry| entry.value.as_u64() == Some(id.0));
+        let own = own.ok_or_else(|| self.damaged("a directory is not among its parent's children"))?;
+        ZapEdit::new(&edit, siblings).remove(own.name_text().as_str()).await?;
+        self.free_zapified(id).await
+    }
+
+    /// One dataset less uses an encryption key, which is given up with the last.
+    async fn leave_crypto_key(&mut self, dir: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        if !edit.view().dnode(dir).await?.object_type.is_zap() {
+            return Ok(());
+        }
+        let key = ZapEdit::new(&edit, dir).get(dir_field::CRYPTO_KEY_OBJ).await?;
+        let Some(key) = key.and_then(|key| key.as_u64()).map(ObjectId) else { return Ok(()) };
+        let fields = ZapEdit::new(&edit, key);
+        match fields.get(crypto_key::REFCOUNT).await?.and_then(|count| count.as_u64()).unwrap_or(1) {
+            0 | 1 => edit.destroy(key).await,
+            count => fields.update(crypto_key::REFCOUNT, count - 1).await,
+        }
+    }
+}
+
+impl SyncContext {
+    /// A dataset that goes needs its features no longer.
+    pub(super) async fn drop_features(&mut self, id: ObjectId) -> Result<()> {
+        let view = self.edit().view();
+        if !view.dnode(id).await?.object_type.is_zap() {
+            return Ok(());
+        }
+        for entry in Zap::open_id(&view, id).await?.to_vec().await? {
+            if let Some(feature) = Feature::by_guid(&entry.name_text()).filter(|feature| feature.per_dataset)
+            {
+                ZapEdit::new(&self.edit(), id).remove(feature.guid).await?;
+                self.use_feature(feature.name, -1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees an object that may have become a ZAP (`dmu_object_free_zapified`).
+    pub(super) async fn free_zapified(&mut self, id: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        if edit.view().dnode(id).await?.object_type.is_zap() {
+            self.use_feature("extensible_dataset", -1).await?;
+        }
+        edit.destroy(id).await
+    }
+
+    /// All bookmarks of a head go with it.
+    async fn drop_bookmarks(&mut self, id: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        let Some(zap) = self.dataset_field(id, dataset_field::BOOKMARK_NAMES).await? else { return Ok(()) };
+        for entry in Zap::open_id(&edit.view(), zap).await?.to_vec().await? {
+            let words: Vec<u64> = entry.value.words().collect();
+            let mark = bookmark::Bookmark::from_words(&words).map_err(|e| edit.view().format(zap, e))?;
+            self.drop_bookmark(&mark, words.len()).await?;
+        }
+        edit.destroy(zap).await?;
+        self.use_feature("bookmarks", -1).await
+    }
+
+    /// A number among the fields of a dataset.
+    pub(super) async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
+        let edit = self.edit();
+        if !edit.view().dnode(id).await?.object_type.is_zap() {
+            return Ok(None);
+        }
+        let found = ZapEdit::new(&edit, id).get(field).await?.and_then(|value| value.as_u64());
+        Ok(found.filter(|&id| id != 0).map(ObjectId))
+    }
+
+    /// The pool does not boot from what is gone (`spa_prop_clear_bootfs`).
+    pub(super) async fn clear_bootfs(&self, id: ObjectId) -> Result<()> {
+        let Some(props) = self.find_directory_object(names::PROPS).await? else { return Ok(()) };
+        let edit = self.edit();
+        let props = ZapEdit::new(&edit, props);
+        match props.get("bootfs").await?.and_then(|value| value.as_u64()) {
+            Some(bootfs) if bootfs == id.0 => props.remove("bootfs").await,
+            _ => Ok(()),
+        }
+    }
+}

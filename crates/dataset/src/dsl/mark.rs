@@ -1,0 +1,163 @@
+//! Bookmarks made and removed: `zfs bookmark`, `zfs destroy pool/a#mark`; and what becomes of them when their snapshot goes.
+//!
+//! Bookmarks are made in the old form, three words: guid, group, time. The newer form also tells how much was freed since, which
+//! would have to be kept up with every block that dies.
+//!
+//! Source: OpenZFS `dsl_bookmark.c`.
+
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::DslDatasetPhys;
+use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS};
+use cenote_format::dsl::names::dataset_field;
+use cenote_format::units::ObjectId;
+use cenote_format::words::Phys;
+
+use super::name;
+use crate::engine::{Engine, SyncContext};
+use crate::error::{DatasetError, Result};
+use crate::features::FeatureCounts;
+use crate::zap::{NewZap, Zap, ZapEdit, ZapValue, fold};
+
+/// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
+const OLD_WORDS: usize = 3;
+
+impl Engine {
+    /// Makes a bookmark `pool/a#mark` of a snapshot of the same dataset.
+    ///
+    /// # Errors
+    /// There is no such snapshot, the name can't be or is taken, or the pool has no bookmarks.
+    pub async fn bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
+        let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
+        self.run(move |context| Box::pin(async move { context.bookmark(&snapshot, &mark).await })).await
+    }
+
+    /// Removes a bookmark.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub async fn destroy_bookmark(&self, mark: &str) -> Result<()> {
+        let mark = mark.to_owned();
+        self.run(move |context| Box::pin(async move { context.destroy_bookmark(&mark).await })).await
+    }
+}
+
+impl SyncContext {
+    async fn bookmark(&mut self, snapshot: &str, mark: &str) -> Result<()> {
+        let (of, _) = name::split_at(snapshot, '@')?;
+        let (path, own) = name::split_at(mark, '#')?;
+        if of != path {
+            return Err(DatasetError::unsuitable(mark, format!("is to be of '{of}', as the snapshot is")));
+        }
+        let mos = self.mos().await?;
+        let (snapshot, head) = (mos.dataset(snapshot).await?, mos.dataset(path).await?);
+        self.refuse_encrypted(&head, "bookmarked").await?;
+        if FeatureCounts::of(&self.edit()).count("bookmarks").await?.is_none() {
+            return Err(DatasetError::unsuitable(mark, "feature@bookmarks is not enabled in this pool"));
+        }
+        if head.bookmarks().await?.iter().any(|other| other.name == mark) {
+            return Err(DatasetError::DatasetExists { name: mark.into() });
+        }
+        let (edit, id) = (self.edit(), ObjectId(head.id().0));
+        let zap = match self.dataset_field(id, dataset_field::BOOKMARK_NAMES).await? {
+            Some(zap) => zap,
+            None => {
+                let new = NewZap::of(ObjectType::ZAP_METADATA).normalized(fold::U8_TEXTPREP_TOUPPER);
+                let zap = new.create(&edit).await?;
+                self.use_feature("bookmarks", 1).await?;
+                self.zapify(id).await?;
+                ZapEdit::new(&edit, id).add(dataset_field::BOOKMARK_NAMES, zap.0).await?;
+                zap
+            }
+        };
+        let phys = snapshot.phys();
+        let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
+        ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(&words)).await
+    }
+
+    async fn destroy_bookmark(&mut self, mark: &str) -> Result<()> {
+        let (path, own) = name::split_at(mark, '#')?;
+        let missing = || DatasetError::NoDataset { name: mark.into() };
+        let head = self.mos().await?.dataset(path).await?;
+        let id = ObjectId(head.id().0);
+        let zap = self.dataset_field(id, dataset_field::BOOKMARK_NAMES).await?.ok_or_else(missing)?;
+        let marks = self.marks(zap).await?;
+        let found = marks.iter().find(|(name, _, _)| name == own);
+        let (_, phys, words) = found.cloned().ok_or_else(missing)?;
+        ZapEdit::new(&self.edit(), zap).remove(own).await?;
+        // It may have been the last for which deadlists keep births of that time apart.
+        let keeps = |other: &Bookmark| has_sizes(other) && other.creation_txg == phys.creation_txg;
+        let others = marks.iter().filter(|(name, other, _)| name != own && keeps(other)).count();
+        let is_past = phys.creation_txg < head.phys().prev_snapshot_txg;
+        if has_sizes(&phys) && phys.flags & ZBM_FLAG_SNAPSHOT_EXISTS == 0 && others == 0 && is_past {
+            self.remove_key_of_clones(head.dir().id(), phys.creation_txg).await?;
+            self.remove_deadlist_key(head.phys().deadlist, phys.creation_txg).await?;
+        }
+        self.drop_bookmark(&phys, words).await
+    }
+
+    /// What a bookmark of so many words counted for, beside its entry.
+    pub(super) async fn drop_bookmark(&mut self, mark: &Bookmark, words: usize) -> Result<()> {
+        if words > OLD_WORDS {
+            self.use_feature("bookmark_v2", -1).await?;
+        }
+        if has_sizes(mark) {
+            self.use_feature("bookmark_written", -1).await?;
+        }
+        if mark.redaction_list.0 != 0 {
+            let edit = self.edit();
+            if edit.view().dnode(mark.redaction_list).await?.spill().is_some() {
+                self.use_feature("redaction_list_spill", -1).await?;
+            }
+            edit.destroy(mark.redaction_list).await?;
+            self.use_feature("redaction_bookmarks", -1).await?;
+        }
+        Ok(())
+    }
+
+    /// A snapshot goes, its bookmarks stay. Answers whether one of them needs deadlists to go on telling births by it.
+    pub(super) async fn leave_bookmarks(&mut self, snapshot: &DslDatasetPhys) -> Result<bool> {
+        let head = self.dir_phys(snapshot.dir).await?.head_dataset;
+        let Some(zap) = self.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else {
+            return Ok(false);
+        };
+        let next = self.dataset_phys(snapshot.next_snapshot).await?.deadlist;
+        let mut is_needed = false;
+        for (name, mut mark, _) in self.marks(zap).await? {
+            if !has_sizes(&mark) {
+                continue;
+            }
+            if mark.creation_txg == snapshot.creation_txg {
+                mark.flags &= !ZBM_FLAG_SNAPSHOT_EXISTS;
+                is_needed = true;
+            } else if (snapshot.prev_snapshot_txg..snapshot.creation_txg).contains(&mark.creation_txg) {
+                // What was freed up to the next snapshot is freed up to the one after that.
+                let freed = self.dead_space(next, Default::default(), mark.creation_txg).await?;
+                mark.referenced_freed_bytes += freed.used as u64;
+                mark.compressed_freed_bytes += freed.compressed as u64;
+                mark.uncompressed_freed_bytes += freed.uncompressed as u64;
+            } else {
+                continue;
+            }
+            let words = ZapValue::from_words(&mark.to_words());
+            ZapEdit::new(&self.edit(), zap).update(name.as_str(), &words).await?;
+        }
+        Ok(is_needed)
+    }
+
+    /// Bookmarks of a table: name, content, and of how many words.
+    async fn marks(&self, zap: ObjectId) -> Result<Vec<(String, Bookmark, usize)>> {
+        let view = self.edit().view();
+        let mut marks = Vec::new();
+        for entry in Zap::open_id(&view, zap).await?.to_vec().await? {
+            let words: Vec<u64> = entry.value.words().collect();
+            let mark = Bookmark::from_words(&words).map_err(|e| view.format(zap, e))?;
+            marks.push((entry.name_text(), mark, words.len()));
+        }
+        Ok(marks)
+    }
+}
+
+/// It tells sizes: `ZBM_FLAG_HAS_FBN`.
+fn has_sizes(mark: &Bookmark) -> bool {
+    mark.flags & ZBM_FLAG_HAS_FBN != 0
+}

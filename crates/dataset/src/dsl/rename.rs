@@ -1,0 +1,152 @@
+//! Renaming: `zfs rename`, of file systems, volumes and snapshots.
+//!
+//! A directory that moves takes what it uses from the accounts above its old place to those above the new one.
+//!
+//! Source: OpenZFS `dsl_dir.c` (`dsl_dir_rename_sync`), `dsl_dataset.c` (`dsl_dataset_rename_snapshot_sync`).
+
+use cenote_format::dsl::names::dir_field;
+use cenote_format::units::ObjectId;
+
+use super::account::Account;
+use super::{Dataset, name};
+use crate::engine::{Engine, SyncContext};
+use crate::error::{DatasetError, Result};
+use crate::sync::blocks::Space;
+use crate::zap::ZapEdit;
+
+impl Engine {
+    /// Gives a file system, volume or snapshot another name in the same pool. What is below goes with it; it may be open.
+    ///
+    /// # Errors
+    /// The new name can't be or is taken, has no parent, or lies below the old one.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.run(move |context| Box::pin(async move { context.rename(&from, &to).await })).await
+    }
+}
+
+impl SyncContext {
+    async fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        match from.contains('@') {
+            true => self.rename_snapshot(from, to).await,
+            false => self.rename_dataset(from, to).await,
+        }
+    }
+
+    async fn rename_dataset(&mut self, from: &str, to: &str) -> Result<()> {
+        let (_, old_own) = name::split_child(from)?;
+        let (_, own) = name::split_child(to)?;
+        let dataset = self.mos().await?.dataset(from).await?;
+        if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+            return Err(DatasetError::unsuitable(from, format!("can't become a part of itself, '{to}'")));
+        }
+        let parent = self.parent_of_new(to).await?;
+        self.refuse_encrypted(&dataset, "moved").await?;
+        self.check_lengths(&dataset, from, to).await?;
+        let (id, old_parent, new_parent) =
+            (dataset.dir().id(), dataset.dir().phys().parent, parent.dir().id());
+        if new_parent != old_parent {
+            let needed_bytes = dataset.dir().phys().used_bytes.max(dataset.dir().phys().reserved_bytes);
+            let shared = self.shared_ancestor_room(&dataset, &parent).await?;
+            if shared < needed_bytes {
+                let name = to.into();
+                return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes: shared });
+            }
+            self.move_accounts(id, old_parent, new_parent).await?;
+        }
+        let edit = self.edit();
+        let siblings = self.dir_phys(old_parent).await?.child_dirs_zap;
+        ZapEdit::new(&edit, siblings).remove(old_own).await?;
+        let mut phys = self.dir_phys(id).await?;
+        phys.parent = new_parent;
+        self.set_dir_phys(id, &phys).await?;
+        let siblings = self.dir_phys(new_parent).await?.child_dirs_zap;
+        ZapEdit::new(&edit, siblings).add(own, id.0).await?;
+        // What is inherited may be another.
+        self.refresh_policies().await
+    }
+
+    /// No name below may become too long.
+    async fn check_lengths(&self, dataset: &Dataset, from: &str, to: &str) -> Result<()> {
+        for below in dataset.descendants().await? {
+            let versions = below.snapshot_names().await?;
+            let longest = versions.iter().map(|(name, _)| name.len() + 1).max().unwrap_or(0);
+            let moved = format!("{to}{}", below.name().strip_prefix(from).unwrap_or_default());
+            name::split_child(&moved)?;
+            if moved.len() + longest > name::MAX_NAME_BYTES {
+                let why = "a snapshot's name would be longer than 255 bytes".into();
+                return Err(DatasetError::BadName { name: moved.into(), why });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the new parent may take of what comes from `dataset`: quotas above both don't matter.
+    async fn shared_ancestor_room(&self, dataset: &Dataset, parent: &Dataset) -> Result<u64> {
+        let mut above_old = vec![];
+        let mut at = dataset.dir().parent();
+        while let Some(dir) = at {
+            above_old.push(dir.id());
+            at = dir.parent();
+        }
+        let mut room = u64::MAX;
+        let mut at = Some(parent.dir());
+        while let Some(dir) = at.filter(|dir| !above_old.contains(&dir.id())) {
+            let phys = dir.phys();
+            if phys.quota_bytes != 0 {
+                room = room.min(phys.quota_bytes.saturating_sub(phys.used_bytes));
+            }
+            at = dir.parent();
+        }
+        Ok(room)
+    }
+
+    async fn move_accounts(&mut self, id: ObjectId, from: ObjectId, to: ObjectId) -> Result<()> {
+        let phys = self.dir_phys(id).await?;
+        for field in [dir_field::FILESYSTEM_COUNT, dir_field::SNAPSHOT_COUNT] {
+            let own = i64::from(field == dir_field::FILESYSTEM_COUNT);
+            let counted = self.dir_count(id, field).await?.map_or(0, |count| count as i64 + own);
+            self.count(from, field, -counted).await?;
+            self.count(to, field, counted).await?;
+        }
+        let used = Space {
+            used: phys.used_bytes as i64,
+            compressed: phys.compressed_bytes as i64,
+            uncompressed: phys.uncompressed_bytes as i64,
+        };
+        self.use_space(from, -used, Account::Children).await?;
+        self.use_space(to, used, Account::Children).await?;
+        let unused = phys.reserved_bytes.saturating_sub(phys.used_bytes) as i64;
+        let promised = Space { used: unused, ..Space::default() };
+        self.use_space(from, -promised, Account::ChildrenReservation).await?;
+        self.use_space(to, promised, Account::ChildrenReservation).await
+    }
+
+    async fn dir_count(&self, dir: ObjectId, field: &str) -> Result<Option<u64>> {
+        let edit = self.edit();
+        if !edit.view().dnode(dir).await?.object_type.is_zap() {
+            return Ok(None);
+        }
+        Ok(ZapEdit::new(&edit, dir).get(field).await?.and_then(|count| count.as_u64()))
+    }
+
+    async fn rename_snapshot(&mut self, from: &str, to: &str) -> Result<()> {
+        let (dataset, old) = name::split_at(from, '@')?;
+        let (target, new) = name::split_at(to, '@')?;
+        if dataset != target {
+            let why = format!("a snapshot stays with its dataset: '{dataset}@{new}' could be its name");
+            return Err(DatasetError::unsuitable(from, why));
+        }
+        let head = self.mos().await?.dataset(dataset).await?;
+        let missing = || DatasetError::NoDataset { name: from.into() };
+        let snapshot = head.snapshot(old).await?.ok_or_else(missing)?;
+        if head.snapshot(new).await?.is_some() {
+            return Err(DatasetError::DatasetExists { name: to.into() });
+        }
+        let edit = self.edit();
+        let names = ZapEdit::new(&edit, head.phys().snapshot_names_zap);
+        names.remove(old).await?;
+        names.add(new, snapshot.id().0).await?;
+        self.note_snapshots_changed(head.dir().id()).await
+    }
+}
