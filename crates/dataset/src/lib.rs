@@ -1,13 +1,15 @@
-//! Objects (DMU), datasets (DSL), properties and the intent log, read-only.
+//! Objects (DMU), datasets (DSL), properties and the intent log; and the engine that changes them in transaction groups.
 //!
 //! ```text
 //!   FoundPool --import--> Mos --dataset("pool/a@s")--> Dataset --objset--> Objset --object(n)--> Object --> bytes
 //!                          |  config, features,          |  properties, space,       |  dnodes in batches
 //!                          |  history, error log,        |  snapshots, clones,       Zap: names to values
 //!                          |  space maps, dedup          |  keys, bookmarks, holds
+//!   Mos --Engine::start--> Engine --dataset--> OpenDataset --edit--> Edit     layers in memory, written group by group
+//!                            '--run--> SyncContext                         tasks on the MOS
 //! ```
 //!
-//! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then the rest.
+//! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then [`live`], `sync`, [`engine`], then the rest.
 #![forbid(unsafe_code)]
 
 mod capacity;

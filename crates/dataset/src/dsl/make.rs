@@ -144,7 +144,7 @@ impl SyncContext {
             next_clones_zap: ObjectId(0),
             props_zap: ObjectId(0),
             userrefs_zap: ObjectId(0),
-            ..phys.clone()
+            ..phys
         };
         let new = NewObject::of(ObjectType::DSL_DATASET);
         let id = edit.create(&new.bonus(ObjectType::DSL_DATASET, snapshot.encode(Endian::NATIVE))).await?;

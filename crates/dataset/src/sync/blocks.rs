@@ -118,7 +118,7 @@ impl BlockSink {
     pub(crate) async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (group, old) = (&self.group, new.old);
         let props = self.props(&new);
-        let written = group.pool.write(&*group.allocator, new.data, &props, group.txg).await?;
+        let written = group.pool.write(&group.allocator, new.data, &props, group.txg).await?;
         if !written.keeps_place {
             self.bear(&written.bp);
             self.kill(&old);
