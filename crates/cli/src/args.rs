@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command;
 
-/// Opens OpenZFS pools without a kernel module: lists, reads, scans, verifies and rescues them. Never writes to them.
+/// Opens OpenZFS pools without a kernel module: makes, lists, reads, writes, scans, verifies and rescues them.
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit status: 0 done, 1 failed, 2 misused, 3 damaged data found.")]
@@ -59,7 +59,7 @@ pub struct Common {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Pools: import, status, list, get, history, events
+    /// Pools: create, export, destroy; import, status, list, get, history, events
     #[command(subcommand)]
     Zpool(command::zpool::Zpool),
     /// Datasets: list, get, diff, holds
@@ -71,8 +71,12 @@ pub enum Command {
     Stat(command::files::Stat),
     /// Write files' contents to standard output
     Cat(command::files::Cat),
-    /// Copy files or trees out, with times, modes, owners, links, xattrs, ACLs and holes
+    /// Copy files or trees out of a pool or into one, with times, modes, owners, links, xattrs, ACLs and holes
     Cp(command::cp::Cp),
+    /// Make folders in a pool
+    Mkdir(command::change::Mkdir),
+    /// Remove files or trees from a pool
+    Rm(command::change::Rm),
     /// Find files by name, type, size, age
     Find(command::find::Find),
     /// Space taken by folders
@@ -103,7 +107,18 @@ pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
         argv[0] = OsString::from("cenote");
         argv.insert(1, tool);
     }
-    depth_words(argv)
+    depth_words(create_words(argv))
+}
+
+/// `-d` of `zpool create` means no features, as OpenZFS has it.
+fn create_words(mut argv: Vec<OsString>) -> Vec<OsString> {
+    if let Some(verb) = (1..argv.len()).find(|&at| argv[at - 1] == "zpool" && argv[at] == "create") {
+        argv[verb + 1..]
+            .iter_mut()
+            .filter(|word| *word == "-d")
+            .for_each(|word| *word = "--no-features".into());
+    }
+    argv
 }
 
 /// `-d N` of `zfs list` and `zfs get` means a depth, as OpenZFS has it: if N is a number and nothing is there by that name.
@@ -180,6 +195,14 @@ mod tests {
         let ls = parse("cenote ls -- -F");
         assert!(!ls.common.rewind);
         assert!(matches!(ls.command, Command::Ls(ls) if ls.targets == ["-F"]));
+    }
+
+    #[test]
+    fn d_of_create_is_no_features() {
+        let create = parse("cenote zpool create -d -o feature@lz4_compress=enabled tank a");
+        assert!(create.common.disks.is_empty());
+        let Command::Zpool(command::zpool::Zpool::Create(create)) = create.command else { panic!() };
+        assert!(create.no_features && create.vdevs == ["a"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The commands, one module each: its options, what it does with the engine, how it shows the result.
 
+pub mod change;
 pub mod completions;
 pub mod cp;
 pub mod demo;

@@ -43,6 +43,8 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Stat(stat) => stat.run(session).await,
         Command::Cat(cat) => cat.run(session).await,
         Command::Cp(cp) => cp.run(session).await,
+        Command::Mkdir(mkdir) => mkdir.run(session).await,
+        Command::Rm(rm) => rm.run(session).await,
         Command::Find(find) => find.run(session).await,
         Command::Du(du) => du.run(session).await,
         Command::Volume(volume) => volume.run(session).await,

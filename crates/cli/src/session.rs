@@ -8,6 +8,7 @@ mod near;
 mod progress;
 mod replay;
 mod target;
+mod writing;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -22,7 +23,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use interrupt::{interrupted, unless_interrupted};
 pub use near::{dataset, file_error};
 pub use progress::{Progress, watch};
+pub use replay::now;
 pub use target::Target;
+pub use writing::{check_kernel, this_host};
 
 use crate::args::Common;
 use crate::outcome::CliError;

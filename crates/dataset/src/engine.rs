@@ -159,6 +159,11 @@ impl Engine {
         self.sync(open).await
     }
 
+    /// Time, tasks and randomness.
+    pub fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+
     fn stopped(&self) -> DatasetError {
         match self.0.groups.synced() {
             Err(error) => error,

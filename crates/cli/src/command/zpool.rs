@@ -1,8 +1,9 @@
-//! `cenote zpool`: what `zpool` shows, from the disks alone.
+//! `cenote zpool`: what `zpool` shows and does, with the disks alone.
 //!
-//! A pool is opened for reading as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
+//! A pool is opened as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
 //! keep the others from being shown.
 
+mod create;
 mod dedup;
 mod errors;
 mod events;
@@ -12,6 +13,7 @@ mod import;
 mod import_json;
 mod leaf_work;
 mod list;
+mod manage;
 mod properties;
 mod reason;
 mod status;
@@ -32,6 +34,16 @@ use crate::session::Session;
 /// `cenote zpool` and its verbs.
 #[derive(Debug, Subcommand)]
 pub enum Zpool {
+    /// Make a pool on devices or files
+    Create(create::Create),
+    /// Mark pools as used by nobody, or take them over with -f
+    Export(manage::Export),
+    /// Give a pool up; its devices may be used for something else
+    Destroy(manage::Destroy),
+    /// Write a transaction group
+    Sync(manage::Sync),
+    /// Remove a pool's labels from a device
+    Labelclear(manage::LabelClear),
     /// Find pools among the disks, or look whether one opens
     Import(Import),
     /// State of pools and their devices, and why
@@ -55,7 +67,7 @@ pub struct Import {
     /// Also show destroyed pools
     #[arg(short = 'D')]
     pub destroyed: bool,
-    /// Options as for `zpool import`; only `readonly=on` is possible, and always on
+    /// Options as for `zpool import`; only `readonly=on` is possible: commands that write open the pool themselves
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// Accepted for habit: a pool that another system seems to use opens anyway, and says so
@@ -207,6 +219,11 @@ impl Zpool {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         match self {
+            Zpool::Create(create) => create.run(session).await,
+            Zpool::Export(export) => export.run(session).await,
+            Zpool::Destroy(destroy) => destroy.run(session).await,
+            Zpool::Sync(sync) => sync.run(session).await,
+            Zpool::Labelclear(clear) => clear.run(session).await,
             Zpool::Import(import) => import.run(session).await,
             Zpool::Status(status) => status.run(session).await,
             Zpool::List(list) => list.run(session).await,

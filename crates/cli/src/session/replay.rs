@@ -6,6 +6,7 @@
 use cenote_dataset::{Dataset, IntentLog, Objset};
 use cenote_format::objset::ObjsetType;
 use cenote_fs::{Filesystem, ReplayReport, Timestamp, Volume};
+use cenote_runtime::Runtime;
 
 use super::Session;
 use crate::outcome::CliError;
@@ -21,12 +22,7 @@ impl Session {
         let log = self.log_to_replay(dataset, &objset).await;
         let filesystem = Filesystem::open(objset).await?;
         let Some(log) = log else { return Ok(filesystem) };
-        let now_ns = self.runtime().unix_time_ns();
-        let now = Timestamp {
-            seconds: (now_ns / 1_000_000_000).cast_signed(),
-            nanoseconds: (now_ns % 1_000_000_000) as u32,
-        };
-        let (filesystem, report) = filesystem.replay(&log.records, now).await;
+        let (filesystem, report) = filesystem.replay(&log.records, now(self.runtime())).await;
         say(dataset, &log, &report);
         Ok(filesystem)
     }
@@ -52,6 +48,15 @@ impl Session {
         }
         let log = objset.intent_log().await;
         (!log.records.is_empty() || log.damaged.is_some()).then_some(log)
+    }
+}
+
+/// The time, as files have it.
+pub fn now(runtime: &Runtime) -> Timestamp {
+    let now_ns = runtime.unix_time_ns();
+    Timestamp {
+        seconds: (now_ns / 1_000_000_000).cast_signed(),
+        nanoseconds: (now_ns % 1_000_000_000) as u32,
     }
 }
 

@@ -201,6 +201,9 @@ impl SyncContext {
                     let bias = ZapValue::from_text(top.class.name());
                     ZapEdit::new(&edit, top.top_zap).add(vdev_zap::ALLOCATION_BIAS, &bias).await?;
                 }
+                if matches!(top.class, VdevClass::Special | VdevClass::Dedup) {
+                    self.use_feature("allocation_classes", 1).await?;
+                }
             }
             self.make_leaf_zaps(top, map).await?;
         }

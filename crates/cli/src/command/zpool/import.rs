@@ -37,7 +37,7 @@ impl Import {
         match self.options.iter().find(|option| *option != "readonly=on") {
             None => Ok(()),
             Some(option) => Err(CliError::Usage(format!(
-                "-o {option}: only readonly=on is possible, since this program never writes to a pool; nothing is mounted either"
+                "-o {option}: only readonly=on is possible: an import looks, and commands that write open the pool themselves; nothing is mounted"
             ))),
         }
     }

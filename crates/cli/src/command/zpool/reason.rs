@@ -1,7 +1,7 @@
 //! What is wrong with a pool and what to do: the lines `status:`, `action:` and `see:`.
 //!
 //! Idea: of all that is wrong the worst counts, in OpenZFS's order, with OpenZFS's message id where it has one. The words are for
-//! someone who reads a pool with this program: it never writes, so what mends the pool is OpenZFS's to do.
+//! someone who reads a pool with this program: it mends nothing, so what mends the pool is OpenZFS's to do.
 //!
 //! Source: OpenZFS `libzfs_status.c` (`check_status`): the order and the ids.
 

@@ -1,0 +1,186 @@
+//! `zpool create`: a new pool on devices or files.
+//!
+//! The pool is left exported: nothing keeps it imported. Its root file system is made by the same code that makes all others, so that
+//! the kernel mounts it.
+
+mod compatibility;
+mod devices;
+mod layout;
+mod properties;
+
+use std::fmt::Write as _;
+
+use cenote_dataset::DatasetError;
+use cenote_dataset::Txg;
+use cenote_dataset::engine::{Engine, FillRoot, NewPool};
+use cenote_fs::write::{NewFilesystem, create_filesystem};
+use cenote_fs::{Change, FsError, FsOptions};
+use cenote_pool::create::{NewVdev, plan};
+use cenote_pool::{PoolState, VdevClass};
+use clap::Args;
+
+use crate::outcome::{CliError, Outcome};
+use crate::render::nice_bytes;
+use crate::session::{Session, check_kernel, now, print, this_host};
+use properties::{PoolProperties, RootProperties};
+
+/// The group that makes a pool, `TXG_INITIAL`.
+const FIRST_TXG: Txg = Txg(4);
+/// `ZFS_MAX_DATASET_NAME_LEN` less `/$ORIGIN@$ORIGIN`.
+const MOST_NAME_BYTES: usize = 240;
+
+/// `zpool create`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "VDEV is DEVICE, `mirror DEVICE...`, or `raidz[1|2|3] DEVICE...`; after `log`, `special` or `dedup` they are for that.\n\
+    DEVICE is a block device or a file that has its size already. The pool is left exported.\n\n\
+    Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c"
+)]
+pub struct Create {
+    /// Take devices that belong to another pool, and vdevs that protect differently
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Show the layout and do nothing
+    #[arg(short = 'n')]
+    pub dry_run: bool,
+    /// Enable no features but those named (`-d`)
+    #[arg(long)]
+    pub no_features: bool,
+    /// Pool property: ashift, comment, compatibility, feature@NAME, autoexpand, autotrim...; repeatable
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// Property of the root file system; repeatable
+    #[arg(short = 'O', value_name = "PROPERTY=VALUE")]
+    pub root_options: Vec<String>,
+    /// Name of the new pool
+    pub pool: String,
+    /// Its vdevs
+    #[arg(required = true, value_name = "VDEV")]
+    pub vdevs: Vec<String>,
+}
+
+impl Create {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let refused = |why: String| CliError::Usage(format!("cannot create '{}': {why}", self.pool));
+        check_name(&self.pool).map_err(|why| refused(why.into()))?;
+        let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
+        let root = RootProperties::parse(&self.root_options).map_err(refused)?;
+        let groups = layout::parse(&self.vdevs).map_err(refused)?;
+        let has = |name| properties.features.iter().any(|feature| feature.name == name);
+        let is_special =
+            |group: &layout::Group<'_>| matches!(group.class, VdevClass::Special | VdevClass::Dedup);
+        if groups.iter().any(is_special) && !has("allocation_classes") {
+            return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
+        }
+        check_kernel(&self.pool)?;
+        let vdevs = devices::open(session.runtime(), &groups)?;
+        if !self.force {
+            let mut problems = devices::in_the_way(session.runtime(), &self.pool, &vdevs).await;
+            problems.extend(layout::mismatch(&groups, &devices::sizes(&vdevs)));
+            if !problems.is_empty() {
+                return Err(refused(format!("use '-f' to override:\n  {}", problems.join("\n  "))));
+            }
+        }
+        let host = this_host();
+        let name = (host.id, host.name.as_str());
+        let mut plan = plan(session.runtime(), &self.pool, &vdevs, properties.ashift, name, FIRST_TXG)?;
+        if self.dry_run {
+            print(drawing(&self.pool, &groups, &vdevs))?;
+            return Ok(Outcome::Done);
+        }
+        let projects = has("project_quota");
+        plan.config.comment = properties.comment;
+        plan.config.compatibility = properties.compatibility;
+        let mut numbers = properties.numbers;
+        numbers.extend(properties.ashift.map(|ashift| ("ashift", ashift.into())));
+        let new = NewPool {
+            plan,
+            features: properties.features,
+            properties: numbers,
+            root_properties: root.set,
+            cache_bytes: session.cache_bytes(),
+        };
+        let fill = fill(session, root.filesystem, FsOptions { projects, ..FsOptions::default() });
+        let engine = Engine::create(session.runtime(), new, fill).await?;
+        engine.set_state(PoolState::Exported, host).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// Makes the root file system.
+fn fill(session: &Session, new: NewFilesystem, options: FsOptions) -> FillRoot {
+    let now = now(session.runtime());
+    Box::new(move |live| {
+        Box::pin(async move {
+            let edit = live.edit();
+            let made = create_filesystem(&live, Change { edit: &edit, now }, &new, options).await;
+            made.map(|_| ()).map_err(|error| match error {
+                FsError::Dataset(error) => error,
+                // Nothing is refused in an object set that is empty.
+                other => DatasetError::Unsuitable {
+                    name: "the root file system".into(),
+                    why: other.to_string().into(),
+                },
+            })
+        })
+    })
+}
+
+/// Rules of OpenZFS for names of new pools (`zpool_name_valid`).
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let is_reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word));
+    if is_reserved || name == "log" {
+        return Err("name is reserved");
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err("name must begin with a letter");
+    }
+    if name.len() >= MOST_NAME_BYTES {
+        return Err("name is too long");
+    }
+    match name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.: ".contains(c)) {
+        true => Ok(()),
+        false => Err("names have letters, digits, '-', '_', '.', ':' and blanks only"),
+    }
+}
+
+/// The layout as `-n` shows it.
+fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> String {
+    let mut out = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
+    let mut class = VdevClass::Normal;
+    for (index, (group, vdev)) in groups.iter().zip(vdevs).enumerate() {
+        if group.class != class {
+            class = group.class;
+            let _ = writeln!(out, "\t{}", class.name());
+        }
+        let is_single = vdev.devices.len() == 1 && vdev.parity == 0;
+        if !is_single {
+            let _ = writeln!(out, "\t  {}-{index}", group.name());
+        }
+        for new in &vdev.devices {
+            let indent = if is_single { "" } else { "  " };
+            let _ = writeln!(out, "\t  {indent}{}\t{}", new.path, nice_bytes(new.device.size_bytes()));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules() {
+        for fine in ["tank", "a", "A.b-c_d:e f", "logs", "my-mirror"] {
+            assert_eq!(check_name(fine), Ok(()), "{fine}");
+        }
+        let long = "x".repeat(240);
+        for wrong in [
+            "", "1a", "mirror", "mirrors", "raidz2x", "draid", "spares", "log", "a/b", "a@b", "\u{e9}", "c%",
+            &long,
+        ] {
+            assert!(check_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The vdevs of a new pool as they are typed: `mirror a b special mirror c d log e`.
+//!
+//! Idea: a word that is no keyword is a device. `mirror` and `raidz` gather the devices that follow; `log`, `special` and `dedup` say what all
+//! that follows is for.
+//!
+//! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`, `get_replication`).
+
+use cenote_pool::{VdevClass, VdevKind};
+
+/// Devices of one vdev whose sizes differ by more are not meant to be together, `ZPOOL_FUZZ`.
+const FUZZ_BYTES: u64 = 16 << 20;
+
+/// A vdev as it was typed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group<'a> {
+    /// [`VdevKind::Disk`] for a single device of either kind.
+    pub kind: VdevKind,
+    /// RAID-Z: parity columns.
+    pub parity: usize,
+    /// What it is for.
+    pub class: VdevClass,
+    /// Its devices, as typed.
+    pub devices: Vec<&'a str>,
+}
+
+/// Takes the words of the command line apart. The error says what is wrong with them.
+pub fn parse(words: &[String]) -> Result<Vec<Group<'_>>, String> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut class = VdevClass::Normal;
+    let mut gathers = false;
+    for word in words {
+        match word.as_str() {
+            "log" if groups.iter().any(|group| group.class == VdevClass::Log) => {
+                return Err("'log' can be said only once".into());
+            }
+            "log" => (class, gathers) = (VdevClass::Log, false),
+            "special" => (class, gathers) = (VdevClass::Special, false),
+            "dedup" => (class, gathers) = (VdevClass::Dedup, false),
+            "spare" | "cache" => return Err(format!("'{word}' devices can't be made yet")),
+            word if word.starts_with("draid") => {
+                return Err(format!("{word}: dRAID can be read and written, but not made yet; use raidz"));
+            }
+            word => match grouping(word)? {
+                Some((kind, _)) if kind != VdevKind::Mirror && class != VdevClass::Normal => {
+                    return Err(format!("'{}' devices can be single or mirrors, not {word}", class.name()));
+                }
+                Some((kind, parity)) => {
+                    groups.push(Group { kind, parity, class, devices: Vec::new() });
+                    gathers = true;
+                }
+                None => match groups.last_mut().filter(|_| gathers) {
+                    Some(group) => group.devices.push(word),
+                    None => {
+                        groups.push(Group { kind: VdevKind::Disk, parity: 0, class, devices: vec![word] })
+                    }
+                },
+            },
+        }
+    }
+    check(&groups)?;
+    Ok(groups)
+}
+
+/// `mirror`, `raidz`, `raidz1` to `raidz3`.
+fn grouping(word: &str) -> Result<Option<(VdevKind, usize)>, String> {
+    match word {
+        "mirror" => Ok(Some((VdevKind::Mirror, 0))),
+        "raidz" | "raidz1" => Ok(Some((VdevKind::Raidz, 1))),
+        "raidz2" => Ok(Some((VdevKind::Raidz, 2))),
+        "raidz3" => Ok(Some((VdevKind::Raidz, 3))),
+        word => match word.strip_prefix("raidz") {
+            Some(number) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                Err(format!("{word}: RAID-Z has 1 to 3 parity devices"))
+            }
+            _ => Ok(None),
+        },
+    }
+}
+
+fn check(groups: &[Group<'_>]) -> Result<(), String> {
+    if !groups.iter().any(|group| group.class == VdevClass::Normal) {
+        return Err("at least one vdev must be for data; put it before 'log', 'special' and 'dedup'".into());
+    }
+    for group in groups {
+        let least = match group.kind {
+            VdevKind::Mirror => 2,
+            VdevKind::Raidz => group.parity + 1,
+            _ => 1,
+        };
+        if group.devices.len() < least {
+            return Err(format!("{} requires at least {least} devices", group.name()));
+        }
+        if group.kind == VdevKind::Raidz && group.devices.len() > 255 {
+            return Err(format!("{} has at most 255 devices", group.name()));
+        }
+    }
+    let mut all: Vec<&str> = groups.iter().flat_map(|group| group.devices.iter().copied()).collect();
+    all.sort_unstable();
+    match all.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("{} is named twice", pair[0])),
+        None => Ok(()),
+    }
+}
+
+/// What is suspicious about vdevs of these sizes and kinds (files or not), device by device: they protect differently. Logs may.
+pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
+    for (group, sizes) in groups.iter().zip(sizes).filter(|(group, _)| group.kind != VdevKind::Disk) {
+        if sizes.iter().any(|(_, is_file)| *is_file != sizes[0].1) {
+            return Some(format!("{} contains both files and devices", group.name()));
+        }
+        let smallest = sizes.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0);
+        if sizes.iter().any(|(bytes, _)| *bytes > smallest + FUZZ_BYTES) {
+            return Some(format!("{} contains devices of different sizes", group.name()));
+        }
+    }
+    let data: Vec<&Group<'_>> = groups.iter().filter(|group| group.class != VdevClass::Log).collect();
+    data.windows(2).find_map(|pair| {
+        let (a, b) = (pair[0], pair[1]);
+        let is_same = match a.kind == b.kind {
+            true => a.parity == b.parity && a.devices.len() == b.devices.len(),
+            // A mirror beside RAID-Z is fine if it stands the loss of as many devices.
+            false => a.kind != VdevKind::Disk && b.kind != VdevKind::Disk && a.spares() == b.spares(),
+        };
+        let name = |group: &Group<'_>| format!("{} of {}", group.name(), group.devices.len());
+        (!is_same).then(|| format!("mismatched replication level: {} and {}", name(a), name(b)))
+    })
+}
+
+impl Group<'_> {
+    /// How its kind is typed.
+    pub fn name(&self) -> String {
+        match self.kind {
+            VdevKind::Mirror => "mirror".into(),
+            VdevKind::Raidz => format!("raidz{}", self.parity),
+            _ => "single device".into(),
+        }
+    }
+
+    /// How many devices it can lose.
+    fn spares(&self) -> usize {
+        if self.kind == VdevKind::Mirror { self.devices.len() - 1 } else { self.parity }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    fn shape(line: &str) -> Vec<(String, &'static str, usize)> {
+        let words = words(line);
+        let groups = parse(&words).unwrap_or_else(|why| panic!("{line}: {why}"));
+        groups.iter().map(|group| (group.name(), group.class.name(), group.devices.len())).collect()
+    }
+
+    #[test]
+    fn words_become_vdevs() {
+        let normal = VdevClass::Normal.name();
+        let single = || "single device".to_owned();
+        assert_eq!(shape("a b"), [(single(), normal, 1), (single(), normal, 1)]);
+        assert_eq!(
+            shape("mirror a b mirror c d log e special mirror f g"),
+            [
+                ("mirror".into(), normal, 2),
+                ("mirror".into(), normal, 2),
+                (single(), "log", 1),
+                ("mirror".into(), "special", 2)
+            ]
+        );
+        assert_eq!(shape("raidz a b c"), shape("raidz1 a b c"));
+        assert_eq!(shape("raidz3 a b c d e")[0].0, "raidz3");
+    }
+
+    #[test]
+    fn what_makes_no_pool_is_refused() {
+        for line in [
+            "log a",
+            "mirror a",
+            "raidz2 a b",
+            "raidz4 a b c d e f",
+            "a a",
+            "a log raidz b c",
+            "a spare b",
+            "draid a b c",
+            "a log b log c",
+            "mirror a b mirror",
+            "a special",
+        ] {
+            let refused = parse(&words(line)).is_err();
+            // A class without a device after it adds nothing, as long as there are devices for data.
+            assert_eq!(refused, line != "a special", "{line}");
+        }
+    }
+
+    #[test]
+    fn vdevs_that_protect_differently_are_noticed() {
+        let differs = |line: &str| {
+            let words = words(line);
+            let groups = parse(&words).unwrap();
+            let sizes: Vec<_> =
+                groups.iter().map(|group| vec![(1 << 30, true); group.devices.len()]).collect();
+            mismatch(&groups, &sizes).is_some()
+        };
+        for line in
+            ["mirror a b c", "a b c", "raidz a b c raidz d e f", "raidz a b c mirror d e", "mirror a b log c"]
+        {
+            assert!(!differs(line), "{line}");
+        }
+        for line in [
+            "mirror a b c d",
+            "a mirror b c",
+            "raidz a b c raidz2 d e f",
+            "raidz a b c raidz d e f g",
+            "mirror a b special c",
+        ] {
+            assert_eq!(differs(line), line != "mirror a b c d", "{line}");
+        }
+        let words = words("mirror a b");
+        let groups = parse(&words).unwrap();
+        assert!(mismatch(&groups, &[vec![(64 << 20, true), (128 << 20, true)]]).is_some());
+        assert!(mismatch(&groups, &[vec![(64 << 20, true), (64 << 20, false)]]).is_some());
+    }
+}

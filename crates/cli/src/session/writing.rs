@@ -1,0 +1,91 @@
+//! A pool that a command changes: opened, marked as in use, changed, and left exported.
+//!
+//! Idea: there is no daemon, so a pool is this program's as long as a command runs. It leaves the pool exported, which is what the kernel and
+//! other machines take without being forced to. One that was left in use by another machine may be in use there right now: it is refused
+//! until somebody says that it is not (`zpool export -f`).
+
+use cenote_dataset::engine::{Engine, Host};
+use cenote_dataset::import;
+use cenote_pool::{FoundPool, PoolState};
+
+use super::Session;
+use crate::outcome::CliError;
+
+impl Session {
+    /// Opens a pool, does `work` on it, and leaves it exported, whether the work succeeded or not.
+    pub async fn change_pool<T>(
+        &self,
+        name: &str,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let found = self.find_pool(name).await?;
+        self.check_unused(&found)?;
+        self.change_found(&found, PoolState::Exported, work).await
+    }
+
+    /// The same for a pool that was found and may be taken, which is left in `state` if the work succeeded.
+    pub async fn change_found<T>(
+        &self,
+        found: &FoundPool,
+        state: PoolState,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        check_kernel(found.name())?;
+        let found = found.open_for_writing(self.runtime()).await?;
+        let options = cenote_dataset::ImportOptions { keys: self.keys.source(), ..self.newest() };
+        let mos = import(self.runtime(), &found, &options).await?;
+        let engine = Engine::start(&mos).await?;
+        engine.set_state(PoolState::Active, this_host()).await?;
+        let done = match work(&engine).await {
+            Ok(done) => engine.sync_all().await.map(|()| done).map_err(CliError::from),
+            Err(error) => Err(error),
+        };
+        let state = if done.is_ok() { state } else { PoolState::Exported };
+        let closed = engine.set_state(state, this_host()).await;
+        // If the pool can't be closed, that is because of what went wrong before.
+        done.and_then(|done| closed.map(|()| done).map_err(CliError::from))
+    }
+
+    fn newest(&self) -> cenote_dataset::ImportOptions {
+        cenote_dataset::ImportOptions { cache_bytes: self.cache_bytes, ..Default::default() }
+    }
+
+    /// Refuses a pool that another machine seems to have, or that was destroyed.
+    pub fn check_unused(&self, found: &FoundPool) -> Result<(), CliError> {
+        let name = found.name();
+        match found.state() {
+            PoolState::Destroyed => Err(CliError::NotFound(format!("pool '{name}' was destroyed"))),
+            PoolState::Active if found.config.hostid.unwrap_or(0) != this_host().id => {
+                Err(CliError::NotFound(format!(
+                    "pool '{name}' was last in use by {} and not exported; if that machine does not have it any more, \
+                     `cenote zpool export -f {name}` takes it over",
+                    found.config.hostname.as_deref().unwrap_or("an unknown machine")
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Memory for cached blocks.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache_bytes
+    }
+}
+
+/// Refuses a pool that this machine's kernel has imported: files it keeps open without a lock.
+pub fn check_kernel(name: &str) -> Result<(), CliError> {
+    match std::path::Path::new("/proc/spl/kstat/zfs").join(name).exists() {
+        true => Err(CliError::NotFound(format!(
+            "this machine's kernel has a pool '{name}' imported; `zpool export {name}` first"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// This machine, as pools remember who had them: the hostid that `zgenhostid` made, if any.
+pub fn this_host() -> Host {
+    let id = std::fs::read("/etc/hostid").ok();
+    let id = id.and_then(|bytes| bytes.first_chunk::<4>().copied()).map_or(0, u32::from_ne_bytes);
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Host { id: id.into(), name }
+}

@@ -1,0 +1,272 @@
+//! The program writes: pools made from files, trees copied in and back out, refusals. `zdb` reads every block of what was written.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+
+const POOL: &str = "tank";
+const MIB: u64 = 1 << 20;
+
+/// Files as devices, in a folder of their own.
+struct Disks(tempfile::TempDir);
+
+impl Disks {
+    fn new(sizes_mib: &[u64]) -> Disks {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, size) in ["a", "b", "c", "d", "e", "f", "g"].iter().zip(sizes_mib) {
+            File::create(folder.path().join(name)).unwrap().set_len(size * MIB).unwrap();
+        }
+        Disks(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs `cenote COMMAND --disks FOLDER` in the folder.
+    fn run(&self, command: &str, more: &[&Path]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path()).arg("--disks").arg(self.path());
+        program.args(command.split(' ')).args(more).output().unwrap()
+    }
+
+    fn cenote(&self, command: &str, more: &[&Path]) -> String {
+        let output = self.run(command, more);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "cenote {command}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn fails(&self, command: &str, words: &str) {
+        let output = self.run(command, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(words), "cenote {command}: {errors}");
+    }
+
+    /// `zdb` reads all blocks, and finds as much allocated as referenced.
+    fn zdb_is_content(&self) {
+        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(POOL).output();
+        let Ok(output) = zdb else {
+            assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+            println!("zdb is not installed: not compared");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
+    }
+}
+
+/// Bytes that do not compress, from a seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A folder with files of many kinds.
+fn tree() -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    fs::create_dir_all(at("top/deep/er")).unwrap();
+    fs::write(at("top/empty"), b"").unwrap();
+    fs::write(at("top/small"), b"some words\n").unwrap();
+    fs::write(at("top/deep/large"), noise(1, 3_300_001)).unwrap();
+    fs::write(at("top/deep/er/text"), "line\n".repeat(100_000)).unwrap();
+    let sparse = File::create(at("top/sparse")).unwrap();
+    sparse.write_all_at(&noise(2, 5000), 5_000_000).unwrap();
+    sparse.set_len(40_000_000).unwrap();
+    fs::hard_link(at("top/small"), at("top/deep/linked")).unwrap();
+    symlink("deep/large", at("top/link")).unwrap();
+    symlink("nowhere", at("top/dangling")).unwrap();
+    rustix::fs::mknodat(CWD, at("top/pipe"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
+    for number in 0..300 {
+        fs::write(at(&format!("top/deep/er/file-{number}")), noise(number, number as usize * 37)).unwrap();
+    }
+    rustix::fs::setxattr(at("top/small"), "user.note", b"an attribute", XattrFlags::empty()).unwrap();
+    fs::set_permissions(at("top/small"), PermissionsExt::from_mode(0o4751)).unwrap();
+    fs::set_permissions(at("top/deep/er"), PermissionsExt::from_mode(0o1770)).unwrap();
+    for name in ["top/small", "top/deep/large", "top/link", "top/deep/er", "top/deep", "top"] {
+        let time = Timespec { tv_sec: 1_234_567_890, tv_nsec: 123_456_789 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(CWD, at(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+    scratch
+}
+
+/// Everything below a folder, relative and sorted.
+fn names(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut pending) = (Vec::new(), vec![root.to_path_buf()]);
+    while let Some(folder) = pending.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(root).unwrap().to_path_buf());
+            if path.symlink_metadata().unwrap().is_dir() {
+                pending.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn assert_same_trees(one: &Path, other: &Path) {
+    assert_eq!(names(one), names(other));
+    for name in names(one) {
+        let (a, b) = (one.join(&name), other.join(&name));
+        let (of_a, of_b) = (a.symlink_metadata().unwrap(), b.symlink_metadata().unwrap());
+        let shown = name.display();
+        assert_eq!(of_a.mode(), of_b.mode(), "{shown}");
+        assert_eq!((of_a.uid(), of_a.gid()), (of_b.uid(), of_b.gid()), "{shown}");
+        assert_eq!((of_a.mtime(), of_a.mtime_nsec()), (of_b.mtime(), of_b.mtime_nsec()), "{shown}");
+        if !of_a.is_dir() {
+            assert_eq!((of_a.nlink(), of_a.len()), (of_b.nlink(), of_b.len()), "{shown}");
+        }
+        if of_a.is_file() {
+            assert!(fs::read(&a).unwrap() == fs::read(&b).unwrap(), "{shown}");
+        } else if of_a.is_symlink() {
+            assert_eq!(fs::read_link(&a).unwrap(), fs::read_link(&b).unwrap(), "{shown}");
+        }
+    }
+}
+
+fn xattr(path: &Path, name: &str) -> Vec<u8> {
+    let mut value = [0; 100];
+    let len = rustix::fs::getxattr(path, name, &mut value[..]).unwrap();
+    value[..len].to_vec()
+}
+
+#[test]
+fn a_tree_goes_into_pools_of_all_layouts_and_comes_back() {
+    let source = tree();
+    for (options, vdevs, disks) in [
+        ("-O recordsize=1M", "a", 1),
+        ("-O atime=off", "mirror a b", 2),
+        ("-o ashift=12 -O compression=zstd", "raidz a b c", 3),
+        ("-O xattr=on -O checksum=sha512", "raidz2 a b c d special mirror e f log g", 7),
+        ("-f -o compatibility=openzfs-2.3", "a mirror b c", 3),
+    ] {
+        println!("{options} {vdevs}");
+        let disks = Disks::new(&vec![128; disks]);
+        assert_eq!(disks.cenote(&format!("zpool create {options} {POOL} {vdevs}"), &[]), "");
+        disks.cenote("cp -r", &[&source.path().join("top"), Path::new("tank:/")]);
+        disks.zdb_is_content();
+        assert!(disks.cenote("zpool import", &[]).contains("state: ONLINE"));
+        disks.cenote("verify tank", &[]);
+
+        let back = tempfile::tempdir().unwrap();
+        disks.cenote("cp -r tank:/top", &[back.path()]);
+        assert_same_trees(&source.path().join("top"), &back.path().join("top"));
+        assert_eq!(xattr(&back.path().join("top/small"), "user.note"), b"an attribute");
+        let small = back.path().join("top/small").metadata().unwrap();
+        assert_eq!(small.ino(), back.path().join("top/deep/linked").metadata().unwrap().ino());
+        let sparse = disks.cenote("stat tank:/top/sparse", &[]);
+        assert!(sparse.contains("40000000"), "{sparse}");
+    }
+}
+
+#[test]
+fn files_are_replaced_made_and_removed() {
+    let source = tree();
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create tank a", &[]);
+    let top = source.path().join("top");
+    disks.cenote("mkdir -p tank:/x/y", &[]);
+    disks.cenote("cp -r", &[&top, Path::new("tank:/x/y")]);
+    // What exists stays, unless it is to be replaced.
+    fs::write(top.join("small"), b"other words\n").unwrap();
+    let refused = disks.run("cp", &[&top.join("small"), Path::new("tank:/x/y/top/small")]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("exists already"));
+    assert_eq!(disks.cenote("cat tank:/x/y/top/small", &[]), "some words\n");
+    disks.cenote("cp -f", &[&top.join("small"), Path::new("tank:/x/y/top/small")]);
+    assert_eq!(disks.cenote("cat tank:/x/y/top/small", &[]), "other words\n");
+    // The other name of the old file keeps the old content.
+    assert_eq!(disks.cenote("cat tank:/x/y/top/deep/linked", &[]), "some words\n");
+    disks.fails("mkdir tank:/x", "exists");
+    disks.fails("rm tank:/x", "not empty");
+    disks.fails("rm tank:/nothing", "no such file");
+    disks.cenote("rm -r tank:/x/y/top", &[]);
+    assert_eq!(disks.cenote("ls tank:/x/y", &[]), "");
+    disks.zdb_is_content();
+    // All that the files took is free again.
+    let allocated = disks.cenote("zpool list -Hp -o allocated tank", &[]);
+    assert!(allocated.trim().parse::<u64>().unwrap() < 2 * MIB, "{allocated}");
+}
+
+#[test]
+fn devices_that_are_in_use_are_refused() {
+    let disks = Disks::new(&[128, 128, 64, 200]);
+    disks.fails("zpool create tank a b raidz", "requires at least");
+    disks.fails("zpool create mirror a", "reserved");
+    disks.fails("zpool create 1st a", "begin with a letter");
+    disks.fails("zpool create tank nothing", "nothing");
+    disks.fails("zpool create tank mirror a d", "different sizes");
+    disks.fails("zpool create tank d mirror a b", "mismatched");
+    disks.fails("zpool create tank draid a b c", "dRAID");
+    disks.fails("zpool create tank a spare b", "can't be made yet");
+    disks.fails("zpool create -o ashift=8 tank a", "ashift");
+    disks.fails("zpool create -d tank a", "lz4_compress");
+    File::create(disks.path().join("tiny")).unwrap().set_len(63 * MIB).unwrap();
+    disks.fails("zpool create tank tiny", "64 MiB");
+
+    let drawn = disks.cenote("zpool create -n tank mirror a b", &[]);
+    assert!(drawn.contains("mirror-0"), "{drawn}");
+    disks.fails("zpool list", "no pool");
+    disks.cenote("zpool create tank mirror a b", &[]);
+    disks.fails("zpool create other a", "part of exported pool 'tank'");
+    disks.fails("zpool create tank c", "beside these files");
+    disks.cenote("zpool destroy tank", &[]);
+    disks.fails("zpool sync tank", "was destroyed");
+    disks.fails("zpool create other a", "destroyed pool 'tank'");
+    disks.cenote("zpool create -f other a", &[]);
+    disks.fails("zpool labelclear a", "exported");
+    assert_eq!(disks.cenote("zpool labelclear -f a", &[]), "4 labels cleared\n");
+    assert_eq!(disks.cenote("zpool labelclear b", &[]), "4 labels cleared\n");
+    disks.cenote("zpool create -d -o feature@lz4_compress=enabled tank a", &[]);
+    disks.cenote("zpool sync tank", &[]);
+    disks.zdb_is_content();
+}
+
+#[test]
+fn nobody_writes_to_a_pool_that_another_has() {
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create tank a", &[]);
+    let device = File::open(disks.path().join("a")).unwrap();
+    rustix::fs::flock(&device, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    disks.fails("zpool sync tank", "in use");
+    disks.fails("zpool create -f tank a", "in use");
+    disks.cenote("zpool list", &[]);
+    drop(device);
+    disks.cenote("zpool sync tank", &[]);
+}
+
+#[test]
+fn a_full_pool_says_so_and_stays_whole() {
+    let source = tempfile::tempdir().unwrap();
+    for number in 0..8 {
+        fs::write(source.path().join(number.to_string()), noise(number, 20_000_000)).unwrap();
+    }
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create tank a", &[]);
+    let copied = disks.run("cp -r", &[source.path(), Path::new("tank:/in")]);
+    let errors = String::from_utf8_lossy(&copied.stderr);
+    assert!(!copied.status.success() && errors.contains("full"), "{errors}");
+    disks.zdb_is_content();
+    let back = tempfile::tempdir().unwrap();
+    disks.cenote("cp -r tank:/in", &[back.path()]);
+    let there = names(&back.path().join("in"));
+    assert!(!there.is_empty());
+    for name in there {
+        let (a, b) = (source.path().join(&name), back.path().join("in").join(&name));
+        assert!(fs::read(a).unwrap() == fs::read(b).unwrap(), "{}", name.display());
+    }
+    disks.cenote("rm -r tank:/in", &[]);
+    disks.zdb_is_content();
+}

@@ -1,0 +1,156 @@
+//! Copying into a pool: files and folders of this system, as `cp -a` would, and what of them the pool could not take.
+//!
+//! ```text
+//!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
+//!       folders wait on a stack, depth first; their times and flags come when all that is in them is there
+//!   changes gather in the open group --64 MiB or 8192 files--> the group is written, while the next one fills
+//! ```
+//!
+//! Memory: the changes of two groups (twice [`GROUP_BYTES`] of content and their metadata), the names of one folder, an open folder for each level,
+//! and 40 bytes for each file with several names.
+//!
+//! A stop, or an error, leaves whole files only, but for folders that do not have their times yet; so does a power cut, for what the last group has.
+//!
+//! Source: inode(7), xattr(7), lseek(2) for holes.
+
+mod content;
+mod dress;
+mod host;
+mod remove;
+mod room;
+mod tree;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cenote_dataset::engine::Engine;
+use cenote_format::units::ObjectId;
+use cenote_fs::{Change, FsWriter, Timestamp};
+
+use crate::copy::{Copied, Loss, LossKind, Reason};
+use crate::error::Result;
+use room::Room;
+
+pub use host::HostFile;
+
+/// How to copy into a pool.
+#[derive(Debug, Clone, Copy)]
+pub struct PutOptions {
+    /// Replace files that exist. Folders that exist are always entered.
+    pub replace: bool,
+    /// Keep owners, modes, times, extended attributes, ACLs and flags.
+    pub metadata: bool,
+}
+
+/// Changes one file system of a pool: copies into it, removes from it. Groups are written as they fill.
+pub struct Putter {
+    engine: Engine,
+    fs: FsWriter,
+    options: PutOptions,
+    on_loss: Box<dyn Fn(Loss)>,
+    room: Room,
+    counters: Counters,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Counters {
+    files: AtomicU64,
+    folders: AtomicU64,
+    hard_links: AtomicU64,
+    others: AtomicU64,
+    bytes: AtomicU64,
+    losses: AtomicU64,
+}
+
+impl Putter {
+    /// For the file system called `dataset`, which `fs` changes. `on_loss` hears of everything that could not be kept.
+    pub fn new(
+        engine: &Engine,
+        dataset: &str,
+        fs: FsWriter,
+        options: PutOptions,
+        on_loss: impl Fn(Loss) + 'static,
+    ) -> Putter {
+        Putter {
+            engine: engine.clone(),
+            fs,
+            options,
+            on_loss: Box::new(on_loss),
+            room: Room::new(dataset),
+            counters: Counters::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Copies a file or folder to `name` in a directory of the pool. A folder that exists there is entered.
+    ///
+    /// # Errors
+    /// The pool takes nothing more: it is full, or a group could not be written.
+    pub async fn put(&self, source: HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+        tree::Walk::new(self).put(source, path, dir, name).await
+    }
+
+    /// Copies what is in a folder into a directory of the pool, and makes that like it.
+    ///
+    /// # Errors
+    /// Those of [`Putter::put`].
+    pub async fn put_into(&self, source: HostFile, path: &Path, dir: ObjectId) -> Result<()> {
+        tree::Walk::new(self).put_into(source, path, dir).await
+    }
+
+    /// Ends the work at the next file, which is left out; also in the middle of a large one, which then is not there.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// What was copied so far.
+    pub fn copied(&self) -> Copied {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Copied {
+            files: get(&self.counters.files),
+            folders: get(&self.counters.folders),
+            hard_links: get(&self.counters.hard_links),
+            others: get(&self.counters.others),
+            bytes: get(&self.counters.bytes),
+            losses: get(&self.counters.losses),
+        }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &FsWriter {
+        &self.fs
+    }
+
+    /// Does something in the open group, now.
+    pub async fn change<T>(
+        &self,
+        act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
+    ) -> cenote_fs::Result<T> {
+        let _hold = self.engine.hold().await;
+        let edit = self.fs.live().edit();
+        act(Change { edit: &edit, now: self.now() }).await
+    }
+
+    fn now(&self) -> Timestamp {
+        let now_ns = self.engine.runtime().unix_time_ns();
+        Timestamp {
+            seconds: (now_ns / 1_000_000_000).cast_signed(),
+            nanoseconds: (now_ns % 1_000_000_000) as u32,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn lost(&self, path: &Path, kind: LossKind, reason: impl Into<Reason>) {
+        use std::os::unix::ffi::OsStrExt;
+        self.count(|counters| &counters.losses, 1);
+        (self.on_loss)(Loss { path: path.as_os_str().as_bytes().to_vec(), kind, reason: reason.into() });
+    }
+
+    fn count(&self, which: impl Fn(&Counters) -> &AtomicU64, more: u64) {
+        which(&self.counters).fetch_add(more, Ordering::Relaxed);
+    }
+}

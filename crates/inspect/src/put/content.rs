@@ -1,0 +1,99 @@
+//! Content: data in pieces, holes left out.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_format::units::ObjectId;
+use cenote_fs::write::SetAttr;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::host::HostFile;
+use super::{Putter, Reason};
+use crate::copy::LossKind;
+use crate::error::Result;
+
+/// Read and written at once; pieces begin at multiples of it, so that blocks up to this size are written whole.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl Putter {
+    /// Copies the content of a file into a new, empty one. Whether all of it is there.
+    pub(super) async fn put_content(&self, source: &HostFile, path: &Path, object: ObjectId) -> Result<bool> {
+        let size = source.stat.st_size.cast_unsigned();
+        if size == 0 {
+            return Ok(true);
+        }
+        let told = |reason: Reason| {
+            self.lost(path, LossKind::File, reason);
+            Ok(false)
+        };
+        let file = match source.file() {
+            Ok(file) => Arc::new(file),
+            Err(errno) => return told(errno.into()),
+        };
+        // The size first: blocks are as large as they will be from the beginning.
+        let whole = SetAttr { size: Some(size), ..SetAttr::default() };
+        if let Err(error) = self.change(async |change| self.fs.set_attr(change, object, &whole).await).await {
+            return told(error.into());
+        }
+        let mut at = 0;
+        while let Some((start, end)) = next_piece(&file, at, size) {
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            let reader = file.clone();
+            let read = self.engine.runtime().blocking(move || read(&reader, start, end)).await;
+            let data = match read {
+                Ok(data) => data,
+                Err(error) => return told(Errno::from_io_error(&error).unwrap_or(Errno::IO).into()),
+            };
+            if data.is_empty() {
+                break; // it has become shorter
+            }
+            let len = data.len() as u64;
+            self.make_room(len).await?;
+            if let Err(error) =
+                self.change(async |change| self.fs.write(change, object, start, data).await).await
+            {
+                return told(error.into());
+            }
+            self.count(|counters| &counters.bytes, len);
+            at = start + len;
+        }
+        Ok(true)
+    }
+}
+
+/// The next range that is no hole, at most to the end of a piece.
+fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
+    if at >= size {
+        return None;
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return None,
+        // No holes are known there.
+        Err(_) => at,
+    };
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
+    let piece = (start / PIECE_BYTES + 1) * PIECE_BYTES;
+    (start < hole).then(|| (start, hole.min(piece)))
+}
+
+fn read(file: &File, start: u64, end: u64) -> std::io::Result<Bytes> {
+    let mut data = vec![0; (end - start) as usize];
+    let mut done = 0;
+    while done < data.len() {
+        match file.read_at(&mut data[done..], start + done as u64) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(done);
+    Ok(data.into())
+}

@@ -1,0 +1,75 @@
+//! Extended attributes, owner, mode, times and flags of what was copied into a pool.
+
+use std::path::Path;
+
+use cenote_format::units::ObjectId;
+use cenote_fs::attr::pflags;
+use cenote_fs::write::{SetAttr, SetXattr};
+use cenote_fs::{FileKind, Refusal, Timestamp};
+use rustix::fs::IFlags;
+
+use super::Putter;
+use super::host::{HostFile, permissions};
+use crate::copy::{LossKind, Reason};
+
+impl Putter {
+    /// Makes an object look like its source. Times and flags come last, as the one follow from all changes and the others forbid them.
+    pub(super) async fn dress(&self, source: &HostFile, path: &Path, object: ObjectId) {
+        if !self.options.metadata {
+            return;
+        }
+        self.put_xattrs(source, path, object).await;
+        let stat = &source.stat;
+        let flags = source.flags();
+        let flag = |host, ours| if flags.contains(host) { ours } else { 0 };
+        let set = SetAttr {
+            mode: (source.kind() != FileKind::Symlink).then(|| permissions(stat)),
+            uid: Some(stat.st_uid.into()),
+            gid: Some(stat.st_gid.into()),
+            atime: Some(time(stat.st_atime, stat.st_atime_nsec)),
+            mtime: Some(time(stat.st_mtime, stat.st_mtime_nsec)),
+            set_flags: flag(IFlags::IMMUTABLE, pflags::IMMUTABLE)
+                | flag(IFlags::APPEND, pflags::APPENDONLY)
+                | flag(IFlags::NODUMP, pflags::NODUMP),
+            ..SetAttr::default()
+        };
+        if let Err(error) = self.change(async |change| self.fs.set_attr(change, object, &set).await).await {
+            self.lost(path, LossKind::Mode, error);
+        }
+    }
+
+    async fn put_xattrs(&self, source: &HostFile, path: &Path, object: ObjectId) {
+        let names = match source.xattr_names() {
+            Ok(names) => names,
+            // A file system without any.
+            Err(rustix::io::Errno::OPNOTSUPP) => return,
+            Err(errno) => return self.lost(path, LossKind::Xattrs, errno),
+        };
+        for name in names {
+            let value = match source.xattr(&name) {
+                Ok(value) => value,
+                Err(errno) => {
+                    self.lost(path, LossKind::Xattr(name), errno);
+                    continue;
+                }
+            };
+            let set = async |change: cenote_fs::Change<'_>| {
+                self.fs.set_xattr(change, object, &name, Some(&value), SetXattr::Any).await
+            };
+            if let Err(error) = self.change(set).await {
+                let is_acl = name.starts_with(b"system.posix_acl_");
+                let reason = match error.refusal() {
+                    Some(Refusal::NotSupported) if is_acl => {
+                        Reason::Because("the file system has acltype=off; with acltype=posix it takes ACLs")
+                    }
+                    _ => error.into(),
+                };
+                self.lost(path, LossKind::Xattr(name), reason);
+            }
+        }
+    }
+}
+
+fn time(seconds: i64, nanoseconds: u64) -> Timestamp {
+    Timestamp { seconds, nanoseconds: nanoseconds as u32 }
+}

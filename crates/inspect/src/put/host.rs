@@ -1,0 +1,126 @@
+//! Files of this system, held open: their attributes, names and extended attributes.
+//!
+//! Everything below what the user named is opened relative to its folder and never through a symbolic link.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use cenote_fs::FileKind;
+use rustix::fs::{CWD, Dir, IFlags, Mode, OFlags, RawMode, Stat, fstat, openat};
+use rustix::io::Errno;
+
+/// Room for names or a value of extended attributes: at first, and at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+const LEAST_XATTR_BYTES: usize = 256;
+const MOST_XATTR_BYTES: usize = 64 << 10;
+
+/// A file of any kind, open.
+#[derive(Debug)]
+pub struct HostFile {
+    fd: OwnedFd,
+    pub(super) stat: Stat,
+}
+
+impl HostFile {
+    /// Opens what the user named; `follow`: a symbolic link is what it leads to.
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    pub fn open(path: &Path, follow: bool) -> Result<HostFile, Errno> {
+        open(CWD, path.as_os_str().as_bytes(), if follow { OFlags::empty() } else { OFlags::NOFOLLOW })
+    }
+
+    /// Opens a name in this folder.
+    pub(super) fn enter(&self, name: &[u8]) -> Result<HostFile, Errno> {
+        open(&self.fd, name, OFlags::NOFOLLOW)
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.stat.st_mode.into())
+    }
+
+    /// The names in this folder, sorted.
+    pub(super) fn names(&self) -> Result<Vec<OsString>, Errno> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What a symbolic link says.
+    pub(super) fn target(&self) -> Result<Vec<u8>, Errno> {
+        Ok(rustix::fs::readlinkat(&self.fd, c"", Vec::new())?.into_bytes())
+    }
+
+    /// The names of its extended attributes.
+    pub(super) fn xattr_names(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let list = grown(|buffer| rustix::fs::listxattr(self.link(), buffer))?;
+        Ok(list.split(|b| *b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    pub(super) fn xattr(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        grown(|buffer| rustix::fs::getxattr(self.link(), name, buffer))
+    }
+
+    /// Immutable, append-only, nodump.
+    pub(super) fn flags(&self) -> IFlags {
+        match self.kind() {
+            FileKind::Regular | FileKind::Directory => {
+                rustix::fs::ioctl_getflags(&self.fd).unwrap_or(IFlags::empty())
+            }
+            _ => IFlags::empty(),
+        }
+    }
+
+    /// The open file, for who reads its content.
+    pub(super) fn file(&self) -> Result<File, Errno> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?.into())
+    }
+
+    /// Leads to the very file, a symbolic link included.
+    fn link(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+}
+
+fn open(at: impl std::os::fd::AsFd, name: &[u8], nofollow: OFlags) -> Result<HostFile, Errno> {
+    let located = openat(&at, name, OFlags::PATH | OFlags::CLOEXEC | nofollow, Mode::empty())?;
+    let stat = fstat(&located)?;
+    if !matches!(FileKind::from_mode(stat.st_mode.into()), FileKind::Regular | FileKind::Directory) {
+        return Ok(HostFile { fd: located, stat });
+    }
+    // NONBLOCK: should a pipe have taken its place meanwhile, nobody waits for it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | nofollow;
+    let fd = openat(&at, name, flags, Mode::empty())?;
+    let stat = fstat(&fd)?;
+    Ok(HostFile { fd, stat })
+}
+
+/// Reads something of unknown size, with as much room as it takes.
+fn grown(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0; LEAST_XATTR_BYTES];
+    loop {
+        match read(&mut buffer) {
+            Ok(len) => {
+                buffer.truncate(len);
+                return Ok(buffer);
+            }
+            Err(Errno::RANGE) if buffer.len() < MOST_XATTR_BYTES => buffer.resize(buffer.len() * 4, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Permissions, set-id and sticky bits.
+pub(super) fn permissions(stat: &Stat) -> u32 {
+    (stat.st_mode as RawMode) & 0o7777
+}

@@ -1,0 +1,51 @@
+//! Removing files, and folders with all that is in them.
+
+use cenote_format::units::ObjectId;
+use cenote_fs::FileKind;
+
+use super::Putter;
+use crate::error::Result;
+
+impl Putter {
+    /// Removes a name: a file's, or with `recursive` a folder's and all below it.
+    ///
+    /// # Errors
+    /// It is not there; it is a folder that is not empty, without `recursive`; the file system refuses it. What was removed so far is gone.
+    pub async fn remove(&self, dir: ObjectId, name: &[u8], recursive: bool) -> Result<()> {
+        let mut stack = vec![(dir, name.to_vec(), false)];
+        while let Some((dir, name, is_empty)) = stack.pop() {
+            if self.is_stopped() {
+                break;
+            }
+            self.make_room(0).await?;
+            let entry = self.fs.lookup(dir, &name).await?;
+            let entry = entry.ok_or_else(|| cenote_fs::Refusal::NotFound.named(dir, &name))?;
+            let is_folder = match entry.kind {
+                Some(kind) => kind == FileKind::Directory,
+                None => self.fs.view().attr(entry.object).await?.is_dir(),
+            };
+            if is_folder && recursive && !is_empty {
+                let below = self.fs.list(entry.object).await?;
+                stack.push((dir, name, true));
+                stack.extend(below.into_iter().map(|below| (entry.object, below.name.to_vec(), false)));
+                continue;
+            }
+            let gone = self.change(async |change| match is_folder {
+                true => self.fs.rmdir(change, dir, &name).await.map(Some),
+                false => self.fs.unlink(change, dir, &name).await,
+            });
+            if let Some(gone) = gone.await? {
+                self.free(gone).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees a file without names, a large one over several groups.
+    pub(super) async fn free(&self, object: ObjectId) -> Result<()> {
+        while !self.change(async |change| self.fs.free_unlinked(change, object).await).await? {
+            self.engine.sync_all().await?;
+        }
+        Ok(())
+    }
+}

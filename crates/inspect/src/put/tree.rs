@@ -1,0 +1,263 @@
+//! The walk over what is copied: a folder's files as they come, its folders from a stack, itself when they are done.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use cenote_format::units::ObjectId;
+use cenote_fs::write::{NewFile, NewKind, RenameMode};
+use cenote_fs::{DirEntry, FileKind};
+use rustix::fs::{major, minor};
+use rustix::io::Errno;
+
+use super::host::{HostFile, permissions};
+use super::{Counters, Putter};
+use crate::copy::{LossKind, Reason};
+use crate::error::Result;
+
+/// Files whose content is not there yet are called so, where the name is taken.
+const TEMPORARY: &[u8] = b".cenote.part";
+
+/// One walk, with the files of several names that it has met.
+pub(super) struct Walk<'a> {
+    putter: &'a Putter,
+    links: HashMap<(u64, u64), ObjectId>,
+    stack: Vec<Step>,
+}
+
+enum Step {
+    /// A folder in `parent`, or what was named: to be copied into a directory.
+    Enter { parent: Arc<HostFile>, name: OsString, path: PathBuf, dir: ObjectId },
+    /// All that is in the folder is there.
+    Finish { folder: Arc<HostFile>, path: PathBuf, dir: ObjectId },
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(putter: &'a Putter) -> Walk<'a> {
+        Walk { putter, links: HashMap::new(), stack: Vec::new() }
+    }
+
+    /// Copies what was named, and all below it.
+    pub async fn put(mut self, source: HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+        match source.kind() {
+            FileKind::Directory => {
+                if let Some(made) = self.make_folder(&source, path, dir, name).await? {
+                    self.fill(Arc::new(source), path, made).await?;
+                }
+            }
+            _ => self.file(&source, path, dir, name).await?,
+        }
+        self.run().await
+    }
+
+    pub async fn put_into(mut self, source: HostFile, path: &Path, dir: ObjectId) -> Result<()> {
+        self.fill(Arc::new(source), path, dir).await?;
+        self.run().await
+    }
+
+    async fn run(&mut self) -> Result<()> {
+        while let Some(step) = self.stack.pop() {
+            if self.putter.is_stopped() {
+                break;
+            }
+            match step {
+                Step::Finish { folder, path, dir } => self.putter.dress(&folder, &path, dir).await,
+                Step::Enter { parent, name, path, dir } => {
+                    let folder = match parent.enter(name.as_bytes()) {
+                        Ok(folder) if folder.kind() == FileKind::Directory => folder,
+                        Ok(_) => {
+                            self.putter.lost(&path, LossKind::File, Errno::NOTDIR);
+                            continue;
+                        }
+                        Err(errno) => {
+                            self.putter.lost(&path, LossKind::File, errno);
+                            continue;
+                        }
+                    };
+                    if let Some(made) = self.make_folder(&folder, &path, dir, name.as_bytes()).await? {
+                        self.fill(Arc::new(folder), &path, made).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the files of a folder and leaves its folders on the stack.
+    async fn fill(&mut self, folder: Arc<HostFile>, path: &Path, dir: ObjectId) -> Result<()> {
+        let names = match folder.names() {
+            Ok(names) => names,
+            Err(errno) => {
+                self.putter.lost(path, LossKind::Entries, errno);
+                Vec::new()
+            }
+        };
+        self.stack.push(Step::Finish { folder: folder.clone(), path: path.into(), dir });
+        for name in names {
+            if self.putter.is_stopped() {
+                return Ok(());
+            }
+            let below = path.join(&name);
+            match folder.enter(name.as_bytes()) {
+                Ok(file) if file.kind() == FileKind::Directory => {
+                    self.stack.push(Step::Enter { parent: folder.clone(), name, path: below, dir });
+                }
+                Ok(file) => self.file(&file, &below, dir, name.as_bytes()).await?,
+                Err(errno) => self.putter.lost(&below, LossKind::File, errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory to copy a folder into: a new one, or the one that is there.
+    async fn make_folder(
+        &mut self,
+        source: &HostFile,
+        path: &Path,
+        dir: ObjectId,
+        name: &[u8],
+    ) -> Result<Option<ObjectId>> {
+        let putter = self.putter;
+        putter.make_room(0).await?;
+        let found = match putter.fs.lookup(dir, name).await? {
+            Some(entry) if is_folder(putter, &entry).await? => Ok(entry.object),
+            Some(_) => {
+                putter.lost(path, LossKind::File, Errno::EXIST);
+                return Ok(None);
+            }
+            None => {
+                putter.count(|counters| &counters.folders, 1);
+                let new = new_file(source, NewKind::Directory);
+                putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await
+            }
+        };
+        Ok(found.map_err(|error| putter.lost(path, LossKind::File, error)).ok())
+    }
+
+    /// Copies a file of any other kind.
+    async fn file(&mut self, source: &HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+        let putter = self.putter;
+        putter.make_room(0).await?;
+        let there = putter.fs.lookup(dir, name).await?;
+        if let Some(entry) = &there {
+            let is_folder = is_folder(putter, entry).await?;
+            if is_folder || !putter.options.replace {
+                let why = if is_folder { Errno::ISDIR } else { Errno::EXIST };
+                putter.lost(path, LossKind::File, why);
+                return Ok(());
+            }
+        }
+        // What is there stays until the new file is whole.
+        let first_name = if there.is_some() { TEMPORARY } else { name };
+        let key = (source.stat.st_dev, source.stat.st_ino);
+        let known = self.links.get(&key).copied().filter(|_| source.stat.st_nlink > 1);
+        let made = match known {
+            Some(object) => putter
+                .change(async |change| putter.fs.link(change, object, dir, first_name).await)
+                .await
+                .map(|()| object)
+                .map_err(Reason::from),
+            None => self.make(source, dir, first_name).await,
+        };
+        let object = match made {
+            Ok(object) => object,
+            Err(error) => {
+                putter.lost(path, LossKind::File, error);
+                return Ok(());
+            }
+        };
+        if known.is_none() && !putter.put_whole(source, path, dir, first_name, object).await? {
+            return Ok(());
+        }
+        if there.is_some() {
+            let renamed = putter.change(async |change| {
+                putter.fs.rename(change, (dir, TEMPORARY), (dir, name), RenameMode::Replace).await
+            });
+            match renamed.await {
+                Ok(Some(old)) => putter.free(old).await?,
+                Ok(None) => {}
+                Err(error) => putter.lost(path, LossKind::File, error),
+            }
+        }
+        if source.stat.st_nlink > 1 {
+            self.links.insert(key, object);
+        }
+        putter.count(|counters| counter(counters, source, known.is_some()), 1);
+        Ok(())
+    }
+
+    /// Makes an empty file of its kind.
+    async fn make(&self, source: &HostFile, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Reason> {
+        let putter = self.putter;
+        let device = (major(source.stat.st_rdev), minor(source.stat.st_rdev));
+        let target;
+        let kind = match source.kind() {
+            FileKind::Symlink => match source.target() {
+                Ok(text) => {
+                    target = text;
+                    NewKind::Symlink(&target)
+                }
+                Err(errno) => return Err(errno.into()),
+            },
+            FileKind::Regular => NewKind::Regular,
+            FileKind::Fifo => NewKind::Fifo,
+            FileKind::Socket => NewKind::Socket,
+            FileKind::CharDevice => NewKind::CharDevice(device.0, device.1),
+            FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
+            _ => return Err(Reason::Because("files of this kind can't be made")),
+        };
+        let new = new_file(source, kind);
+        let made = putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await;
+        made.map_err(Reason::from)
+    }
+}
+
+impl Putter {
+    /// Gives a new file its content and looks; one that can't have all of its content is removed. Whether it is there.
+    async fn put_whole(
+        &self,
+        source: &HostFile,
+        path: &Path,
+        dir: ObjectId,
+        name: &[u8],
+        object: ObjectId,
+    ) -> Result<bool> {
+        let whole = match source.kind() {
+            FileKind::Regular => self.put_content(source, path, object).await,
+            _ => Ok(true),
+        };
+        if let Ok(true) = whole {
+            self.dress(source, path, object).await;
+            return Ok(true);
+        }
+        match self.change(async |change| self.fs.unlink(change, dir, name).await).await {
+            Ok(Some(last)) => self.free(last).await?,
+            Ok(None) => {}
+            Err(error) => self.lost(path, LossKind::File, error),
+        }
+        whole
+    }
+}
+
+async fn is_folder(putter: &Putter, entry: &DirEntry) -> Result<bool> {
+    Ok(match entry.kind {
+        Some(kind) => kind == FileKind::Directory,
+        None => putter.fs.view().attr(entry.object).await?.is_dir(),
+    })
+}
+
+fn new_file<'k>(source: &HostFile, kind: NewKind<'k>) -> NewFile<'k> {
+    let (uid, gid) = (source.stat.st_uid.into(), source.stat.st_gid.into());
+    NewFile { kind, mode: permissions(&source.stat), umask: 0, uid, gid }
+}
+
+fn counter<'c>(counters: &'c Counters, source: &HostFile, is_link: bool) -> &'c AtomicU64 {
+    match source.kind() {
+        _ if is_link => &counters.hard_links,
+        FileKind::Regular => &counters.files,
+        _ => &counters.others,
+    }
+}
