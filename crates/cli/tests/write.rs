@@ -148,9 +148,9 @@ fn a_tree_goes_into_pools_of_all_layouts_and_comes_back() {
     let source = tree();
     for (options, vdevs, disks) in [
         ("-O recordsize=1M", "a", 1),
-        ("-O atime=off", "mirror a b", 2),
+        ("-O atime=off", "mirror a b log c", 3),
         ("-o ashift=12 -O compression=zstd", "raidz a b c", 3),
-        ("-O xattr=on -O checksum=sha512", "raidz2 a b c d special mirror e f log g", 7),
+        ("-O xattr=on -O checksum=sha512", "raidz2 a b c d special mirror e f g", 7),
         ("-f -o compatibility=openzfs-2.3", "a mirror b c", 3),
     ] {
         println!("{options} {vdevs}");
@@ -189,6 +189,10 @@ fn files_are_replaced_made_and_removed() {
     assert_eq!(disks.cenote("cat tank:/x/y/top/small", &[]), "other words\n");
     // The other name of the old file keeps the old content.
     assert_eq!(disks.cenote("cat tank:/x/y/top/deep/linked", &[]), "some words\n");
+    disks.fails("cp -r tank:/x tank:/z", "from pool to pool");
+    disks.fails("--txg 5 mkdir tank:/z", "only the newest state");
+    disks.cenote("cp --no-metadata", &[&top.join("small"), Path::new("tank:/plain")]);
+    assert!(disks.cenote("stat tank:/plain", &[]).contains("mode: 644"));
     disks.fails("mkdir tank:/x", "exists");
     disks.fails("rm tank:/x", "not empty");
     disks.fails("rm tank:/nothing", "no such file");

@@ -40,6 +40,8 @@ pub struct PutOptions {
     pub replace: bool,
     /// Keep owners, modes, times, extended attributes, ACLs and flags.
     pub metadata: bool,
+    /// User and group that files get otherwise.
+    pub owner: (u32, u32),
 }
 
 /// Changes one file system of a pool: copies into it, removes from it. Groups are written as they fill.

@@ -40,16 +40,22 @@ pub struct Rm {
 pub async fn putter(
     engine: &Engine,
     name: &str,
-    options: PutOptions,
+    (replace, metadata): (bool, bool),
     losses: &Losses,
 ) -> Result<Putter, CliError> {
+    let options = PutOptions { replace, metadata, owner: (geteuid().as_raw(), getegid().as_raw()) };
     let mos = engine.mos().await?;
     let found = dataset(&mos, name).await?;
+    if found.property("readonly").await?.is_some_and(|property| property.number() == Some(1)) {
+        return Err(CliError::Usage(format!("{name} has the property readonly=on")));
+    }
     let fs_options = FsOptions::of(&mos, &found).await?;
     let open = engine.dataset(name).await?;
     let fs = FsWriter::open(open.live().clone(), fs_options).await?;
     let told = losses.clone();
-    Ok(Putter::new(engine, name, fs, options, move |loss| told.add(loss)))
+    let putter = Putter::new(engine, name, fs, options, move |loss| told.add(loss));
+    putter.clean_up().await?;
+    Ok(putter)
 }
 
 /// Does `work`; an interrupt lets what is under way come to its end. Whether there was one.
@@ -97,8 +103,7 @@ impl Mkdir {
             let target: Target = typed.parse().map_err(CliError::Usage)?;
             let losses = Losses::default();
             let work = async |engine: &Engine| {
-                let options = PutOptions { replace: false, metadata: true };
-                let putter = putter(engine, &target.dataset, options, &losses).await?;
+                let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
                 match self.parents {
                     true => make_all(&putter, target.path_or_root()).await,
                     false => {
@@ -137,8 +142,7 @@ impl Rm {
             let target: Target = typed.parse().map_err(CliError::Usage)?;
             let losses = Losses::default();
             let work = async |engine: &Engine| {
-                let options = PutOptions { replace: true, metadata: true };
-                let putter = putter(engine, &target.dataset, options, &losses).await?;
+                let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
                 let (dir, name) = parent_of(&putter, &target).await?;
                 let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
                 match until_interrupted(&putter, work).await? {

@@ -31,6 +31,12 @@ impl Session {
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         check_kernel(found.name())?;
+        let common = self.common();
+        if common.txg.is_some() || common.rewind || common.checkpoint {
+            let why =
+                "only the newest state can be changed: --txg, --rewind and --checkpoint are for looking";
+            return Err(CliError::Usage(why.into()));
+        }
         let found = found.open_for_writing(self.runtime()).await?;
         let options = cenote_dataset::ImportOptions { keys: self.keys.source(), ..self.newest() };
         let mos = import(self.runtime(), &found, &options).await?;
@@ -55,13 +61,11 @@ impl Session {
         let name = found.name();
         match found.state() {
             PoolState::Destroyed => Err(CliError::NotFound(format!("pool '{name}' was destroyed"))),
-            PoolState::Active if found.config.hostid.unwrap_or(0) != this_host().id => {
-                Err(CliError::NotFound(format!(
-                    "pool '{name}' was last in use by {} and not exported; if that machine does not have it any more, \
+            PoolState::Active if !was_here(found) => Err(CliError::NotFound(format!(
+                "pool '{name}' was last in use by {} and not exported; if that machine does not have it any more, \
                      `cenote zpool export -f {name}` takes it over",
-                    found.config.hostname.as_deref().unwrap_or("an unknown machine")
-                )))
-            }
+                found.config.hostname.as_deref().unwrap_or("an unknown machine")
+            ))),
             _ => Ok(()),
         }
     }
@@ -70,6 +74,13 @@ impl Session {
     pub fn cache_bytes(&self) -> usize {
         self.cache_bytes
     }
+}
+
+/// This machine had it last. Machines without a hostid go by their names.
+fn was_here(found: &FoundPool) -> bool {
+    let host = this_host();
+    let name = found.config.hostname.as_deref().unwrap_or_default();
+    found.config.hostid.unwrap_or(0) == host.id && (host.id != 0 || name == host.name)
 }
 
 /// Refuses a pool that this machine's kernel has imported: files it keeps open without a lock.

@@ -41,6 +41,20 @@ impl Putter {
         Ok(())
     }
 
+    /// Frees what has no names any more and was left by whoever changed the file system last and was cut short.
+    ///
+    /// # Errors
+    /// The queue is damaged; a group could not be written.
+    pub async fn clean_up(&self) -> Result<()> {
+        if self.fs.view().unlinked().await?.is_empty() {
+            return Ok(());
+        }
+        while self.change(async |change| self.fs.drain_delete_queue(change).await).await? > 0 {
+            self.engine.sync_all().await?;
+        }
+        Ok(())
+    }
+
     /// Frees a file without names, a large one over several groups.
     pub(super) async fn free(&self, object: ObjectId) -> Result<()> {
         while !self.change(async |change| self.fs.free_unlinked(change, object).await).await? {

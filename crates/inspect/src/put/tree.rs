@@ -130,7 +130,7 @@ impl<'a> Walk<'a> {
             }
             None => {
                 putter.count(|counters| &counters.folders, 1);
-                let new = new_file(source, NewKind::Directory);
+                let new = putter.new_file(source, NewKind::Directory);
                 putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await
             }
         };
@@ -152,6 +152,9 @@ impl<'a> Walk<'a> {
         }
         // What is there stays until the new file is whole.
         let first_name = if there.is_some() { TEMPORARY } else { name };
+        if there.is_some() && putter.fs.lookup(dir, TEMPORARY).await?.is_some() {
+            putter.remove(dir, TEMPORARY, false).await?; // of a copy that was cut short
+        }
         let key = (source.stat.st_dev, source.stat.st_ino);
         let known = self.links.get(&key).copied().filter(|_| source.stat.st_nlink > 1);
         let made = match known {
@@ -209,13 +212,24 @@ impl<'a> Walk<'a> {
             FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
             _ => return Err(Reason::Because("files of this kind can't be made")),
         };
-        let new = new_file(source, kind);
+        let new = putter.new_file(source, kind);
         let made = putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await;
         made.map_err(Reason::from)
     }
 }
 
 impl Putter {
+    fn new_file<'k>(&self, source: &HostFile, kind: NewKind<'k>) -> NewFile<'k> {
+        let (mode, (uid, gid)) = match (self.options.metadata, kind) {
+            (true, NewKind::Symlink(_)) => (0o777, (source.stat.st_uid, source.stat.st_gid)),
+            // For its owner alone until it is dressed.
+            (true, _) => (permissions(&source.stat) & 0o700, (source.stat.st_uid, source.stat.st_gid)),
+            (false, NewKind::Directory) => (0o755, self.options.owner),
+            (false, _) => (0o644, self.options.owner),
+        };
+        NewFile { kind, mode, umask: 0, uid: uid.into(), gid: gid.into() }
+    }
+
     /// Gives a new file its content and looks; one that can't have all of its content is removed. Whether it is there.
     async fn put_whole(
         &self,
@@ -247,11 +261,6 @@ async fn is_folder(putter: &Putter, entry: &DirEntry) -> Result<bool> {
         Some(kind) => kind == FileKind::Directory,
         None => putter.fs.view().attr(entry.object).await?.is_dir(),
     })
-}
-
-fn new_file<'k>(source: &HostFile, kind: NewKind<'k>) -> NewFile<'k> {
-    let (uid, gid) = (source.stat.st_uid.into(), source.stat.st_gid.into());
-    NewFile { kind, mode: permissions(&source.stat), umask: 0, uid, gid }
 }
 
 fn counter<'c>(counters: &'c Counters, source: &HostFile, is_link: bool) -> &'c AtomicU64 {

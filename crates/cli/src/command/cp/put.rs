@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cenote_dataset::engine::Engine;
 use cenote_fs::{FileKind, LastLink};
-use cenote_inspect::put::{HostFile, PutOptions, Putter};
+use cenote_inspect::put::{HostFile, Putter};
 
 use super::{Cp, Losses, show_progress};
 use crate::command::change::{parent_of, putter, until_interrupted};
@@ -26,10 +26,16 @@ impl Cp {
         sources: &[PathBuf],
         target: &Target,
     ) -> Result<Outcome, CliError> {
+        if let Some(source) = sources.iter().find(|path| in_pool(path).is_some() && !path.exists()) {
+            let source = source.display();
+            return Err(CliError::Usage(format!(
+                "{source}: copy it out first, from pool to pool can't be done yet"
+            )));
+        }
         raise_file_limit();
         let losses = Losses::default();
         let work = async |engine: &Engine| {
-            let options = PutOptions { replace: self.force, metadata: !self.no_metadata };
+            let options = (self.force, !self.no_metadata);
             let putter = putter(engine, &target.dataset, options, &losses).await?;
             let progress = Progress::files(false);
             let show = |seconds| show_progress(&progress, putter.copied(), seconds);
