@@ -32,6 +32,7 @@ mod hold;
 pub(crate) mod make;
 mod mark;
 mod name;
+mod promote;
 mod rename;
 mod rollback;
 mod set;

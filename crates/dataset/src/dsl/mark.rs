@@ -58,20 +58,24 @@ impl SyncContext {
             return Err(DatasetError::DatasetExists { name: mark.into() });
         }
         let (edit, id) = (self.edit(), ObjectId(head.id().0));
-        let zap = match self.dataset_field(id, dataset_field::BOOKMARK_NAMES).await? {
-            Some(zap) => zap,
-            None => {
-                let new = NewZap::of(ObjectType::ZAP_METADATA).normalized(fold::U8_TEXTPREP_TOUPPER);
-                let zap = new.create(&edit).await?;
-                self.use_feature("bookmarks", 1).await?;
-                self.zapify(id).await?;
-                ZapEdit::new(&edit, id).add(dataset_field::BOOKMARK_NAMES, zap.0).await?;
-                zap
-            }
-        };
+        let zap = self.bookmark_table(id).await?;
         let phys = snapshot.phys();
         let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
         ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(&words)).await
+    }
+
+    /// The table of a head's bookmarks, made when it is needed first.
+    pub(super) async fn bookmark_table(&mut self, head: ObjectId) -> Result<ObjectId> {
+        if let Some(zap) = self.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? {
+            return Ok(zap);
+        }
+        let edit = self.edit();
+        let new = NewZap::of(ObjectType::ZAP_METADATA).normalized(fold::U8_TEXTPREP_TOUPPER);
+        let zap = new.create(&edit).await?;
+        self.use_feature("bookmarks", 1).await?;
+        self.zapify(head).await?;
+        ZapEdit::new(&edit, head).add(dataset_field::BOOKMARK_NAMES, zap.0).await?;
+        Ok(zap)
     }
 
     async fn destroy_bookmark(&mut self, mark: &str) -> Result<()> {

@@ -18,7 +18,7 @@ const MAX_NESTING: usize = 50;
 /// Takes the name of a new file system or volume apart: its parent, and its own part.
 pub(super) fn split_child(name: &str) -> Result<(&str, &str)> {
     check(name, None)?;
-    name.rsplit_once('/').ok_or_else(|| bad(name, "a pool's root is made with the pool"))
+    name.rsplit_once('/').ok_or_else(|| bad(name, "a pool's root comes and goes with the pool"))
 }
 
 /// Takes `pool/a@s` or `pool/a#s` apart.
@@ -28,7 +28,7 @@ pub(super) fn split_at(name: &str, delimiter: char) -> Result<(&str, &str)> {
 }
 
 /// Checks a name in which only `delimiter` may stand between dataset and version.
-fn check(name: &str, delimiter: Option<char>) -> Result<()> {
+pub(super) fn check(name: &str, delimiter: Option<char>) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(bad(name, "it is longer than 255 bytes"));
     }

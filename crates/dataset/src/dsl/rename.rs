@@ -8,7 +8,7 @@ use cenote_format::dsl::names::dir_field;
 use cenote_format::units::ObjectId;
 
 use super::account::Account;
-use super::{Dataset, name};
+use super::{Dataset, Dir, name};
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
@@ -47,10 +47,10 @@ impl SyncContext {
             (dataset.dir().id(), dataset.dir().phys().parent, parent.dir().id());
         if new_parent != old_parent {
             let needed_bytes = dataset.dir().phys().used_bytes.max(dataset.dir().phys().reserved_bytes);
-            let shared = self.shared_ancestor_room(&dataset, &parent).await?;
-            if shared < needed_bytes {
+            let available_bytes = room_for(dataset.dir(), parent.dir());
+            if available_bytes < needed_bytes {
                 let name = to.into();
-                return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes: shared });
+                return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes });
             }
             self.move_accounts(id, old_parent, new_parent).await?;
         }
@@ -79,26 +79,6 @@ impl SyncContext {
             }
         }
         Ok(())
-    }
-
-    /// What the new parent may take of what comes from `dataset`: quotas above both don't matter.
-    async fn shared_ancestor_room(&self, dataset: &Dataset, parent: &Dataset) -> Result<u64> {
-        let mut above_old = vec![];
-        let mut at = dataset.dir().parent();
-        while let Some(dir) = at {
-            above_old.push(dir.id());
-            at = dir.parent();
-        }
-        let mut room = u64::MAX;
-        let mut at = Some(parent.dir());
-        while let Some(dir) = at.filter(|dir| !above_old.contains(&dir.id())) {
-            let phys = dir.phys();
-            if phys.quota_bytes != 0 {
-                room = room.min(phys.quota_bytes.saturating_sub(phys.used_bytes));
-            }
-            at = dir.parent();
-        }
-        Ok(room)
     }
 
     async fn move_accounts(&mut self, id: ObjectId, from: ObjectId, to: ObjectId) -> Result<()> {
@@ -149,4 +129,13 @@ impl SyncContext {
         names.add(new, snapshot.id().0).await?;
         self.note_snapshots_changed(head.dir().id()).await
     }
+}
+
+/// What quotas leave for `to` to take over from `from`. Those above both don't matter (`dsl_dir_transfer_possible`).
+pub(super) fn room_for(from: &Dir, to: &Dir) -> u64 {
+    let above = |dir: &Dir| std::iter::successors(dir.parent().cloned(), |dir| dir.parent().cloned());
+    let shared: Vec<ObjectId> = above(from).map(|dir| dir.id()).collect();
+    let own = std::iter::once(to.clone()).chain(above(to)).take_while(|dir| !shared.contains(&dir.id()));
+    let limited = own.filter(|dir| dir.phys().quota_bytes != 0);
+    limited.map(|dir| dir.phys().quota_bytes.saturating_sub(dir.phys().used_bytes)).min().unwrap_or(u64::MAX)
 }

@@ -1,6 +1,4 @@
-//! The engine: pools made and changed, then opened anew, and by `zdb`.
-
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! What tests of the engine share: pools of files, objects that change beside a model of them, and `zdb`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,16 +17,10 @@ use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
 use cenote_runtime::{Rng, Runtime};
 
-const POOL: &str = "made";
+pub(crate) const POOL: &str = "made";
 
-/// Kind, parity and number of devices of a pool's only vdev for data.
-const LAYOUTS: [(VdevKind, usize, usize); 5] = [
-    (VdevKind::Disk, 0, 1),
-    (VdevKind::Mirror, 0, 3),
-    (VdevKind::Raidz, 1, 3),
-    (VdevKind::Raidz, 2, 5),
-    (VdevKind::Raidz, 3, 7),
-];
+/// Kind, parity and number of devices of a vdev.
+pub(crate) type Layout = (VdevKind, usize, usize);
 
 /// Files in a folder as new devices.
 fn devices(rt: &Runtime, folder: &Path, count: usize) -> Vec<NewDevice> {
@@ -41,7 +33,7 @@ fn devices(rt: &Runtime, folder: &Path, count: usize) -> Vec<NewDevice> {
     (0..count).map(device).collect()
 }
 
-async fn create(rt: &Runtime, folder: &Path, (kind, parity, count): &(VdevKind, usize, usize)) -> Engine {
+pub(crate) async fn create(rt: &Runtime, folder: &Path, (kind, parity, count): &Layout) -> Engine {
     let devices = devices(rt, folder, *count);
     let vdev = NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
@@ -55,40 +47,62 @@ async fn create(rt: &Runtime, folder: &Path, (kind, parity, count): &(VdevKind, 
     Engine::create(rt, new, Box::new(|_| Box::pin(async { Ok(()) }))).await.unwrap()
 }
 
-async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
+pub(crate) async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     import(rt, &found.pools[0], &ImportOptions::default()).await.unwrap()
 }
 
-async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
+pub(crate) async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     let found = found.pools[0].open_for_writing(rt).await.unwrap();
     Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap()
 }
 
 /// `zdb` reads every block, and finds as much allocated as referenced.
-fn assert_zdb_is_content(folder: &Path, name: &str) {
-    let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(POOL).output();
-    let Ok(output) = zdb else {
+pub(crate) fn assert_zdb_is_content(folder: &Path, name: &str) {
+    let Some(said) = zdb(&["-bcc"], folder, name) else { return };
+    assert!(said.contains("No leaks"), "{name}: {said}");
+}
+
+/// What `zdb` says of a pool, with which it must be content; `None` if it is not installed.
+pub(crate) fn zdb(options: &[&str], folder: &Path, name: &str) -> Option<String> {
+    let Ok(output) = Command::new("zdb").arg("-e").args(options).arg("-p").arg(folder).arg(POOL).output()
+    else {
         assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
         println!("{name}: zdb is not installed: not compared");
-        return;
+        return None;
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    let said = format!("{name}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
-    assert!(text.contains("No leaks"), "{said}");
+    let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name}: {said}");
+    Some(said)
+}
+
+/// The seed of a test's random numbers, which `CENOTE_SEED` repeats.
+pub(crate) fn seed(rt: &Runtime, name: &str) -> u64 {
+    let given = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| rt.random_u64());
+    println!("{name}: CENOTE_SEED={seed}");
+    seed
 }
 
 /// What objects should hold.
-type Model = BTreeMap<ObjectId, Vec<u8>>;
+pub(crate) type Model = BTreeMap<ObjectId, Vec<u8>>;
 
-/// Changes some objects of the root dataset: writes anywhere, frees blocks, makes and destroys.
-async fn work(engine: &Engine, model: &mut Model, rng: &mut Rng) {
-    let dataset = engine.dataset(POOL).await.unwrap();
+/// How much is done at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) steps: u64,
+    pub(crate) max_offset: u64,
+    pub(crate) max_len: u64,
+}
+
+/// Changes some objects of a dataset: writes anywhere, frees blocks, makes and destroys.
+pub(crate) async fn work(engine: &Engine, name: &str, model: &mut Model, rng: &mut Rng, load: Load) {
+    let dataset = engine.dataset(name).await.unwrap();
     let hold = engine.hold().await;
     let edit = dataset.edit(&hold);
-    for _ in 0..20 {
+    for _ in 0..load.steps {
         let pick = model.keys().nth(rng.below(model.len().max(1) as u64) as usize).copied();
         match (rng.below(10), pick) {
             (0, Some(object)) => {
@@ -110,8 +124,8 @@ async fn work(engine: &Engine, model: &mut Model, rng: &mut Rng) {
                 content[start..end].fill(0);
             }
             (_, Some(object)) => {
-                let offset = rng.below(3 << 20) as usize;
-                let len = 1 + rng.below(300_000) as usize;
+                let offset = rng.below(load.max_offset) as usize;
+                let len = 1 + rng.below(load.max_len) as usize;
                 // Half of it compresses.
                 let data: Vec<u8> =
                     (0..len).map(|i| if i % 2 == 0 { 0 } else { rng.below(256) as u8 }).collect();
@@ -124,44 +138,12 @@ async fn work(engine: &Engine, model: &mut Model, rng: &mut Rng) {
     }
 }
 
-async fn assert_equal(mos: &Mos, model: &Model, name: &str) {
-    let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+/// A dataset or snapshot holds what the model says.
+pub(crate) async fn assert_equal(mos: &Mos, dataset: &str, model: &Model, name: &str) {
+    let objset = mos.dataset(dataset).await.unwrap().objset().await.unwrap();
     for (id, content) in model {
         let object = objset.object(*id).await.unwrap();
         let read = object.read(0, content.len()).await.unwrap();
-        assert!(read[..] == content[..], "{name}: object {id} differs");
-    }
-}
-
-#[test]
-fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
-    let rt = Runtime::real(Some(2));
-    for layout in &LAYOUTS {
-        let name = format!("{:?}", layout);
-        let given = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| rt.random_u64());
-        println!("{name}: CENOTE_SEED={seed}");
-        let mut rng = Rng::new(seed);
-        let folder = tempfile::tempdir().unwrap();
-        rt.block_on(async {
-            let mut model = Model::new();
-            let engine = create(&rt, folder.path(), layout).await;
-            for _ in 0..4 {
-                work(&engine, &mut model, &mut rng).await;
-                engine.sync_all().await.unwrap();
-            }
-            drop(engine);
-            assert_equal(&reopen(&rt, folder.path()).await, &model, &name).await;
-            assert_zdb_is_content(folder.path(), &name);
-
-            let engine = reopen_to_write(&rt, folder.path()).await;
-            for _ in 0..4 {
-                work(&engine, &mut model, &mut rng).await;
-                engine.sync_all().await.unwrap();
-            }
-            drop(engine);
-            assert_equal(&reopen(&rt, folder.path()).await, &model, &name).await;
-            assert_zdb_is_content(folder.path(), &name);
-        });
+        assert!(read[..] == content[..], "{name}: {dataset} object {id} differs");
     }
 }

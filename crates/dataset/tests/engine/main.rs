@@ -1,0 +1,8 @@
+//! The engine: pools made and changed, then opened anew, and by `zdb`.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod accounts;
+mod common;
+mod datasets;
+mod groups;
