@@ -4,5 +4,6 @@
 
 pub(crate) mod blocks;
 pub(crate) mod objset;
+pub(crate) mod owners;
 pub(crate) mod policy;
 pub(crate) mod tree;

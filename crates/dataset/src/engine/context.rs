@@ -13,11 +13,9 @@ use crate::live::{Edit, LiveObjset};
 use crate::mos::Mos;
 use crate::objset::Objset;
 use crate::sync::blocks::{Group, Space};
+use crate::sync::owners::OBJSET_FLAG_USERACCOUNTING_COMPLETE;
 use crate::sync::policy::StoragePolicy;
 use crate::zap::Zap;
-
-/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: what users own is counted from the start.
-const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1;
 
 /// The group that is being written, for those who change the MOS in it.
 pub struct SyncContext {
@@ -77,6 +75,7 @@ impl SyncContext {
         self.activate_missing(dataset).await?;
         let engine = &self.engine;
         let mut phys = ObjsetPhys::empty(kind);
+        // What users own is counted from the start.
         phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
         let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, None, phys);
         let objset = LiveObjset::new(empty, self.group.txg);

@@ -5,6 +5,7 @@
 //! removed or expanded, devices that are away (what they miss would have to be noted), heartbeats of a shared pool, logs whose records are not
 //! in the tree yet, lists of clones' blocks. Reading needs none of it.
 
+use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
 use cenote_pool::{VdevKind, VdevState};
@@ -27,6 +28,9 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
         let why = format!("can be read here but not changed: {why}; OpenZFS can change it");
         Err(DatasetError::Unsuitable { name: mos.pool().name().into(), why: why.into() })
     };
+    if mos.uberblock().endian != Endian::NATIVE {
+        return refused("it was written by a machine of the other byte order");
+    }
     if mos.pool().version() != SPA_VERSION_FEATURES {
         return refused("its version is older than feature flags: `zpool upgrade` brings them");
     }

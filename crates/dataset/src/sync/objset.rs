@@ -25,6 +25,7 @@ use cenote_format::units::{BlockId, ObjectId};
 use futures::StreamExt;
 
 use super::blocks::{BlockSink, NewBlock};
+use super::owners::{self, Owners};
 use super::tree::{free_tree, write_tree};
 use crate::error::Result;
 use crate::live::Changed;
@@ -46,10 +47,18 @@ pub(crate) async fn write_objset(
 ) -> Result<Objset> {
     let mut phys = old.phys().clone();
     let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
-    for (object, slots, dnode) in write_objects(sink, old, changed).await? {
-        match accounting_slot(object, &mut phys) {
-            Some(slot) => *slot = dnode,
-            None => put_dnode(old, &mut blocks, object, slots, dnode).await?,
+    let mut owners = Owners::default();
+    for written in write_objects(sink, old, changed).await? {
+        owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
+        match accounting_slot(written.object, &mut phys) {
+            Some(slot) => *slot = written.after,
+            None => put_dnode(old, &mut blocks, written).await?,
+        }
+    }
+    for (object, changed) in owners.settle(old, sink.group().txg).await? {
+        let written = write_object(sink, old, object, changed).await?;
+        if let Some(slot) = accounting_slot(object, &mut phys) {
+            *slot = written.after;
         }
     }
     let blocks = blocks.into_iter().map(|(block, bytes)| (block, bytes.freeze())).collect();
@@ -62,12 +71,20 @@ pub(crate) async fn write_objset(
     Objset::open(&pool, old.cache(), old.dataset_id(), bp, old.key().cloned()).await
 }
 
-/// Writes the trees of changed objects: of each its number, slots and new dnode (`None`: it is freed).
+/// An object whose tree is written.
+struct Written {
+    object: ObjectId,
+    before: Option<Dnode>,
+    /// `None`: it is freed.
+    after: Option<Dnode>,
+}
+
+/// Writes the trees of changed objects.
 async fn write_objects(
     sink: &BlockSink,
     old: &Objset,
     changed: BTreeMap<ObjectId, Changed>,
-) -> Result<Vec<(ObjectId, u8, Option<Dnode>)>> {
+) -> Result<Vec<Written>> {
     let runtime = sink.runtime();
     let mut objects = changed.into_iter();
     let batches = std::iter::from_fn(|| {
@@ -93,38 +110,37 @@ async fn write_objects(
     Ok(all)
 }
 
-async fn write_object(
-    sink: &BlockSink,
-    old: &Objset,
-    object: ObjectId,
-    changed: Changed,
-) -> Result<(ObjectId, u8, Option<Dnode>)> {
+async fn write_object(sink: &BlockSink, old: &Objset, object: ObjectId, changed: Changed) -> Result<Written> {
     let sink = sink.for_object();
     let mut before = match old.dnode(object).await {
         Ok(dnode) => Some(Object::new(old.clone(), object, dnode)),
         Err(crate::DatasetError::NoObject { .. }) => None,
         Err(error) => return Err(error),
     };
-    let slots_before = before.as_ref().map_or(0, |before| before.dnode().slots);
+    let dnode_before = before.as_ref().map(|before| before.dnode().clone());
     if changed.fresh
         && let Some(gone) = before.take()
     {
         free_tree(&sink.for_object(), &gone).await?;
     }
-    let Some(head) = changed.head.clone() else { return Ok((object, slots_before, None)) };
+    let Some(mut head) = changed.head.clone() else {
+        return Ok(Written { object, before: dnode_before, after: None });
+    };
+    if object < PROJECTUSED_OBJECT {
+        head.flags |= owners::dnode_flags(old.phys());
+    }
     let tree = write_tree(&sink, object, &head, before.as_ref(), changed, 1).await?;
-    let dnode = head.build(&tree).map_err(|e| old.format(object, e))?;
-    Ok((object, slots_before.max(head.slots), Some(dnode)))
+    let after = head.build(&tree).map_err(|e| old.format(object, e))?;
+    Ok(Written { object, before: dnode_before, after: Some(after) })
 }
 
-/// Puts a dnode into its block, which is read when its first dnode changes. `slots` are cleared before.
+/// Puts a dnode into its block, which is read when its first dnode changes.
 async fn put_dnode(
     old: &Objset,
     blocks: &mut BTreeMap<BlockId, BytesMut>,
-    object: ObjectId,
-    slots: u8,
-    dnode: Option<Dnode>,
+    Written { object, before, after }: Written,
 ) -> Result<()> {
+    let slots = before.iter().chain(&after).map(|dnode| dnode.slots).max().unwrap_or(0);
     let id = BlockId(object.0 / DNODES_PER_BLOCK);
     let block = match blocks.entry(id) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -133,7 +149,7 @@ async fn put_dnode(
     let at = (object.0 % DNODES_PER_BLOCK) as usize * DNODE_MIN_BYTES;
     let end = (at + usize::from(slots) * DNODE_MIN_BYTES).min(block.len());
     block[at..end].fill(0);
-    if let Some(dnode) = dnode {
+    if let Some(dnode) = after {
         let raw = dnode.raw();
         let Some(place) = block.get_mut(at..at + raw.len()) else {
             return Err(old.damaged(object, "is too large for what is left of its block"));

@@ -1,13 +1,16 @@
 //! What was changed in memory, written to a pool: read back from the disks, and by `zdb`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use cenote_dataset::engine::{Engine, NewPool};
 use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{ImportOptions, import};
+use cenote_dataset::objset::USERUSED_OBJECT;
+use cenote_dataset::{ImportOptions, ObjectId, Objset, Zap, import};
 use cenote_device::{FileDevice, OpenOptions};
+use cenote_format::dnode::ObjectType;
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, create_filesystem};
@@ -62,6 +65,23 @@ fn assert_zdb_is_content(folder: &Path) {
     }
 }
 
+/// The accounts of users have what their objects take, and nothing else.
+async fn assert_accounts(fs: &Filesystem, objset: &Objset) {
+    let mut owned: BTreeMap<String, u64> = BTreeMap::new();
+    let mut dnodes = objset.dnodes(ObjectId(1), objset.last_object());
+    while let Some(batch) = dnodes.next_batch().await {
+        for (id, dnode) in batch.unwrap().dnodes {
+            if dnode.bonus_type == ObjectType::SA {
+                let uid = fs.attr(id).await.unwrap().uid;
+                *owned.entry(format!("{uid:x}")).or_default() += dnode.used_bytes + 512;
+            }
+        }
+    }
+    let accounts = Zap::open_id(objset, USERUSED_OBJECT).await.unwrap().to_vec().await.unwrap();
+    let accounts = accounts.iter().map(|entry| (entry.name_text(), entry.value.as_u64().unwrap()));
+    assert_eq!(accounts.collect::<BTreeMap<_, _>>(), owned);
+}
+
 #[test]
 fn file_systems_are_on_disk_what_they_are_in_memory() {
     let rt = Runtime::real(Some(2));
@@ -84,7 +104,9 @@ fn file_systems_are_on_disk_what_they_are_in_memory() {
         let found = discover(&rt, &[PathBuf::from(folder.path())]).await;
         let mos = import(&rt, &found.pools[0], &ImportOptions::default()).await.unwrap();
         let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
-        pair.compare_with(&Filesystem::open(objset).await.unwrap()).await;
+        let fs = Filesystem::open(objset.clone()).await.unwrap();
+        pair.compare_with(&fs).await;
+        assert_accounts(&fs, &objset).await;
         assert_zdb_is_content(folder.path());
     });
 }
