@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn metaslabs_are_as_large_as_openzfs_makes_them() {
         // vdev size, shift: as the comment on vdev_metaslab_set_size has it.
-        for (asize, shift) in [(59 << 20, 24), (4 << 30, 29), (16 << 30, 29), (1 << 40, 33), (1 << 52, 35)] {
+        for (asize, shift) in [(59 << 20, 24), (4 << 30, 29), (16 << 30, 29), (1 << 40, 33), (1 << 52, 36)] {
             assert_eq!(metaslab_shift(asize), shift, "{asize}");
         }
     }
