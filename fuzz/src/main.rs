@@ -19,6 +19,7 @@ use cenote_fuzz::targets::TARGETS;
 use cenote_fuzz::{Target, corpus, mutate, target};
 use cenote_runtime::{Rng, Runtime};
 use clap::Parser;
+use rustix::time::{ClockId, clock_gettime};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -100,18 +101,27 @@ fn note_panics() {
 struct Running {
     target: &'static Target,
     case: u64,
-    since: Instant,
 }
 
 /// Ends the process when a case takes too long: nothing else can stop a thread that loops.
+///
+/// What counts is the processor's time, since a busy machine may leave a case waiting for long. One that waits for ever is found as well,
+/// later.
 fn watch(seed: u64, limit: Duration) {
+    /// Times the limit that a case may last if it does not compute.
+    const MOST_WAITING: u32 = 100;
     std::thread::spawn(move || {
+        let mut seen: Option<((&str, u64), Duration, Instant)> = None;
         loop {
             std::thread::sleep(limit / 20);
             let running = RUNNING.lock().map_or(None, |running| *running);
-            if let Some(Running { target, case, since }) = running
-                && since.elapsed() > limit
-            {
+            let Some(Running { target, case }) = running else { continue };
+            let computed = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();
+            let (_, since_computed, since) = match seen {
+                Some(same) if same.0 == (target.name, case) => same,
+                _ => *seen.insert(((target.name, case), computed, Instant::now())),
+            };
+            if computed.saturating_sub(since_computed) > limit || since.elapsed() > limit * MOST_WAITING {
                 let fuzzer = Fuzzer { target, seed, inputs: corpus::load(target.name) };
                 fuzzer.report(case, &format!("still runs after {limit:?}"));
                 std::process::exit(1);
@@ -158,7 +168,7 @@ impl Fuzzer {
     /// Why a case failed.
     fn one(&self, case: u64) -> Option<String> {
         let input = self.input(case);
-        running(Some(Running { target: self.target, case, since: Instant::now() }));
+        running(Some(Running { target: self.target, case }));
         let why = self.parse(&input);
         running(None);
         why
