@@ -7,3 +7,52 @@ pub(crate) mod objset;
 pub(crate) mod owners;
 pub(crate) mod policy;
 pub(crate) mod tree;
+
+use cenote_runtime::Runtime;
+use futures::StreamExt;
+
+use crate::error::Result;
+
+/// Tasks that write at once, for each core: one computes while others wait for their disks.
+const TASKS_PER_CORE: usize = 2;
+
+/// Runs `step` on all items, `per_task` of them in a task one after the other; results in the items' order. What fits in one
+/// task needs none.
+async fn in_batches<I, T, F, Step>(
+    runtime: &Runtime,
+    items: impl IntoIterator<Item = I>,
+    per_task: usize,
+    step: F,
+) -> Result<Vec<T>>
+where
+    I: Send + 'static,
+    T: Send + 'static,
+    F: Fn(I) -> Step,
+    Step: Future<Output = Result<T>> + Send + 'static,
+{
+    let mut steps = items.into_iter().map(step).peekable();
+    let first: Vec<Step> = steps.by_ref().take(per_task).collect();
+    if steps.peek().is_none() {
+        return one_by_one(first).await;
+    }
+    let rest = std::iter::from_fn(|| {
+        let batch: Vec<Step> = steps.by_ref().take(per_task).collect();
+        (!batch.is_empty()).then_some(batch)
+    });
+    let limit = TASKS_PER_CORE * runtime.parallelism();
+    let batches = std::iter::once(first).chain(rest);
+    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, one_by_one));
+    let mut all = Vec::new();
+    while let Some(batch) = results.next().await {
+        all.extend(batch?);
+    }
+    Ok(all)
+}
+
+async fn one_by_one<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    let mut results = Vec::with_capacity(steps.len());
+    for step in steps {
+        results.push(step.await?);
+    }
+    Ok(results)
+}

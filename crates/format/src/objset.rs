@@ -27,6 +27,13 @@ pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`, with project accounting.
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
 
+/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: what users and groups own is counted.
+pub const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1 << 0;
+/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: so are their objects.
+pub const OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
+/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: so are projects.
+pub const OBJSET_FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
+
 /// What an object set is, `dmu_objset_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjsetType {

@@ -28,7 +28,7 @@ const HEAD_WITHOUT_FREED_BYTES: usize = 48;
 const EMPTY_FEATURE: &str = "empty_bpobj";
 const LIVELIST_FEATURE: &str = "livelist";
 
-/// BlockSpace of blocks: what a list counts.
+/// Space of blocks: what a list counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSpace {
     /// As accounted: net of parity, all copies.
@@ -40,8 +40,9 @@ pub struct BlockSpace {
 }
 
 impl BlockSpace {
-    /// Of a block that takes so much.
-    fn of(bp: &Blkptr, used_bytes: u64) -> BlockSpace {
+    /// Of a block that takes so much. Compression of metadata is not what users ask about: it counts as if there were none
+    /// (`BP_GET_UCSIZE`).
+    pub(crate) fn of(bp: &Blkptr, used_bytes: u64) -> BlockSpace {
         let compressed_bytes = if bp.is_embedded() { 0 } else { bp.psize().0 };
         let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
         let uncompressed_bytes = if is_metadata { compressed_bytes } else { bp.lsize().0 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 
 use super::{Inner, LiveDataset};
@@ -13,7 +13,6 @@ use crate::live::{Edit, LiveObjset};
 use crate::mos::Mos;
 use crate::objset::Objset;
 use crate::sync::blocks::{Group, Space};
-use crate::sync::owners::OBJSET_FLAG_USERACCOUNTING_COMPLETE;
 use crate::sync::policy::StoragePolicy;
 use crate::zap::Zap;
 

@@ -22,6 +22,7 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
 use super::policy::StoragePolicy;
+use crate::deadlist::BlockSpace;
 use crate::error::Result;
 use crate::object::SPILL_BLOCK;
 
@@ -147,7 +148,11 @@ impl BlockSink {
 
     /// What stands where `old` stood and nothing does now.
     pub(crate) fn hole(&self, old: &Blkptr) -> Blkptr {
-        self.hole_like(old.lsize(), old.object_type(), old.level())
+        let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
+        match self.group.hole_birth && lsize.0 != 0 {
+            true => Blkptr::hole(&BlockIdentity { lsize, object_type, level, birth: self.group.txg }),
+            false => Blkptr::HOLE,
+        }
     }
 
     /// One of the holes that the hole `parent` consists of.
@@ -161,13 +166,6 @@ impl BlockSink {
         Blkptr::hole(&identity)
     }
 
-    fn hole_like(&self, lsize: Lsize, object_type: ObjectType, level: u8) -> Blkptr {
-        if !self.group.hole_birth || lsize.0 == 0 {
-            return Blkptr::HOLE;
-        }
-        Blkptr::hole(&BlockIdentity { lsize, object_type, level, birth: self.group.txg })
-    }
-
     /// Fill count of a data block: 1, or how many dnodes are in it.
     pub(crate) fn data_fill(&self, object_type: ObjectType, data: &[u8]) -> u64 {
         match object_type {
@@ -179,7 +177,8 @@ impl BlockSink {
     /// How a block is to be stored.
     fn props(&self, new: &NewBlock) -> WriteProps {
         let (group, policy) = (&self.group, &self.policy);
-        let is_metadata = new.level > 0 || new.object_type.is_metadata();
+        let is_spill = new.block == SPILL_BLOCK;
+        let is_metadata = new.level > 0 || new.object_type.is_metadata() || is_spill;
         let place = Place { dataset: policy.dataset, object: new.object, level: new.level, block: new.block };
         let checksum = match Checksum::try_from(new.checksum_id) {
             Ok(Checksum::Inherit) | Err(_) => policy.checksum,
@@ -192,8 +191,6 @@ impl BlockSink {
             Ok(Compression::Inherit) | Err(_) => policy.compression,
             Ok(own) => own,
         };
-        let is_spill = new.block == SPILL_BLOCK;
-        let is_metadata = is_metadata || is_spill;
         let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
         let block_use = BlockUse {
             object_type: new.object_type,
@@ -222,12 +219,13 @@ impl BlockSink {
 impl Space {
     /// What a block takes.
     pub(crate) fn of(pool: &Pool, bp: &Blkptr) -> Space {
-        // Compression of metadata is not what users ask about: it counts as if there were none (`BP_GET_UCSIZE`).
-        let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
-        let compressed = if bp.is_embedded() { 0 } else { bp.psize().0 };
-        let uncompressed = if is_metadata { compressed } else { bp.lsize().0 };
-        let used = pool.vdevs().dsize(bp);
-        Space { used: used as i64, compressed: compressed as i64, uncompressed: uncompressed as i64 }
+        let BlockSpace { used_bytes, compressed_bytes, uncompressed_bytes } =
+            BlockSpace::of(bp, pool.vdevs().dsize(bp));
+        Space {
+            used: used_bytes as i64,
+            compressed: compressed_bytes as i64,
+            uncompressed: uncompressed_bytes as i64,
+        }
     }
 }
 

@@ -22,9 +22,9 @@ use cenote_format::dnode::{
 };
 use cenote_format::objset::{OBJSET_PHYS_SIZE_V3, ObjsetPhys};
 use cenote_format::units::{BlockId, ObjectId};
-use futures::StreamExt;
 
 use super::blocks::{BlockSink, NewBlock};
+use super::in_batches;
 use super::owners::{self, Owners};
 use super::tree::{free_tree, write_tree};
 use crate::error::Result;
@@ -34,8 +34,6 @@ use crate::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJ
 
 /// Objects whose trees are written by one task, one after the other.
 const OBJECTS_PER_TASK: usize = 32;
-/// Tasks at once, for each core.
-const TASKS_PER_CORE: usize = 2;
 /// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
 const META_DNODE_LEVELS: u8 = 6;
 
@@ -48,7 +46,11 @@ pub(crate) async fn write_objset(
     let mut phys = old.phys().clone();
     let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
     let mut owners = Owners::default();
-    for written in write_objects(sink, old, changed).await? {
+    let write = |(object, changed)| {
+        let (sink, old) = (sink.clone(), old.clone());
+        async move { write_object(&sink, &old, object, changed).await }
+    };
+    for written in in_batches(sink.runtime(), changed, OBJECTS_PER_TASK, write).await? {
         owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
         match accounting_slot(written.object, &mut phys) {
             Some(slot) => *slot = written.after,
@@ -66,9 +68,7 @@ pub(crate) async fn write_objset(
     let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
     phys.meta_dnode = Some(meta);
     let bp = write_head(sink, old, &phys, fill).await?;
-    let group = sink.group();
-    let pool = group.pool.clone();
-    Objset::open(&pool, old.cache(), old.dataset_id(), bp, old.key().cloned()).await
+    Objset::open(&sink.group().pool, old.cache(), old.dataset_id(), bp, old.key().cloned()).await
 }
 
 /// An object whose tree is written.
@@ -77,37 +77,6 @@ struct Written {
     before: Option<Dnode>,
     /// `None`: it is freed.
     after: Option<Dnode>,
-}
-
-/// Writes the trees of changed objects.
-async fn write_objects(
-    sink: &BlockSink,
-    old: &Objset,
-    changed: BTreeMap<ObjectId, Changed>,
-) -> Result<Vec<Written>> {
-    let runtime = sink.runtime();
-    let mut objects = changed.into_iter();
-    let batches = std::iter::from_fn(|| {
-        let batch: Vec<_> = objects.by_ref().take(OBJECTS_PER_TASK).collect();
-        (!batch.is_empty()).then_some(batch)
-    });
-    let write = |batch: Vec<(ObjectId, Changed)>| {
-        let (sink, old) = (sink.clone(), old.clone());
-        async move {
-            let mut written = Vec::with_capacity(batch.len());
-            for (object, changed) in batch {
-                written.push(write_object(&sink, &old, object, changed).await?);
-            }
-            Ok::<_, crate::DatasetError>(written)
-        }
-    };
-    let limit = TASKS_PER_CORE * runtime.parallelism();
-    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, write));
-    let mut all = Vec::new();
-    while let Some(written) = results.next().await {
-        all.extend(written?);
-    }
-    Ok(all)
 }
 
 async fn write_object(sink: &BlockSink, old: &Objset, object: ObjectId, changed: Changed) -> Result<Written> {

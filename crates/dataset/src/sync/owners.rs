@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use cenote_format::dnode::{
     DNODE_FLAG_USEROBJUSED_ACCOUNTED, DNODE_FLAG_USERUSED_ACCOUNTED, DNODE_MIN_BYTES, Dnode, ObjectType,
 };
-use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::objset::{
+    OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
+    OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE, ObjsetPhys, ObjsetType,
+};
 use cenote_format::units::{ObjectId, Txg};
 use cenote_format::znode::{ZFS_PROJID, ZnodeFields};
 
@@ -20,12 +23,6 @@ use crate::live::{Changed, LiveObjset};
 use crate::objset::{GROUPUSED_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use crate::zap::{NewZap, ZapEdit};
 
-/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`.
-pub(crate) const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1 << 0;
-/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: objects are counted, too.
-const OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
-/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: projects are counted, too.
-const OBJSET_FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
 /// `DMU_OBJACCT_PREFIX`: before the names of accounts of objects.
 const OBJECTS_PREFIX: &str = "obj-";
 /// Where every file's attributes are behind their header: `SA_UID_OFFSET` and the like.

@@ -22,15 +22,13 @@ use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::bytes::{Endian, Writer};
 use cenote_format::dnode::{DnodeHead, DnodeTree};
 use cenote_format::units::{BlockId, Lsize, ObjectId};
-use futures::StreamExt;
 
 use super::blocks::{BlockSink, NewBlock};
+use super::in_batches;
 use crate::error::Result;
 use crate::live::Changed;
 use crate::object::{Object, SPILL_BLOCK};
 
-/// Tasks that write blocks of one object at once, for each core: one computes while others wait for their disks.
-const TASKS_PER_CORE: usize = 2;
 /// Blocks that a task writes one after the other: enough to be worth a task.
 const BLOCKS_PER_TASK: usize = 8;
 /// Pointers of a freed range that are looked up at once.
@@ -137,33 +135,11 @@ impl TreeWriter<'_> {
             let fill = self.sink.data_fill(self.head.object_type, &data);
             orders.push(self.block(0, block, data, old, fill));
         }
-        if orders.len() <= BLOCKS_PER_TASK {
-            for order in orders {
-                updates.insert(order.block.0, self.sink.write(order).await?);
-            }
-            return Ok(());
-        }
-        let runtime = self.sink.runtime();
-        let mut orders = orders.into_iter();
-        let batches = std::iter::from_fn(|| {
-            let batch: Vec<NewBlock> = orders.by_ref().take(BLOCKS_PER_TASK).collect();
-            (!batch.is_empty()).then_some(batch)
-        });
-        let write = |batch: Vec<NewBlock>| {
+        let write = |order: NewBlock| {
             let sink = self.sink.clone();
-            async move {
-                let mut written = Vec::with_capacity(batch.len());
-                for order in batch {
-                    written.push((order.block.0, sink.write(order).await?));
-                }
-                Ok::<_, crate::DatasetError>(written)
-            }
+            async move { Ok((order.block.0, sink.write(order).await?)) }
         };
-        let limit = TASKS_PER_CORE * runtime.parallelism();
-        let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, write));
-        while let Some(written) = results.next().await {
-            updates.extend(written?);
-        }
+        updates.extend(in_batches(self.sink.runtime(), orders, BLOCKS_PER_TASK, write).await?);
         Ok(())
     }
 
