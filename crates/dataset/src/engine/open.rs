@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cenote_format::dsl::names::pool as names;
 use cenote_format::label::PoolConfig;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{ObjectId, Txg, VdevId};
 
 use super::groups::Groups;
 use super::space::SpaceMaps;
@@ -66,7 +67,8 @@ async fn features(mos: &Mos) -> Result<Features> {
 
 /// Where it is noted what is allocated.
 async fn space_maps(mos: &Mos) -> Result<SpaceMaps> {
-    let mut maps = SpaceMaps::default();
+    let logs = mos.directory_u64(names::LOG_SPACEMAP_ZAP).await?.map(ObjectId);
+    let mut maps = SpaceMaps::with_logs(logs);
     for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.metaslab_array.0 != 0) {
         maps.add_vdev(VdevId(vdev.id), vdev.metaslab_array);
         for place in mos.metaslab_places(vdev).await? {

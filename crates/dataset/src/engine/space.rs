@@ -34,9 +34,16 @@ pub(super) struct SpaceMaps {
     maps: BTreeMap<(VdevId, u64), ObjectId>,
     /// Metaslabs whose own maps lack what log space maps say.
     unflushed: Vec<(VdevId, u64, u64)>,
+    /// The table of log space maps, until these are brought home.
+    logs: Option<ObjectId>,
 }
 
 impl SpaceMaps {
+    /// Of no vdevs yet; `logs` is the table of log space maps, if there is one.
+    pub(super) fn with_logs(logs: Option<ObjectId>) -> SpaceMaps {
+        SpaceMaps { logs, ..SpaceMaps::default() }
+    }
+
     /// A vdev whose maps' numbers are in that object.
     pub(super) fn add_vdev(&mut self, vdev: VdevId, array: ObjectId) {
         self.arrays.insert(vdev, array);
@@ -74,11 +81,14 @@ impl SyncContext {
 
     /// Brings every metaslab's own map up to date and removes the log space maps, once.
     async fn flush_logged(&mut self) -> Result<()> {
-        let unflushed = std::mem::take(&mut self.engine.space_maps.lock().unflushed);
+        let (unflushed, logs) = {
+            let mut maps = self.engine.space_maps.lock();
+            (std::mem::take(&mut maps.unflushed), maps.logs.take())
+        };
         for (vdev, index, start_bytes) in unflushed {
             self.condense(vdev, index, start_bytes).await?;
         }
-        let Some(logs) = self.find_directory_object(names::LOG_SPACEMAP_ZAP).await? else { return Ok(()) };
+        let Some(logs) = logs else { return Ok(()) };
         let edit = self.edit();
         for entry in Zap::open_id(&edit.view(), logs).await?.to_vec().await? {
             if let Some(log) = entry.value.as_u64() {

@@ -46,29 +46,10 @@ impl Slots {
 
 /// The first block from `from` on that has a free slot, and which are free.
 pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
-    let end = view.last_object().0.div_ceil(SLOTS);
-    for block in from..end {
-        let (first, last) = (block * SLOTS, (block + 1) * SLOTS);
-        let mut free = match view.meta() {
-            Some(meta) => {
-                let bp = meta.blkptr(0, BlockId(block)).await?;
-                if bp.fill() >= SLOTS { 0 } else { free_on_disk(view, block).await? }
-            }
-            None => u32::MAX,
-        };
-        for object in view.layers().touched(ObjectId(first)..ObjectId(last)) {
-            free &= !taken(object, view.layers().object(object).and_then(|c| c.head).map_or(1, |h| h.slots));
-        }
-        if free != 0 {
-            return Ok((block, free));
-        }
-    }
-    // Beyond the end on disk there are only objects made since.
-    let mut block = from.max(end);
+    let mut block = from;
     loop {
-        let range = ObjectId(block * SLOTS)..ObjectId((block + 1) * SLOTS);
-        let mut free = u32::MAX;
-        for object in view.layers().touched(range) {
+        let mut free = free_on_disk(view, block).await?;
+        for object in view.layers().touched(ObjectId(block * SLOTS)..ObjectId((block + 1) * SLOTS)) {
             free &= !taken(object, view.layers().object(object).and_then(|c| c.head).map_or(1, |h| h.slots));
         }
         if free != 0 {
@@ -78,7 +59,14 @@ pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
     }
 }
 
+/// Slots that no object on disk takes: beyond the end there is none.
 async fn free_on_disk(view: &Objset, block: u64) -> Result<u32> {
+    let Some(meta) = view.meta().filter(|_| block * SLOTS < view.last_object().0) else {
+        return Ok(u32::MAX);
+    };
+    if meta.blkptr(0, BlockId(block)).await?.fill() >= SLOTS {
+        return Ok(0);
+    }
     let mut free = u32::MAX;
     let mut dnodes = view.dnodes_on_disk(ObjectId(block * SLOTS), ObjectId((block + 1) * SLOTS));
     while let Some(batch) = dnodes.next_batch().await {
