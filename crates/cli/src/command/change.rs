@@ -96,25 +96,35 @@ async fn folder(putter: &Putter, path: &str) -> Result<ObjectId, CliError> {
     }
 }
 
+/// Opens the file system of each target to change it, and works there; `work` gets the target as typed, too.
+async fn on_each(
+    session: &Session,
+    targets: &[String],
+    work: impl AsyncFn(&Putter, &Target, &str) -> Result<(), CliError>,
+) -> Result<Outcome, CliError> {
+    for typed in targets {
+        let target: Target = typed.parse().map_err(CliError::Usage)?;
+        let losses = Losses::default();
+        let open = async |engine: &Engine| {
+            let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
+            work(&putter, &target, typed).await
+        };
+        session.change_pool(target.pool(), open).await?;
+    }
+    Ok(Outcome::Done)
+}
+
 impl Mkdir {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for typed in &self.targets {
-            let target: Target = typed.parse().map_err(CliError::Usage)?;
-            let losses = Losses::default();
-            let work = async |engine: &Engine| {
-                let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
-                match self.parents {
-                    true => make_all(&putter, target.path_or_root()).await,
-                    false => {
-                        let (dir, name) = parent_of(&putter, &target).await?;
-                        make(&putter, dir, name).await.map(drop)
-                    }
-                }
-            };
-            session.change_pool(target.pool(), work).await?;
-        }
-        Ok(Outcome::Done)
+        on_each(session, &self.targets, async |putter, target, _| match self.parents {
+            true => make_all(putter, target.path_or_root()).await,
+            false => {
+                let (dir, name) = parent_of(putter, target).await?;
+                make(putter, dir, name).await.map(drop)
+            }
+        })
+        .await
     }
 }
 
@@ -138,20 +148,14 @@ async fn make_all(putter: &Putter, path: &str) -> Result<(), CliError> {
 impl Rm {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for typed in &self.targets {
-            let target: Target = typed.parse().map_err(CliError::Usage)?;
-            let losses = Losses::default();
-            let work = async |engine: &Engine| {
-                let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
-                let (dir, name) = parent_of(&putter, &target).await?;
-                let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
-                match until_interrupted(&putter, work).await? {
-                    ((), false) => Ok(()),
-                    ((), true) => Err(CliError::Stopped(format!("interrupted; {typed} is removed in part"))),
-                }
-            };
-            session.change_pool(target.pool(), work).await?;
-        }
-        Ok(Outcome::Done)
+        on_each(session, &self.targets, async |putter, target, typed| {
+            let (dir, name) = parent_of(putter, target).await?;
+            let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
+            match until_interrupted(putter, work).await? {
+                ((), false) => Ok(()),
+                ((), true) => Err(CliError::Stopped(format!("interrupted; {typed} is removed in part"))),
+            }
+        })
+        .await
     }
 }
