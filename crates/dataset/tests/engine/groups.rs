@@ -28,23 +28,19 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
         let folder = tempfile::tempdir().unwrap();
         rt.block_on(async {
             let mut model = Model::new();
-            let engine = create(&rt, folder.path(), layout).await;
-            for _ in 0..4 {
-                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-                engine.sync_all().await.unwrap();
+            for is_new in [true, false] {
+                let engine = match is_new {
+                    true => create(&rt, folder.path(), layout).await,
+                    false => reopen_to_write(&rt, folder.path()).await,
+                };
+                for _ in 0..4 {
+                    work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+                    engine.sync_all().await.unwrap();
+                }
+                drop(engine);
+                assert_equal(&reopen(&rt, folder.path()).await, POOL, &model, &name).await;
+                assert_zdb_is_content(folder.path(), &name);
             }
-            drop(engine);
-            assert_equal(&reopen(&rt, folder.path()).await, POOL, &model, &name).await;
-            assert_zdb_is_content(folder.path(), &name);
-
-            let engine = reopen_to_write(&rt, folder.path()).await;
-            for _ in 0..4 {
-                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-                engine.sync_all().await.unwrap();
-            }
-            drop(engine);
-            assert_equal(&reopen(&rt, folder.path()).await, POOL, &model, &name).await;
-            assert_zdb_is_content(folder.path(), &name);
         });
     }
 }
