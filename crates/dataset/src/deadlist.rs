@@ -11,8 +11,10 @@
 mod append;
 mod edit;
 
+use std::collections::HashMap;
+
 use cenote_format::Phys;
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::deadlist::{DeadlistPhys, parse_deadlist_key};
@@ -63,6 +65,28 @@ impl Bpobj {
     /// All entries, subobjects' included, batch by batch.
     pub fn entries(&self) -> BpobjEntries {
         BpobjEntries { pending: vec![(self.clone(), 0)], next: 0 }
+    }
+
+    /// The blocks that a list of a livelist notes as written and not as dead.
+    ///
+    /// # Errors
+    /// The list is damaged.
+    pub async fn live_blocks(&self) -> Result<Vec<Blkptr>> {
+        let mut live: HashMap<(Option<Dva>, Txg), (i64, Blkptr)> = HashMap::new();
+        let mut entries = self.entries();
+        while let Some(batch) = entries.next_batch().await {
+            for BpobjEntry { bp, freed } in batch? {
+                let key = (bp.dvas().next(), bp.logical_birth());
+                let (count, _) = live.entry(key).or_insert((0, bp));
+                *count += if freed { -1 } else { 1 };
+                if *count == 0 {
+                    live.remove(&key);
+                }
+            }
+        }
+        // Cloned and deduplicated blocks may be there several times.
+        let times = |(count, bp): (i64, Blkptr)| std::iter::repeat_n(bp, count.max(0) as usize);
+        Ok(live.into_values().flat_map(times).collect())
     }
 
     async fn subobjects(&self) -> Result<Vec<ObjectId>> {

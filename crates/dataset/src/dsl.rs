@@ -29,6 +29,7 @@ mod destroy_snapshot;
 mod dir;
 mod family;
 mod hold;
+mod livelist;
 pub(crate) mod make;
 mod mark;
 mod name;

@@ -66,6 +66,10 @@ impl SyncContext {
         let id = ObjectId(dataset.0);
         let mut head = self.dataset_phys(id).await?;
         let (mut gone, mut kept) = (Space::default(), Vec::new());
+        if let Some(livelist) = self.livelist(head.dir).await? {
+            self.note_in_livelist(head.dir, livelist, &ledger.births, &ledger.dead).await?;
+        }
+        self.note_in_bookmarks(id, head.prev_snapshot_txg, &ledger.dead).await?;
         for dead in ledger.dead {
             if dead.logical_birth() > head.prev_snapshot_txg {
                 gone = gone + self.space_of(&dead);
@@ -93,7 +97,11 @@ impl SyncContext {
             Account::Refreservation,
             Account::Head,
         )
-        .await
+        .await?;
+        match self.livelist(head.dir).await? {
+            Some(_) => self.drop_useless_livelist(head.dir).await,
+            None => Ok(()),
+        }
     }
 
     /// Blocks that died and that snapshots hold; answers what they take.

@@ -43,6 +43,7 @@ impl SyncContext {
         let (_, own) = name::split_child(name)?;
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, Some(ObjectId(origin.id().0)), 0).await?;
+        self.make_livelist(dir).await?;
         for (property, value) in settings {
             let clone = self.mos().await?.dataset(name).await?;
             if let Err(error) = self.check_limit(&clone, &property, &value).await {

@@ -18,6 +18,7 @@ use super::make::remove_number;
 use super::{Dataset, name};
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
+use crate::objset::Objset;
 use crate::sync::blocks::Space;
 use crate::zap::{Zap, ZapEdit};
 
@@ -48,9 +49,14 @@ impl SyncContext {
         }
         self.refuse_if_open(&head)?;
         let phys = *head.phys();
-        self.survey_blocks(&head, phys.prev_snapshot_txg).await?;
         let origin = head.origin().await?;
-        self.free_blocks(&head, phys.prev_snapshot_txg).await?;
+        match self.livelist(phys.dir).await? {
+            Some(livelist) => self.free_clone(&head, livelist).await?,
+            None => {
+                self.survey_blocks(&head, phys.prev_snapshot_txg).await?;
+                self.free_blocks(&head, phys.prev_snapshot_txg).await?;
+            }
+        }
         self.remove_head(ObjectId(head.id().0)).await?;
         if let Some(origin) = origin {
             self.remove_if_deferred(&origin).await?;
@@ -66,16 +72,32 @@ impl SyncContext {
         }
     }
 
+    /// Frees what a clone has to itself, as its livelist says.
+    async fn free_clone(&mut self, clone: &Dataset, livelist: ObjectId) -> Result<()> {
+        self.refuse_log(&clone.objset_head().await?, clone.name())?;
+        self.survey_livelist(livelist).await?;
+        self.free_livelist(livelist).await?;
+        ZapEdit::new(&self.edit(), clone.dir().id()).remove(dir_field::LIVELIST).await
+    }
+
+    /// A log's blocks are not in the tree.
+    fn refuse_log(&self, objset: &Objset, name: &str) -> Result<()> {
+        match objset.phys().zil_header.log.is_hole() {
+            true => Ok(()),
+            false => {
+                let why = "its intent log was not replayed; open it to write, and close it, first";
+                Err(DatasetError::busy(name, why))
+            }
+        }
+    }
+
     /// Sees that all blocks born after a group can be found, and that there is no log, whose blocks would not be.
     pub(super) async fn survey_blocks(&self, head: &Dataset, born_after: Txg) -> Result<()> {
         if head.phys().bp.is_hole() {
             return Ok(());
         }
         let objset = head.objset_head().await?;
-        if !objset.phys().zil_header.log.is_hole() {
-            let why = "its intent log was not replayed; open it to write, and close it, first";
-            return Err(DatasetError::busy(head.name(), why));
-        }
+        self.refuse_log(&objset, head.name())?;
         let mut blocks = Blocks::new(objset, born_after);
         while blocks.next_batch().await?.is_some() {}
         Ok(())
@@ -102,6 +124,7 @@ impl SyncContext {
         let held_back = self.refreservation(id).await?.saturating_sub(phys.unique_bytes);
         let space = Space { used: -(held_back as i64), ..Space::default() };
         self.use_space(phys.dir, space, Account::Refreservation).await?;
+        self.drop_livelist(phys.dir).await?;
         self.drop_bookmarks(id).await?;
         self.drop_features(id).await?;
         self.leave_origin(id, &phys).await?;

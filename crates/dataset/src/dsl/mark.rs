@@ -5,17 +5,20 @@
 //!
 //! Source: OpenZFS `dsl_bookmark.c`.
 
+use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS};
 use cenote_format::dsl::names::dataset_field;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_format::words::Phys;
 
+use super::account::add;
 use super::name;
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
+use crate::sync::blocks::Space;
 use crate::zap::{NewZap, Zap, ZapEdit, ZapValue, fold};
 
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
@@ -136,9 +139,7 @@ impl SyncContext {
             } else if (snapshot.prev_snapshot_txg..snapshot.creation_txg).contains(&mark.creation_txg) {
                 // What was freed up to the next snapshot is freed up to the one after that.
                 let freed = self.dead_space(next, Default::default(), mark.creation_txg).await?;
-                mark.referenced_freed_bytes += freed.used as u64;
-                mark.compressed_freed_bytes += freed.compressed as u64;
-                mark.uncompressed_freed_bytes += freed.uncompressed as u64;
+                add_freed(&mut mark, freed);
             } else {
                 continue;
             }
@@ -146,6 +147,31 @@ impl SyncContext {
             ZapEdit::new(&self.edit(), zap).update(name.as_str(), &words).await?;
         }
         Ok(is_needed)
+    }
+
+    /// Blocks that a head has no longer: bookmarks since its last snapshot that tell sizes count those that were there at their time
+    /// (`dsl_bookmark_block_killed`).
+    pub(super) async fn note_in_bookmarks(
+        &mut self,
+        head: ObjectId,
+        since: Txg,
+        dead: &[Blkptr],
+    ) -> Result<()> {
+        let Some(zap) = self.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else { return Ok(()) };
+        for (name, mut mark, _) in self.marks(zap).await? {
+            if !has_sizes(&mark) || mark.creation_txg < since {
+                continue;
+            }
+            let was_there = |bp: &&Blkptr| bp.logical_birth() <= mark.creation_txg;
+            let freed =
+                dead.iter().filter(was_there).fold(Space::default(), |sum, bp| sum + self.space_of(bp));
+            if freed != Space::default() {
+                add_freed(&mut mark, freed);
+                let words = ZapValue::from_words(&mark.to_words());
+                ZapEdit::new(&self.edit(), zap).update(name.as_str(), &words).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Bookmarks of a table: name, content, and of how many words.
@@ -164,4 +190,10 @@ impl SyncContext {
 /// It tells sizes: `ZBM_FLAG_HAS_FBN`.
 fn has_sizes(mark: &Bookmark) -> bool {
     mark.flags & ZBM_FLAG_HAS_FBN != 0
+}
+
+fn add_freed(mark: &mut Bookmark, freed: Space) {
+    add(&mut mark.referenced_freed_bytes, freed.used);
+    add(&mut mark.compressed_freed_bytes, freed.compressed);
+    add(&mut mark.uncompressed_freed_bytes, freed.uncompressed);
 }

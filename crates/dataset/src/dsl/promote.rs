@@ -66,6 +66,9 @@ impl SyncContext {
         if needed_bytes > available_bytes {
             return Err(DatasetError::NoSpace { name: clone.into(), needed_bytes, available_bytes });
         }
+        // They list what was written since the origin, which is another snapshot now.
+        self.drop_livelist(parties.clone.dir().id()).await?;
+        self.drop_livelist(parties.owner.dir().id()).await?;
         self.swap_origins(&parties).await?;
         for snapshot in &parties.moving {
             self.move_snapshot(snapshot, &parties).await?;

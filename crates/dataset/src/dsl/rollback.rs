@@ -37,6 +37,7 @@ impl SyncContext {
         let dead = self.all_dead_space(head.phys().deadlist).await?;
         self.free_blocks(&head, snapshot.creation_txg()).await?;
         self.return_to(&head, &snapshot, dead).await?;
+        self.drop_livelist(head.dir().id()).await?;
         self.close(head.id());
         Ok(())
     }

@@ -19,7 +19,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{ObjectId, Txg, VdevId};
 use cenote_pool::label::LabelUpdate;
 use cenote_pool::{Place, ReadContext};
 
@@ -109,9 +109,11 @@ impl SyncContext {
     }
 
     async fn write_dataset(&mut self, dataset: &LiveDataset, layer: &Layer) -> Result<()> {
-        let sink = BlockSink::new(&self.group, &dataset.policy);
-        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze()).await?;
         let id = dataset.objset.dataset_id();
+        let dir = self.dataset_phys(ObjectId(id.0)).await?.dir;
+        let has_livelist = self.livelist(dir).await?.is_some();
+        let sink = BlockSink::new(&self.group, &dataset.policy).listing_births(has_livelist);
+        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze()).await?;
         let bp = *on_disk.bp();
         dataset.objset.synced(on_disk);
         self.settle(id, bp, sink.take_ledger(), dataset.policy.reserved_bytes).await

@@ -54,6 +54,8 @@ pub(crate) struct Space {
 pub(crate) struct Ledger {
     /// All blocks that were born.
     pub(crate) born: Space,
+    /// Each of them, if the sink lists births.
+    pub(crate) births: Vec<Blkptr>,
     /// Blocks that the set does not refer to any more.
     pub(crate) dead: Vec<Blkptr>,
 }
@@ -81,6 +83,7 @@ pub(crate) struct NewBlock {
 pub(crate) struct BlockSink {
     group: Group,
     policy: Arc<StoragePolicy>,
+    lists_births: bool,
     ledger: Arc<Mutex<Ledger>>,
     /// Bytes of this object born less those dead, for its dnode.
     used: Arc<AtomicI64>,
@@ -89,7 +92,12 @@ pub(crate) struct BlockSink {
 impl BlockSink {
     pub(crate) fn new(group: &Group, policy: &Arc<StoragePolicy>) -> BlockSink {
         let (ledger, used) = (Arc::default(), Arc::default());
-        BlockSink { group: group.clone(), policy: policy.clone(), ledger, used }
+        BlockSink { group: group.clone(), policy: policy.clone(), lists_births: false, ledger, used }
+    }
+
+    /// The same, with each block that is born in the ledger.
+    pub(crate) fn listing_births(self, lists_births: bool) -> BlockSink {
+        BlockSink { lists_births, ..self }
     }
 
     /// The same for another object, whose space is counted by itself.
@@ -138,8 +146,11 @@ impl BlockSink {
     fn bear(&self, bp: &Blkptr) {
         let space = self.space_of(bp);
         self.used.fetch_add(space.used, Ordering::Relaxed);
-        let born = &mut self.ledger.lock().born;
-        *born = *born + space;
+        let mut ledger = self.ledger.lock();
+        ledger.born = ledger.born + space;
+        if self.lists_births {
+            ledger.births.push(*bp);
+        }
     }
 
     fn space_of(&self, bp: &Blkptr) -> Space {

@@ -8,10 +8,9 @@
 
 use cenote_dataset::deadlist::Deadlist;
 use cenote_dataset::{Mos, Result};
-use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::units::{ObjectId, Txg};
-use std::collections::HashMap;
+use cenote_format::units::ObjectId;
 
 use super::tree::{Met, Tree};
 
@@ -55,18 +54,8 @@ async fn destroyed_clones(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()
     for entry in lists.to_vec().await? {
         let Some(id) = entry.value.as_u64() else { continue };
         for list in Deadlist::open(mos.objset(), ObjectId(id)).await?.lists().await? {
-            // A sublist is bounded by OpenZFS (500,000 entries), and whole: a block's free is in the list of its birth.
-            let mut left: HashMap<(Option<Dva>, Txg), (i64, Blkptr)> = HashMap::new();
-            let mut entries = list.entries();
-            while let Some(batch) = entries.next_batch().await {
-                for entry in batch? {
-                    let key = (entry.bp.dvas().next(), entry.bp.logical_birth());
-                    left.entry(key).or_insert((0, entry.bp)).0 += if entry.freed { -1 } else { 1 };
-                }
-            }
-            for (count, bp) in left.into_values() {
-                (0..count).for_each(|_| each(bp));
-            }
+            // OpenZFS bounds a list (500,000 entries).
+            list.live_blocks().await?.into_iter().for_each(&mut *each);
         }
     }
     Ok(())

@@ -1,0 +1,170 @@
+//! Every golden pool, changed: a copy is opened read-write, worked on for several groups, exported, and must then be clean by `zdb -bcc`
+//! and by our own verification, with the content that it should have. In the end all is destroyed that can be, which frees
+//! what the OpenZFS module allocated, in every way that it may be shared.
+//!
+//! `CENOTE_POOLS=a,b` runs only those; `CENOTE_SEED` repeats a run; `CENOTE_KEEP=DIR` leaves the worked-on copies there.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod destroy;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cenote_dataset::engine::{Engine, Host};
+use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_inspect::verify::{Finding, VerifyOptions, verify};
+use cenote_pool::{PoolState, discover};
+use cenote_runtime::{Rng, Runtime};
+use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names};
+
+/// Pools that can't be changed, and a word of the reason that must be given.
+const REFUSED: [(&str, &str); 16] = [
+    ("checkpoint", "checkpoint"),
+    ("dedup", "cloned"),
+    ("degraded", "devices"),
+    ("draidspare", "devices"),
+    ("duplog", "cloned"),
+    ("encrypted", "deduplicated"),
+    ("expanding", "expanded"),
+    ("fastdedup", "cloned"),
+    ("legacy-fuse10", "older"),
+    ("legacy-fuse23", "older"),
+    ("legacy-v28", "older"),
+    ("removed", "removed"),
+    ("removing", "removed"),
+    ("spares", "devices"),
+    ("unclean-slog", "replayed"),
+    ("unclean-zil", "replayed"),
+];
+
+/// Pools with damaged blocks: `zdb` fails on them as they are.
+const DAMAGED: [&str; 2] = ["damaged", "errlog"];
+
+/// The keys of `pool.json`.
+fn keys(facts: PoolFacts) -> KeySource {
+    KeySource::new(move |info| {
+        let above = facts.keys.range(..=info.root.clone()).rev();
+        let key = above.into_iter().find(|(root, _)| info.root.starts_with(root.as_str()))?.1;
+        let raw = |hex: &String| {
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+        };
+        key.key_hex.as_ref().map(raw).or_else(|| Some(key.key.clone()?.into_bytes())).map(UserKey)
+    })
+}
+
+/// A copy of a golden pool.
+struct Copy {
+    golden: Golden,
+    folder: PathBuf,
+    _temporary: tempfile::TempDir,
+}
+
+impl Copy {
+    fn of(golden: Golden) -> Copy {
+        let temporary = tempfile::tempdir().unwrap();
+        let kept = std::env::var_os("CENOTE_KEEP").map(|base| PathBuf::from(base).join(golden.name()));
+        let folder = kept.unwrap_or_else(|| temporary.path().into());
+        std::fs::create_dir_all(&folder).unwrap();
+        let images = golden.images();
+        for disk in golden.facts().disks {
+            let file = disk.file.trim_end_matches(".zst");
+            let copied = folder.join(file);
+            copy_image(&images.join(file), &copied);
+        }
+        Copy { golden, folder, _temporary: temporary }
+    }
+
+    fn options(&self) -> ImportOptions {
+        ImportOptions { keys: keys(self.golden.facts()), ..ImportOptions::default() }
+    }
+
+    async fn open(&self, rt: &Runtime) -> Mos {
+        let found = discover(rt, &[self.folder.clone()]).await;
+        import(rt, &found.pools[0], &self.options()).await.unwrap()
+    }
+
+    async fn open_to_write(&self, rt: &Runtime) -> cenote_dataset::Result<Engine> {
+        let found = discover(rt, &[self.folder.clone()]).await;
+        let found = found.pools[0].open_for_writing(rt).await.unwrap();
+        let engine = Engine::start(&import(rt, &found, &self.options()).await?).await?;
+        engine.set_state(PoolState::Active, host()).await?;
+        Ok(engine)
+    }
+
+    async fn assert_clean(&self, rt: &Runtime, when: &str) {
+        let name = self.golden.name();
+        let report = verify(&self.open(rt).await, VerifyOptions::default(), |_| {}).await.unwrap();
+        let is_damaged = DAMAGED.contains(&name);
+        let wrong = report.findings.iter().filter(|f| !is_damaged || !matches!(f, Finding::Block(_)));
+        let wrong: Vec<String> = wrong.map(ToString::to_string).take(10).collect();
+        assert!(wrong.is_empty() && report.complete && report.space.checked, "{name} {when}: {wrong:#?}");
+        if !is_damaged {
+            assert_zdb_is_content(&self.folder, &self.golden.facts().pool, &format!("{name} {when}"));
+        }
+    }
+}
+
+fn host() -> Host {
+    Host { id: 1, name: "here".into() }
+}
+
+/// `zdb` reads every block, and finds as much allocated as referenced.
+fn assert_zdb_is_content(folder: &Path, pool: &str, what: &str) {
+    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
+        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+        println!("{what}: zdb is not installed: not compared");
+        return;
+    };
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("No leaks"), "{what}: {said}");
+}
+
+/// Works on a pool and checks it; the reason, if it can't be changed.
+async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) -> Option<String> {
+    let engine = match copy.open_to_write(rt).await {
+        Ok(engine) => engine,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut expected = work::Expected::default();
+    for round in 0..2 {
+        work::work(&engine, &mut expected, rng, round).await;
+    }
+    engine.set_state(PoolState::Exported, host()).await.unwrap();
+    drop(engine);
+    copy.assert_clean(rt, "after work").await;
+    expected.compare(&copy.open(rt).await).await;
+
+    let engine = copy.open_to_write(rt).await.unwrap();
+    work::work(&engine, &mut expected, rng, 2).await;
+    destroy::everything(&engine).await;
+    engine.set_state(PoolState::Exported, host()).await.unwrap();
+    drop(engine);
+    copy.assert_clean(rt, "after all was destroyed").await;
+    None
+}
+
+#[test]
+fn golden_pools_are_changed_and_stay_clean() {
+    let rt = Runtime::real(None);
+    let only = std::env::var("CENOTE_POOLS").ok();
+    let seed = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| rt.random_u64());
+    println!("CENOTE_SEED={seed}");
+    for name in golden_names() {
+        if only.as_ref().is_some_and(|only| !only.split(',').any(|one| one == name)) {
+            continue;
+        }
+        let copy = Copy::of(golden(&name).unwrap());
+        let refused = rt.block_on(async { change(&rt, &copy, &mut Rng::new(seed)).await });
+        println!("{name}: {}", refused.as_deref().unwrap_or("changed, and clean"));
+        let expected = REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, why)| *why);
+        match (&refused, expected) {
+            (None, None) => {}
+            (Some(said), Some(why)) if said.contains(why) => {}
+            _ => panic!("{name}: {refused:?} where {expected:?} was expected"),
+        }
+    }
+}

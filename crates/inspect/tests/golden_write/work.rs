@@ -1,0 +1,174 @@
+//! Random work on all that a pool holds: files, volumes, snapshots, clones; and what should come of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cenote_dataset::dsl::{Dataset, DatasetKind};
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{Mos, ObjectId};
+use cenote_fs::attr::Timestamp;
+use cenote_fs::write::{NewFile, NewKind, SetAttr};
+use cenote_fs::{Change, FileKind, Filesystem, FsOptions, FsWriter, Volume, VolumeWriter};
+use cenote_runtime::Rng;
+
+/// Files of a dataset that are looked at.
+const MAX_FILES: usize = 40;
+/// Bytes of a file that are compared.
+const MAX_COMPARED_BYTES: u64 = 1 << 20;
+/// Datasets worked on.
+const MAX_DATASETS: usize = 8;
+
+/// What files and volumes should hold: the beginning of each, by dataset and object.
+#[derive(Default)]
+pub struct Expected(BTreeMap<(String, ObjectId), Option<Bytes>>);
+
+impl Expected {
+    pub async fn compare(&self, mos: &Mos) {
+        for ((name, object), content) in &self.0 {
+            let objset = mos.dataset(name).await.unwrap().objset().await.unwrap();
+            let Some(content) = content else {
+                assert!(objset.object(*object).await.is_err(), "{name} object {object} is there");
+                continue;
+            };
+            let found = match Volume::open(objset.clone()).await {
+                Ok(volume) => volume.read(0, content.len() as u64).await.unwrap(),
+                Err(_) => start_of(&Filesystem::open(objset).await.unwrap(), *object).await.unwrap(),
+            };
+            assert!(found == content, "{name} object {object} differs");
+        }
+    }
+}
+
+async fn start_of(fs: &Filesystem, object: ObjectId) -> Option<Bytes> {
+    fs.open_file(object).await.ok()?.read(0, MAX_COMPARED_BYTES).await.ok()
+}
+
+/// Changes some of each dataset, and takes snapshots and clones.
+pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round: u64) {
+    let mos = engine.mos().await.unwrap();
+    let mut heads: Vec<Dataset> = mos.all_datasets().await.unwrap();
+    heads.retain(|dataset| !dataset.is_snapshot() && !dataset.name().contains('$'));
+    while heads.len() > MAX_DATASETS {
+        heads.remove(1 + rng.below(heads.len() as u64 - 1) as usize);
+    }
+    for head in &heads {
+        match head.kind().await.unwrap() {
+            DatasetKind::Volume => change_volume(engine, head.name(), expected, rng).await,
+            _ => change_files(engine, head.name(), expected, rng, round).await,
+        }
+        if rng.below(2) == 0 {
+            engine.sync_all().await.unwrap();
+        }
+    }
+    engine.sync_all().await.unwrap();
+    // Some pools can't, some datasets are encrypted: that is not what is tested here.
+    for (index, head) in heads.iter().enumerate() {
+        let snapshot = format!("{}@cenote{round}", head.name());
+        let has_log = !head.objset_head().await.unwrap().phys().zil_header.log.is_hole();
+        if engine.snapshot(&[snapshot.clone()]).await.is_ok() && rng.below(2) == 0 && !has_log {
+            let clone = format!("{}/cenote{round}-{index}", mos.pool().name());
+            _ = engine.clone_snapshot(&snapshot, &clone, Vec::new()).await;
+        }
+    }
+}
+
+async fn change_volume(engine: &Engine, name: &str, expected: &mut Expected, rng: &mut Rng) {
+    let Ok(dataset) = engine.dataset(name).await else { return };
+    let volume = VolumeWriter::open(dataset.live().clone()).await.unwrap();
+    let hold = engine.hold().await;
+    let edit = dataset.edit(&hold);
+    for _ in 0..10 {
+        let block = volume.block_bytes();
+        let offset = rng.below(volume.size_bytes() / block) * block;
+        volume.write(&edit, offset, content(rng, block as usize)).await.unwrap();
+    }
+    let start = volume.view().await.unwrap().read(0, MAX_COMPARED_BYTES.min(volume.size_bytes())).await;
+    expected.0.insert((name.into(), ObjectId(1)), start.ok());
+}
+
+async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng: &mut Rng, round: u64) {
+    // One without its key, or that is not whole.
+    let Ok(dataset) = engine.dataset(name).await else { return };
+    let fs = match FsWriter::open(dataset.live().clone(), FsOptions::default()).await {
+        Ok(fs) => fs,
+        Err(error) => return println!("{name}: files are not changed: {error}"),
+    };
+    let hold = engine.hold().await;
+    let edit = dataset.edit(&hold);
+    let change = Change { edit: &edit, now: Timestamp { seconds: 1_700_000_000, nanoseconds: 7 } };
+    let mut touched = Vec::new();
+    for (dir, entry, object) in files(&fs.view(), fs.root()).await {
+        match rng.below(8) {
+            0..2 => {
+                if let Ok(Some(last)) = fs.unlink(change, dir, &entry).await {
+                    assert!(fs.free_unlinked(change, last).await.unwrap());
+                }
+            }
+            2..4 => {
+                let offset = rng.below(300_000);
+                let len = 1 + rng.below(50_000) as usize;
+                _ = fs.write(change, object, offset, content(rng, len)).await;
+            }
+            4 => {
+                let size = SetAttr { size: Some(rng.below(100_000)), ..SetAttr::default() };
+                _ = fs.set_attr(change, object, &size).await;
+            }
+            _ => {}
+        }
+        touched.push(object);
+    }
+    touched.extend(add_files(&fs, change, rng, round).await);
+    let view = fs.view();
+    for object in touched {
+        match view.attr(object).await {
+            Err(_) => _ = expected.0.insert((name.into(), object), None),
+            // Damaged ones can't be compared.
+            Ok(_) => match start_of(&view, object).await {
+                Some(start) => _ = expected.0.insert((name.into(), object), Some(start)),
+                None => _ = expected.0.remove(&(name.into(), object)),
+            },
+        }
+    }
+}
+
+/// A folder with new files, some of which are alike.
+async fn add_files(fs: &FsWriter, change: Change<'_>, rng: &mut Rng, round: u64) -> Vec<ObjectId> {
+    let new = |kind| NewFile { kind, mode: 0o755, umask: 0, uid: 1000, gid: 100 };
+    let folder = format!("cenote{round}");
+    let dir = fs.create(change, fs.root(), folder.as_bytes(), &new(NewKind::Directory)).await.unwrap();
+    let same = content(rng, 150_000);
+    let mut made = Vec::new();
+    for index in 0..10 {
+        let name = format!("file {index}");
+        let file = fs.create(change, dir, name.as_bytes(), &new(NewKind::Regular)).await.unwrap();
+        let data = if index % 4 == 0 { same.clone() } else { content(rng, index * 9_000) };
+        fs.write(change, file, 0, data).await.unwrap();
+        made.push(file);
+    }
+    made
+}
+
+/// Half of it compresses.
+fn content(rng: &mut Rng, len: usize) -> Bytes {
+    (0..len).map(|i| if i % 2 == 0 { 0 } else { rng.below(256) as u8 }).collect()
+}
+
+/// Some regular files: folder, name, object.
+async fn files(fs: &Filesystem, root: ObjectId) -> Vec<(ObjectId, Bytes, ObjectId)> {
+    let (mut found, mut pending) = (Vec::new(), vec![root]);
+    while let Some(dir) = pending.pop() {
+        for entry in fs.list(dir).await.unwrap_or_default() {
+            match fs.attr(entry.object).await.map(|attr| attr.kind()) {
+                Ok(FileKind::Regular) if found.len() < MAX_FILES => {
+                    found.push((dir, entry.name.clone(), entry.object));
+                }
+                Ok(FileKind::Directory) => pending.push(entry.object),
+                _ => {}
+            }
+        }
+        if found.len() >= MAX_FILES {
+            break;
+        }
+    }
+    found
+}
