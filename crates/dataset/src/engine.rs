@@ -20,6 +20,7 @@ mod context;
 mod create;
 mod features;
 mod groups;
+mod logs;
 mod open;
 mod space;
 mod state;
@@ -46,6 +47,7 @@ use crate::mos::Mos;
 use crate::objset::Objset;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
+use crate::zil::Log;
 use groups::Groups;
 use space::SpaceMaps;
 
@@ -53,6 +55,7 @@ pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
 pub(crate) use features::feature_of;
 pub use groups::Hold;
+pub(crate) use logs::WeakEngine;
 pub use state::Host;
 
 /// An opened pool that takes changes. Cloning it costs one atomic increment.
@@ -186,6 +189,10 @@ impl OpenDataset {
         self.0.edit()
     }
 
+    pub(crate) fn of(objset: LiveObjset) -> OpenDataset {
+        OpenDataset(objset)
+    }
+
     /// Its object set, for those that keep a hand on it over groups: changes go through [`LiveObjset::edit`] under a hold.
     pub fn live(&self) -> &LiveObjset {
         &self.0
@@ -201,7 +208,7 @@ impl Engine {
     /// Opens a dataset to change its objects.
     ///
     /// # Errors
-    /// There is none of that name, it is a snapshot, or its key is missing.
+    /// There is none of that name, it is a snapshot, its key is missing, or its log waits to be replayed.
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
         // First of all, as it may wait for a group.
         self.activate_missing(name).await?;
@@ -211,15 +218,28 @@ impl Engine {
             let why = "is a snapshot, which never changes; clone it to change the copy".into();
             return Err(DatasetError::Unsuitable { name: name.into(), why });
         }
-        if let Some(open) = self.0.datasets.lock().get(&dataset.id()) {
-            return Ok(OpenDataset(open.objset.clone()));
+        let open = self.0.datasets.lock().get(&dataset.id()).map(|open| open.objset.clone());
+        if let Some(open) = open.filter(|open| open.log().is_some()) {
+            return self.unless_log_waits(name, open);
         }
         let objset = dataset.objset().await?;
         let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+        let log = self.open_log(&dataset, &policy).await?;
         let mut datasets = self.0.datasets.lock();
         // The group cannot close between this and the insertion: it takes the same lock to freeze.
         let fresh = || LiveDataset { objset: LiveObjset::new(objset, self.0.groups.open()), policy };
-        Ok(OpenDataset(datasets.entry(dataset.id()).or_insert_with(fresh).objset.clone()))
+        let open = datasets.entry(dataset.id()).or_insert_with(fresh).objset.clone();
+        drop(datasets);
+        open.set_log(log);
+        self.unless_log_waits(name, open)
+    }
+
+    fn unless_log_waits(&self, name: &str, open: LiveObjset) -> Result<OpenDataset> {
+        if open.log().is_some_and(Log::needs_replay) {
+            let why = "has an intent log that has to be replayed first";
+            return Err(DatasetError::busy(name, why));
+        }
+        Ok(OpenDataset(open))
     }
 
     /// The pool as the last group on disk left it.

@@ -15,7 +15,8 @@
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
-use cenote_format::zil::{LogBlock, LogLayout, LogRecord, ZIL_ZC_SEQ};
+use cenote_format::zil::record::{LogRecord, Operation, WriteData};
+use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
 
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
@@ -32,6 +33,14 @@ pub struct IntentLog {
     pub synced: u64,
     /// Blocks in the chain.
     pub blocks: u64,
+    /// The chain, with the block that its last one leads to.
+    pub(crate) chain: Vec<Blkptr>,
+    /// Content in blocks of its own, written since the log began.
+    pub(crate) data: Vec<Blkptr>,
+    /// Number of the last block of `chain`.
+    pub(crate) last_block: u64,
+    /// Number of the last record, synced ones included.
+    pub(crate) last_record: u64,
     /// Why reading ended before the log did: a claimed block is damaged, or a record can't be decoded.
     pub damaged: Option<DatasetError>,
 }
@@ -51,6 +60,8 @@ impl Objset {
         let mut bytes = 0;
         while !bp.is_hole() && bp.checksum()[ZIL_ZC_SEQ] <= last_block && bytes < MAX_LOG_BYTES {
             bytes += bp.lsize().0;
+            log.chain.push(bp);
+            log.last_block = bp.checksum()[ZIL_ZC_SEQ];
             let block = match self.read_log_block(&bp).await {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
@@ -61,21 +72,34 @@ impl Objset {
             };
             log.blocks += 1;
             for record in block.records() {
-                match record {
+                let record = match record {
                     Ok(record) if record.seq > last_record => return log,
-                    Ok(record) if record.seq <= header.replay_seq || record.txg < first_txg => {
-                        log.synced += 1
-                    }
-                    Ok(record) => log.records.push(record),
+                    Ok(record) => record,
                     Err(source) => {
                         log.damaged = Some(self.format(ObjectId(0), source));
                         return log;
                     }
+                };
+                if let Some(data) = content_of(&record).filter(|bp| bp.logical_birth() >= first_txg) {
+                    // One that did not get to the disk was promised to nobody.
+                    if !claimed && !self.is_readable(&data).await {
+                        return log;
+                    }
+                    log.data.extend((!log.data.contains(&data)).then_some(data));
+                }
+                log.last_record = record.seq;
+                match record.seq <= header.replay_seq || record.txg < first_txg {
+                    true => log.synced += 1,
+                    false => log.records.push(record),
                 }
             }
             bp = block.next;
         }
         log
+    }
+
+    async fn is_readable(&self, bp: &Blkptr) -> bool {
+        self.pool().read_physical(bp, &self.context(ObjectId(0), 0, BlockId(0))).await.is_ok()
     }
 
     /// Reads one block of the chain; `None` if what is there is not that block: the end.
@@ -90,5 +114,13 @@ impl Objset {
         let block: Bytes = self.pool().read_log_block(bp, &context).await?;
         let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
         Ok(block.continues(bp).then_some(block))
+    }
+}
+
+/// The block that a record's content is in.
+fn content_of(record: &LogRecord) -> Option<Blkptr> {
+    match &record.operation {
+        Operation::Write { bp, data: WriteData::Indirect, .. } if !bp.is_hole() => Some(*bp),
+        _ => None,
     }
 }

@@ -9,7 +9,7 @@
 //!                            '--run--> SyncContext                         tasks on the MOS
 //! ```
 //!
-//! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then [`live`], `sync`, [`engine`], then the rest.
+//! Read in this order: [`objset`], [`object`] (the tree of blocks), `zap`, `import`, `dsl`, then [`live`], `sync`, [`engine`], [`zil`], then the rest.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -34,6 +34,7 @@ pub mod spacemaps;
 mod sync;
 pub mod usage;
 pub mod zap;
+pub mod zil;
 
 pub use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 pub use dsl::{Bookmark, Dataset, DatasetKind, Dir};

@@ -22,13 +22,15 @@ mod layer;
 mod slots;
 mod words;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use parking_lot::{Mutex, RwLock};
 
+use crate::error::Result;
 use crate::objset::Objset;
+use crate::zil::Log;
 use slots::Slots;
 
 pub use edit::{Edit, NewObject};
@@ -43,6 +45,8 @@ struct Inner {
     dataset: DatasetId,
     state: RwLock<State>,
     slots: Mutex<Slots>,
+    /// Where operations leave records; none in sets that are not open to change (the MOS, what is being made).
+    log: OnceLock<Log>,
 }
 
 struct State {
@@ -66,7 +70,7 @@ impl LiveObjset {
     pub fn new(on_disk: Objset, txg: Txg) -> LiveObjset {
         let dataset = on_disk.dataset_id();
         let state = RwLock::new(State::new(on_disk, None, Arc::new(Layer::new(txg))));
-        LiveObjset(Arc::new(Inner { dataset, state, slots: Mutex::default() }))
+        LiveObjset(Arc::new(Inner { dataset, state, slots: Mutex::default(), log: OnceLock::new() }))
     }
 
     /// The dataset whose content it is; 0 for the MOS.
@@ -82,6 +86,28 @@ impl LiveObjset {
     /// The set as the last group on disk left it.
     pub fn on_disk(&self) -> Objset {
         self.0.state.read().on_disk.clone()
+    }
+
+    /// Where operations leave records of what they did, if they should.
+    pub fn log(&self) -> Option<&Log> {
+        self.0.log.get()
+    }
+
+    /// The log that operations leave records in from now on; the first one stays.
+    pub(crate) fn set_log(&self, log: Log) {
+        // Another that opened it at the same time may have been faster: what both found is the same.
+        drop(self.0.log.set(log));
+    }
+
+    /// Makes durable what was done to an object, or to all, and all that happened to names. Not under a hold. See [`crate::zil`].
+    ///
+    /// # Errors
+    /// Neither the log nor a group could be written.
+    pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
+        match self.log() {
+            Some(log) => log.commit(self, object).await,
+            None => Err(self.view().damaged(ObjectId(0), "is not open to change")),
+        }
     }
 
     /// A hand to change it with in the open group, which the caller holds open.

@@ -93,7 +93,9 @@ pub struct ZilHeader {
 /// Bytes of a `zil_header_t`.
 pub const ZIL_HEADER_BYTES: usize = 192;
 /// `ZIL_CLAIM_LR_SEQ_VALID`: the header knows the last claimed record.
-const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
+pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
+/// `ZIL_REPLAY_NEEDED`: records wait to be replayed.
+pub const ZIL_REPLAY_NEEDED: u64 = 1;
 
 impl ZilHeader {
     /// That of a set that never had an intent log.

@@ -21,7 +21,7 @@ mod fuid;
 #[cfg(test)]
 mod tests;
 
-pub use acl::{Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces};
+pub use acl::{Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces, encode_log_aces};
 pub use dirent::{Dirent, FileKind};
 pub use flags::*;
 pub use fuid::{Fuid, FuidTable};

@@ -21,6 +21,7 @@ pub mod directory;
 pub mod error;
 pub mod file;
 pub mod filesystem;
+mod log_attrs;
 pub mod manifest;
 mod overlay;
 pub mod path;

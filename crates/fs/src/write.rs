@@ -25,6 +25,7 @@ mod content;
 mod create;
 mod layouts;
 mod locks;
+mod logging;
 mod make;
 mod names;
 mod options;

@@ -306,6 +306,11 @@ impl Allocator {
         vdevs.groups.get(&vdev)?.iter().find_map(|group| group.allocated(metaslab))
     }
 
+    /// Whether any vdev is of a class.
+    pub fn has_class(&self, class: AllocClass) -> bool {
+        !self.vdevs.read().classes[class as usize].groups.is_empty()
+    }
+
     /// Space of a class. That of [`AllocClass::Normal`] tells how fragmented the pool is.
     pub fn class_space(&self, class: AllocClass) -> Space {
         let vdevs = self.vdevs.read();

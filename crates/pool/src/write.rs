@@ -39,7 +39,7 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, Dva, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
-use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
+use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
 use pack::Packed;
 use place::Placing;
 use std::sync::Arc;
@@ -187,7 +187,19 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
     pub async fn flush(&self, txg: Txg) -> Result<()> {
-        let flushed = self.vdevs().flush(txg, self.missed_here()).await;
+        self.flush_only(None, txg).await
+    }
+
+    /// Makes durable what was written to some vdevs: for intent logs, which often have devices of their own.
+    ///
+    /// # Errors
+    /// As [`Pool::flush`].
+    pub async fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<()> {
+        self.flush_only(Some(vdevs), txg).await
+    }
+
+    async fn flush_only(&self, only: Option<&[VdevId]>, txg: Txg) -> Result<()> {
+        let flushed = self.vdevs().flush(only, txg, self.missed_here()).await;
         flushed.map_err(|NotWritten { vdev, why }| PoolError::Unavailable {
             pool: self.name().into(),
             vdev,

@@ -5,7 +5,7 @@
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_clone_sync`).
 
 use cenote_format::props::AppliesTo;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{DatasetId, ObjectId};
 
 use super::create::Settings;
 use super::name;
@@ -44,9 +44,11 @@ impl SyncContext {
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, Some(ObjectId(origin.id().0)), 0).await?;
         self.make_livelist(dir).await?;
+        self.without_log(DatasetId(head.0)).await?;
         for (property, value) in settings {
             let clone = self.mos().await?.dataset(name).await?;
             if let Err(error) = self.check_limit(&clone, &property, &value).await {
+                self.unmake_objset(DatasetId(head.0));
                 self.remove_head(head).await?;
                 return Err(error);
             }

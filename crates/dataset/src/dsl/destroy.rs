@@ -57,6 +57,7 @@ impl SyncContext {
                 self.free_blocks(&head, phys.prev_snapshot_txg).await?;
             }
         }
+        self.free_log(&head).await?;
         self.remove_head(ObjectId(head.id().0)).await?;
         if let Some(origin) = origin {
             self.remove_if_deferred(&origin).await?;
@@ -80,18 +81,15 @@ impl SyncContext {
         ZapEdit::new(&self.edit(), clone.dir().id()).remove(dir_field::LIVELIST).await
     }
 
-    /// A log's blocks are not in the tree.
+    /// What a log holds must be in the tree first.
     fn refuse_log(&self, objset: &Objset, name: &str) -> Result<()> {
-        match objset.phys().zil_header.log.is_hole() {
-            true => Ok(()),
-            false => {
-                let why = "its intent log was not replayed; open it to write, and close it, first";
-                Err(DatasetError::busy(name, why))
-            }
+        match objset.phys().zil_header.is_claimed() {
+            true => Err(DatasetError::busy(name, "its intent log has to be replayed first")),
+            false => Ok(()),
         }
     }
 
-    /// Sees that all blocks born after a group can be found, and that there is no log, whose blocks would not be.
+    /// Sees that all blocks born after a group can be found, and that no log waits for its replay.
     pub(super) async fn survey_blocks(&self, head: &Dataset, born_after: Txg) -> Result<()> {
         if head.phys().bp.is_hole() {
             return Ok(());

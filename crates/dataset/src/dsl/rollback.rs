@@ -35,11 +35,12 @@ impl SyncContext {
         self.refuse_if_open(&head)?;
         self.survey_blocks(&head, snapshot.creation_txg()).await?;
         let dead = self.all_dead_space(head.phys().deadlist).await?;
+        self.free_log(&head).await?;
         self.free_blocks(&head, snapshot.creation_txg()).await?;
         self.return_to(&head, &snapshot, dead).await?;
         self.drop_livelist(head.dir().id()).await?;
         self.close(head.id());
-        Ok(())
+        self.without_log(head.id()).await
     }
 
     async fn return_to(&mut self, head: &Dataset, snapshot: &Dataset, dead: Space) -> Result<()> {

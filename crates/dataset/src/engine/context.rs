@@ -102,6 +102,7 @@ impl SyncContext {
             let mos = self.mos().await?;
             let policy = Arc::new(StoragePolicy::of(&mos.dataset_by_id(id).await?).await?);
             if let Some(dataset) = self.engine.datasets.lock().get_mut(&id) {
+                dataset.objset.log().inspect(|log| log.set_policy(policy.log));
                 dataset.policy = policy;
             }
         }

@@ -17,7 +17,8 @@ use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 
 impl Engine {
-    /// Takes over a pool whose devices are open for writing and which nobody else has.
+    /// Takes over a pool whose devices are open for writing and which nobody else has. Logs that it was left with are claimed, and to be
+    /// replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
     ///
     /// # Errors
     /// Space maps are damaged or contradict each other; or the pool uses what this version can't write.
@@ -49,7 +50,9 @@ impl Engine {
             syncing: tokio::sync::Mutex::default(),
             pool: pool.into(),
         };
-        Ok(Engine(Arc::new(inner)))
+        let engine = Engine(Arc::new(inner));
+        engine.claim_logs(mos).await?;
+        Ok(engine)
     }
 }
 

@@ -20,11 +20,14 @@ pub struct Host {
 }
 
 impl Engine {
-    /// Writes a group whose labels say that `host` has the pool in this state.
+    /// Writes a group whose labels say that `host` has the pool in this state. A pool that is given up has no intent logs any more.
     ///
     /// # Errors
     /// It could not be written.
     pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
+        if state != PoolState::Active {
+            self.end_logs().await;
+        }
         self.run(move |context| Box::pin(async move { context.set_state(state, host).await })).await
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   close the group; freeze the layers of all object sets
-//!   datasets     write each frozen layer, settle births and deaths in the MOS
+//!   datasets     settle the intent log, write each frozen layer, settle births and deaths in the MOS
 //!   tasks        change the MOS, may make new datasets: write those, too
 //!   pass 1..     write the MOS, free what died, write space maps: they are objects of the MOS, so it has changed again
 //!                from pass 2 on blocks of this group are overwritten in place, and deaths are left to the next group
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
+use cenote_format::objset::ZilHeader;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{ObjectId, Txg, VdevId};
 use cenote_pool::label::LabelUpdate;
@@ -57,12 +58,15 @@ pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg> {
     context.converge().await?;
     context.write_labels().await?;
     engine.allocator.finish(txg);
+    engine.forget_records(txg);
     Ok(txg)
 }
 
 fn freeze(engine: &Inner, next: Txg) -> Frozen {
     let datasets = engine.datasets.lock();
-    let dirty = datasets.values().filter(|dataset| dataset.objset.is_dirty());
+    let closing = Txg(next.0 - 1);
+    let has_log = |dataset: &LiveDataset| dataset.objset.log().is_some_and(|log| log.is_touched(closing));
+    let dirty = datasets.values().filter(|dataset| dataset.objset.is_dirty() || has_log(dataset));
     let datasets = dirty.map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
     Frozen { datasets, tasks: std::mem::take(&mut *engine.tasks.lock()) }
 }
@@ -109,11 +113,12 @@ impl SyncContext {
     }
 
     async fn write_dataset(&mut self, dataset: &LiveDataset, layer: &Layer) -> Result<()> {
+        let log = self.settle_log(&dataset.objset).await?;
         let id = dataset.objset.dataset_id();
         let dir = self.dataset_phys(ObjectId(id.0)).await?.dir;
         let has_livelist = self.livelist(dir).await?.is_some();
         let sink = BlockSink::new(&self.group, &dataset.policy).listing_births(has_livelist);
-        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze()).await?;
+        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
         let bp = *on_disk.bp();
         dataset.objset.synced(on_disk);
         self.settle(id, bp, sink.take_ledger(), dataset.policy.reserved_bytes).await
@@ -167,7 +172,7 @@ impl SyncContext {
         let engine = self.engine.clone();
         let layer = engine.mos.freeze(self.group.txg);
         let sink = BlockSink::new(&self.group, &engine.mos_policy);
-        let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze()).await?;
+        let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
         engine.mos.synced(on_disk);
         let ledger = sink.take_ledger();
         let mut cost = ledger.born;

@@ -2,7 +2,7 @@
 //!
 //! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
 //! a checkpoint, tables that count references of blocks, vdevs that are being removed or expanded, devices that are away (what they
-//! miss would have to be noted), heartbeats of a shared pool, logs whose records are not in the tree yet. Reading needs none of it.
+//! miss would have to be noted), heartbeats of a shared pool. Reading needs none of it.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
@@ -60,18 +60,6 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
     }
     if !mos.dedup_tables().await?.is_empty() {
         return refused("it has deduplicated blocks");
-    }
-    check_logs(mos).await
-}
-
-/// Until a log is replayed, the space of its blocks may be noted nowhere.
-async fn check_logs(mos: &Mos) -> Result<()> {
-    for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
-        let log = head.objset_head().await?.intent_log().await;
-        if log.blocks > 0 && (!log.records.is_empty() || log.damaged.is_some()) {
-            let why = "has an intent log that was not replayed: import and export the pool with OpenZFS once";
-            return Err(DatasetError::Unsuitable { name: head.name().into(), why: why.into() });
-        }
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::{
     DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
 };
-use cenote_format::objset::{OBJSET_PHYS_SIZE_V3, ObjsetPhys};
+use cenote_format::objset::{OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
 use cenote_format::units::{BlockId, ObjectId};
 
 use super::blocks::{BlockSink, NewBlock};
@@ -37,13 +37,14 @@ const OBJECTS_PER_TASK: usize = 32;
 /// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
 const META_DNODE_LEVELS: u8 = 6;
 
-/// Writes what `changed` says of the set `old`; answers the set as it then is on disk.
+/// Writes what `changed` says of the set `old`, and where its intent log is; answers the set as it then is on disk.
 pub(crate) async fn write_objset(
     sink: &BlockSink,
     old: &Objset,
     changed: BTreeMap<ObjectId, Changed>,
+    log: ZilHeader,
 ) -> Result<Objset> {
-    let mut phys = old.phys().clone();
+    let mut phys = ObjsetPhys { zil_header: log, ..old.phys().clone() };
     let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
     let mut owners = Owners::default();
     let write = |(object, changed)| {

@@ -12,6 +12,7 @@ use cenote_pool::DatasetKey;
 
 use crate::dsl::Dataset;
 use crate::error::Result;
+use crate::zil::LogPolicy;
 
 /// `SPA_COMPRESSBITS`: above these bits of property `compression` is a level.
 const SPA_COMPRESSBITS: u32 = 7;
@@ -32,6 +33,7 @@ pub(crate) struct StoragePolicy {
     /// `refreservation`: what the head is charged at least.
     pub(crate) reserved_bytes: u64,
     pub(crate) key: Option<Arc<DatasetKey>>,
+    pub(crate) log: LogPolicy,
 }
 
 /// Which metadata gets one copy more than data: property `redundant_metadata`.
@@ -56,6 +58,7 @@ impl StoragePolicy {
             special_small_blocks: 0,
             reserved_bytes: 0,
             key: None,
+            log: LogPolicy::default(),
         }
     }
 
@@ -71,9 +74,19 @@ impl StoragePolicy {
             "redundant_metadata",
             "special_small_blocks",
             "refreservation",
+            "sync",
+            "logbias",
         ];
-        let [checksum, compression, copies, redundant_metadata, special_small_blocks, reserved_bytes] =
-            dataset.numbers(names).await?;
+        let [
+            checksum,
+            compression,
+            copies,
+            redundant_metadata,
+            special_small_blocks,
+            reserved_bytes,
+            sync,
+            logbias,
+        ] = dataset.numbers(names).await?;
         let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
         let level = (compression >> SPA_COMPRESSBITS) as u8;
         Ok(StoragePolicy {
@@ -97,6 +110,7 @@ impl StoragePolicy {
             special_small_blocks,
             reserved_bytes,
             key: dataset.key().await?,
+            log: LogPolicy::of_numbers(sync, logbias),
         })
     }
 

@@ -157,6 +157,16 @@ pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     w.finish()
 }
 
+/// Packs entries as system calls and intent logs have them, `ace_t`: who (4), mask (4), flags (2), type (2).
+pub fn encode_log_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
+    let mut w = Writer::new(endian);
+    for ace in aces {
+        w.u32(ace.fuid().map_or(u32::MAX, |fuid| fuid.0 as u32)).u32(ace.mask);
+        w.u16(ace.stored_flags()).u16(ace.ace_type);
+    }
+    w.finish()
+}
+
 /// The ACL in an old znode, `zfs_acl_phys_t` or `zfs_acl_phys_v0_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AclPhys {

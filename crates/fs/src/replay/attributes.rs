@@ -14,38 +14,7 @@ use super::Replay;
 use crate::acl::rules::mode_of;
 use crate::attr::{Timestamp, pflags};
 use crate::error::Result;
-
-/// Linux's `ATTR_*`, as `lr_mask` has them.
-mod mask {
-    pub const MODE: u64 = 1;
-    pub const UID: u64 = 1 << 1;
-    pub const GID: u64 = 1 << 2;
-    pub const SIZE: u64 = 1 << 3;
-    pub const ATIME: u64 = 1 << 4;
-    pub const MTIME: u64 = 1 << 5;
-}
-
-/// `XAT0_CREATETIME`.
-const XAT0_CREATETIME: u64 = 0x1;
-/// `XAT0_PROJID`.
-const XAT0_PROJID: u64 = 0x4_0000;
-/// `XAT0_*` bits and the flags that they set.
-const XAT0_FLAGS: [(u64, u64); 14] = [
-    (0x2, pflags::ARCHIVE),
-    (0x4, pflags::SYSTEM),
-    (0x8, pflags::READONLY),
-    (0x10, pflags::HIDDEN),
-    (0x20, pflags::NOUNLINK),
-    (0x40, pflags::IMMUTABLE),
-    (0x80, pflags::APPENDONLY),
-    (0x100, pflags::NODUMP),
-    (0x200, pflags::OPAQUE),
-    (0x400, pflags::AV_QUARANTINED),
-    (0x800, pflags::AV_MODIFIED),
-    (0x8000, pflags::OFFLINE),
-    (0x1_0000, pflags::SPARSE),
-    (0x2_0000, pflags::PROJINHERIT),
-];
+use crate::log_attrs::{XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, mask};
 
 impl Replay {
     pub(super) async fn set_attr(&mut self, id: ObjectId, operation: &Operation) -> Result<()> {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cenote_dataset::live::{Edit, LiveObjset, NewObject};
 use cenote_dataset::{NewZap, ZapEdit};
 use cenote_format::dnode::ObjectType;
+use cenote_format::zil::record::Operation;
 use parking_lot::RwLock;
 
 use super::{Volume, ZVOL_OBJECT, ZVOL_ZAP};
@@ -85,14 +86,19 @@ impl VolumeWriter {
     /// They reach beyond the end; a block that is written in part can't be read.
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
+        let written = data.clone();
         let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
         if is_aligned {
             let _side_by_side = self.parts.read().await;
-            Ok(edit.write(ZVOL_OBJECT, offset, data).await?)
+            edit.write(ZVOL_OBJECT, offset, data).await?;
         } else {
             let _alone = self.parts.write().await;
-            Ok(edit.write(ZVOL_OBJECT, offset, data).await?)
+            edit.write(ZVOL_OBJECT, offset, data).await?;
         }
+        if let Some(log) = self.live.log() {
+            log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset, written, self.block_bytes);
+        }
+        Ok(())
     }
 
     /// Frees the whole blocks of a range; what parts of blocks hold stays.
@@ -104,7 +110,9 @@ impl VolumeWriter {
         let start = range.start.next_multiple_of(self.block_bytes);
         let end = range.end / self.block_bytes * self.block_bytes;
         let _side_by_side = self.parts.read().await;
-        clear(edit, ZVOL_OBJECT, start..end.max(start)).await
+        clear(edit, ZVOL_OBJECT, start..end.max(start)).await?;
+        self.note_cleared(edit, start..end);
+        Ok(())
     }
 
     /// Clears a range: it reads as zeros.
@@ -114,7 +122,9 @@ impl VolumeWriter {
     pub async fn write_zeros(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let _alone = self.parts.write().await;
-        clear(edit, ZVOL_OBJECT, range).await
+        clear(edit, ZVOL_OBJECT, range.clone()).await?;
+        self.note_cleared(edit, range);
+        Ok(())
     }
 
     /// Gives it another size; what lies beyond a smaller one is freed.
@@ -128,6 +138,21 @@ impl VolumeWriter {
         ZapEdit::new(edit, ZVOL_ZAP).update("size", size_bytes).await?;
         *self.size_bytes.write() = size_bytes;
         Ok(())
+    }
+
+    /// Makes durable what was written. Not under a hold.
+    ///
+    /// # Errors
+    /// Neither the log nor a group could be written.
+    pub async fn commit(&self) -> Result<()> {
+        Ok(self.live.commit(Some(ZVOL_OBJECT)).await?)
+    }
+
+    fn note_cleared(&self, edit: &Edit, range: Range<u64>) {
+        if let Some(log) = self.live.log().filter(|_| !range.is_empty()) {
+            let (object, offset_bytes, length_bytes) = (ZVOL_OBJECT, range.start, range.end - range.start);
+            log.append(edit.txg(), Operation::Truncate { object, offset_bytes, length_bytes });
+        }
     }
 
     /// Checks a range and answers its end.

@@ -89,6 +89,7 @@ impl FsWriter {
         node.set_u64(ZplAttr::Flags, flags);
         node.set_time(ZplAttr::Ctime, change.now);
         self.save(change.edit, &mut node).await?;
+        self.note_attributes(change, &node, set);
         self.set_xattr_owner(change, &node, set).await
     }
 
@@ -116,7 +117,9 @@ impl FsWriter {
         let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
         node.set_acl(&acl, node.mode()?)?;
         node.state_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await?;
+        self.note_acl(change, &node, &acl.entries, acl.flags);
+        Ok(())
     }
 
     fn check_settable(&self, node: &Znode, set: &SetAttr) -> Result<()> {

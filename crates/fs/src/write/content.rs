@@ -42,9 +42,11 @@ impl FsWriter {
         if data.is_empty() {
             return Ok(());
         }
-        self.put(change.edit, &mut node, offset, data).await?;
+        self.put(change.edit, &mut node, offset, data.clone()).await?;
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await?;
+        self.note_written(change, &node, offset, data);
+        Ok(())
     }
 
     /// Clears a range: it reads as zeros, and whole blocks are freed. The size stays.
@@ -57,7 +59,11 @@ impl FsWriter {
         let end = range.end.min(node.u64(ZplAttr::Size)?);
         clear(change.edit, object, range.start..end).await?;
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await?;
+        if range.start < end {
+            self.note_cleared(change, &node, range.start, end - range.start);
+        }
+        Ok(())
     }
 
     /// Clears a range as [`FsWriter::punch`] does, beyond the end if need be: the file then grows.
@@ -76,7 +82,11 @@ impl FsWriter {
             self.resize(change.edit, &mut node, range.end).await?;
         }
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await?;
+        if range.start < range.end {
+            self.note_cleared(change, &node, range.start, range.end - range.start);
+        }
+        Ok(())
     }
 
     async fn load_to_clear(&self, edit: &Edit, object: ObjectId) -> Result<Znode> {

@@ -51,12 +51,13 @@ impl FsWriter {
         let making = Making::child(self, &parent, &new)?;
         let kind = FileKind::from_mode(making.mode.into());
         let id = self.make(change, &making).await?;
-        if let Some(acl) = default_acl {
-            self.inherit_posix_acl(change, id, &acl).await?;
-        }
         if let Err(error) = self.add_name(change, &mut parent, name, id, kind).await {
             change.edit.destroy(id).await?;
             return Err(error);
+        }
+        self.note_created(change, dir, name, id).await?;
+        if let Some(acl) = default_acl {
+            self.inherit_posix_acl(change, id, &acl).await?;
         }
         self.save(change.edit, &mut parent).await?;
         Ok(id)
@@ -92,7 +93,9 @@ impl FsWriter {
         file.set_u64(ZplAttr::Parent, dir.0);
         file.state_changed(change)?;
         self.save(change.edit, &mut file).await?;
-        self.save(change.edit, &mut parent).await
+        self.save(change.edit, &mut parent).await?;
+        self.note_linked(change, dir, object, name);
+        Ok(())
     }
 
     /// Takes a name away from a file that is not a directory. Answers the file if that was its last: it is in the delete queue
@@ -111,7 +114,9 @@ impl FsWriter {
         self.remove_name(change, &mut parent, &entry.name, false).await?;
         let is_last = self.drop_link(change, &mut file).await?;
         self.save(change.edit, &mut parent).await?;
-        Ok(is_last.then_some(entry.object))
+        let gone = is_last.then_some(entry.object);
+        self.note_removed(change, dir, &entry.name, false, gone);
+        Ok(gone)
     }
 
     /// Removes an empty directory. Answers it: see [`FsWriter::unlink`].
@@ -135,6 +140,7 @@ impl FsWriter {
         self.remove_name(change, &mut parent, &entry.name, true).await?;
         self.drop_link(change, &mut child).await?;
         self.save(change.edit, &mut parent).await?;
+        self.note_removed(change, dir, &entry.name, true, Some(entry.object));
         Ok(entry.object)
     }
 

@@ -33,6 +33,8 @@ pub struct FsOptions {
     pub posix_acl: bool,
     /// Feature `project_quota` is enabled: new files note a project.
     pub projects: bool,
+    /// Feature `zilsaxattr` is enabled: extended attributes among the others go into the intent log.
+    pub logs_xattrs: bool,
     /// Property and feature `longname`: names may have 1023 bytes.
     pub long_names: bool,
 }
@@ -47,6 +49,7 @@ impl Default for FsOptions {
             acl_inherit: AclInherit::default(),
             posix_acl: false,
             projects: true,
+            logs_xattrs: true,
             long_names: false,
         }
     }
@@ -94,6 +97,7 @@ impl FsOptions {
             },
             posix_acl: number("acltype").await? == Some(1),
             projects: is_enabled("project_quota"),
+            logs_xattrs: is_enabled("zilsaxattr"),
             long_names: number("longname").await? == Some(1) && is_enabled("longname"),
         })
     }

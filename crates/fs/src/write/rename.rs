@@ -9,6 +9,7 @@
 use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
+use cenote_format::zil::record::RenameKind;
 use cenote_format::znode::FileKind;
 use tokio::sync::MutexGuard;
 
@@ -80,6 +81,7 @@ impl FsWriter {
             }
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
             self.save_parents(change, &mut parents).await?;
+            self.note_renamed(change, file.id, RenameKind::Replace, (from.0, &source.name), to);
             return Ok(None);
         };
         if mode == RenameMode::NoReplace {
@@ -90,12 +92,15 @@ impl FsWriter {
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
                 self.save_parents(change, &mut parents).await?;
+                self.note_renamed(change, file.id, RenameKind::Replace, (from.0, &source.name), to);
             }
             return Ok(None);
         }
         let mut other = self.load(change.edit, target.object).await?;
         check_removal(parents.to(), &other)?;
+        let mut kind = RenameKind::Replace;
         let gone = if mode == RenameMode::Exchange {
+            kind = RenameKind::Exchange;
             self.check_inside(change.edit, &other, from.0).await?;
             check_project(&parents.from, &other)?;
             self.exchange(change, &mut parents, (&mut file, &source), (&mut other, &target)).await?;
@@ -108,6 +113,10 @@ impl FsWriter {
             is_last.then_some(other.id)
         };
         self.save_parents(change, &mut parents).await?;
+        if let (Some(log), Some(gone)) = (self.live().log(), gone) {
+            log.forget(gone);
+        }
+        self.note_renamed(change, file.id, kind, (from.0, &source.name), to);
         Ok(gone)
     }
 

@@ -113,11 +113,13 @@ impl FsWriter {
             let packed = longer.encode();
             if packed.len() <= MAX_LIST_BYTES {
                 node.set(ZplAttr::Dxattr, &packed);
+                self.note_xattr(change, node, name, Some(value));
                 return self.drop_xattr_file(change, node, name).await;
             }
         }
         if was_inline {
             node.set(ZplAttr::Dxattr, &list.encode());
+            self.note_xattr(change, node, name, None);
         }
         match value {
             Some(value) => self.put_xattr_file(change, node, name, value).await,

@@ -69,11 +69,17 @@ impl FsWriter {
             None => self.make_xattr_file(change, node, name).await?,
         };
         self.resize(change.edit, &mut file, 0).await?;
+        self.note_cleared(change, &file, 0, 0);
         if !value.is_empty() {
-            self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
+            let value = Bytes::copy_from_slice(value);
+            self.put(change.edit, &mut file, 0, value.clone()).await?;
+            self.note_written(change, &file, 0, value);
         }
         file.content_changed(change)?;
-        self.save(change.edit, &mut file).await
+        self.save(change.edit, &mut file).await?;
+        // Who commits the file that it belongs to has no other way to ask for it.
+        self.live().log().inspect(|log| log.release(file.id));
+        Ok(())
     }
 
     async fn make_xattr_file(&self, change: Change<'_>, node: &mut Znode, name: &[u8]) -> Result<Znode> {
@@ -84,13 +90,16 @@ impl FsWriter {
                 let new = Making::apart(self, node.id, DIR_MODE, (uid, gid));
                 let id = self.make(change, &Making { flags: pflags::XATTR, ..new }).await?;
                 node.set_u64(ZplAttr::Xattr, id.0);
-                self.load(change.edit, id).await?
+                let dir = self.load(change.edit, id).await?;
+                self.note_xattr_dir(change, node, &dir)?;
+                dir
             }
         };
         let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
         let id = self.make(change, &Making::child(self, &dir, &new)?).await?;
         self.add_name(change, &mut dir, name, id, FileKind::Regular).await?;
         self.save(change.edit, &mut dir).await?;
+        self.note_created(change, dir.id, name, id).await?;
         self.load(change.edit, id).await
     }
 
@@ -101,6 +110,7 @@ impl FsWriter {
         };
         self.remove_name(change, &mut dir, &name, false).await?;
         self.save(change.edit, &mut dir).await?;
+        self.note_removed(change, dir.id, &name, false, Some(file.id));
         Ok(change.edit.destroy(file.id).await?)
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Znode {
     pub id: ObjectId,
     /// Bytes of its blocks.
     pub block_bytes: u32,
+    /// Slots that its dnode takes.
+    pub slots: u8,
     /// The last block there has been.
     pub max_block: BlockId,
     registry: std::sync::Arc<SaRegistry>,
@@ -55,8 +57,8 @@ impl FsWriter {
             _ => return Err(Refusal::NotFound.of(id)),
         };
         let room_bytes = DnodeHead::bonus_room(dnode.slots, dnode.blkptr_count);
-        let (block_bytes, max_block) = (dnode.data_block_bytes, dnode.max_block_id);
-        Ok(Znode { id, block_bytes, max_block, registry, values, room_bytes, spill, old_acl })
+        let (block_bytes, slots, max_block) = (dnode.data_block_bytes, dnode.slots, dnode.max_block_id);
+        Ok(Znode { id, block_bytes, slots, max_block, registry, values, room_bytes, spill, old_acl })
     }
 
     /// Writes changed attributes back.

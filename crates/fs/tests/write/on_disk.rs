@@ -22,7 +22,7 @@ use cenote_runtime::Runtime;
 use crate::against_model::{Pair, seed};
 use crate::scratch::at;
 
-const POOL: &str = "made";
+pub const POOL: &str = "made";
 
 /// A pool of one file, with a file system in its root dataset.
 async fn create(rt: &Runtime, folder: &Path) -> Engine {
@@ -49,7 +49,7 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
 }
 
 /// `zdb` finds as much allocated as referenced, and reads every object of the file system.
-fn assert_zdb_is_content(folder: &Path) {
+pub fn assert_zdb_is_content(folder: &Path) {
     for args in [&["-bcc"][..], &["-dddd"][..]] {
         let zdb = Command::new("zdb").args(args).args(["-e", "-p"]).arg(folder).arg(POOL).output();
         let Ok(output) = zdb else {

@@ -66,9 +66,19 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Makes durable what was written to any leaf. A leaf that fails has missed `txg`; an error if then a vdev may lack blocks.
-    pub(crate) async fn flush(&self, txg: Txg, missed: &Missed) -> Result<(), NotWritten> {
-        let in_use = || self.leaves().iter().filter(|leaf| !leaf.out_of_use);
+    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed `txg`; an error if then a vdev may lack blocks.
+    pub(crate) async fn flush(
+        &self,
+        only: Option<&[VdevId]>,
+        txg: Txg,
+        missed: &Missed,
+    ) -> Result<(), NotWritten> {
+        let is_meant = |leaf: &&Arc<Leaf>| {
+            let has_it =
+                |top: &Top| top.slots().iter().any(|slot| slot.leaves.iter().any(|l| Arc::ptr_eq(l, leaf)));
+            only.is_none_or(|only| only.iter().filter_map(|vdev| self.layout_of(*vdev)).any(has_it))
+        };
+        let in_use = || self.leaves().iter().filter(|leaf| !leaf.out_of_use).filter(is_meant);
         let outcomes = join_all(in_use().map(|leaf| leaf.flush())).await;
         let failed: Vec<_> =
             in_use().zip(outcomes).filter_map(|(leaf, outcome)| Some((leaf, outcome.err()?))).collect();

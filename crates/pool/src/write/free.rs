@@ -1,15 +1,16 @@
-//! Freeing: what a block has taken, a gang's pieces included, is given back.
+//! Freeing: what a block has taken, a gang's pieces included, is given back. And claiming, the opposite, for blocks that were written before
+//! the pool was opened.
 //!
-//! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`).
+//! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
-use crate::alloc::Allocator;
+use crate::alloc::{AllocError, Allocator};
 use crate::error::{PoolError, Result};
 use crate::gang::MAX_GANG_DEPTH;
 use crate::pool::{Pool, ReadContext};
 use crate::read::bad_pointer;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
-use cenote_format::units::Asize;
+use cenote_format::units::{Asize, Txg};
 
 impl Pool {
     /// Frees a block in the group that is being written. Nothing may refer to it any more. A hole, or what lies in its pointer, takes no space.
@@ -17,6 +18,24 @@ impl Pool {
     /// # Errors
     /// The block is not allocated; or a gang's header can't be read, and with it the pieces are not known.
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
+        self.each_address(bp, ctx, |dva| space.free(dva)).await
+    }
+
+    /// Allocates, in group `txg`, the very place of a block of an intent log that no space map has.
+    ///
+    /// # Errors
+    /// The place is taken; or a gang's header can't be read.
+    pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
+        self.each_address(bp, ctx, |dva| space.claim(dva, txg)).await
+    }
+
+    /// Does something with each address that a block takes.
+    async fn each_address(
+        &self,
+        bp: &Blkptr,
+        ctx: &ReadContext,
+        act: impl Fn(&Dva) -> Result<(), AllocError>,
+    ) -> Result<()> {
         let mut pending = vec![(*bp, 0)];
         while let Some((bp, depth)) = pending.pop() {
             if bp.kind() != BlkptrKind::Normal {
@@ -38,7 +57,7 @@ impl Pool {
                     self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
-                space.free(&dva).map_err(|error| PoolError::BadPointer {
+                act(&dva).map_err(|error| PoolError::BadPointer {
                     place: ctx.place,
                     why: error.to_string().into(),
                 })?;

@@ -32,6 +32,13 @@ impl NewObject {
 }
 
 impl Operation {
+    /// Bytes of its record, header and padding included.
+    pub fn encoded_bytes(&self) -> usize {
+        let mut payload = Writer::new(Endian::NATIVE);
+        self.write(&mut payload);
+        (LR_BYTES + payload.finish().len()).next_multiple_of(8)
+    }
+
     fn write(&self, w: &mut Writer) {
         match self {
             Operation::Create { new, attrs, acl, domains, name, .. } => {

@@ -1,0 +1,180 @@
+//! Where the engine meets intent logs: opening datasets, writing groups, closing the pool.
+//!
+//! ```text
+//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out
+//!   dataset    a log of its own for each dataset that is opened
+//!   sync       the head gets the log's header, blocks that are covered are freed, then records forgotten
+//!   export     logs end
+//! ```
+
+use std::sync::{Arc, Weak};
+
+use cenote_format::objset::ZilHeader;
+use cenote_format::units::{DatasetId, Txg};
+use cenote_pool::Pool;
+use cenote_pool::alloc::{AllocClass, Allocator};
+
+use super::{Engine, Hold, Inner, LiveDataset, SyncContext};
+use crate::dsl::Dataset;
+use crate::error::{DatasetError, Result};
+use crate::live::LiveObjset;
+use crate::mos::Mos;
+use crate::sync::blocks::Group;
+use crate::sync::policy::StoragePolicy;
+use crate::zil::{Found, Log};
+
+/// An engine that may be gone by now.
+#[derive(Clone)]
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn upgrade(&self) -> Result<Engine> {
+        let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
+        self.0.upgrade().map(Engine).ok_or_else(gone)
+    }
+
+    /// Whether the pool has devices for nothing but logs.
+    pub(crate) fn has_log_device(&self) -> bool {
+        self.0.upgrade().is_some_and(|engine| engine.allocator.has_class(AllocClass::Log))
+    }
+}
+
+/// What logs need of the engine.
+impl Engine {
+    /// Logs that are to be replayed are claimed, before anything else is allocated.
+    pub(super) async fn claim_logs(&self, mos: &Mos) -> Result<()> {
+        let first = self.open_txg();
+        for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
+            let objset = head.objset_head().await?;
+            if objset.phys().zil_header.log.is_hole() {
+                continue;
+            }
+            let objset = head.objset().await?;
+            let log = objset.intent_log().await;
+            if let Some(damage) = log.damaged {
+                return Err(damage);
+            }
+            let found = Found::of(log, &objset.phys().zil_header, first);
+            if found.is_pressing(first) {
+                found.claim(&objset, &self.0.allocator, first).await?;
+                let policy = Arc::new(StoragePolicy::of(&head).await?);
+                let live = LiveObjset::new(objset, first);
+                live.set_log(self.log(head.id(), &policy, found));
+                self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy });
+            }
+        }
+        Ok(())
+    }
+
+    /// A log for a dataset that is opened.
+    pub(super) async fn open_log(&self, dataset: &Dataset, policy: &StoragePolicy) -> Result<Log> {
+        let objset = dataset.objset().await?;
+        let header = &objset.phys().zil_header;
+        let found = match header.log.is_hole() {
+            true => Found::nothing(),
+            false => Found::of(objset.intent_log().await, header, self.open_txg()),
+        };
+        Ok(self.log(dataset.id(), policy, found))
+    }
+
+    fn log(&self, dataset: DatasetId, policy: &StoragePolicy, found: Found) -> Log {
+        Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found)
+    }
+
+    /// All logs there are.
+    pub(crate) fn opened_logs(&self) -> Vec<(DatasetId, LiveObjset, Log)> {
+        let datasets = self.0.datasets.lock();
+        let with_log = |(&id, dataset): (&DatasetId, &LiveDataset)| {
+            Some((id, dataset.objset.clone(), dataset.objset.log()?.clone()))
+        };
+        datasets.iter().filter_map(with_log).collect()
+    }
+
+    /// Ends all logs: the next group on disk covers what they hold, and leaves no log. Those that wait for their replay stay.
+    pub(super) async fn end_logs(&self) {
+        let hold = self.hold().await;
+        for (.., log) in self.opened_logs() {
+            log.end(hold.txg());
+        }
+    }
+
+    /// The group that is open.
+    pub(crate) fn open_txg(&self) -> Txg {
+        self.0.groups.open()
+    }
+
+    /// The last group on disk.
+    pub(crate) fn synced(&self) -> Result<Txg> {
+        self.0.groups.synced()
+    }
+
+    pub(crate) fn pool(&self) -> Pool {
+        self.0.pool.read().clone()
+    }
+
+    pub(crate) fn allocator(&self) -> &Allocator {
+        &self.0.allocator
+    }
+
+    /// How an opened dataset is stored.
+    pub(crate) fn policy_of(&self, dataset: DatasetId) -> Option<Arc<StoragePolicy>> {
+        self.0.datasets.lock().get(&dataset).map(|open| open.policy.clone())
+    }
+
+    /// For blocks of the group that is held open, which its tree will not have.
+    pub(crate) fn apart_from_tree(&self, hold: &Hold) -> Group {
+        let allocator = self.0.allocator.clone();
+        Group { pool: self.pool(), allocator, txg: hold.txg(), pass: 1, hole_birth: false, embed: false }
+    }
+}
+
+impl Inner {
+    /// Group `txg` is on disk: nobody has to write its records any more.
+    pub(super) fn forget_records(&self, txg: Txg) {
+        for dataset in self.datasets.lock().values() {
+            dataset.objset.log().inspect(|log| log.drop_through(txg));
+        }
+    }
+}
+
+impl SyncContext {
+    /// The header that the head of a dataset gets; what its log does not need any more is freed.
+    pub(super) async fn settle_log(&mut self, objset: &LiveObjset) -> Result<ZilHeader> {
+        let Some(log) = objset.log() else { return Ok(objset.on_disk().phys().zil_header.clone()) };
+        let settled = log.settle(self.group.txg).await;
+        for bp in settled.dead {
+            self.free_now(&bp).await?;
+        }
+        Ok(settled.header)
+    }
+
+    /// Frees the log of a dataset that goes, or gets another tree.
+    pub(crate) async fn free_log(&mut self, head: &Dataset) -> Result<()> {
+        let open = self.engine.datasets.lock().get(&head.id()).cloned();
+        let blocks = match open.as_ref().and_then(|open| open.objset.log()) {
+            Some(log) => log.abandon(),
+            None => head.objset_head().await?.intent_log().await.chain,
+        };
+        for bp in blocks {
+            self.free_now(&bp).await?;
+        }
+        Ok(())
+    }
+
+    /// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that leads to none.
+    pub(crate) async fn without_log(&mut self, head: DatasetId) -> Result<()> {
+        let dataset = self.mos().await?.dataset_by_id(head).await?;
+        let objset = dataset.objset().await?;
+        if objset.phys().zil_header.log.is_hole() {
+            return Ok(());
+        }
+        let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+        let engine = Engine(self.engine.clone());
+        let live = LiveObjset::new(objset, self.txg());
+        live.set_log(engine.log(head, &policy, Found::nothing()));
+        self.born_objsets.push(LiveDataset { objset: live, policy });
+        Ok(())
+    }
+}

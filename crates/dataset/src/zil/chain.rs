@@ -1,0 +1,221 @@
+//! The chain of log blocks that the head of the object set leads to.
+//!
+//! ```text
+//!   head --> [written] --> [written] --> (foretold)
+//!            freed when its records' groups and that of its successor's place are on disk
+//! ```
+//!
+//! Invariants: the last block has a place and is not written; each other one leads to its successor. What has a place was allocated in the group
+//! of its birth. When that group is written, the block that leads there is on disk, or the chain has ended: so no place gets lost, for
+//! whoever follows the chain after a power cut finds it.
+//!
+//! Source: OpenZFS `zil.c` (`zil_sync`, `zil_destroy`).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::objset::ZilHeader;
+use cenote_format::units::Txg;
+
+use super::Log;
+use super::claim::Found;
+
+/// A block of the chain.
+struct Placed {
+    bp: Blkptr,
+    /// The last group that its records, or its successor's place, belong to.
+    last_txg: Txg,
+    is_written: bool,
+}
+
+/// Where a log is.
+pub(super) struct Chain {
+    header: ZilHeader,
+    /// From the one that the head leads to.
+    blocks: VecDeque<Placed>,
+    /// Content in blocks of its own: nothing but records leads there. Freed with the group of its birth, if not before.
+    data: Vec<Blkptr>,
+    /// The group that its first block was placed in.
+    begun: Txg,
+    /// The last group in which anything changed.
+    touched: Txg,
+    /// Nothing more is written to it: it goes as soon as groups cover what it holds.
+    is_ending: bool,
+    /// Progress of the replay that has to come first: by group, the last record that is in the tree.
+    replayed: Option<BTreeMap<Txg, u64>>,
+    /// Number of the last record written.
+    last_record: u64,
+}
+
+/// What a group leaves of a log.
+pub(crate) struct Settled {
+    pub(crate) header: ZilHeader,
+    /// Blocks to be freed.
+    pub(crate) dead: Vec<Blkptr>,
+}
+
+impl Chain {
+    /// A chain that was found on disk, and is to go when it is replayed.
+    pub(super) fn of(found: Found) -> Chain {
+        let placed = |bp| Placed { bp, last_txg: Txg(0), is_written: true };
+        Chain {
+            is_ending: !found.blocks.is_empty(),
+            header: found.header,
+            blocks: found.blocks.into_iter().map(placed).collect(),
+            data: found.data,
+            begun: Txg(0),
+            touched: found.touched,
+            replayed: found.needs_replay.then(BTreeMap::new),
+            last_record: 0,
+        }
+    }
+
+    pub(super) fn is_replaying(&self) -> bool {
+        self.replayed.is_some()
+    }
+
+    /// Commits can't be written, but only covered by a group.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// The block that is to be written next.
+    pub(super) fn foretold(&self) -> Option<Blkptr> {
+        self.blocks.back().map(|last| last.bp)
+    }
+
+    /// The group whose head leads to it first, if there is a chain.
+    pub(super) fn begun(&self) -> Option<Txg> {
+        self.blocks.back().map(|_| self.begun)
+    }
+
+    /// A number for the next record.
+    pub(super) fn next_record(&mut self) -> u64 {
+        self.last_record += 1;
+        self.last_record
+    }
+
+    /// A block got its place in group `txg`; the one before it is about to be written and leads there.
+    pub(super) fn foretell(&mut self, bp: Blkptr, txg: Txg) {
+        match self.blocks.back_mut() {
+            Some(last) => last.last_txg = txg,
+            None => self.begun = txg,
+        }
+        self.blocks.push_back(Placed { bp, last_txg: txg, is_written: false });
+        self.touched = txg;
+    }
+
+    /// Content got a block of its own in group `txg`.
+    pub(super) fn add_data(&mut self, bp: Blkptr, txg: Txg) {
+        self.data.push(bp);
+        self.touched = txg;
+    }
+
+    /// All but the last block are on disk.
+    pub(super) fn all_written(&mut self) {
+        let all = self.blocks.len().saturating_sub(1);
+        self.blocks.iter_mut().take(all).for_each(|block| block.is_written = true);
+    }
+
+    /// No more of it is written. Blocks after one that is missing lead nowhere.
+    pub(super) fn end(&mut self, txg: Txg) {
+        self.is_ending = !self.blocks.is_empty();
+        self.touched = self.touched.max(txg);
+        let whole = self.blocks.iter().take_while(|block| block.is_written).count();
+        self.blocks.iter_mut().skip(whole).for_each(|block| block.is_written = false);
+    }
+
+    /// A record is in the tree, as of group `txg`.
+    pub(super) fn note_replayed(&mut self, txg: Txg, sequence: u64) {
+        if let Some(replayed) = &mut self.replayed {
+            replayed.insert(txg, sequence);
+            self.touched = txg;
+        }
+    }
+
+    pub(super) fn end_replay(&mut self, txg: Txg) {
+        self.replayed = None;
+        self.end(txg);
+    }
+
+    /// Whether group `txg` has anything to do with it.
+    pub(super) fn is_touched(&self, txg: Txg) -> bool {
+        self.touched >= txg
+    }
+
+    /// Whether all blocks are on disk that lead to places of group `txg` or an earlier one.
+    fn is_complete(&self, txg: Txg) -> bool {
+        let leads_here = |next: &Placed| next.bp.physical_birth() <= txg;
+        let mut pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
+        self.is_ending || pairs.all(|(block, next)| block.is_written || !leads_here(next))
+    }
+
+    /// Group `txg` is being written: what it leaves.
+    fn settle(&mut self, txg: Txg) -> Settled {
+        if let Some(replayed) = &self.replayed {
+            if let Some((_, &sequence)) = replayed.range(..=txg).next_back() {
+                self.header.replay_seq = sequence;
+            }
+            return Settled { header: self.header.clone(), dead: Vec::new() };
+        }
+        let is_of_group = |bp: &Blkptr| bp.physical_birth() <= txg;
+        let (mut dead, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.data).into_iter().partition(is_of_group);
+        self.data = later;
+        while let Some(first) = self.blocks.front()
+            && first.is_written
+            && first.last_txg <= txg
+            && is_of_group(&first.bp)
+        {
+            dead.extend(self.blocks.pop_front().map(|block| block.bp));
+        }
+        if self.is_ending && self.blocks.front().is_none_or(|first| !first.is_written) {
+            let (here, later): (Vec<_>, Vec<_>) =
+                self.blocks.drain(..).map(|block| block.bp).partition(is_of_group);
+            dead.extend(here);
+            self.data.extend(later);
+            self.is_ending = false;
+        }
+        let log = self.blocks.front().map_or(Blkptr::HOLE, |first| first.bp);
+        self.header = ZilHeader { log, ..ZilHeader::EMPTY };
+        Settled { header: self.header.clone(), dead }
+    }
+
+    fn abandon(&mut self) -> Vec<Blkptr> {
+        let blocks = self.blocks.drain(..).map(|block| block.bp);
+        blocks.chain(self.data.drain(..)).collect()
+    }
+}
+
+impl Log {
+    /// Whether group `txg`, which closes, has anything to do with the log.
+    pub(crate) fn is_touched(&self, txg: Txg) -> bool {
+        self.0.chain.lock().is_touched(txg)
+    }
+
+    /// What group `txg`, which is being written, leaves of the log. Waits for blocks that are on their way.
+    pub(crate) async fn settle(&self, txg: Txg) -> Settled {
+        loop {
+            let mut settled = std::pin::pin!(self.0.settled.notified());
+            settled.as_mut().enable();
+            {
+                let mut chain = self.0.chain.lock();
+                if chain.is_complete(txg) {
+                    return chain.settle(txg);
+                }
+            }
+            settled.await;
+        }
+    }
+
+    /// The log ends with what it holds: it goes with the groups that cover that, the open group `txg` or the next.
+    pub(crate) fn end(&self, txg: Txg) {
+        self.0.chain.lock().end(txg);
+        self.0.settled.notify_waiters();
+    }
+
+    /// The dataset goes, or gets another tree: all blocks of its log, of which nobody will hear again.
+    pub(crate) fn abandon(&self) -> Vec<Blkptr> {
+        self.0.chain.lock().abandon()
+    }
+}

@@ -1,0 +1,70 @@
+//! Logs that an import finds: their blocks are claimed before anything else is allocated.
+//!
+//! Idea: blocks of a log are allocated in the group that was open when the power went, so no space map on disk knows of those that are younger
+//! than the last group. The first group after the import notes them, and in the head that the log was claimed and how far it goes: even if
+//! devices come back later, nothing beyond is ever taken for a part of it.
+//!
+//! Source: OpenZFS `zil.c` (`zil_claim`, `zil_claim_log_block`, `zil_claim_write`).
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::objset::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, ZilHeader};
+use cenote_format::units::Txg;
+use cenote_pool::alloc::Allocator;
+use cenote_pool::{Place, ReadContext};
+
+use crate::error::Result;
+use crate::intent_log::IntentLog;
+use crate::objset::Objset;
+
+/// What was on disk when a dataset was opened.
+pub(crate) struct Found {
+    pub(super) header: ZilHeader,
+    pub(super) blocks: Vec<Blkptr>,
+    pub(super) data: Vec<Blkptr>,
+    pub(super) needs_replay: bool,
+    /// The group that changes it: the open one, if there is anything to change.
+    pub(super) touched: Txg,
+}
+
+impl Found {
+    /// No log.
+    pub(crate) fn nothing() -> Found {
+        let (blocks, data) = Default::default();
+        Found { header: ZilHeader::EMPTY, blocks, data, needs_replay: false, touched: Txg(0) }
+    }
+
+    /// A log that was read, with group `open` being the open one.
+    pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> Found {
+        let mut header = header.clone();
+        let needs_replay = !log.records.is_empty();
+        if needs_replay && !header.is_claimed() {
+            header.claim_txg = open;
+            header.claim_blk_seq = log.last_block;
+            header.claim_lr_seq = log.last_record;
+            header.flags |= ZIL_REPLAY_NEEDED | ZIL_CLAIM_LR_SEQ_VALID;
+        }
+        Found { header, blocks: log.chain, data: log.data, needs_replay, touched: open }
+    }
+
+    /// Whether the next group has to know of it, even if nobody opens the dataset.
+    pub(crate) fn is_pressing(&self, first: Txg) -> bool {
+        self.needs_replay || self.unclaimed(first).next().is_some()
+    }
+
+    /// Blocks that no space map has.
+    fn unclaimed(&self, first: Txg) -> impl Iterator<Item = &Blkptr> {
+        self.blocks.iter().chain(&self.data).filter(move |bp| bp.logical_birth() >= first)
+    }
+
+    /// Allocates, in group `first`, what is younger than the last group on disk.
+    ///
+    /// # Errors
+    /// A place is taken: space maps and log contradict each other.
+    pub(crate) async fn claim(&self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
+        let context = ReadContext::new(Place { dataset: objset.dataset_id(), ..Place::default() });
+        for bp in self.unclaimed(first) {
+            objset.pool().claim(space, bp, &context, first).await?;
+        }
+        Ok(())
+    }
+}

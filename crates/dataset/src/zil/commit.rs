@@ -1,0 +1,106 @@
+//! Commits: who asks while one is written is served together with all others by the next.
+//!
+//! Idea: each takes a number and waits for its turn. Whose turn it is writes for all numbers handed out so far; the others find, when
+//! theirs comes, that they have been served. If anything fails, a group covers it all instead.
+//!
+//! Source: OpenZFS `zil.c` (`zil_commit`, `zil_commit_writer`, `zil_commit_writer_stall`, `zil_create`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use cenote_format::units::{ObjectId, Txg};
+use cenote_format::zil::ZIL_MIN_BLKSZ;
+
+use super::write::LogWriter;
+use super::{Log, SyncPolicy};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::live::LiveObjset;
+
+/// `ZIL_BURSTS`: commits whose sizes foretell that of the next.
+const BURSTS: usize = 8;
+
+/// What whose turn it is knows of those before.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// All numbers up to this one have been served.
+    served: u64,
+    /// Bytes of the last commits.
+    pub(super) bursts: VecDeque<u64>,
+}
+
+impl Turn {
+    pub(super) fn note(&mut self, burst_bytes: u64) {
+        self.bursts.truncate(BURSTS - 1);
+        self.bursts.push_front(burst_bytes);
+    }
+}
+
+/// Ends the chain unless all was written: records of a commit that was given up are nowhere but in the group.
+struct Unfinished<'a>(Option<(&'a Log, &'a Engine)>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some((log, engine)) = self.0 {
+            log.end(engine.open_txg());
+        }
+    }
+}
+
+impl Log {
+    /// Makes durable what was done to an object, or to any, and all that happened to names. Not under a hold.
+    pub(crate) async fn commit(&self, live: &LiveObjset, object: Option<ObjectId>) -> Result<()> {
+        if self.0.policy.read().sync == SyncPolicy::Disabled {
+            return Ok(());
+        }
+        let engine = self.0.engine.upgrade()?;
+        self.0.records.lock().release(object);
+        let number = self.0.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut turn = self.0.turn.lock().await;
+        if turn.served >= number {
+            return Ok(());
+        }
+        let served = self.0.asked.load(Ordering::Acquire);
+        if self.write_out(&engine, live, &mut turn).await.is_err() {
+            engine.sync_all().await?;
+        }
+        turn.served = served;
+        Ok(())
+    }
+
+    /// Writes all records that are to be.
+    async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<()> {
+        if !self.0.records.lock().has_any(engine.synced()?) {
+            return Ok(());
+        }
+        if self.0.chain.lock().is_ending() {
+            return engine.sync_all().await;
+        }
+        let begun = self.0.chain.lock().begun();
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin(engine).await?,
+        };
+        // The head has to lead there first. This covers what happened until then.
+        engine.sync(begun).await?;
+        let records = self.0.records.lock().take(engine.synced()?);
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut unfinished = Unfinished(Some((self, engine)));
+        LogWriter::new(self, engine, live, &records, turn)?.write(records).await?;
+        unfinished.0 = None;
+        self.0.settled.notify_waiters();
+        Ok(())
+    }
+
+    /// Finds a place for the first block of a new chain.
+    async fn begin(&self, engine: &Engine) -> Result<Txg> {
+        let hold = engine.hold().await;
+        let random = || engine.runtime().random_u64();
+        let words = [random(), random(), self.0.dataset.0, 1];
+        let bp = self.place(engine, &hold, ZIL_MIN_BLKSZ as u64, words)?;
+        self.0.chain.lock().foretell(bp, hold.txg());
+        Ok(hold.txg())
+    }
+}

@@ -1,0 +1,54 @@
+//! Content of long writes, in blocks of its own.
+//!
+//! Idea: the log would have to hold the bytes once more; instead the whole block that they went into is written as data are, compressed and
+//! encrypted, and the record leads there. The tree does not: when its group is written, the block is written anew with all that
+//! came meanwhile, and this one is freed in the same group.
+//!
+//! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). What OpenZFS can often do, to make the
+//! block part of the tree at once, is not done here.
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{BlockId, ObjectId};
+
+use super::Log;
+use crate::engine::Engine;
+use crate::error::{DatasetError, Result};
+use crate::live::LiveObjset;
+use crate::sync::blocks::{BlockSink, NewBlock};
+
+impl Log {
+    /// Writes the block at an offset of an object, as it is now. `None`: the object is gone.
+    pub(super) async fn write_data(
+        &self,
+        engine: &Engine,
+        live: &LiveObjset,
+        id: ObjectId,
+        offset: u64,
+    ) -> Result<Option<Blkptr>> {
+        let Some(policy) = engine.policy_of(self.0.dataset) else { return Ok(None) };
+        let hold = engine.hold().await;
+        let object = match live.view().object(id).await {
+            Err(DatasetError::NoObject { .. }) => return Ok(None),
+            opened => opened?,
+        };
+        let head = object.dnode().head();
+        let block = BlockId(offset / object.block_bytes());
+        let (data, _) = object.read_block(block).await?;
+        let sink = BlockSink::new(&engine.apart_from_tree(&hold), &policy);
+        let bp = sink
+            .write(NewBlock {
+                object: id,
+                object_type: head.object_type,
+                level: 0,
+                block,
+                data,
+                old: Blkptr::HOLE,
+                fill: 1,
+                checksum_id: head.checksum_id,
+                compression_id: head.compression_id,
+            })
+            .await?;
+        self.0.chain.lock().add_data(bp, hold.txg());
+        Ok(Some(bp))
+    }
+}

@@ -1,0 +1,240 @@
+//! One commit on its way to the disk: records into blocks, blocks to their places, one flush.
+//!
+//! Idea: a block leads to its successor, so it is closed only when that has a place. The size of the next follows from what is left of
+//! this commit, or, at its end, from how much the last commits wrote. Written bytes that don't fit are split.
+//!
+//! Memory: the blocks of a window, beside the records.
+//!
+//! Source: OpenZFS `zil.c` (`zil_lwb_assign`, `zil_lwb_plan`, `zil_lwb_write_close`), `zio.c` (`zio_alloc_zil`).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::gang::EmbeddedChecksum;
+use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
+use cenote_format::zil::record::{LR_BYTES, LogRecord, Operation, WriteData};
+use cenote_format::zil::{LogBlock, LogLayout, ZIL_CHAIN_BYTES, ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
+use cenote_pool::Place;
+use cenote_pool::alloc::AllocClass;
+use cenote_pool::write::WriteProps;
+use futures::future::try_join_all;
+
+use super::Log;
+use super::commit::Turn;
+use crate::engine::{Engine, Hold};
+use crate::error::{DatasetError, Result};
+use crate::live::LiveObjset;
+
+/// `zil_maxblocksize`.
+const MAX_BLOCK_BYTES: u64 = 128 << 10;
+/// Bytes of records in the largest block.
+const MAX_ROOM_BYTES: u64 = MAX_BLOCK_BYTES - ZIL_CHAIN_BYTES as u64;
+/// Bytes of a write's record without what was written.
+const WRITE_BYTES: u64 = (LR_BYTES + 4 * 8 + BLKPTR_BYTES) as u64;
+/// `zil_max_waste_space`: less room than this is not worth a piece of a write.
+const WORTH_A_PIECE_BYTES: u64 = (MAX_ROOM_BYTES - WRITE_BYTES) / 16;
+/// Bytes of blocks that are written side by side.
+const WINDOW_BYTES: usize = 4 << 20;
+
+pub(super) struct LogWriter<'a> {
+    log: &'a Log,
+    engine: &'a Engine,
+    live: &'a LiveObjset,
+    turn: &'a mut Turn,
+    /// The block that is being filled, and with what.
+    block: Blkptr,
+    filled: Vec<u8>,
+    /// Blocks to be written.
+    window: Vec<(Blkptr, Bytes)>,
+    /// Where anything was written that has to be flushed.
+    vdevs: BTreeSet<VdevId>,
+    burst_bytes: u64,
+    left_bytes: u64,
+}
+
+impl<'a> LogWriter<'a> {
+    /// A commit of these records, into a chain that is there.
+    pub(super) fn new(
+        log: &'a Log,
+        engine: &'a Engine,
+        live: &'a LiveObjset,
+        records: &[(Txg, Operation)],
+        turn: &'a mut Turn,
+    ) -> Result<LogWriter<'a>> {
+        let block =
+            log.0.chain.lock().foretold().ok_or_else(|| live.view().damaged(ObjectId(0), "has no log"))?;
+        let burst_bytes = records.iter().map(|(_, operation)| record_bytes(operation)).sum();
+        let (window, vdevs) = Default::default();
+        let (filled, left_bytes) = (Vec::new(), burst_bytes);
+        Ok(LogWriter { log, engine, live, turn, block, filled, window, vdevs, burst_bytes, left_bytes })
+    }
+
+    pub(super) async fn write(mut self, records: Vec<(Txg, Operation)>) -> Result<()> {
+        for (txg, operation) in records {
+            match self.with_data_on_disk(operation).await? {
+                Some(Operation::Write { object, offset_bytes, data: WriteData::Copied(data), .. }) => {
+                    self.add_written(txg, object, offset_bytes, data).await?;
+                }
+                Some(operation) => self.add(txg, operation).await?,
+                None => {}
+            }
+        }
+        if !self.filled.is_empty() {
+            self.turn.note(self.burst_bytes);
+            self.left_bytes = 0;
+            self.close().await?;
+        }
+        self.write_window().await?;
+        let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
+        self.engine.pool().flush_vdevs(&vdevs, self.engine.open_txg()).await?;
+        self.log.0.chain.lock().all_written();
+        Ok(())
+    }
+
+    /// A write whose content goes into a block of its own gets that block; `None`: the object is gone.
+    async fn with_data_on_disk(&mut self, operation: Operation) -> Result<Option<Operation>> {
+        let Operation::Write { object, offset_bytes, length_bytes, data: WriteData::Indirect, .. } =
+            &operation
+        else {
+            return Ok(Some(operation));
+        };
+        let written = self.log.write_data(self.engine, self.live, *object, *offset_bytes).await?;
+        let Some(written) = written else { return Ok(None) };
+        self.vdevs.extend(written.dvas().map(|dva| dva.vdev));
+        Ok(Some(Operation::Write {
+            already_synced: false,
+            object: *object,
+            offset_bytes: *offset_bytes,
+            length_bytes: *length_bytes,
+            block_offset: 0,
+            bp: written,
+            data: WriteData::Indirect,
+        }))
+    }
+
+    /// Adds a write with its bytes, in as many pieces as it takes.
+    async fn add_written(
+        &mut self,
+        txg: Txg,
+        object: ObjectId,
+        mut offset: u64,
+        mut data: Bytes,
+    ) -> Result<()> {
+        while !data.is_empty() {
+            let all = WRITE_BYTES + (data.len() as u64).next_multiple_of(8);
+            if all > self.room() && self.room() < WRITE_BYTES + WORTH_A_PIECE_BYTES {
+                self.close().await?;
+                continue;
+            }
+            let piece = data.split_to(data.len().min((self.room() - WRITE_BYTES) as usize));
+            let length_bytes = piece.len() as u64;
+            let operation = Operation::Write {
+                already_synced: false,
+                object,
+                offset_bytes: offset,
+                length_bytes,
+                block_offset: 0,
+                bp: Blkptr::HOLE,
+                data: WriteData::Copied(piece),
+            };
+            offset += length_bytes;
+            self.add(txg, operation).await?;
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self, txg: Txg, operation: Operation) -> Result<()> {
+        let mut record = LogRecord { txg, seq: 0, case_insensitive: false, operation };
+        let len = record_bytes(&record.operation);
+        if len > MAX_ROOM_BYTES {
+            return Err(self.live.view().damaged(ObjectId(0), "has a record too long for its log"));
+        }
+        while len > self.room() {
+            self.close().await?;
+        }
+        record.seq = self.log.0.chain.lock().next_record();
+        self.filled.extend(record.encode(Endian::NATIVE));
+        self.left_bytes = self.left_bytes.saturating_sub(len);
+        Ok(())
+    }
+
+    /// Bytes left in the block.
+    fn room(&self) -> u64 {
+        self.block.lsize().0 - (ZIL_CHAIN_BYTES + self.filled.len()) as u64
+    }
+
+    /// Finds a place for the next block, and so can finish this one.
+    async fn close(&mut self) -> Result<()> {
+        let mut words = self.block.checksum();
+        words[ZIL_ZC_SEQ] += 1;
+        let hold = self.engine.hold().await;
+        let next = self.log.place(self.engine, &hold, self.next_bytes(), words)?;
+        self.log.0.chain.lock().foretell(next, hold.txg());
+        drop(hold);
+        let eck = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
+        let records = std::mem::take(&mut self.filled).into();
+        let full = LogBlock { endian: Endian::NATIVE, next, eck, records };
+        let bytes = full.encode(LogLayout::Head, self.block.lsize().0 as usize);
+        let bytes = bytes.map_err(|source| self.live.view().format(ObjectId(0), source))?;
+        self.window.push((self.block, bytes.into()));
+        self.block = next;
+        if self.window.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() >= WINDOW_BYTES {
+            self.write_window().await?;
+        }
+        Ok(())
+    }
+
+    /// Size of the next block.
+    fn next_bytes(&self) -> u64 {
+        let wanted = match self.left_bytes {
+            0 => self.turn.bursts.iter().copied().max().unwrap_or(0),
+            // A last block that is nearly empty would be a waste: all get as much.
+            left => left.div_ceil(left.div_ceil(MAX_ROOM_BYTES - WRITE_BYTES)),
+        };
+        let bytes = wanted.saturating_add(ZIL_CHAIN_BYTES as u64).min(MAX_BLOCK_BYTES);
+        bytes.next_multiple_of(ZIL_MIN_BLKSZ as u64)
+    }
+
+    async fn write_window(&mut self) -> Result<()> {
+        let pool = self.engine.pool();
+        let policy = self.engine.policy_of(self.log.0.dataset);
+        let key = policy.as_ref().and_then(|policy| policy.key.as_deref());
+        let window = std::mem::take(&mut self.window);
+        self.vdevs.extend(window.iter().flat_map(|(bp, _)| bp.dvas()).map(|dva| dva.vdev));
+        let place = |bp: &Blkptr| self.log.place_of(bp);
+        let writes = window.iter().map(|(bp, bytes)| pool.write_log_block(bp, bytes.clone(), key, place(bp)));
+        try_join_all(writes).await.map_err(DatasetError::from)?;
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Finds a place for a block of the log, in the group that is held.
+    pub(super) fn place(&self, engine: &Engine, hold: &Hold, len: u64, words: [u64; 4]) -> Result<Blkptr> {
+        let place = Place { dataset: self.0.dataset, ..Place::default() };
+        let props = WriteProps {
+            class: AllocClass::Log,
+            key: engine.policy_of(self.0.dataset).and_then(|policy| policy.key.clone()),
+            ..WriteProps::new(place, ObjectType::INTENT_LOG, 0)
+        };
+        Ok(engine.pool().allocate_log_block(engine.allocator(), len, words, &props, hold.txg())?)
+    }
+
+    fn place_of(&self, bp: &Blkptr) -> Place {
+        Place { dataset: self.0.dataset, block: BlockId(bp.checksum()[ZIL_ZC_SEQ]), ..Place::default() }
+    }
+}
+
+/// Bytes that a record takes, at least.
+fn record_bytes(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Write { data: WriteData::Copied(data), .. } => {
+            WRITE_BYTES + (data.len() as u64).next_multiple_of(8)
+        }
+        Operation::Write { data: WriteData::Indirect, .. } => WRITE_BYTES,
+        other => other.encoded_bytes() as u64,
+    }
+}

@@ -1,0 +1,239 @@
+//! What operations note in the intent log, so that a commit can make them durable: see [`cenote_dataset::zil`].
+//!
+//! Idea: each operation, when it has succeeded, notes what would have to be done again, under the locks that it holds. What is done to files
+//! without names is not noted: nobody will find them after a cut.
+//!
+//! Source: OpenZFS `zfs_log.c`.
+
+use bytes::Bytes;
+use cenote_dataset::zil::Log;
+use cenote_format::bytes::Endian;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::zil::attr::{LogAcl, LogAttrs};
+use cenote_format::zil::record::{CreateKind, NewObject, Operation, RenameKind};
+use cenote_format::znode::{FileKind, encode_log_aces};
+
+use super::znode::Znode;
+use super::{Change, FsWriter, SetAttr};
+use crate::acl::Ace;
+use crate::attr::Timestamp;
+use crate::error::Result;
+use crate::log_attrs::{ATTR_XVATTR, XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, mask};
+
+/// `XVA_MAPSIZE`.
+const ATTR_WORDS: usize = 3;
+
+impl FsWriter {
+    /// Makes durable what was done to a file, `fsync`; or all that was done, `sync`. Not under a hold.
+    ///
+    /// # Errors
+    /// Neither the log nor a group could be written.
+    pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
+        Ok(self.live().commit(object).await?)
+    }
+
+    /// The log, for what was done to a file that has names.
+    fn log_of(&self, node: &Znode) -> Option<&Log> {
+        self.live().log().filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
+    }
+
+    pub(super) fn note(&self, change: Change<'_>, operation: impl FnOnce() -> Operation) {
+        if let Some(log) = self.live().log() {
+            log.append(change.edit.txg(), operation());
+        }
+    }
+
+    /// A file was made and has its name.
+    pub(super) async fn note_created(
+        &self,
+        change: Change<'_>,
+        dir: ObjectId,
+        name: &[u8],
+        id: ObjectId,
+    ) -> Result<()> {
+        if self.live().log().is_none() {
+            return Ok(());
+        }
+        let node = self.load(change.edit, id).await?;
+        let new = new_object(&node, dir)?;
+        let name = Bytes::copy_from_slice(name);
+        let operation = match (node.kind()?, node.get(ZplAttr::Symlink)) {
+            (FileKind::Symlink, Some(target)) => {
+                Operation::Symlink { new, name, target: Bytes::copy_from_slice(target) }
+            }
+            (kind, _) => {
+                let kind = if kind == FileKind::Directory { CreateKind::Directory } else { CreateKind::File };
+                Operation::Create { kind, new, attrs: None, acl: None, domains: Vec::new(), name }
+            }
+        };
+        self.note(change, || operation);
+        Ok(())
+    }
+
+    /// A file got a hidden directory.
+    pub(super) fn note_xattr_dir(&self, change: Change<'_>, node: &Znode, dir: &Znode) -> Result<()> {
+        let new = new_object(dir, node.id)?;
+        self.note(change, || Operation::MakeXattrDir { new, name: Bytes::new() });
+        Ok(())
+    }
+
+    /// A file lost a name, perhaps its last.
+    pub(super) fn note_removed(
+        &self,
+        change: Change<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        is_directory: bool,
+        gone: Option<ObjectId>,
+    ) {
+        if let (Some(log), Some(gone)) = (self.live().log(), gone) {
+            log.forget(gone);
+        }
+        let name = Bytes::copy_from_slice(name);
+        self.note(change, || Operation::Remove { is_directory, directory, name });
+    }
+
+    pub(super) fn note_linked(&self, change: Change<'_>, directory: ObjectId, object: ObjectId, name: &[u8]) {
+        let name = Bytes::copy_from_slice(name);
+        self.note(change, || Operation::Link { directory, object, name });
+    }
+
+    /// A name moved. What was written to the file before goes before that into the log: who renames a file over another
+    /// relies on it.
+    pub(super) fn note_renamed(
+        &self,
+        change: Change<'_>,
+        file: ObjectId,
+        kind: RenameKind,
+        (from_directory, from): (ObjectId, &[u8]),
+        (to_directory, to): (ObjectId, &[u8]),
+    ) {
+        let Some(log) = self.live().log() else { return };
+        if kind == RenameKind::Replace {
+            log.release(file);
+        }
+        let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
+        log.append(change.edit.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
+    }
+
+    pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, offset: u64, data: Bytes) {
+        if let Some(log) = self.log_of(node) {
+            log.append_write(change.edit.txg(), node.id, offset, data, node.block_bytes.into());
+        }
+    }
+
+    /// A range was cleared; `length_bytes` 0: all from the offset on.
+    pub(super) fn note_cleared(
+        &self,
+        change: Change<'_>,
+        node: &Znode,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) {
+        if let Some(log) = self.log_of(node) {
+            log.append(
+                change.edit.txg(),
+                Operation::Truncate { object: node.id, offset_bytes, length_bytes },
+            );
+        }
+    }
+
+    /// An attribute was put into the list, or taken out of it.
+    pub(super) fn note_xattr(&self, change: Change<'_>, node: &Znode, name: &[u8], value: Option<&[u8]>) {
+        if let Some(log) = self.log_of(node).filter(|_| self.options().logs_xattrs) {
+            let name = Bytes::copy_from_slice(name);
+            let value = Bytes::copy_from_slice(value.unwrap_or_default());
+            log.append(change.edit.txg(), Operation::SetSaXattr { object: node.id, name, value });
+        }
+    }
+
+    pub(super) fn note_acl(&self, change: Change<'_>, node: &Znode, entries: &[Ace], flags: u64) {
+        let Some(log) = self.log_of(node) else { return };
+        let acl = LogAcl {
+            entry_count: entries.len() as u64,
+            flags,
+            entries: encode_log_aces(entries, Endian::NATIVE).into(),
+            fuids: Vec::new(),
+            domains: Vec::new(),
+        };
+        log.append(change.edit.txg(), Operation::SetAcl { object: node.id, acl });
+    }
+
+    pub(super) fn note_attributes(&self, change: Change<'_>, node: &Znode, set: &SetAttr) {
+        let Some(log) = self.log_of(node) else { return };
+        let mtime = set.mtime.or(set.size.map(|_| change.now));
+        let attrs = log_attrs(set);
+        let mut bits = if attrs.is_some() { ATTR_XVATTR } else { 0 };
+        for (bit, is_set) in [
+            (mask::MODE, set.mode.is_some()),
+            (mask::UID, set.uid.is_some()),
+            (mask::GID, set.gid.is_some()),
+            (mask::SIZE, set.size.is_some()),
+            (mask::ATIME, set.atime.is_some()),
+            (mask::MTIME, mtime.is_some()),
+        ] {
+            bits |= if is_set { bit } else { 0 };
+        }
+        let operation = Operation::SetAttr {
+            object: node.id,
+            mask: bits,
+            mode: set.mode.unwrap_or_default().into(),
+            uid: set.uid.unwrap_or_default(),
+            gid: set.gid.unwrap_or_default(),
+            size_bytes: set.size.unwrap_or_default(),
+            atime: words(set.atime.unwrap_or_default()),
+            mtime: words(mtime.unwrap_or_default()),
+            attrs,
+            domains: Vec::new(),
+        };
+        log.append(change.edit.txg(), operation);
+    }
+}
+
+/// What a record says of an object that was made.
+fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
+    let is_symlink = node.kind()? == FileKind::Symlink;
+    let crtime = node.get(ZplAttr::Crtime).unwrap_or_default();
+    let word = |at: usize| {
+        crtime.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    };
+    Ok(NewObject {
+        directory,
+        object: node.id,
+        // OpenZFS leaves it out there.
+        slots: if is_symlink { 1 } else { node.slots.into() },
+        mode: node.mode()?.into(),
+        uid: node.u64(ZplAttr::Uid)?,
+        gid: node.u64(ZplAttr::Gid)?,
+        generation: node.u64(ZplAttr::Gen)?,
+        crtime: [word(0), word(8)],
+        rdev: node.find_u64(ZplAttr::Rdev).unwrap_or(0),
+    })
+}
+
+/// Attributes beyond POSIX's, if any are set.
+fn log_attrs(set: &SetAttr) -> Option<LogAttrs> {
+    let mut requested = 0;
+    let mut attrs = 0;
+    for (bit, flag) in XAT0_FLAGS {
+        if (set.set_flags | set.clear_flags) & flag != 0 {
+            requested |= bit;
+            attrs |= if set.set_flags & flag != 0 { bit } else { 0 };
+        }
+    }
+    requested |= if set.crtime.is_some() { XAT0_CREATETIME } else { 0 };
+    let mut scanstamp = [0; 32];
+    if let Some(project) = set.project {
+        requested |= XAT0_PROJID;
+        scanstamp[..8].copy_from_slice(&u64::from(project).to_ne_bytes());
+    }
+    let mut bitmap = vec![0; ATTR_WORDS];
+    bitmap[0] = requested as u32;
+    let crtime = words(set.crtime.unwrap_or_default());
+    (requested != 0).then_some(LogAttrs { requested: bitmap, attrs, crtime, scanstamp })
+}
+
+fn words(time: Timestamp) -> [u64; 2] {
+    [time.seconds.cast_unsigned(), time.nanoseconds.into()]
+}

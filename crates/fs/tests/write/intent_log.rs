@@ -1,0 +1,103 @@
+//! Commits survive a power cut: what was done and committed, but written by no group, is there again after a replay.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cenote_dataset::engine::{Engine, NewPool};
+use cenote_dataset::live::LiveObjset;
+use cenote_dataset::{ImportOptions, Mos, import};
+use cenote_device::{FileDevice, OpenOptions};
+use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::Txg;
+use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
+use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Timestamp};
+use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::{VdevClass, VdevKind, discover};
+use cenote_runtime::Runtime;
+
+use crate::against_model::{Pair, seed};
+use crate::model::Model;
+use crate::on_disk::{POOL, assert_zdb_is_content};
+use crate::scratch::at;
+
+/// The moment of the replay: no file has this time.
+const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
+
+/// Class, kind, parity and number of devices of a vdev.
+type Layout = (VdevClass, VdevKind, usize, usize);
+
+const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
+
+/// A pool of files of so many bytes, with a file system in its root dataset.
+pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
+    let mut vdevs = Vec::new();
+    for (class, kind, parity, count) in layout {
+        let mut devices = Vec::new();
+        for index in 0..*count {
+            let path = folder.join(format!("disk{}-{index}.img", vdevs.len()));
+            std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
+            let device = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap());
+            devices.push(NewDevice { path: path.display().to_string(), device, is_file: true });
+        }
+        vdevs.push(NewVdev { kind: kind.clone(), parity: *parity, class: *class, devices });
+    }
+    let new = NewPool {
+        plan: plan(rt, POOL, &vdevs, None, (1, "here"), Txg(4)).unwrap(),
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        cache_bytes: 16 << 20,
+    };
+    let fill = |live: LiveObjset| async move {
+        let edit = live.edit();
+        let change = Change { edit: &edit, now: at(1) };
+        create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await.unwrap();
+        Ok(())
+    };
+    Engine::create(rt, new, Box::new(move |live| Box::pin(fill(live)))).await.unwrap()
+}
+
+async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
+    let found = discover(rt, &[PathBuf::from(folder)]).await;
+    import(rt, &found.pools[0], &ImportOptions::default()).await.unwrap()
+}
+
+/// Some work in groups, then some that only the log has; then the power goes.
+async fn work_and_cut(engine: Engine, options: FsOptions, seed: u64) -> Model {
+    let dataset = engine.dataset(POOL).await.unwrap();
+    let hold = engine.hold().await;
+    let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
+    let mut pair = Pair::begin(fs.clone(), seed).await;
+    pair.run(100).await;
+    drop(hold);
+    fs.commit(None).await.unwrap();
+    for _ in 0..4 {
+        let hold = engine.hold().await;
+        pair.run(50).await;
+        drop(hold);
+        fs.commit(None).await.unwrap();
+    }
+    pair.into_model()
+}
+
+#[test]
+fn what_was_committed_is_in_the_log() {
+    let rt = Runtime::real(Some(2));
+    let seed = seed();
+    for (round, xattr) in [XattrStore::Sa, XattrStore::Dir].into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        rt.block_on(async {
+            let engine = create(&rt, folder.path(), &[DISK], 256 << 20).await;
+            let options = FsOptions { xattr, ..FsOptions::default() };
+            let model = work_and_cut(engine, options, seed + round as u64).await;
+            let mos = reopen(&rt, folder.path()).await;
+            let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+            let log = objset.intent_log().await;
+            assert!(log.damaged.is_none() && log.records.len() > 50, "{log:?}");
+            let (fs, report) = Filesystem::open(objset).await.unwrap().replay(&log.records, NOW).await;
+            assert!(report.stopped.is_none(), "{report:?}");
+            model.compare_with(&fs, Some(NOW)).await;
+            assert_zdb_is_content(folder.path());
+        });
+    }
+}
