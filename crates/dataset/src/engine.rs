@@ -45,6 +45,7 @@ use crate::keys::KeySource;
 use crate::live::{Edit, LiveObjset};
 use crate::mos::Mos;
 use crate::objset::Objset;
+use crate::sharing::SharedBlocks;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 use crate::zil::Log;
@@ -77,6 +78,8 @@ struct Inner {
     /// As the MOS and labels have it.
     config: Mutex<PoolConfig>,
     space_maps: Mutex<SpaceMaps>,
+    /// Who else has a block that is freed.
+    shared: tokio::sync::Mutex<SharedBlocks>,
     /// What writing the MOS took and its directory has not been charged for.
     uncharged: Mutex<Space>,
     datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,

@@ -10,7 +10,10 @@
 //!
 //! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
 
+mod clones;
 mod ddt;
+mod dedup;
+mod release;
 
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::bytes::Endian;
@@ -20,6 +23,8 @@ use cenote_format::words::Phys;
 use crate::error::Result;
 use crate::mos::Mos;
 use crate::zap::Zap;
+
+pub(crate) use release::SharedBlocks;
 
 pub use ddt::{Ddt, DdtEntries, DdtItem, DedupSummary};
 

@@ -87,6 +87,12 @@ word_struct! {
 }
 
 impl DdtKey {
+    /// That of the block which a pointer leads to (`ddt_key_fill`).
+    pub fn of(bp: &Blkptr) -> DdtKey {
+        let prop = bp.words()[6] & 0x7f_ffff_ffff | u64::from(bp.uses_crypt()) << 39;
+        DdtKey { checksum: bp.checksum(), prop }
+    }
+
     /// Size before compression.
     pub fn lsize(&self) -> Lsize {
         Lsize(((self.prop & 0xffff) + 1) << SPA_MINBLOCKSHIFT)
@@ -208,9 +214,16 @@ impl DdtValue {
 
     /// The bytes of a ZAP entry, stored as they are.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
-        let mut out = vec![PACKING_NONE | if endian == Endian::Little { PACKING_LITTLE } else { 0 }];
-        out.extend(self.encode_unpacked(endian));
-        out
+        self.encode_as(endian, None)
+    }
+
+    /// The bytes of a ZAP entry, of which `zle` are the entry's bytes in that order, packed.
+    pub fn encode_as(&self, endian: Endian, zle: Option<&[u8]>) -> Vec<u8> {
+        let order = if endian == Endian::Little { PACKING_LITTLE } else { 0 };
+        match zle {
+            Some(packed) => [&[PACKING_ZLE | order], packed].concat(),
+            None => [&[PACKING_NONE | order][..], &self.encode_unpacked(endian)].concat(),
+        }
     }
 
     /// The sets of addresses in use, with their reference counts.
@@ -222,6 +235,31 @@ impl DdtValue {
             }
         };
         sets.into_iter().take(count).filter(|p| p.phys_birth.0 != 0)
+    }
+
+    /// All sets by number, those that are not in use included.
+    pub fn sets(&self) -> Vec<DdtPhys> {
+        match self {
+            DdtValue::Traditional(entry) => entry.phys.to_vec(),
+            DdtValue::Flat(e) => {
+                vec![DdtPhys { dvas: e.dvas, refcount: e.refcount, phys_birth: e.phys_birth }]
+            }
+        }
+    }
+
+    /// Puts a set in the place of the one of that number, if there is such a number.
+    pub fn put_set(&mut self, number: usize, set: DdtPhys) {
+        match self {
+            DdtValue::Traditional(entry) => {
+                if let Some(place) = entry.phys.get_mut(number) {
+                    *place = set;
+                }
+            }
+            DdtValue::Flat(entry) => {
+                let DdtPhys { dvas, refcount, phys_birth } = set;
+                *entry = DdtFlat { dvas, refcount, phys_birth, ..*entry };
+            }
+        }
     }
 
     /// References over all sets.
@@ -286,11 +324,33 @@ impl std::ops::AddAssign<&DdtStat> for DdtStat {
     }
 }
 
+impl std::ops::SubAssign<&DdtStat> for DdtStat {
+    /// What is not there can't be taken away.
+    fn sub_assign(&mut self, other: &DdtStat) {
+        let rest = self.to_words().into_iter().zip(other.to_words()).map(|(a, b)| a.saturating_sub(b));
+        *self = DdtStat::take(&mut rest.collect::<Vec<u64>>().into_iter());
+    }
+}
+
 word_struct! {
     /// Statistics by reference count, `ddt_histogram_t`: an entry of `DDT-statistics`.
     pub struct DdtHistogram("DDT histogram", required: all) {
         /// Bucket i: blocks with 2^i references up to twice that.
         pub buckets: [DdtStat; 64],
+    }
+}
+
+impl Default for DdtHistogram {
+    fn default() -> DdtHistogram {
+        DdtHistogram { buckets: [DdtStat::default(); 64] }
+    }
+}
+
+impl DdtHistogram {
+    /// The statistics of blocks referenced as often as this one; `None`: it is not referenced.
+    pub fn bucket(&mut self, entry: &DdtStat) -> Option<&mut DdtStat> {
+        let bucket = entry.referenced_blocks.checked_ilog2()?;
+        self.buckets.get_mut(bucket as usize)
     }
 }
 

@@ -98,6 +98,7 @@ impl Engine {
             features: Features { hole_birth: has("hole_birth"), embedded_data: has("embedded_data") },
             config: config.into(),
             space_maps: SpaceMaps::default().into(),
+            shared: tokio::sync::Mutex::default(),
             uncharged: Space::default().into(),
             datasets: Default::default(),
             tasks: Vec::new().into(),

@@ -13,6 +13,7 @@ use super::{Engine, Features, Inner, writable};
 use crate::error::Result;
 use crate::live::LiveObjset;
 use crate::mos::{FeatureState, Mos};
+use crate::sharing::SharedBlocks;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 
@@ -43,6 +44,7 @@ impl Engine {
             features,
             config: config.into(),
             space_maps: space_maps.into(),
+            shared: SharedBlocks::load(mos).await?.into(),
             uncharged: Space::default().into(),
             datasets: BTreeMap::new().into(),
             tasks: Vec::new().into(),

@@ -137,6 +137,7 @@ impl SyncContext {
             self.charge_mos().await?;
             self.write_mos().await?;
             self.free_dead().await?;
+            self.write_shared().await?;
             self.write_space_maps().await?;
             self.group.pass += 1;
         }
@@ -209,9 +210,24 @@ impl SyncContext {
 
     /// Frees a block in this group. Nothing may refer to it when the group is on disk.
     pub(crate) async fn free_now(&self, bp: &Blkptr) -> Result<()> {
+        match self.engine.shared.lock().await.release(&self.edit(), &self.group.pool, bp).await? {
+            true => self.free_unshared(bp).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {
         let (pool, allocator) = (&self.group.pool, &self.group.allocator);
-        let place = Place::default();
-        Ok(pool.free(allocator, bp, &ReadContext::new(place)).await?)
+        Ok(pool.free(allocator, bp, &ReadContext::new(Place::default())).await?)
+    }
+
+    /// Brings the tables of shared blocks up to date, and frees what nobody has any more.
+    async fn write_shared(&self) -> Result<()> {
+        let free = self.engine.shared.lock().await.write(&self.edit(), &self.group.pool).await?;
+        for bp in free {
+            self.free_unshared(&bp).await?;
+        }
+        Ok(())
     }
 
     /// The group becomes what an import finds.

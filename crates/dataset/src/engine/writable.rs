@@ -1,8 +1,8 @@
 //! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
 //!
 //! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
-//! a checkpoint, tables that count references of blocks, vdevs that are being removed or expanded, devices that are away (what they
-//! miss would have to be noted), heartbeats of a shared pool. Reading needs none of it.
+//! a checkpoint, vdevs that are being removed or expanded, devices that are away (what they miss would have to be noted), heartbeats
+//! of a shared pool. Reading needs none of it.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
@@ -13,8 +13,7 @@ use crate::error::{DatasetError, Result};
 use crate::mos::{FeatureState, Mos};
 
 /// Features that change what a write or a free must do, while they are active.
-const NOT_KEPT: [(&str, &str); 4] = [
-    ("block_cloning", "files share cloned blocks"),
+const NOT_KEPT: [(&str, &str); 3] = [
     ("zpool_checkpoint", "it has a checkpoint: `zpool checkpoint -d` discards it"),
     ("device_removal", "a vdev was or is being removed"),
     ("raidz_expansion", "a RAID-Z vdev was or is being expanded"),
@@ -57,9 +56,6 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
                 ));
             }
         }
-    }
-    if !mos.dedup_tables().await?.is_empty() {
-        return refused("it has deduplicated blocks");
     }
     Ok(())
 }

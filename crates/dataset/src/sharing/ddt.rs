@@ -11,11 +11,12 @@ use cenote_format::ddt::{
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::words::Phys;
+use cenote_pool::Pool;
 
 use crate::error::Result;
 use crate::mos::Mos;
 use crate::object::Object;
-use crate::zap::{Entries, Zap, ZapEntry};
+use crate::zap::{Entries, Zap, ZapEntry, ZapValue};
 
 /// Bytes of a log that are believed: OpenZFS flushes long before.
 const MAX_LOG_BYTES: u64 = 1 << 30;
@@ -85,12 +86,12 @@ impl Mos {
     /// # Errors
     /// The statistics or a log are damaged.
     pub async fn dedup_histogram(&self) -> Result<DdtHistogram> {
-        let mut sum = DdtHistogram { buckets: [DdtStat::default(); 64] };
+        let mut sum = DdtHistogram::default();
         for table in self.dedup_tables().await? {
             for item in table.logged().await?.values() {
-                let statistics = self.statistics(item);
-                if let Some(bucket) = statistics.referenced_blocks.checked_ilog2() {
-                    sum.buckets[bucket as usize] += &statistics;
+                let statistics = statistics(self.pool(), &item.key, &item.value);
+                if let Some(bucket) = sum.bucket(&statistics) {
+                    *bucket += &statistics;
                 }
             }
         }
@@ -101,30 +102,6 @@ impl Mos {
             sum.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, bucket)| *sum += bucket);
         }
         Ok(sum)
-    }
-
-    /// What an entry adds to the statistics.
-    fn statistics(&self, item: &DdtItem) -> DdtStat {
-        // The third place of an encrypted block's pointer holds no address.
-        let places = if item.key.is_encrypted() { 2 } else { 3 };
-        let (lsize_bytes, psize_bytes) = (item.key.lsize().0, item.key.psize().0);
-        let mut sum = DdtStat::default();
-        for set in item.value.phys() {
-            let space =
-                set.dvas.iter().take(places).map(|dva| self.pool().vdevs().deflate(dva.vdev, dva.asize.0));
-            let dsize_bytes = space.fold(0, u64::saturating_add);
-            sum += &DdtStat {
-                blocks: 1,
-                lsize_bytes,
-                psize_bytes,
-                dsize_bytes,
-                referenced_blocks: set.refcount,
-                referenced_lsize_bytes: lsize_bytes.saturating_mul(set.refcount),
-                referenced_psize_bytes: psize_bytes.saturating_mul(set.refcount),
-                referenced_dsize_bytes: dsize_bytes.saturating_mul(set.refcount),
-            };
-        }
-        sum
     }
 
     /// The tables, one a checksum algorithm that has any.
@@ -178,6 +155,11 @@ impl Ddt {
         objects.map(|object| sectors(object) << 9).fold(0, u64::saturating_add)
     }
 
+    /// Its entries have one set of addresses.
+    pub(super) fn is_flat(&self) -> bool {
+        self.flat
+    }
+
     /// All blocks of the table, those of the logs first.
     ///
     /// # Errors
@@ -193,7 +175,7 @@ impl Ddt {
     }
 
     /// The blocks of the logs, by key.
-    async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
+    pub(super) async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
         let mut logs = Vec::new();
         for log in &self.logs {
             logs.push(self.read_log(log).await?);
@@ -227,6 +209,29 @@ impl Ddt {
         }
         Ok((header, items))
     }
+}
+
+/// What an entry adds to the statistics.
+pub(super) fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
+    // The third place of an encrypted block's pointer holds no address.
+    let places = if key.is_encrypted() { 2 } else { 3 };
+    let (lsize_bytes, psize_bytes) = (key.lsize().0, key.psize().0);
+    let mut sum = DdtStat::default();
+    for set in value.phys() {
+        let space = set.dvas.iter().take(places).map(|dva| pool.vdevs().deflate(dva.vdev, dva.asize.0));
+        let dsize_bytes = space.fold(0, u64::saturating_add);
+        sum += &DdtStat {
+            blocks: 1,
+            lsize_bytes,
+            psize_bytes,
+            dsize_bytes,
+            referenced_blocks: set.refcount,
+            referenced_lsize_bytes: lsize_bytes.saturating_mul(set.refcount),
+            referenced_psize_bytes: psize_bytes.saturating_mul(set.refcount),
+            referenced_dsize_bytes: dsize_bytes.saturating_mul(set.refcount),
+        };
+    }
+    sum
 }
 
 /// An iteration over the blocks of a table.
@@ -266,8 +271,13 @@ impl DdtEntries {
             return None;
         }
         let key = DdtKey::from_words(&words).ok()?;
-        let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
-        let value = DdtValue::decode(entry.value.as_bytes()?, self.flat, unpack).ok()?;
+        let value = unpack(&entry.value, self.flat)?;
         Some(DdtItem { class: Some(class), key, value })
     }
+}
+
+/// The value of a ZAP's entry.
+pub(super) fn unpack(value: &ZapValue, flat: bool) -> Option<DdtValue> {
+    let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
+    DdtValue::decode(value.as_bytes()?, flat, unpack).ok()
 }

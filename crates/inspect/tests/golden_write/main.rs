@@ -20,15 +20,11 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names};
 
 /// Pools that can't be changed, and a word of the reason that must be given.
-const REFUSED: [(&str, &str); 16] = [
+const REFUSED: [(&str, &str); 12] = [
     ("checkpoint", "checkpoint"),
-    ("dedup", "cloned"),
     ("degraded", "devices"),
     ("draidspare", "devices"),
-    ("duplog", "cloned"),
-    ("encrypted", "deduplicated"),
     ("expanding", "expanded"),
-    ("fastdedup", "cloned"),
     ("legacy-fuse10", "older"),
     ("legacy-fuse23", "older"),
     ("legacy-v28", "older"),

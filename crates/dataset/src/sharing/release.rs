@@ -1,0 +1,50 @@
+//! Blocks with several owners, freed: only the last owner gives the space back.
+//!
+//! Idea: each free asks here first. A pointer says whether its block is in a deduplication table; whether it was cloned, only the table of
+//! cloned blocks knows, of which a short array of counts in memory rules out most. Changes gather in memory and go into the MOS in each
+//! pass of a group's sync, before the space maps: what is free then is known.
+//!
+//! Source: OpenZFS `zio.c` (`zio_brt_free`, `zio_ddt_free`).
+
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_pool::Pool;
+
+use super::clones::Clones;
+use super::dedup::DedupTables;
+use crate::error::Result;
+use crate::live::Edit;
+use crate::mos::Mos;
+
+/// Who else has a block.
+#[derive(Debug, Default)]
+pub(crate) struct SharedBlocks {
+    clones: Clones,
+    deduplicated: DedupTables,
+}
+
+impl SharedBlocks {
+    /// As the tables of a pool have it.
+    pub(crate) async fn load(mos: &Mos) -> Result<SharedBlocks> {
+        Ok(SharedBlocks { clones: Clones::load(mos).await?, deduplicated: DedupTables::load(mos).await? })
+    }
+
+    /// An owner of a block has it no longer. Answers whether its space is free with that.
+    pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
+        if bp.kind() != BlkptrKind::Normal {
+            return Ok(true);
+        }
+        if bp.is_dedup() {
+            return self.deduplicated.release(mos, pool, bp).await;
+        }
+        if bp.level() > 0 || bp.object_type().is_metadata() {
+            return Ok(true);
+        }
+        self.clones.release(mos, pool, bp).await
+    }
+
+    /// Writes what has changed into the MOS. Answers blocks that nobody has any more.
+    pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
+        self.clones.write(mos).await?;
+        self.deduplicated.write(mos, pool).await
+    }
+}
