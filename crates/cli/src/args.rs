@@ -62,7 +62,7 @@ pub enum Command {
     /// Pools: create, export, destroy; import, status, list, get, history, events
     #[command(subcommand)]
     Zpool(command::zpool::Zpool),
-    /// Datasets: list, get, diff, holds
+    /// Datasets: create, destroy, snapshot, clone, set, hold...; list, get, diff, holds
     #[command(subcommand)]
     Zfs(command::zfs::Zfs),
     /// List a folder of a dataset or snapshot
@@ -98,6 +98,31 @@ pub enum Command {
     Completions(command::completions::Completions),
 }
 
+/// The longest command that is noted in a pool's history, `HIS_MAX_RECORD_LEN`.
+const MAX_NOTED_BYTES: usize = 128 << 10;
+
+/// The command line as the pool's history notes it: without keys.
+pub fn as_noted(argv: &[OsString]) -> String {
+    let mut words = Vec::new();
+    let mut is_key = false;
+    for word in argv {
+        let word = word.to_string_lossy();
+        let hide = |key: &str| format!("{}=...", key.split('=').next().unwrap_or_default());
+        words.push(match word.strip_prefix("--key=") {
+            Some(key) => format!("--key={}", hide(key)),
+            None if is_key => hide(&word),
+            None => word.to_string(),
+        });
+        is_key = word == "--key";
+    }
+    if let Some(program) = words.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    let mut line = words.join(" ");
+    line.truncate(line.floor_char_boundary(MAX_NOTED_BYTES));
+    line
+}
+
 /// The words of the command line, with the tool's name put in front if the program is called by a link `zpool` or `zfs`.
 pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
     let called = argv.first().map(PathBuf::from);
@@ -107,7 +132,7 @@ pub fn words(mut argv: Vec<OsString>) -> Vec<OsString> {
         argv[0] = OsString::from("cenote");
         argv.insert(1, tool);
     }
-    depth_words(create_words(argv))
+    depth_words(defer_words(create_words(argv)))
 }
 
 /// `-d` of `zpool create` means no features, as OpenZFS has it.
@@ -117,6 +142,27 @@ fn create_words(mut argv: Vec<OsString>) -> Vec<OsString> {
             .iter_mut()
             .filter(|word| *word == "-d")
             .for_each(|word| *word = "--no-features".into());
+    }
+    argv
+}
+
+/// `-d` of `zfs destroy` means to defer, as OpenZFS has it, unless something is there by the name that follows: then it is where the disks are.
+fn defer_words(mut argv: Vec<OsString>) -> Vec<OsString> {
+    let Some(verb) = (1..argv.len()).find(|&at| argv[at - 1] == "zfs" && argv[at] == "destroy") else {
+        return argv;
+    };
+    for at in (verb + 1..argv.len()).rev() {
+        let names_disks = argv.get(at + 1).is_some_and(|next| std::path::Path::new(next).exists());
+        let Some(flags) = argv[at].to_str().and_then(|word| word.strip_prefix('-')) else { continue };
+        let is_flags = !flags.is_empty() && flags.chars().all(|flag| "vpndfrR".contains(flag));
+        if !is_flags || !flags.contains('d') || flags.ends_with('d') && names_disks {
+            continue;
+        }
+        let others = flags.replace('d', "");
+        argv[at] = "--defer".into();
+        if !others.is_empty() {
+            argv.insert(at, format!("-{others}").into());
+        }
     }
     argv
 }
@@ -169,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn the_history_notes_no_keys() {
+        let argv: Vec<OsString> = "/usr/bin/cenote --key t/a=pass:x zfs create --key=t=hex:00 t/b"
+            .split(' ')
+            .map(OsString::from)
+            .collect();
+        assert_eq!(as_noted(&argv), "cenote --key t/a=... zfs create --key=t=... t/b");
+    }
+
+    #[test]
     fn a_link_named_zpool_is_zpool() {
         let argv = ["/usr/local/bin/zpool", "list"].map(OsString::from).to_vec();
         assert_eq!(words(argv), ["cenote", "zpool", "list"]);
@@ -203,6 +258,19 @@ mod tests {
         assert!(create.common.disks.is_empty());
         let Command::Zpool(command::zpool::Zpool::Create(create)) = create.command else { panic!() };
         assert!(create.no_features && create.vdevs == ["a"]);
+    }
+
+    #[test]
+    fn d_of_destroy_defers_unless_it_names_disks() {
+        let words = |line: &str| -> Vec<String> {
+            let argv = line.split(' ').map(OsString::from).collect();
+            super::words(argv).into_iter().map(|word| word.into_string().unwrap()).collect()
+        };
+        assert_eq!(words("zfs destroy -d t@a")[2..], ["destroy", "--defer", "t@a"]);
+        assert_eq!(words("zfs destroy -rdv t@a")[2..], ["destroy", "-rv", "--defer", "t@a"]);
+        assert_eq!(words("zfs destroy -d / t@a")[2..], ["destroy", "-d", "/", "t@a"]);
+        assert_eq!(words("zfs destroy t@a -d /tmp")[2..], ["destroy", "t@a", "-d", "/tmp"]);
+        parse("zfs destroy -dr t@a");
     }
 
     #[test]

@@ -23,8 +23,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // clap prints help and usage errors itself and exits with 0 and 2.
-    let cli = Cli::parse_from(args::words(std::env::args_os().collect()));
-    let session = match Session::new(cli.common) {
+    let argv: Vec<_> = std::env::args_os().collect();
+    let command = args::as_noted(&argv);
+    let cli = Cli::parse_from(args::words(argv));
+    let session = match Session::new(cli.common, command) {
         Ok(session) => session,
         Err(error) => return report(&error),
     };

@@ -54,6 +54,9 @@ pub enum CliError {
     /// The pool can't be found among the disks.
     #[error("{0}")]
     NotFound(String),
+    /// What was asked for can't be done; the text says what and why.
+    #[error("{0}")]
+    Refused(String),
     /// Too few of the pool's devices were found to open it.
     #[error(
         "pool '{pool}' is unavailable, as devices are missing; `cenote zpool import` shows which: {source}"
@@ -108,6 +111,7 @@ impl CliError {
             CliError::Usage(_) => Outcome::Misused,
             CliError::Inspect(error) if error.is_damage() => Outcome::Damaged,
             CliError::NotFound(_)
+            | CliError::Refused(_)
             | CliError::DevicesMissing { .. }
             | CliError::Stopped(_)
             | CliError::Inspect(_) => Outcome::Failed,

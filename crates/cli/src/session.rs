@@ -40,18 +40,20 @@ pub struct Session {
     common: Common,
     cache_bytes: usize,
     keys: keys::GivenKeys,
+    /// The command line, as the pool's history notes it.
+    command: String,
 }
 
 impl Session {
     /// Checks the common options and starts the runtime.
-    pub fn new(common: Common) -> Result<Session, CliError> {
+    pub fn new(common: Common, command: String) -> Result<Session, CliError> {
         let cache_bytes =
             parse_bytes(&common.cache).filter(|&bytes| bytes >= LEAST_CACHE_BYTES).ok_or_else(|| {
                 CliError::Usage(format!("--cache {}: give a size of at least 64M", common.cache))
             })?;
         let keys = keys::GivenKeys::parse(&common.keys)?;
         let runtime = Runtime::real(common.threads.map(|threads| threads.max(1)));
-        Ok(Session { runtime, common, cache_bytes: cache_bytes as usize, keys })
+        Ok(Session { runtime, common, cache_bytes: cache_bytes as usize, keys, command })
     }
 
     /// Time, tasks and randomness.

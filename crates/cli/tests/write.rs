@@ -1,75 +1,15 @@
 //! The program writes: pools made from files, trees copied in and back out, refusals. `zdb` reads every block of what was written.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+#[path = "common/disks.rs"]
+mod disks;
+
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use disks::{Disks, MIB, POOL, noise};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
-
-const POOL: &str = "tank";
-const MIB: u64 = 1 << 20;
-
-/// Files as devices, in a folder of their own.
-struct Disks(tempfile::TempDir);
-
-impl Disks {
-    fn new(sizes_mib: &[u64]) -> Disks {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, size) in ["a", "b", "c", "d", "e", "f", "g"].iter().zip(sizes_mib) {
-            File::create(folder.path().join(name)).unwrap().set_len(size * MIB).unwrap();
-        }
-        Disks(folder)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Runs `cenote COMMAND --disks FOLDER` in the folder.
-    fn run(&self, command: &str, more: &[&Path]) -> Output {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
-        program.current_dir(self.path()).arg("--disks").arg(self.path());
-        program.args(command.split(' ')).args(more).output().unwrap()
-    }
-
-    fn cenote(&self, command: &str, more: &[&Path]) -> String {
-        let output = self.run(command, more);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && errors.is_empty(), "cenote {command}: {errors}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn fails(&self, command: &str, words: &str) {
-        let output = self.run(command, &[]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && errors.contains(words), "cenote {command}: {errors}");
-    }
-
-    /// `zdb` reads all blocks, and finds as much allocated as referenced.
-    fn zdb_is_content(&self) {
-        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(POOL).output();
-        let Ok(output) = zdb else {
-            assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-            println!("zdb is not installed: not compared");
-            return;
-        };
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
-    }
-}
-
-/// Bytes that do not compress, from a seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 /// A folder with files of many kinds.
 fn tree() -> tempfile::TempDir {

@@ -195,19 +195,32 @@ impl Deadlist {
     /// # Errors
     /// A list is damaged.
     pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
+        // The list under key T holds what was born after T: `mintxg` is the snapshot before.
+        self.bytes_of(|from| from < txg, |birth| birth <= txg).await
+    }
+
+    /// Space of its blocks born after this group. Exact if a snapshot was taken then.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn bytes_born_after(&self, txg: Txg) -> Result<u64> {
+        self.bytes_of(|from| from >= txg, |birth| birth > txg).await
+    }
+
+    /// Space of lists by their keys; of one plain list, of blocks by their births.
+    async fn bytes_of(&self, is_key: impl Fn(Txg) -> bool, is_birth: impl Fn(Txg) -> bool) -> Result<u64> {
         let mut bytes = 0u64;
         match self {
             Deadlist::Flat(None) => {}
             Deadlist::Flat(Some(list)) => {
                 let mut entries = list.entries();
                 while let Some(batch) = entries.next_batch().await {
-                    let born = batch?.into_iter().filter(|e| e.bp.logical_birth() <= txg);
-                    bytes = born.fold(bytes, |sum, e| sum.saturating_add(e.bp.asize().0));
+                    let counted = batch?.into_iter().filter(|e| is_birth(e.bp.logical_birth()));
+                    bytes = counted.fold(bytes, |sum, e| sum.saturating_add(e.bp.asize().0));
                 }
             }
             Deadlist::ByBirth { lists, objset, .. } => {
-                // The list under key T holds what was born after T: `mintxg` is the snapshot before.
-                for (_, list) in lists.iter().filter(|(from, _)| *from < txg) {
+                for (_, list) in lists.iter().filter(|(from, _)| is_key(*from)) {
                     bytes = bytes.saturating_add(Bpobj::open(objset, *list).await?.phys.bytes);
                 }
             }

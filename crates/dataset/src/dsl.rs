@@ -34,6 +34,7 @@ pub(crate) mod make;
 mod mark;
 mod name;
 mod promote;
+mod reclaim;
 mod rename;
 mod rollback;
 mod set;
@@ -42,7 +43,10 @@ mod space;
 
 pub use bookmark::Bookmark;
 pub use create::Settings;
+pub(crate) use create::is_case_insensitive;
 pub use dataset::{Dataset, DatasetKind};
 pub use destroy_snapshot::InUse;
 pub use dir::Dir;
+pub(crate) use set::not_enabled;
+pub use set::{Instead, check_settings};
 pub use space::Space;

@@ -20,6 +20,7 @@ mod context;
 mod create;
 mod features;
 mod groups;
+mod history;
 mod logs;
 mod open;
 mod space;
@@ -56,6 +57,7 @@ pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
 pub(crate) use features::feature_of;
 pub use groups::Hold;
+pub(crate) use history::NO_DETAILS;
 pub(crate) use logs::WeakEngine;
 pub use state::Host;
 

@@ -146,7 +146,7 @@ pub enum DatasetError {
         why: Arc<str>,
     },
     /// A property can't be set so.
-    #[error("property '{property}' of '{name}' can't be set: {why}")]
+    #[error("cannot set property for '{name}': {why}")]
     BadProperty {
         /// The dataset.
         name: Arc<str>,

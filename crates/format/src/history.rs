@@ -56,10 +56,22 @@ impl HistoryPhys {
         if len == 0 {
             return Ok(if create.is_empty() { Vec::new() } else { vec![create] });
         }
-        let at = self.create_end_bytes + (start - self.create_end_bytes) % ring;
-        let to_edge = len.min(self.max_offset_bytes - at);
-        let wrapped = self.create_end_bytes..self.create_end_bytes + (len - to_edge);
-        Ok([create, at..at + to_edge, wrapped].into_iter().filter(|r| !r.is_empty()).collect())
+        let [at, wrapped] = self.place(start, len);
+        Ok([create, at, wrapped].into_iter().filter(|r| !r.is_empty()).collect())
+    }
+
+    /// Bytes that can be added without overwriting the oldest record.
+    pub fn free_bytes(&self) -> u64 {
+        let used = self.end_bytes.saturating_sub(self.first_bytes);
+        self.max_offset_bytes.saturating_sub(self.create_end_bytes).saturating_sub(used)
+    }
+
+    /// Where `len` bytes from the logical offset `start` on lie, at most the ring: up to its edge, and the rest from its beginning.
+    pub fn place(&self, start: u64, len: u64) -> [Range<u64>; 2] {
+        let ring = self.max_offset_bytes.saturating_sub(self.create_end_bytes).max(1);
+        let at = self.create_end_bytes + start.saturating_sub(self.create_end_bytes) % ring;
+        let to_edge = len.min(self.max_offset_bytes.saturating_sub(at));
+        [at..at + to_edge, self.create_end_bytes..self.create_end_bytes + (len - to_edge)]
     }
 }
 

@@ -1,15 +1,27 @@
-//! `cenote zfs`: what `zfs` shows, from the disks alone.
+//! `cenote zfs`: what `zfs` shows and does, with the disks alone.
 //!
 //! Which datasets a command is about is found in `select`, what a property looks like in `value`; the verbs put these together.
 //! What `zfs` shows without keys is shown without keys, and none is asked for (but for `diff`, which reads files).
 
+mod clone;
+mod create;
+mod destroy;
 mod diff;
+pub(super) mod fill;
 mod get;
+mod hold;
 mod holds;
 mod list;
 mod owner;
+mod refusal;
+mod rename;
+mod rollback;
 mod select;
+mod set;
+pub(super) mod settings;
+mod snapshot;
 mod value;
+mod volume_size;
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +32,31 @@ use crate::session::Session;
 /// `cenote zfs` and its verbs.
 #[derive(Debug, Subcommand)]
 pub enum Zfs {
+    /// Make a file system or volume
+    Create(create::Create),
+    /// Destroy datasets, snapshots or bookmarks
+    Destroy(destroy::Destroy),
+    /// Take snapshots, all at one moment
+    #[command(visible_alias = "snap")]
+    Snapshot(snapshot::Snapshot),
+    /// Bring a dataset back to a snapshot
+    Rollback(rollback::Rollback),
+    /// Make datasets that begin as snapshots are, a whole tree with -r
+    Clone(clone::Clone),
+    /// Make a clone the owner of the snapshots that it depends on
+    Promote(rollback::Promote),
+    /// Give a dataset or snapshot another name
+    Rename(rename::Rename),
+    /// Note where a snapshot was, so that it can be destroyed
+    Bookmark(hold::Bookmark),
+    /// Set properties
+    Set(set::Set),
+    /// Remove settings: what is above is in force again
+    Inherit(set::Inherit),
+    /// Keep snapshots from being destroyed
+    Hold(hold::Hold),
+    /// Remove holds
+    Release(hold::Release),
     /// Datasets, snapshots, bookmarks and their sizes
     List(List),
     /// Properties, with where each value comes from
@@ -137,10 +174,27 @@ impl Zfs {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         match self {
+            Zfs::Create(create) => create.run(session).await,
+            Zfs::Destroy(destroy) => destroy.run(session).await,
+            Zfs::Snapshot(snapshot) => snapshot.run(session).await,
+            Zfs::Rollback(rollback) => rollback.run(session).await,
+            Zfs::Clone(clone) => clone.run(session).await,
+            Zfs::Promote(promote) => promote.run(session).await,
+            Zfs::Rename(rename) => rename.run(session).await,
+            Zfs::Bookmark(bookmark) => bookmark.run(session).await,
+            Zfs::Set(set) => set.run(session).await,
+            Zfs::Inherit(inherit) => inherit.run(session).await,
+            Zfs::Hold(hold) => hold.run(session).await,
+            Zfs::Release(release) => release.run(session).await,
             Zfs::List(list) => list.run(session).await,
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
         }
     }
+}
+
+/// The pool that a dataset, snapshot or bookmark is of.
+fn pool_of(name: &str) -> &str {
+    name.split(['/', '@', '#']).next().unwrap_or_default()
 }

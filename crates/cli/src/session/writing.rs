@@ -43,13 +43,21 @@ impl Session {
         let engine = Engine::start(&mos).await?;
         engine.set_state(PoolState::Active, this_host()).await?;
         let done = match work(&engine).await {
-            Ok(done) => engine.sync_all().await.map(|()| done).map_err(CliError::from),
+            Ok(done) => {
+                self.note_command(&engine);
+                engine.sync_all().await.map(|()| done).map_err(CliError::from)
+            }
             Err(error) => Err(error),
         };
         let state = if done.is_ok() { state } else { PoolState::Exported };
         let closed = engine.set_state(state, this_host()).await;
         // If the pool can't be closed, that is because of what went wrong before.
         done.and_then(|done| closed.map(|()| done).map_err(CliError::from))
+    }
+
+    /// Notes the command line in the pool's history.
+    pub fn note_command(&self, engine: &Engine) {
+        engine.note_command(&self.command, rustix::process::getuid().as_raw().into());
     }
 
     fn newest(&self) -> cenote_dataset::ImportOptions {

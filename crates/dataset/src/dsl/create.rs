@@ -15,7 +15,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 use super::make::ORIGIN_DIR_NAME;
 use super::set::{SetAt, check_setting};
 use super::{Dataset, DatasetKind, name};
-use crate::engine::{Engine, FillRoot, SyncContext};
+use crate::engine::{Engine, FillRoot, NO_DETAILS, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::properties::Value;
 
@@ -27,6 +27,11 @@ const KEPT_INSIDE: [&str; 6] =
     ["version", "normalization", "utf8only", "casesensitivity", "volsize", "volblocksize"];
 /// `ZFS_CASE_INSENSITIVE`.
 const CASE_INSENSITIVE: Value = Value::Number(1);
+
+/// A setting that makes names of any case the same, which the head says too.
+pub(crate) fn is_case_insensitive((property, value): &(String, Value)) -> bool {
+    property == "casesensitivity" && *value == CASE_INSENSITIVE
+}
 
 impl Engine {
     /// Makes a file system. `fill` makes what an empty one has; what the settings say of that (`casesensitivity`...) is for it to heed.
@@ -75,7 +80,7 @@ impl SyncContext {
             self.require_feature(name, property, value).await?;
         }
         let (_, own) = name::split_child(name)?;
-        let is_ci = settings.contains(&("casesensitivity".into(), CASE_INSENSITIVE));
+        let is_ci = settings.iter().any(is_case_insensitive);
         let origin = self.empty_origin().await?;
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, origin, if is_ci { DS_FLAG_CI_DATASET } else { 0 }).await?;
@@ -95,14 +100,21 @@ impl SyncContext {
         settings: Settings,
         fill: FillRoot,
     ) -> Result<()> {
+        self.log_of_dataset((name, head), "create", NO_DETAILS).await?;
+        self.set_at_creation(DatasetId(head.0), &settings).await?;
+        fill(self.make_objset(DatasetId(head.0), kind).await?).await
+    }
+
+    /// Stores the settings of a new head that were checked, but for what its object set keeps.
+    pub(crate) async fn set_at_creation(&mut self, head: DatasetId, settings: &Settings) -> Result<()> {
         for (property, value) in settings {
             if !KEPT_INSIDE.contains(&property.as_str()) {
-                let dataset = self.mos().await?.dataset(name).await?;
-                self.check_limit(&dataset, &property, &value).await?;
-                self.store_setting(&dataset, &property, &value).await?;
+                let dataset = self.mos().await?.dataset_by_id(head).await?;
+                self.check_limit(&dataset, property, value).await?;
+                self.store_setting(&dataset, property, value).await?;
             }
         }
-        fill(self.make_objset(DatasetId(head.0), kind).await?).await
+        Ok(())
     }
 
     /// The parent of a dataset that is to be made: a file system, in which the name is free.
@@ -110,13 +122,12 @@ impl SyncContext {
         let (above, own) = name::split_child(name)?;
         let parent = match self.mos().await?.dataset(above).await {
             Err(DatasetError::NoDataset { .. }) => {
-                let why = format!("parent '{above}' does not exist; create it first (-p does that)");
-                return Err(DatasetError::unsuitable(name, why));
+                return Err(DatasetError::unsuitable(name, "parent does not exist; -p creates it"));
             }
             found => found?,
         };
         if parent.kind().await? != DatasetKind::Filesystem {
-            return Err(DatasetError::unsuitable(name, format!("parent '{above}' is no file system")));
+            return Err(DatasetError::unsuitable(name, "parent is not a filesystem"));
         }
         if parent.dir().child(own).await?.is_some() {
             return Err(DatasetError::DatasetExists { name: name.into() });

@@ -50,7 +50,9 @@ impl SyncContext {
         self.refuse_if_open(&head)?;
         let phys = *head.phys();
         let origin = head.origin().await?;
-        match self.livelist(phys.dir).await? {
+        let livelist = self.livelist(phys.dir).await?;
+        let how = if livelist.is_some() { "livelist" } else { "synchronous" };
+        match livelist {
             Some(livelist) => self.free_clone(&head, livelist).await?,
             None => {
                 self.survey_blocks(&head, phys.prev_snapshot_txg).await?;
@@ -58,6 +60,8 @@ impl SyncContext {
             }
         }
         self.free_log(&head).await?;
+        let details = format!("({how}, mintxg={})", phys.prev_snapshot_txg);
+        self.log_of_dataset((name, ObjectId(head.id().0)), "destroy", &details).await?;
         self.remove_head(ObjectId(head.id().0)).await?;
         if let Some(origin) = origin {
             self.remove_if_deferred(&origin).await?;

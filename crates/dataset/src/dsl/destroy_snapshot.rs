@@ -18,7 +18,7 @@ use super::Dataset;
 use super::account::{Account, add};
 use super::make::{add_number, remove_number};
 use super::name;
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 use crate::zap::ZapEdit;
@@ -65,8 +65,9 @@ impl SyncContext {
             if phys.num_children > 1 || !snapshot.holds().await?.is_empty() {
                 phys.flags |= DS_FLAG_DEFER_DESTROY;
                 self.set_dataset_phys(id, &phys).await?;
+                self.log_of_dataset((snapshot.name(), id), "defer_destroy", NO_DETAILS).await?;
             } else {
-                self.remove_snapshot(id, snapshot.snapshot_name().unwrap_or_default()).await?;
+                self.remove_snapshot(id, snapshot.name()).await?;
             }
         }
         Ok(())
@@ -79,7 +80,7 @@ impl SyncContext {
         if !snapshot.is_deferred_destroy() || is_used {
             return Ok(());
         }
-        self.remove_snapshot(ObjectId(snapshot.id().0), snapshot.snapshot_name().unwrap_or_default()).await
+        self.remove_snapshot(ObjectId(snapshot.id().0), snapshot.name()).await
     }
 
     /// Pools before version 26 have deadlists that are plain lists, which would have to be sorted here.
@@ -87,7 +88,9 @@ impl SyncContext {
         self.dead_space(snapshot.phys().deadlist, Txg(0), Txg(0)).await.map(|_| ())
     }
 
-    async fn remove_snapshot(&mut self, id: ObjectId, name: &str) -> Result<()> {
+    async fn remove_snapshot(&mut self, id: ObjectId, full: &str) -> Result<()> {
+        let (_, name) = name::split_at(full, '@')?;
+        self.log_of_dataset((full, id), "destroy", NO_DETAILS).await?;
         let snapshot = self.dataset_phys(id).await?;
         let keeps_key = self.leave_bookmarks(&snapshot).await?;
         self.drop_features(id).await?;

@@ -14,6 +14,7 @@ use cenote_format::units::{ObjectId, Txg};
 use cenote_format::words::Phys;
 
 use super::account::add;
+use super::bookmark::Bookmark as Named;
 use super::name;
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
@@ -25,13 +26,13 @@ use crate::zap::{NewZap, Zap, ZapEdit, ZapValue, fold};
 const OLD_WORDS: usize = 3;
 
 impl Engine {
-    /// Makes a bookmark `pool/a#mark` of a snapshot of the same dataset.
+    /// Makes a bookmark `pool/a#mark` of a snapshot or another bookmark of the same dataset.
     ///
     /// # Errors
-    /// There is no such snapshot, the name can't be or is taken, or the pool has no bookmarks.
-    pub async fn bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
-        let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
-        self.run(move |context| Box::pin(async move { context.bookmark(&snapshot, &mark).await })).await
+    /// There is no such snapshot or bookmark, the name can't be or is taken, or the pool has no bookmarks.
+    pub async fn bookmark(&self, source: &str, mark: &str) -> Result<()> {
+        let (source, mark) = (source.to_owned(), mark.to_owned());
+        self.run(move |context| Box::pin(async move { context.bookmark(&source, &mark).await })).await
     }
 
     /// Removes a bookmark.
@@ -45,26 +46,39 @@ impl Engine {
 }
 
 impl SyncContext {
-    async fn bookmark(&mut self, snapshot: &str, mark: &str) -> Result<()> {
-        let (of, _) = name::split_at(snapshot, '@')?;
+    async fn bookmark(&mut self, source: &str, mark: &str) -> Result<()> {
         let (path, own) = name::split_at(mark, '#')?;
-        if of != path {
-            return Err(DatasetError::unsuitable(mark, format!("is to be of '{of}', as the snapshot is")));
+        if source.split(['@', '#']).next() != Some(path) {
+            let why = "source is not an ancestor of the new bookmark's dataset";
+            return Err(DatasetError::unsuitable(mark, why));
         }
-        let mos = self.mos().await?;
-        let (snapshot, head) = (mos.dataset(snapshot).await?, mos.dataset(path).await?);
+        let head = self.mos().await?.dataset(path).await?;
         self.refuse_encrypted(&head, "bookmarked").await?;
         if FeatureCounts::of(&self.edit()).count("bookmarks").await?.is_none() {
-            return Err(DatasetError::unsuitable(mark, "feature@bookmarks is not enabled in this pool"));
+            return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
         }
-        if head.bookmarks().await?.iter().any(|other| other.name == mark) {
+        let marks = head.bookmarks().await?;
+        if marks.iter().any(|other| other.name == mark) {
             return Err(DatasetError::DatasetExists { name: mark.into() });
         }
+        let (words, origin) = match marks.iter().find(|other| other.name == source) {
+            Some(Named { phys, .. }) => {
+                let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
+                (words, format!("source_guid={}", phys.guid))
+            }
+            None => {
+                name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
+                let snapshot = self.mos().await?.dataset(source).await?;
+                let phys = snapshot.phys();
+                let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
+                (words, format!("target_snap={} redact_obj=0", snapshot.id()))
+            }
+        };
         let (edit, id) = (self.edit(), ObjectId(head.id().0));
         let zap = self.bookmark_table(id).await?;
-        let phys = snapshot.phys();
-        let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
-        ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(&words)).await
+        ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(&words)).await?;
+        let details = format!("name={own} creation_txg={} {origin}", words[1]);
+        self.log_of_dataset((path, id), "bookmark", &details).await
     }
 
     /// The table of a head's bookmarks, made when it is needed first.
@@ -99,7 +113,8 @@ impl SyncContext {
             self.remove_key_of_clones(head.dir().id(), phys.creation_txg).await?;
             self.remove_deadlist_key(head.phys().deadlist, phys.creation_txg).await?;
         }
-        self.drop_bookmark(&phys, words).await
+        self.drop_bookmark(&phys, words).await?;
+        self.log_of_dataset((path, id), "remove bookmark", &format!("name={own}")).await
     }
 
     /// What a bookmark of so many words counted for, beside its entry.

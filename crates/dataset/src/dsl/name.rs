@@ -6,7 +6,7 @@
 //!   pool/a/b#mark
 //! ```
 //!
-//! Source: OpenZFS `zfs_namecheck.c` (`entity_namecheck`, `dataset_namecheck`, `snapshot_namecheck`).
+//! Source: OpenZFS `zfs_namecheck.c` (`entity_namecheck`, `dataset_namecheck`, `snapshot_namecheck`), `libzfs_dataset.c` (`zfs_validate_name`), whose words these are.
 
 use crate::error::{DatasetError, Result};
 
@@ -18,40 +18,46 @@ const MAX_NESTING: usize = 50;
 /// Takes the name of a new file system or volume apart: its parent, and its own part.
 pub(super) fn split_child(name: &str) -> Result<(&str, &str)> {
     check(name, None)?;
-    name.rsplit_once('/').ok_or_else(|| bad(name, "a pool's root comes and goes with the pool"))
+    name.rsplit_once('/').ok_or_else(|| bad(name, "operation does not apply to pools"))
 }
 
 /// Takes `pool/a@s` or `pool/a#s` apart.
 pub(super) fn split_at(name: &str, delimiter: char) -> Result<(&str, &str)> {
     check(name, Some(delimiter))?;
-    name.split_once(delimiter).ok_or_else(|| bad(name, &format!("there is no '{delimiter}' in it")))
+    name.split_once(delimiter).ok_or_else(|| {
+        bad(name, &format!("missing '{delimiter}' delimiter in {} name", version_of(delimiter)))
+    })
 }
 
 /// Checks a name in which only `delimiter` may stand between dataset and version.
 pub(super) fn check(name: &str, delimiter: Option<char>) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
-        return Err(bad(name, "it is longer than 255 bytes"));
+        return Err(bad(name, "name is too long"));
     }
     let (path, version) = match delimiter.and_then(|delimiter| name.split_once(delimiter)) {
         Some((path, version)) => (path, Some(version)),
         None => (name, None),
     };
     if path.matches('/').count() >= MAX_NESTING {
-        return Err(bad(name, "it is nested more than 50 deep"));
+        return Err(bad(name, "maximum name nesting depth exceeded"));
     }
     for part in path.split('/').chain(version) {
         if part.is_empty() {
-            return Err(bad(name, "a part of it is empty"));
+            return Err(bad(name, "empty component or misplaced '@' or '#' delimiter in name"));
         }
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
         if let Some(odd) = part.chars().find(|c| !is_allowed(*c)) {
-            return Err(bad(name, &format!("'{odd}' is not allowed in it")));
+            return Err(bad(name, &format!("invalid character '{odd}' in name")));
         }
     }
     if path.split('/').any(|part| part == "." || part == "..") {
-        return Err(bad(name, "'.' and '..' are no names"));
+        return Err(bad(name, "self or parent reference, '.' or '..', is found in name"));
     }
     Ok(())
+}
+
+fn version_of(delimiter: char) -> &'static str {
+    if delimiter == '#' { "bookmark" } else { "snapshot" }
 }
 
 fn bad(name: &str, why: &str) -> DatasetError {

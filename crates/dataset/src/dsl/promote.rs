@@ -17,7 +17,7 @@ use super::account::Account;
 use super::make::{add_number, remove_number};
 use super::rename::room_for;
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 use crate::zap::{NewZap, Zap, ZapEdit};
@@ -74,14 +74,15 @@ impl SyncContext {
             self.move_snapshot(snapshot, &parties).await?;
         }
         self.move_bookmarks(&parties).await?;
-        self.move_space(&parties, &accounts).await
+        self.move_space(&parties, &accounts).await?;
+        self.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await
     }
 
     async fn parties(&self, clone: &str) -> Result<Parties> {
         name::check(clone, None)?;
         let mos = self.mos().await?;
         let clone = mos.dataset(clone).await?;
-        let no_clone = || DatasetError::unsuitable(clone.name(), "is no clone; only clones can be promoted");
+        let no_clone = || DatasetError::unsuitable(clone.name(), "not a cloned filesystem");
         let origin = clone.origin().await?.ok_or_else(no_clone)?;
         let owner = origin.dir().head().await?;
         let mut of_clone = clone.snapshots().await?;

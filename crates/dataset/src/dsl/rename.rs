@@ -23,12 +23,20 @@ impl Engine {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.run(move |context| Box::pin(async move { context.rename(&from, &to).await })).await
     }
+
+    /// Gives snapshots, each of another dataset, other names: pairs of the old and the new one. All are renamed, or none.
+    ///
+    /// # Errors
+    /// As [`Engine::rename`].
+    pub async fn rename_snapshots(&self, renames: Vec<(String, String)>) -> Result<()> {
+        self.run(move |context| Box::pin(async move { context.rename_snapshots(&renames).await })).await
+    }
 }
 
 impl SyncContext {
     async fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         match from.contains('@') {
-            true => self.rename_snapshot(from, to).await,
+            true => self.rename_snapshots(&[(from.to_owned(), to.to_owned())]).await,
             false => self.rename_dataset(from, to).await,
         }
     }
@@ -38,7 +46,8 @@ impl SyncContext {
         let (_, own) = name::split_child(to)?;
         let dataset = self.mos().await?.dataset(from).await?;
         if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
-            return Err(DatasetError::unsuitable(from, format!("can't become a part of itself, '{to}'")));
+            let why = "New dataset name cannot be a descendant of current dataset name";
+            return Err(DatasetError::unsuitable(from, why));
         }
         let parent = self.parent_of_new(to).await?;
         self.refuse_encrypted(&dataset, "moved").await?;
@@ -62,6 +71,8 @@ impl SyncContext {
         self.set_dir_phys(id, &phys).await?;
         let siblings = self.dir_phys(new_parent).await?.child_dirs_zap;
         ZapEdit::new(&edit, siblings).add(own, id.0).await?;
+        let head = ObjectId(dataset.id().0);
+        self.log_of_dataset((from, head), "rename", &format!("-> {to}")).await?;
         // What is inherited may be another.
         self.refresh_policies().await
     }
@@ -110,24 +121,36 @@ impl SyncContext {
         Ok(ZapEdit::new(&edit, dir).get(field).await?.and_then(|count| count.as_u64()))
     }
 
-    async fn rename_snapshot(&mut self, from: &str, to: &str) -> Result<()> {
-        let (dataset, old) = name::split_at(from, '@')?;
-        let (target, new) = name::split_at(to, '@')?;
-        if dataset != target {
-            let why = format!("a snapshot stays with its dataset: '{dataset}@{new}' could be its name");
-            return Err(DatasetError::unsuitable(from, why));
+    async fn rename_snapshots(&mut self, renames: &[(String, String)]) -> Result<()> {
+        for (from, to) in renames {
+            self.check_snapshot_rename(from, to).await?;
         }
-        let head = self.mos().await?.dataset(dataset).await?;
-        let missing = || DatasetError::NoDataset { name: from.into() };
-        let snapshot = head.snapshot(old).await?.ok_or_else(missing)?;
-        if head.snapshot(new).await?.is_some() {
-            return Err(DatasetError::DatasetExists { name: to.into() });
+        for (from, to) in renames {
+            let ((path, old), (_, new)) = (name::split_at(from, '@')?, name::split_at(to, '@')?);
+            let mos = self.mos().await?;
+            let (head, snapshot) = (mos.dataset(path).await?, mos.dataset(from).await?);
+            let edit = self.edit();
+            let names = ZapEdit::new(&edit, head.phys().snapshot_names_zap);
+            names.remove(old).await?;
+            names.add(new, snapshot.id().0).await?;
+            self.note_snapshots_changed(head.dir().id()).await?;
+            let id = ObjectId(snapshot.id().0);
+            self.log_of_dataset((from, id), "rename", &format!("-> @{new}")).await?;
         }
-        let edit = self.edit();
-        let names = ZapEdit::new(&edit, head.phys().snapshot_names_zap);
-        names.remove(old).await?;
-        names.add(new, snapshot.id().0).await?;
-        self.note_snapshots_changed(head.dir().id()).await
+        Ok(())
+    }
+
+    async fn check_snapshot_rename(&self, from: &str, to: &str) -> Result<()> {
+        let ((path, _), (target, new)) = (name::split_at(from, '@')?, name::split_at(to, '@')?);
+        if path != target {
+            return Err(DatasetError::unsuitable(from, "snapshots must be part of same dataset"));
+        }
+        let mos = self.mos().await?;
+        mos.dataset(from).await?;
+        match mos.dataset(path).await?.snapshot(new).await? {
+            Some(_) => Err(DatasetError::DatasetExists { name: to.into() }),
+            None => Ok(()),
+        }
     }
 }
 

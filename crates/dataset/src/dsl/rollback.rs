@@ -40,7 +40,9 @@ impl SyncContext {
         self.return_to(&head, &snapshot, dead).await?;
         self.drop_livelist(head.dir().id()).await?;
         self.close(head.id());
-        self.without_log(head.id()).await
+        self.without_log(head.id()).await?;
+        let details = format!("parent={}", head.name().rsplit('/').next().unwrap_or_default());
+        self.log_of_dataset((path, ObjectId(head.id().0)), "clone swap", &details).await
     }
 
     async fn return_to(&mut self, head: &Dataset, snapshot: &Dataset, dead: Space) -> Result<()> {

@@ -6,8 +6,10 @@
 //! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`), `dsl_dir.c` and `dsl_dataset.c` (`*_set_quota`, `*_set_reservation`), `zfs_ioctl.c`
 //! (`zfs_check_settable`).
 
+mod check;
+
 use cenote_format::dnode::ObjectType;
-use cenote_format::props::{AppliesTo, Prop, PropType, ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
+use cenote_format::props::{AppliesTo, Prop, ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
 use cenote_format::units::{DatasetId, ObjectId};
 
 use super::account::Account;
@@ -19,24 +21,16 @@ use crate::properties::Value;
 use crate::sync::blocks::Space;
 use crate::zap::{NewZap, ZapEdit, ZapValue};
 
-/// `ZAP_MAXVALUELEN`, less the NUL at the end.
-const MAX_TEXT_BYTES: usize = 8191;
-/// `ZAP_MAXNAMELEN`, less the NUL and the longest suffix.
-const MAX_PROPERTY_BYTES: usize = 255 - ZPROP_INHERIT_SUFFIX.len();
-/// Properties that are more than a setting, and how they are changed.
-const SET_ELSEWHERE: [(&str, &str); 5] = [
-    ("volsize", "resize the volume itself"),
-    ("version", "upgrade the file system itself"),
-    ("filesystem_limit", "counting file systems can't be begun yet"),
-    ("snapshot_limit", "counting snapshots can't be begun yet"),
-    ("keylocation", "keys can't be changed yet"),
-];
+pub use check::check_settings;
+pub(super) use check::{SetAt, check_setting};
 
-/// When a property is set.
+/// What is in force once a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SetAt {
-    Creation,
-    Existing,
+pub enum Instead {
+    /// What is above, or the default.
+    Inherited,
+    /// What a receive brought; what is above if none did.
+    Received,
 }
 
 impl Engine {
@@ -50,13 +44,14 @@ impl Engine {
             .await
     }
 
-    /// Removes a setting: what is above a dataset, or the default, is in force again.
+    /// Removes a setting: what is above a dataset, or the default, is in force again; or what was received.
     ///
     /// # Errors
     /// There is no such property, or it is not one that is inherited.
-    pub async fn inherit(&self, name: &str, property: &str) -> Result<()> {
+    pub async fn inherit(&self, name: &str, property: &str, instead: Instead) -> Result<()> {
         let (name, property) = (name.to_owned(), property.to_owned());
-        self.run(move |context| Box::pin(async move { context.inherit(&name, &property).await })).await
+        self.run(move |context| Box::pin(async move { context.inherit(&name, &property, instead).await }))
+            .await
     }
 }
 
@@ -69,37 +64,36 @@ impl SyncContext {
             DatasetKind::Snapshot => AppliesTo::SNAP,
         };
         check_setting(name, property, value, applies, SetAt::Existing)?;
-        if dataset.is_snapshot() && !property.contains(':') {
-            return Err(refused(
-                name,
-                property,
-                "only the administrator's own (with ':') can be set on snapshots",
-            ));
-        }
         self.require_feature(name, property, value).await?;
         self.check_limit(&dataset, property, value).await?;
         self.store_setting(&dataset, property, value).await?;
         self.refresh_policies().await
     }
 
-    async fn inherit(&mut self, name: &str, property: &str) -> Result<()> {
+    async fn inherit(&mut self, name: &str, property: &str, instead: Instead) -> Result<()> {
         let dataset = self.mos().await?.dataset(name).await?;
         let inherits = match Prop::zfs(property) {
             Some(prop) => prop.is_inheritable() && !prop.is_one_time(),
             None => property.contains(':'),
         };
         if !inherits {
-            return Err(refused(name, property, "it is not one that is inherited"));
+            return Err(refused(name, property, "property cannot be inherited"));
         }
         let Some(table) = self.settings_table(&dataset, false).await? else { return Ok(()) };
         let edit = self.edit();
         let table = ZapEdit::new(&edit, table);
         remove_if_there(&table, property).await?;
         remove_if_there(&table, &format!("{property}$iuv")).await?;
-        // What a receive brought must not come forth instead.
-        if table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?.is_some() {
-            table.update(format!("{property}{ZPROP_INHERIT_SUFFIX}").as_str(), 0).await?;
+        let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
+        let is_received = table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?.is_some();
+        match instead {
+            // What a receive brought must not come forth.
+            Instead::Inherited if is_received => table.update(hidden.as_str(), 0).await?,
+            Instead::Inherited => {}
+            Instead::Received => remove_if_there(&table, &hidden).await?,
         }
+        let head = ObjectId(dataset.id().0);
+        self.log_of_dataset((name, head), "inherit", &format!("{property}=")).await?;
         self.refresh_policies().await
     }
 
@@ -121,6 +115,11 @@ impl SyncContext {
             Value::Text(text) => ZapValue::from_text(text),
         };
         table.update(property, &stored).await?;
+        let text = match value {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+        };
+        self.log_of_dataset((dataset.name(), head), "set", &format!("{property}={text}")).await?;
         match (property, value) {
             ("quota", Value::Number(bytes)) => {
                 let mut phys = self.dir_phys(dir).await?;
@@ -180,9 +179,13 @@ impl SyncContext {
         let Value::Number(bytes) = *value else { return Ok(()) };
         let (name, dir, head) = (dataset.name(), dataset.dir(), dataset.phys());
         let used = dir.phys().used_bytes;
+        let why = match property {
+            "quota" | "refquota" => "size is less than current used or reserved space",
+            _ => "size is greater than available space",
+        };
         let enough = |needed_bytes: u64, available_bytes: u64| match needed_bytes <= available_bytes {
             true => Ok(()),
-            false => Err(DatasetError::NoSpace { name: name.into(), needed_bytes, available_bytes }),
+            false => Err(refused(name, property, why)),
         };
         let quota = match dir.phys().quota_bytes {
             0 => u64::MAX,
@@ -215,58 +218,8 @@ impl SyncContext {
         let Some(feature) = feature_of(property, number) else { return Ok(()) };
         match FeatureCounts::of(&self.edit()).count(feature).await? {
             Some(_) => Ok(()),
-            None => Err(refused(name, property, &format!("feature@{feature} is not enabled in this pool"))),
+            None => Err(not_enabled(name, property, feature)),
         }
-    }
-}
-
-/// Whether a dataset of that kind can have such a setting.
-pub(super) fn check_setting(
-    name: &str,
-    property: &str,
-    value: &Value,
-    applies: AppliesTo,
-    at: SetAt,
-) -> Result<()> {
-    let refuse = |why: &str| Err(refused(name, property, why));
-    if property.contains(':') {
-        return match value {
-            Value::Number(_) => refuse("such properties hold text"),
-            Value::Text(text) if text.len() > MAX_TEXT_BYTES => refuse("its value is longer than 8191 bytes"),
-            Value::Text(_) if property.len() > MAX_PROPERTY_BYTES => refuse("its name is too long"),
-            Value::Text(_) => Ok(()),
-        };
-    }
-    let Some(prop) = Prop::zfs(property) else { return refuse("there is no such property") };
-    if !prop.applies.overlaps(applies) {
-        return refuse("datasets of this kind don't have it");
-    }
-    if prop.is_read_only() {
-        return refuse("it says what is, and can't be set");
-    }
-    let is_new = at == SetAt::Creation;
-    if prop.is_one_time() && !is_new {
-        return refuse("it can be set only when the dataset is made");
-    }
-    if matches!(property, "encryption" | "keyformat" | "pbkdf2iters" | "pbkdf2salt") {
-        return refuse("encrypted datasets can't be made yet");
-    }
-    let elsewhere = SET_ELSEWHERE.iter().find(|(other, _)| *other == property);
-    let is_kept_inside = is_new && matches!(property, "volsize" | "version");
-    if let Some((_, how)) = elsewhere.filter(|_| !is_kept_inside) {
-        return refuse(how);
-    }
-    match (prop.value, value) {
-        (PropType::Index { .. }, Value::Number(number)) if prop.index_name(*number).is_none() => {
-            refuse(&format!("{number} is none of its values"))
-        }
-        (PropType::String { .. }, Value::Text(text)) if text.len() > MAX_TEXT_BYTES => {
-            refuse("its value is longer than 8191 bytes")
-        }
-        (PropType::String { .. }, Value::Text(_)) => Ok(()),
-        (PropType::Number { .. } | PropType::Index { .. }, Value::Number(_)) => Ok(()),
-        (PropType::String { .. }, Value::Number(_)) => refuse("it holds text"),
-        (_, Value::Text(_)) => refuse("it holds a number"),
     }
 }
 
@@ -275,6 +228,17 @@ async fn remove_if_there(table: &ZapEdit<'_>, name: &str) -> Result<()> {
         Err(DatasetError::NoEntry { .. }) => Ok(()),
         outcome => outcome,
     }
+}
+
+/// What is asked for came with a feature that the pool has not.
+pub(crate) fn not_enabled(name: &str, property: &str, feature: &str) -> DatasetError {
+    let why = match feature {
+        "large_blocks" => format!("'{property}' must be power of 2 from 512B to 128K (feature@{feature})"),
+        _ => {
+            format!("pool and or dataset must be upgraded to set this property or value (feature@{feature})")
+        }
+    };
+    refused(name, property, &why)
 }
 
 fn refused(name: &str, property: &str, why: &str) -> DatasetError {

@@ -8,8 +8,12 @@
 use cenote_format::dsl::names::{dataset_field, dir_field};
 use cenote_format::units::ObjectId;
 
+use cenote_format::props::AppliesTo;
+
+use super::create::Settings;
+use super::set::{SetAt, check_setting};
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
 use crate::zap::{ZapEdit, ZapValue};
@@ -20,10 +24,21 @@ impl Engine {
     /// # Errors
     /// A name can't be or is taken, there is no such dataset, or no room for what is promised to it.
     pub async fn snapshot(&self, names: &[String]) -> Result<()> {
+        self.snapshot_with(names, Settings::new()).await
+    }
+
+    /// The same, with properties of the administrator's own that all of them get.
+    ///
+    /// # Errors
+    /// As [`Engine::snapshot`]; or snapshots can't have such properties.
+    pub async fn snapshot_with(&self, names: &[String], settings: Settings) -> Result<()> {
         loop {
-            let names = names.to_vec();
+            let (names, settings) = (names.to_vec(), settings.clone());
+            let taken = self
+                .run(move |context| Box::pin(async move { context.snapshot(&names, &settings).await }))
+                .await?;
             // Two snapshots of one group could not be told apart by births: the second has to wait for the next.
-            if self.run(move |context| Box::pin(async move { context.snapshot(&names).await })).await? {
+            if taken {
                 return Ok(());
             }
         }
@@ -32,15 +47,23 @@ impl Engine {
 
 impl SyncContext {
     /// Answers `false` if one of the datasets has a snapshot of this very group.
-    async fn snapshot(&mut self, names: &[String]) -> Result<bool> {
+    async fn snapshot(&mut self, names: &[String], settings: &Settings) -> Result<bool> {
         let mos = self.mos().await?;
+        for (property, value) in settings {
+            check_setting(
+                names.first().map_or("", |name| name),
+                property,
+                value,
+                AppliesTo::SNAP,
+                SetAt::Creation,
+            )?;
+        }
         let mut heads: Vec<(Dataset, String)> = Vec::new();
         for full in names {
             let (path, own) = name::split_at(full, '@')?;
             let head = mos.dataset(path).await?;
             if heads.iter().any(|(other, _)| other.id() == head.id()) {
-                let why = "is named twice; one moment makes one snapshot of a dataset";
-                return Err(DatasetError::unsuitable(path, why));
+                return Err(DatasetError::unsuitable(full, "multiple snapshots of same fs not allowed"));
             }
             if head.snapshot(own).await?.is_some() {
                 return Err(DatasetError::DatasetExists { name: full.as_str().into() });
@@ -62,6 +85,14 @@ impl SyncContext {
             let snapshot = self.make_snapshot(id, &own, self.refreservation(id).await?).await?;
             self.note_ivset(&head, snapshot).await?;
             self.note_snapshots_changed(head.dir().id()).await?;
+            let full = format!("{}@{own}", head.name());
+            self.log_of_dataset((&full, snapshot), "snapshot", NO_DETAILS).await?;
+            if !settings.is_empty() {
+                let taken = self.mos().await?.dataset(&full).await?;
+                for (property, value) in settings {
+                    self.store_setting(&taken, property, value).await?;
+                }
+            }
         }
         Ok(true)
     }

@@ -15,12 +15,10 @@
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
-use cenote_format::Phys;
-use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
 use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
-use cenote_format::history::HistoryPhys;
 use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig};
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::uberblock::Uberblock;
@@ -33,12 +31,14 @@ use futures::future::BoxFuture;
 
 use super::groups::Groups;
 use super::space::SpaceMaps;
-use super::{Engine, Features, Inner, SyncContext};
+use super::{Engine, Features, Inner, SyncContext, feature_of};
 use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
+use crate::dsl::{DatasetKind, Settings, check_settings, is_case_insensitive, not_enabled};
 use crate::error::Result;
 use crate::keys::KeySource;
 use crate::live::{LiveObjset, NewObject};
 use crate::objset::Objset;
+use crate::properties::Value;
 use crate::spacemaps::metaslab_extent;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
@@ -48,8 +48,6 @@ use crate::zap::{NewZap, ZapEdit, ZapValue};
 pub(super) const MOS_DIR_NAME: &str = "$MOS";
 /// `FREE_DIR_NAME`.
 const FREE_DIR_NAME: &str = "$FREE";
-/// Blocks of the history, `SPA_OLD_MAXBLOCKSIZE`.
-const HISTORY_BLOCK_BYTES: u32 = 128 << 10;
 /// Blocks of the list of deferred frees, small since it is written in each group.
 const DEFERRED_BLOCK_BYTES: u32 = 16 << 10;
 /// `SPA_CONFIG_BLOCKSIZE`.
@@ -64,7 +62,7 @@ pub struct NewPool {
     /// Properties of the pool that are set, as numbers.
     pub properties: Vec<(&'static str, u64)>,
     /// Properties of the root file system that are set.
-    pub root_properties: Vec<(String, ZapValue)>,
+    pub root_properties: Settings,
     /// Memory for metadata blocks.
     pub cache_bytes: usize,
 }
@@ -76,8 +74,9 @@ impl Engine {
     /// Makes a pool. Whatever was on the devices is lost.
     ///
     /// # Errors
-    /// A device fails.
+    /// A property can't be so, in which case nothing was written; or a device fails.
     pub async fn create(rt: &Runtime, new: NewPool, fill_root: FillRoot) -> Result<Engine> {
+        check_root(&new)?;
         let config = new.plan.config.clone();
         init_devices(&config, &new.plan.found).await?;
         let before = Txg(TXG_INITIAL.0 - 1);
@@ -132,12 +131,16 @@ impl SyncContext {
         for feature in &new.features {
             self.enable_feature(feature).await?;
         }
-        self.set_first_properties(new, root).await?;
-        let head = self.make_head(root, Some(origin), 0).await?;
+        self.set_pool_properties(new).await?;
+        let is_ci = new.root_properties.iter().any(is_case_insensitive);
+        let flags = if is_ci { DS_FLAG_CI_DATASET } else { 0 };
+        let head = self.make_head(root, Some(origin), flags).await?;
+        self.make_history().await?;
+        self.log_version("create").await?;
+        self.set_at_creation(DatasetId(head.0), &new.root_properties).await?;
         let objset = self.make_objset(DatasetId(head.0), ObjsetType::Zfs).await?;
         fill_root(objset).await?;
 
-        self.make_history().await?;
         let config = NewObject::of(ObjectType::PACKED_NVLIST)
             .block_bytes(CONFIG_BLOCK_BYTES)
             .bonus(ObjectType::PACKED_NVLIST_SIZE, vec![0; 8]);
@@ -153,12 +156,8 @@ impl SyncContext {
         self.make_vdev_zaps().await
     }
 
-    async fn set_first_properties(&mut self, new: &NewPool, root: ObjectId) -> Result<()> {
+    async fn set_pool_properties(&mut self, new: &NewPool) -> Result<()> {
         let edit = self.edit();
-        let props = self.dir_phys(root).await?.props_zap;
-        for (name, value) in &new.root_properties {
-            ZapEdit::new(&edit, props).update(name.as_str(), value).await?;
-        }
         if new.properties.is_empty() {
             return Ok(());
         }
@@ -168,19 +167,6 @@ impl SyncContext {
             ZapEdit::new(&edit, props).update(*name, *value).await?;
         }
         Ok(())
-    }
-
-    /// The pool's history: a ring of a thousandth of its space (`spa_history_create_obj`).
-    async fn make_history(&mut self) -> Result<()> {
-        let normal = self.group.allocator.class_space(cenote_pool::alloc::AllocClass::Normal);
-        let ring = (normal.size_bytes / 1000).clamp(128 << 10, 1 << 30);
-        let phys = HistoryPhys { max_offset_bytes: ring, ..HistoryPhys::zeroed() };
-        let edit = self.edit();
-        let new = NewObject::of(ObjectType::SPA_HISTORY)
-            .block_bytes(HISTORY_BLOCK_BYTES)
-            .bonus(ObjectType::SPA_HISTORY_OFFSETS, phys.encode(Endian::NATIVE));
-        let id = edit.create(&new).await?;
-        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::HISTORY, id.0).await
     }
 
     /// ZAPs and metaslab arrays of vdevs that have none yet (`vdev_construct_zaps`).
@@ -230,6 +216,20 @@ impl SyncContext {
         ZapEdit::new(&edit, map).add(&format!("{:x}", id.0), id.0).await?;
         Ok(id)
     }
+}
+
+/// Sees that the root file system can be as it is to be.
+fn check_root(new: &NewPool) -> Result<()> {
+    let pool = &new.plan.config.name;
+    check_settings(pool, DatasetKind::Filesystem, &new.root_properties)?;
+    for (property, value) in &new.root_properties {
+        let Value::Number(number) = *value else { continue };
+        let needed = feature_of(property, number);
+        if let Some(needed) = needed.filter(|name| !new.features.iter().any(|f| f.name == *name)) {
+            return Err(not_enabled(pool, property, needed));
+        }
+    }
+    Ok(())
 }
 
 /// Labels of group 0: until the first group is on disk the devices belong to no pool.

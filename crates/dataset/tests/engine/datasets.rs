@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::dsl::InUse;
+use cenote_dataset::dsl::{InUse, Instead};
 use cenote_dataset::engine::Engine;
 use cenote_dataset::properties::Value;
 use cenote_dataset::{DatasetError, Mos, Result};
@@ -193,16 +193,16 @@ async fn set(engine: &Engine, head: &str, rng: &mut Rng) {
     };
     engine.set_property(head, property, Value::Number(number)).await.unwrap();
     if property == "copies" && rng.below(2) == 0 {
-        engine.inherit(head, property).await.unwrap();
+        engine.inherit(head, property, Instead::Inherited).await.unwrap();
     }
 }
 
 async fn hold(engine: &Engine, world: &mut World, rng: &mut Rng) {
     if let Some(held) = world.held.pop() {
-        return engine.release_snapshot(&held, "tag").await.unwrap();
+        return engine.release_snapshots(&[held], "tag").await.unwrap();
     }
     let Some(name) = world.snapshot(rng) else { return };
-    engine.hold_snapshot(&name, "tag").await.unwrap();
+    engine.hold_snapshots(std::slice::from_ref(&name), "tag").await.unwrap();
     let mark = world.new_name(&format!("{}#m", dataset_of(&name)));
     engine.bookmark(&name, &mark).await.unwrap();
     world.held.push(name);

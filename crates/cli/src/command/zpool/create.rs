@@ -10,19 +10,18 @@ mod properties;
 
 use std::fmt::Write as _;
 
-use cenote_dataset::DatasetError;
 use cenote_dataset::Txg;
-use cenote_dataset::engine::{Engine, FillRoot, NewPool};
-use cenote_fs::write::{NewFilesystem, create_filesystem};
-use cenote_fs::{Change, FsError, FsOptions};
+use cenote_dataset::engine::{Engine, NewPool};
+use cenote_fs::write::NewFilesystem;
 use cenote_pool::create::{NewVdev, plan};
 use cenote_pool::{PoolState, VdevClass};
 use clap::Args;
 
+use crate::command::zfs::{fill, settings};
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
-use crate::session::{Session, check_kernel, now, print, this_host};
-use properties::{PoolProperties, RootProperties};
+use crate::session::{Session, check_kernel, print, this_host};
+use properties::PoolProperties;
 
 /// The group that makes a pool, `TXG_INITIAL`.
 const FIRST_TXG: Txg = Txg(4);
@@ -65,7 +64,8 @@ impl Create {
         let refused = |why: String| CliError::Usage(format!("cannot create '{}': {why}", self.pool));
         check_name(&self.pool).map_err(|why| refused(why.into()))?;
         let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
-        let root = RootProperties::parse(&self.root_options).map_err(refused)?;
+        let mut root = settings::parse(&self.root_options, None).map_err(refused)?;
+        let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
         let groups = layout::parse(&self.vdevs).map_err(refused)?;
         let has = |name| properties.features.iter().any(|feature| feature.name == name);
         let is_special =
@@ -98,33 +98,15 @@ impl Create {
             plan,
             features: properties.features,
             properties: numbers,
-            root_properties: root.set,
+            root_properties: root,
             cache_bytes: session.cache_bytes(),
         };
-        let fill = fill(session, root.filesystem, FsOptions { projects, ..FsOptions::default() });
+        let fill = fill::filesystem(session, filesystem, projects);
         let engine = Engine::create(session.runtime(), new, fill).await?;
+        session.note_command(&engine);
         engine.set_state(PoolState::Exported, host).await?;
         Ok(Outcome::Done)
     }
-}
-
-/// Makes the root file system.
-fn fill(session: &Session, new: NewFilesystem, options: FsOptions) -> FillRoot {
-    let now = now(session.runtime());
-    Box::new(move |live| {
-        Box::pin(async move {
-            let edit = live.edit();
-            let made = create_filesystem(&live, Change { edit: &edit, now }, &new, options).await;
-            made.map(|_| ()).map_err(|error| match error {
-                FsError::Dataset(error) => error,
-                // Nothing is refused in an object set that is empty.
-                other => DatasetError::Unsuitable {
-                    name: "the root file system".into(),
-                    why: other.to_string().into(),
-                },
-            })
-        })
-    })
 }
 
 /// Rules of OpenZFS for names of new pools (`zpool_name_valid`).

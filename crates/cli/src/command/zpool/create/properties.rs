@@ -1,14 +1,9 @@
-//! `-o` and `-O` of `zpool create`: what a new pool and its root file system are told.
+//! `-o` of `zpool create`: what a new pool is told.
 
-use cenote_codec::compress::Compression;
-use cenote_dataset::ZapValue;
 use cenote_format::features::Feature;
-use cenote_format::props::{AppliesTo, Prop, PropType};
-use cenote_fs::write::NewFilesystem;
-use cenote_fs::{CaseSensitivity, Normalization};
+use cenote_format::props::Prop;
 
 use super::compatibility;
-use crate::render::parse_bytes;
 
 /// Pool properties that are numbers on disk and that may be set at once.
 const POOL_SWITCHES: [&str; 6] =
@@ -29,15 +24,6 @@ pub struct PoolProperties {
     pub features: Vec<&'static Feature>,
     /// Other properties.
     pub numbers: Vec<(&'static str, u64)>,
-}
-
-/// What was asked for with `-O`.
-#[derive(Debug)]
-pub struct RootProperties {
-    /// What only a new file system can be told.
-    pub filesystem: NewFilesystem,
-    /// As its properties have it on disk.
-    pub set: Vec<(String, ZapValue)>,
 }
 
 impl PoolProperties {
@@ -114,91 +100,6 @@ fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
     Ok((prop.name, number))
 }
 
-impl RootProperties {
-    /// Reads `-O` options. The error says what is wrong.
-    pub fn parse(options: &[String]) -> Result<RootProperties, String> {
-        let mut this = RootProperties { filesystem: NewFilesystem::default(), set: Vec::new() };
-        for option in options {
-            let (name, value) = split(option)?;
-            if name.contains(':') {
-                this.set.push((name.into(), ZapValue::from_text(value)));
-            } else if !this.is_for_good(name, value)? {
-                this.set.push((name.into(), dataset_value(name, value)?));
-            }
-        }
-        Ok(this)
-    }
-
-    /// Takes what the file system itself keeps; whether it was that.
-    fn is_for_good(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let wrong = || format!("{name}: '{value}' is no value of it");
-        let new = &mut self.filesystem;
-        match name {
-            "casesensitivity" => {
-                new.case = match value {
-                    "sensitive" => CaseSensitivity::Sensitive,
-                    "insensitive" => CaseSensitivity::Insensitive,
-                    "mixed" => CaseSensitivity::Mixed,
-                    _ => return Err(wrong()),
-                }
-            }
-            "normalization" => {
-                new.normalization = match value {
-                    "none" => Normalization::None,
-                    "formC" => Normalization::FormC,
-                    "formD" => Normalization::FormD,
-                    "formKC" => Normalization::FormKc,
-                    "formKD" => Normalization::FormKd,
-                    _ => return Err(wrong()),
-                }
-            }
-            "utf8only" => {
-                new.utf8_only = Prop::zfs(name).and_then(|p| p.index_number(value)).ok_or_else(wrong)? == 1
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-/// A property of a file system as it is kept on disk.
-fn dataset_value(name: &str, value: &str) -> Result<ZapValue, String> {
-    let prop = Prop::zfs(name).ok_or_else(|| format!("there is no property '{name}'"))?;
-    let not_now = || Err(format!("{name} can't be set when a pool is made here; set it afterwards"));
-    if prop.is_read_only() || prop.is_one_time() || !prop.applies.overlaps(AppliesTo::FS) {
-        return not_now();
-    }
-    match (prop.value, name) {
-        (PropType::Index { .. }, "version" | "encryption" | "dedup") => not_now(),
-        (PropType::Index { .. }, _) => {
-            let number =
-                prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is no value of it"))?;
-            if name == "compression" && Compression::try_from((number & 0x7f) as u8).is_err() {
-                return not_now();
-            }
-            Ok(ZapValue::from(number))
-        }
-        (PropType::Number { .. }, "recordsize") => power_of_two(name, value, 512).map(ZapValue::from),
-        (PropType::Number { .. }, "special_small_blocks") if value == "0" => Ok(ZapValue::from(0)),
-        (PropType::Number { .. }, "special_small_blocks") => {
-            power_of_two(name, value, 512).map(ZapValue::from)
-        }
-        (PropType::String { .. }, "mountpoint")
-            if value.starts_with('/') || ["none", "legacy"].contains(&value) =>
-        {
-            Ok(ZapValue::from_text(value))
-        }
-        _ => not_now(),
-    }
-}
-
-/// A size from `least` to 16 MiB that is a power of two.
-fn power_of_two(name: &str, value: &str, least: u64) -> Result<u64, String> {
-    let bytes =
-        parse_bytes(value).filter(|bytes| bytes.is_power_of_two() && (least..=16 << 20).contains(bytes));
-    bytes.ok_or_else(|| format!("{name}: '{value}' is no power of two from {least} to 16M"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,11 +128,5 @@ mod tests {
             assert!(pool(&[option], false).is_err(), "{option}");
         }
         assert!(pool(&[], true).is_err());
-        for option in ["used=1", "recordsize=100K", "encryption=on", "mountpoint=here", "compression=best"] {
-            assert!(RootProperties::parse(&[option.to_owned()]).is_err(), "{option}");
-        }
-        let fine = ["compression=zstd-3", "recordsize=1M", "mountpoint=/x", "org.me:note=y", "utf8only=on"];
-        let root = RootProperties::parse(&fine.map(str::to_owned)).unwrap();
-        assert!(root.set.len() == 4 && root.filesystem.utf8_only);
     }
 }

@@ -1,0 +1,98 @@
+//! `zfs clone`: a snapshot as a file system or volume of its own; with -r a whole tree of them.
+
+use cenote_dataset::dsl::Settings;
+use cenote_dataset::{DatasetError, DatasetKind, Mos};
+use clap::Args;
+
+use super::create::create_ancestors;
+use super::refusal::cannot;
+use super::{pool_of, settings, volume_size};
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset};
+
+/// `zfs clone`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With -r, every dataset below that has a snapshot of that name is cloned to its place below the new one, all in one transaction \
+    group; `zfs destroy -r` removes them all again. A dataset without that snapshot is left out, with all below it.\n\n\
+    Example: cenote zfs clone -r tank/home@monday tank/look"
+)]
+pub struct Clone {
+    /// Missing parents too; no error if it is there already
+    #[arg(short = 'p')]
+    pub parents: bool,
+    /// The snapshots of the same name of everything below, too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Property; repeatable
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// DATASET@SNAPSHOT
+    pub snapshot: String,
+    /// The new dataset
+    pub name: String,
+}
+
+impl Clone {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let what = format!("create '{}'", self.name);
+        if pool_of(&self.snapshot) != pool_of(&self.name) {
+            return Err(CliError::Refused(format!("cannot {what}: source and target pools differ")));
+        }
+        session
+            .change_pool(pool_of(&self.name), async |engine| {
+                let mos = engine.mos().await?;
+                let settings = self.settings(&mos).await?;
+                let clones = self.clones(&mos).await?;
+                if self.parents {
+                    if mos.dataset(&self.name).await.is_ok() {
+                        return Ok(());
+                    }
+                    create_ancestors(session, engine, &self.name).await?;
+                }
+                engine.clone_snapshots(clones, settings).await.map_err(|error| match &error {
+                    DatasetError::DatasetExists { name } => cannot(format!("create '{name}'"))(error.clone()),
+                    _ => cannot(what)(error),
+                })
+            })
+            .await?;
+        Ok(Outcome::Done)
+    }
+
+    async fn settings(&self, mos: &Mos) -> Result<Settings, CliError> {
+        let origin = dataset(mos, &self.snapshot).await?;
+        let number = async |name| -> Result<Option<u64>, CliError> {
+            Ok(origin.property(name).await?.and_then(|property| property.number()))
+        };
+        let promise = match (number("volsize").await?, number("volblocksize").await?) {
+            (Some(size), Some(block)) => Some(volume_size::reservation(mos, size, block, 1)),
+            _ => None,
+        };
+        settings::parse(&self.options, promise)
+            .map_err(|why| CliError::Refused(format!("cannot create '{}': {why}", self.name)))
+    }
+
+    /// Snapshots and the names of their clones, parents first.
+    async fn clones(&self, mos: &Mos) -> Result<Vec<(String, String)>, CliError> {
+        let Some((path, own)) = self.snapshot.split_once('@') else {
+            return Err(CliError::Usage(format!(
+                "'{}' is no snapshot: write DATASET@SNAPSHOT",
+                self.snapshot
+            )));
+        };
+        let mut clones = vec![(self.snapshot.clone(), self.name.clone())];
+        let mut pending =
+            if self.recursive { dataset(mos, path).await?.children().await? } else { Vec::new() };
+        pending.reverse();
+        while let Some(head) = pending.pop() {
+            let Some(snapshot) = head.snapshot(own).await? else { continue };
+            let below = head.name().strip_prefix(path).unwrap_or_default();
+            clones.push((snapshot.name().to_owned(), format!("{}{below}", self.name)));
+            if head.kind().await? == DatasetKind::Filesystem {
+                pending.extend(head.children().await?.into_iter().rev());
+            }
+        }
+        Ok(clones)
+    }
+}

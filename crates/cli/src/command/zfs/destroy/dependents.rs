@@ -1,0 +1,67 @@
+//! What has to go before a dataset can.
+
+use std::collections::HashSet;
+
+use cenote_dataset::{Dataset, DatasetId, DatasetKind};
+
+use crate::outcome::CliError;
+
+/// Everything that depends on a dataset or snapshot, each after what depends on it: children, then of each snapshot its clones and itself.
+pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, CliError> {
+    /// A dataset is met, and again when all that depends on it is listed.
+    enum Step {
+        Enter(Dataset),
+        Leave(Dataset),
+    }
+    let mut seen: HashSet<DatasetId> = HashSet::from([dataset.id()]);
+    let (mut found, mut pending) = (Vec::new(), vec![Step::Enter(dataset.clone())]);
+    while let Some(step) = pending.pop() {
+        let here = match step {
+            Step::Leave(here) => {
+                if here.id() != dataset.id() {
+                    found.push(here);
+                }
+                continue;
+            }
+            Step::Enter(here) => here,
+        };
+        let mut direct = match here.is_snapshot() {
+            true => here.clones().await?,
+            false => here.children().await?,
+        };
+        if !here.is_snapshot() {
+            direct.extend(here.snapshots().await?);
+        }
+        pending.push(Step::Leave(here));
+        direct.retain(|dependent| seen.insert(dependent.id()));
+        pending.extend(direct.into_iter().rev().map(Step::Enter));
+    }
+    Ok(found)
+}
+
+/// Refuses to destroy a dataset with dependents that nobody said should go, too: all of them, or with `recursive` clones elsewhere.
+pub async fn refuse(target: &Dataset, dependents: &[Dataset], recursive: bool) -> Result<(), CliError> {
+    let name = target.name();
+    let is_below = |dependent: &&Dataset| {
+        dependent.name().strip_prefix(name).is_some_and(|rest| rest.starts_with(['/', '@']))
+    };
+    let kind = match target.kind().await? {
+        DatasetKind::Filesystem => "filesystem",
+        DatasetKind::Volume => "volume",
+        DatasetKind::Snapshot => "snapshot",
+    };
+    let (mut why, mut how) = ("children", "-r");
+    let mut in_the_way: Vec<&Dataset> = dependents.iter().filter(is_below).collect();
+    if recursive || target.is_snapshot() {
+        (why, how) = ("dependent clones", "-R");
+        in_the_way = dependents.iter().filter(|dependent| !is_below(dependent)).collect();
+    }
+    if in_the_way.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = in_the_way.iter().map(|dependent| dependent.name()).collect();
+    Err(CliError::Refused(format!(
+        "cannot destroy '{name}': {kind} has {why}\nuse '{how}' to destroy the following datasets:\n{}",
+        names.join("\n")
+    )))
+}

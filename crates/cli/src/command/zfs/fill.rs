@@ -1,0 +1,61 @@
+//! What new file systems and volumes hold when they are made.
+
+use cenote_dataset::engine::FillRoot;
+use cenote_dataset::{Dataset, DatasetError, FeatureState, Mos};
+use cenote_fs::write::{NewFilesystem, create_filesystem};
+use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
+
+use super::settings::{case_of, form_of};
+use crate::outcome::CliError;
+use crate::session::{Session, now};
+
+/// An empty file system.
+pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool) -> FillRoot {
+    let now = now(session.runtime());
+    let options = FsOptions { projects, ..FsOptions::default() };
+    Box::new(move |live| {
+        Box::pin(async move {
+            let edit = live.edit();
+            let made = create_filesystem(&live, Change { edit: &edit, now }, &new, options).await;
+            made.map(|_| ()).map_err(of_dataset)
+        })
+    })
+}
+
+/// An empty volume.
+pub fn volume(size_bytes: u64, block_bytes: u32) -> FillRoot {
+    Box::new(move |live| {
+        Box::pin(async move {
+            let edit = live.edit();
+            let made = VolumeWriter::create(live, &edit, size_bytes, block_bytes).await;
+            made.map(|_| ()).map_err(of_dataset)
+        })
+    })
+}
+
+fn of_dataset(error: FsError) -> DatasetError {
+    match error {
+        FsError::Dataset(error) => error,
+        // Nothing is refused in an object set that is empty, but for sizes that can't be.
+        other => DatasetError::Unsuitable { name: "the new dataset".into(), why: other.to_string().into() },
+    }
+}
+
+/// What a child of a file system is like for good, unless it is told otherwise.
+pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, CliError> {
+    let number = async |name| -> Result<u64, CliError> {
+        Ok(parent.property(name).await?.and_then(|property| property.number()).unwrap_or(0))
+    };
+    Ok(NewFilesystem {
+        case: case_of(number("casesensitivity").await?),
+        normalization: form_of(number("normalization").await?),
+        utf8_only: number("utf8only").await? == 1,
+        ..NewFilesystem::default()
+    })
+}
+
+/// Whether new files note their projects.
+pub async fn has_projects(mos: &Mos) -> Result<bool, CliError> {
+    let features = mos.features().await?;
+    Ok(features.iter().any(|(f, state)| f.name == "project_quota" && *state != FeatureState::Disabled))
+}

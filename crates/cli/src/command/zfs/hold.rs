@@ -1,0 +1,156 @@
+//! `zfs hold`, `release`, `bookmark`.
+
+use cenote_dataset::Mos;
+use cenote_dataset::engine::Engine;
+use clap::Args;
+
+use super::pool_of;
+use super::refusal::cannot;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset};
+
+/// `zfs hold`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A snapshot that is held can't be destroyed.\n\nExample: cenote zfs hold -r keep tank/home@monday"
+)]
+pub struct Hold {
+    /// The same snapshot of everything below, too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Name of the hold
+    pub tag: String,
+    /// Snapshots
+    #[arg(required = true)]
+    pub snapshots: Vec<String>,
+}
+
+/// `zfs release`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs release -r keep tank/home@monday")]
+pub struct Release {
+    /// The same snapshot of everything below, too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Name of the hold
+    pub tag: String,
+    /// Snapshots
+    #[arg(required = true)]
+    pub snapshots: Vec<String>,
+}
+
+/// `zfs bookmark`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One of the two may be given without its dataset.\n\nExample: cenote zfs bookmark tank/home@monday '#monday'"
+)]
+pub struct Bookmark {
+    /// Snapshot or bookmark to make it of
+    pub source: String,
+    /// The new bookmark, DATASET#NAME
+    pub bookmark: String,
+}
+
+impl Hold {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if self.tag.starts_with('.') {
+            return Err(CliError::Usage("tag may not start with '.'".into()));
+        }
+        for name in &self.snapshots {
+            let work = async |engine: &Engine| {
+                let names = snapshots(&engine.mos().await?, name, self.recursive).await?;
+                let held = engine.hold_snapshots(&names, &self.tag).await;
+                held.map_err(cannot(format!("hold snapshot '{name}'")))
+            };
+            session.change_pool(pool_of(name), work).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+impl Release {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        for name in &self.snapshots {
+            let what = format!("release hold from snapshot '{name}'");
+            let work = async |engine: &Engine| {
+                let mos = engine.mos().await?;
+                let mut names = snapshots(&mos, name, self.recursive).await?;
+                if self.recursive {
+                    names = held(&mos, names, &self.tag).await?;
+                    if names.is_empty() {
+                        return Err(CliError::Refused(format!("cannot {what}: no such tag on this dataset")));
+                    }
+                }
+                engine.release_snapshots(&names, &self.tag).await.map_err(cannot(&what))
+            };
+            session.change_pool(pool_of(name), work).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The snapshot named, and if `recursive` those of the same name below.
+async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<String>, CliError> {
+    let Some((path, own)) = name.split_once('@') else {
+        return Err(CliError::Usage(format!("'{name}' is not a snapshot")));
+    };
+    if !recursive {
+        dataset(mos, name).await?;
+        return Ok(vec![name.to_owned()]);
+    }
+    let mut names = Vec::new();
+    for head in dataset(mos, path).await?.descendants().await? {
+        names.extend(head.snapshot(own).await?.map(|snapshot| snapshot.name().to_owned()));
+    }
+    match names.is_empty() {
+        true => Err(CliError::NotFound(format!("no dataset at or below '{path}' has a snapshot '{own}'"))),
+        false => Ok(names),
+    }
+}
+
+/// Those that are held under a tag.
+async fn held(mos: &Mos, names: Vec<String>, tag: &str) -> Result<Vec<String>, CliError> {
+    let mut held = Vec::new();
+    for name in names {
+        if dataset(mos, &name).await?.holds().await?.iter().any(|(other, _)| other == tag) {
+            held.push(name);
+        }
+    }
+    Ok(held)
+}
+
+impl Bookmark {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let (source, mark) = self.full_names().map_err(CliError::Usage)?;
+        if pool_of(&source) != pool_of(&mark) {
+            let why = "bookmark is in a different pool";
+            return Err(CliError::Refused(format!("cannot create bookmark '{mark}': {why}")));
+        }
+        session
+            .change_pool(pool_of(&mark), async |engine| {
+                let made = engine.bookmark(&source, &mark).await;
+                made.map_err(cannot(format!("create bookmark '{mark}'")))
+            })
+            .await?;
+        Ok(Outcome::Done)
+    }
+
+    fn full_names(&self) -> Result<(String, String), String> {
+        let (source, mark) = (&self.source, &self.bookmark);
+        let Some(of_source) = source.find(['@', '#']) else {
+            return Err(format!("invalid source name '{source}': must contain a '@' or '#'"));
+        };
+        let Some(of_mark) = mark.find('#') else {
+            return Err(format!("invalid bookmark name '{mark}': must contain a '#'"));
+        };
+        match (of_source, of_mark) {
+            (0, 0) => Err("either source or bookmark must be specified as full dataset paths".into()),
+            (0, at) => Ok((format!("{}{source}", &mark[..at]), mark.clone())),
+            (at, 0) => Ok((source.clone(), format!("{}{mark}", &source[..at]))),
+            _ => Ok((source.clone(), mark.clone())),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What `zfs` says when something can't be done: `cannot create 'tank/a': dataset already exists`.
+//!
+//! Source: OpenZFS `libzfs_util.c` (`zfs_standard_error`), whose words these are where it has any.
+
+use cenote_dataset::DatasetError;
+
+use crate::outcome::CliError;
+
+/// An error of the engine, as why something can't be done.
+pub fn cannot(what: impl std::fmt::Display) -> impl FnOnce(DatasetError) -> CliError {
+    move |error| match why(&error) {
+        Some(why) => CliError::Refused(format!("cannot {what}: {why}")),
+        // Damage and failing devices are not about what was asked for.
+        None => error.into(),
+    }
+}
+
+fn why(error: &DatasetError) -> Option<String> {
+    Some(match error {
+        DatasetError::NoDataset { .. } => "dataset does not exist".into(),
+        DatasetError::DatasetExists { name } if name.contains('#') => "bookmark exists".into(),
+        DatasetError::DatasetExists { .. } => "dataset already exists".into(),
+        DatasetError::Busy { why, .. } => format!("dataset is busy: {why}"),
+        DatasetError::NoSpace { needed_bytes, available_bytes, .. } => {
+            format!("out of space: {needed_bytes} bytes are needed, {available_bytes} available")
+        }
+        DatasetError::BadName { why, .. }
+        | DatasetError::BadProperty { why, .. }
+        | DatasetError::Unsuitable { why, .. } => why.to_string(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,153 @@
+//! `zfs rollback`, `promote`: which state of a dataset is the current one, and whose its snapshots are.
+
+use cenote_dataset::dsl::InUse;
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{Bookmark, Dataset, Mos};
+use clap::Args;
+
+use super::destroy::dependents;
+use super::pool_of;
+use super::refusal::cannot;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset};
+
+/// Newer snapshots and bookmarks that are named when a rollback is refused.
+const MOST_NAMED: usize = 32;
+
+/// `zfs rollback`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs rollback -r tank/home@monday")]
+pub struct Rollback {
+    /// Destroy newer snapshots and bookmarks
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Destroy them and their clones
+    #[arg(short = 'R')]
+    pub with_clones: bool,
+    /// Accepted for habit: nothing is ever mounted
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// DATASET@SNAPSHOT
+    pub snapshot: String,
+}
+
+/// `zfs promote`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The clone becomes the owner of the snapshots that it depends on, and what it was cloned from becomes the clone.\n\n\
+    Example: cenote zfs promote tank/home-test"
+)]
+pub struct Promote {
+    /// The clone
+    pub clone: String,
+}
+
+/// What is newer than the state to go back to.
+struct Newer {
+    /// Newest first.
+    snapshots: Vec<Dataset>,
+    marks: Vec<Bookmark>,
+}
+
+impl Rollback {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let name = &self.snapshot;
+        let Some((path, _)) = name.split_once('@') else {
+            return Err(CliError::Usage(format!("'{name}' is no snapshot: write DATASET@SNAPSHOT")));
+        };
+        session
+            .change_pool(pool_of(name), async |engine| {
+                let newer = self.newer(&engine.mos().await?, path).await?;
+                let clones = self.check(&newer).await?;
+                destroy(engine, clones, newer).await?;
+                engine.rollback(name).await.map_err(cannot(format!("rollback '{path}'")))
+            })
+            .await?;
+        Ok(Outcome::Done)
+    }
+
+    async fn newer(&self, mos: &Mos, path: &str) -> Result<Newer, CliError> {
+        let (to, head) = (dataset(mos, &self.snapshot).await?, dataset(mos, path).await?);
+        let mut snapshots = head.snapshots().await?;
+        snapshots.retain(|snapshot| snapshot.creation_txg() > to.creation_txg());
+        snapshots.reverse();
+        let mut marks = head.bookmarks().await?;
+        marks.retain(|mark| mark.phys.creation_txg > to.creation_txg());
+        Ok(Newer { snapshots, marks })
+    }
+
+    /// Refuses to destroy what nobody said may go; answers what depends on newer snapshots.
+    async fn check(&self, newer: &Newer) -> Result<Vec<Dataset>, CliError> {
+        let mut clones: Vec<Dataset> = Vec::new();
+        for snapshot in &newer.snapshots {
+            for dependent in dependents::of(snapshot).await? {
+                if clones.iter().chain(&newer.snapshots).all(|other| other.id() != dependent.id()) {
+                    clones.push(dependent);
+                }
+            }
+        }
+        if self.with_clones {
+            return Ok(clones);
+        }
+        let name = &self.snapshot;
+        if self.recursive {
+            let names: Vec<&str> = clones.iter().map(Dataset::name).collect();
+            return match names.is_empty() {
+                true => Ok(clones),
+                false => Err(CliError::Refused(format!(
+                    "cannot rollback to '{name}': clones of previous snapshots exist\n\
+                     use '-R' to force deletion of the following clones and dependents:\n{}",
+                    names.join("\n")
+                ))),
+            };
+        }
+        let snapshots = newer.snapshots.iter().rev().map(Dataset::name);
+        let mut names: Vec<&str> =
+            snapshots.chain(newer.marks.iter().map(|mark| mark.name.as_str())).collect();
+        if names.is_empty() {
+            return Ok(clones);
+        }
+        let limited =
+            if names.len() > MOST_NAMED { "\nOutput limited to 32 snapshots/bookmarks" } else { "" };
+        names.truncate(MOST_NAMED);
+        Err(CliError::Refused(format!(
+            "cannot rollback to '{name}': more recent snapshots or bookmarks exist\n\
+             use '-r' to force deletion of the following snapshots and bookmarks:\n{}{limited}",
+            names.join("\n")
+        )))
+    }
+}
+
+async fn destroy(engine: &Engine, clones: Vec<Dataset>, newer: Newer) -> Result<(), CliError> {
+    for dependent in clones {
+        let name = dependent.name().to_owned();
+        let gone = match dependent.is_snapshot() {
+            true => engine.destroy_snapshots(std::slice::from_ref(&name), InUse::Refuse).await,
+            false => engine.destroy_dataset(&name).await,
+        };
+        gone.map_err(cannot(format!("destroy '{name}'")))?;
+    }
+    let names: Vec<String> = newer.snapshots.iter().map(|snapshot| snapshot.name().to_owned()).collect();
+    if !names.is_empty() {
+        engine.destroy_snapshots(&names, InUse::Refuse).await.map_err(cannot("destroy snapshots"))?;
+    }
+    for mark in newer.marks {
+        engine.destroy_bookmark(&mark.name).await.map_err(cannot("destroy bookmark"))?;
+    }
+    Ok(())
+}
+
+impl Promote {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let name = &self.clone;
+        session
+            .change_pool(pool_of(name), async |engine| {
+                dataset(&engine.mos().await?, name).await?;
+                engine.promote(name).await.map_err(cannot(format!("promote '{name}'")))
+            })
+            .await?;
+        Ok(Outcome::Done)
+    }
+}

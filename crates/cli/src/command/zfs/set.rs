@@ -1,0 +1,193 @@
+//! `zfs set`, `inherit`.
+
+use cenote_dataset::dsl::{Instead, Settings};
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{Dataset, DatasetError, Value};
+use cenote_format::props::AppliesTo;
+use cenote_fs::{FsError, VolumeWriter};
+use clap::Args;
+
+use super::refusal::cannot;
+use super::{pool_of, settings, volume_size};
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset};
+
+/// `zfs set`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs set compression=zstd quota=10G tank/home/ada tank/home/bob")]
+pub struct Set {
+    /// Accepted for habit: nothing is ever mounted
+    #[arg(short = 'u')]
+    pub no_mount: bool,
+    /// PROPERTY=VALUE..., then datasets or snapshots
+    #[arg(required = true, num_args = 2.., value_names = ["PROPERTY=VALUE", "DATASET"])]
+    pub words: Vec<String>,
+}
+
+/// `zfs inherit`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote zfs inherit -r compression tank/home")]
+pub struct Inherit {
+    /// Everything below too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Back to the value that a receive brought, if there is one
+    #[arg(short = 'S')]
+    pub received: bool,
+    /// The property
+    pub property: String,
+    /// Datasets or snapshots
+    #[arg(required = true)]
+    pub names: Vec<String>,
+}
+
+impl Set {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let count = self.words.iter().take_while(|word| word.contains('=')).count();
+        let (options, names) = self.words.split_at(count);
+        if options.is_empty() {
+            return Err(CliError::Usage("missing property=value argument(s)".into()));
+        }
+        if names.is_empty() {
+            return Err(CliError::Usage("missing dataset name(s)".into()));
+        }
+        if names.iter().any(|name| name.contains('=')) {
+            return Err(CliError::Usage("invalid argument order: properties come first".into()));
+        }
+        let mut outcome = Outcome::Done;
+        for name in names {
+            let work = async |engine: &Engine| set_all(engine, options, name).await;
+            outcome = outcome.and(session.change_pool(pool_of(name), work).await?);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Sets one property after the other; one that can't be set does not keep the rest, unless it makes no sense at all.
+async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outcome, CliError> {
+    let what = format!("set property for '{name}'");
+    let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
+    let target = dataset(&engine.mos().await?, name).await?;
+    let typed = settings::parse(options, Some(0)).map_err(refused)?;
+    let settings = match Sizes::of(&target).await? {
+        None => settings::parse(options, None).map_err(refused)?,
+        Some(sizes) => sizes.settings(&target, options, &typed).map_err(refused)?,
+    };
+    let mut outcome = Outcome::Done;
+    for (property, value) in settings {
+        let set = match (&property[..], &value) {
+            ("volsize", Value::Number(bytes)) => resize(engine, name, *bytes).await,
+            _ => engine.set_property(name, &property, value).await,
+        };
+        if let Err(error) = set.map_err(cannot(&what)) {
+            outcome = outcome.and(error.tell(name));
+        }
+    }
+    Ok(outcome)
+}
+
+/// What a volume is like, as far as its promise depends on it.
+struct Sizes {
+    volsize: u64,
+    block: u64,
+    promised: u64,
+}
+
+impl Sizes {
+    /// None of a file system or snapshot.
+    async fn of(target: &Dataset) -> Result<Option<Sizes>, CliError> {
+        if target.is_snapshot() {
+            return Ok(None);
+        }
+        let number = async |name| -> Result<Option<u64>, CliError> {
+            Ok(target.property(name).await?.and_then(|property| property.number()))
+        };
+        let promised = number("refreservation").await?.unwrap_or(0);
+        let sizes = (number("volsize").await?, number("volblocksize").await?);
+        let (Some(volsize), Some(block)) = sizes else { return Ok(None) };
+        Ok(Some(Sizes { volsize, block: block.max(1), promised }))
+    }
+
+    /// Settings of a volume: `auto` is what its size asks for, and a promise of that much grows and shrinks with the size.
+    fn settings(&self, target: &Dataset, options: &[String], typed: &Settings) -> Result<Settings, String> {
+        let needs = |size| volume_size::reservation(target.mos(), size, self.block, 1);
+        let size = settings::number_of(typed, "volsize");
+        if size.is_some_and(|size| !size.is_multiple_of(self.block)) {
+            let block = crate::render::nice_bytes(self.block);
+            return Err(format!("'volsize' must be a multiple of volume block size ({block})"));
+        }
+        if size == Some(0) {
+            return Err("'volsize' cannot be zero".into());
+        }
+        let mut settings = settings::parse(options, Some(needs(size.unwrap_or(self.volsize))))?;
+        let follows = self.promised == needs(self.volsize)
+            && settings::number_of(&settings, "refreservation").is_none();
+        if let (Some(size), true) = (size, follows) {
+            settings.push(("refreservation".into(), Value::Number(needs(size))));
+        }
+        Ok(settings)
+    }
+}
+
+async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
+    let open = engine.dataset(name).await?;
+    let resized = async {
+        let volume = VolumeWriter::open(open.live().clone()).await?;
+        let hold = engine.hold().await;
+        volume.resize(&open.edit(&hold), bytes).await
+    };
+    match resized.await {
+        Ok(()) => engine.sync_all().await,
+        Err(FsError::Dataset(error)) => Err(error),
+        Err(other) => Err(DatasetError::Unsuitable { name: name.into(), why: other.to_string().into() }),
+    }
+}
+
+impl Inherit {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let prop = settings::find(&self.property).map_err(CliError::Usage)?;
+        let property = prop.map_or(self.property.as_str(), |prop| prop.name);
+        if let Some(prop) = prop {
+            if prop.is_read_only() || prop.is_one_time() {
+                return Err(CliError::Refused(format!("{property} property is read-only")));
+            }
+            if !prop.is_inheritable() {
+                return Err(CliError::Refused(not_inherited(property)));
+            }
+        }
+        let instead = if self.received { Instead::Received } else { Instead::Inherited };
+        for name in &self.names {
+            let work = async |engine: &Engine| {
+                let top = dataset(&engine.mos().await?, name).await?;
+                let all = if self.recursive { top.descendants().await? } else { vec![top] };
+                for dataset in all {
+                    let applies = if dataset.property("volsize").await?.is_some() {
+                        AppliesTo::VOL
+                    } else {
+                        AppliesTo::FS
+                    };
+                    if self.recursive && prop.is_some_and(|prop| !prop.applies.overlaps(applies)) {
+                        continue;
+                    }
+                    let what = format!("inherit {property} for '{}'", dataset.name());
+                    engine.inherit(dataset.name(), property, instead).await.map_err(cannot(what))?;
+                }
+                Ok(())
+            };
+            session.change_pool(pool_of(name), work).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn not_inherited(property: &str) -> String {
+    let how = match property {
+        "quota" | "reservation" | "refquota" | "refreservation" => {
+            format!("\nuse 'zfs set {property}=none' to clear")
+        }
+        _ => String::new(),
+    };
+    format!("'{property}' property cannot be inherited{how}")
+}

@@ -1,0 +1,183 @@
+//! `PROPERTY=VALUE` as people type it, made what is stored.
+//!
+//! Read here is what a text means; whether a dataset can have that value is for the engine to say (`dsl::check_settings`).
+//!
+//! Source: OpenZFS `libzfs_util.c` (`zprop_parse_value`, `zfs_nicestrtonum`), whose words these are.
+
+use cenote_dataset::Value;
+use cenote_dataset::dsl::Settings;
+use cenote_format::props::{Prop, PropType, ZFS_PROPS};
+use cenote_fs::write::NewFilesystem;
+use cenote_fs::{CaseSensitivity, Normalization};
+
+use crate::render::parse_bytes;
+
+/// Limits of which `none` is the largest number.
+const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
+/// Properties `NAME@OWNER` that limit what users, groups and projects own.
+const OWNER_QUOTAS: [&str; 6] =
+    ["userquota@", "groupquota@", "projectquota@", "userobjquota@", "groupobjquota@", "projectobjquota@"];
+
+/// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means nothing.
+pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, String> {
+    let mut settings = Settings::new();
+    for option in options {
+        let (typed, text) = split(option)?;
+        let (name, value) = read(typed, text, auto_bytes)?;
+        if settings.iter().any(|(other, _)| *other == name) {
+            return Err(format!("property '{name}' specified multiple times"));
+        }
+        settings.push((name, value));
+    }
+    Ok(settings)
+}
+
+/// Takes `PROPERTY=VALUE` apart.
+pub fn split(option: &str) -> Result<(&str, &str), String> {
+    option.split_once('=').ok_or_else(|| format!("missing '=' for property=value argument '{option}'"))
+}
+
+/// A property by its name or the heading of its column; `None`: one of the administrator's own, if it has a colon.
+pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
+    match ZFS_PROPS.iter().find(|prop| prop.is_named(typed)) {
+        Some(prop) => Ok(Some(prop)),
+        None if OWNER_QUOTAS.iter().any(|prefix| typed.starts_with(prefix)) => {
+            Err("what users, groups and projects may own can't be limited here yet".into())
+        }
+        None if typed.contains(':') => Ok(None),
+        None if typed.contains('@') => Err(format!("'{typed}' is readonly")),
+        None => Err(format!("invalid property '{typed}'")),
+    }
+}
+
+fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Value), String> {
+    let Some(prop) = find(typed)? else { return Ok((typed.into(), Value::Text(text.into()))) };
+    let value = match prop.value {
+        // What it says is not asked for, so any text will do.
+        _ if prop.is_read_only() => return Err(format!("'{}' is readonly", prop.name)),
+        PropType::String { .. } => Value::Text(text.into()),
+        PropType::Number { .. } => Value::Number(number(prop.name, text, auto_bytes)?),
+        PropType::Index { values, .. } => Value::Number(prop.index_number(text).ok_or_else(|| {
+            let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+            format!("'{}' must be one of '{}'", prop.name, names.join(" | "))
+        })?),
+    };
+    Ok((prop.name.into(), value))
+}
+
+fn number(name: &str, text: &str, auto_bytes: Option<u64>) -> Result<u64, String> {
+    match text {
+        "none" if COUNTS.contains(&name) => Ok(u64::MAX),
+        "none" => Ok(0),
+        "auto" if name == "refreservation" => {
+            auto_bytes.ok_or_else(|| format!("'{name}=auto' only allowed on volumes"))
+        }
+        "auto" => Err(format!("'auto' is invalid value for '{name}'")),
+        text => match size(text)? {
+            0 if matches!(name, "quota" | "refquota") => Err("use 'none' to disable quota/refquota".into()),
+            number => Ok(number),
+        },
+    }
+}
+
+/// A size, or another number.
+pub fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| format!("bad numeric value '{text}'"))
+}
+
+/// A number among settings.
+pub fn number_of(settings: &Settings, name: &str) -> Option<u64> {
+    settings.iter().find_map(|(property, value)| match value {
+        Value::Number(number) if property == name => Some(*number),
+        _ => None,
+    })
+}
+
+/// What a new file system is to be like for good; what is not said, it takes from its parent. Settings that follow from others are added.
+pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewFilesystem, String> {
+    let form = number_of(settings, "normalization");
+    match (form, number_of(settings, "utf8only")) {
+        (Some(1..), Some(0)) => return Err("'utf8only' must be set 'on' if normalization chosen".into()),
+        (Some(1..), None) => settings.push(("utf8only".into(), Value::Number(1))),
+        (None, Some(0)) => settings.push(("normalization".into(), Value::Number(0))),
+        _ => {}
+    }
+    let mut new = parent;
+    if let Some(case) = number_of(settings, "casesensitivity") {
+        new.case = case_of(case);
+    }
+    if let Some(form) = number_of(settings, "normalization") {
+        new.normalization = form_of(form);
+    }
+    if let Some(only) = number_of(settings, "utf8only") {
+        new.utf8_only = only == 1;
+    }
+    Ok(new)
+}
+
+/// Property `casesensitivity` by its number.
+pub fn case_of(number: u64) -> CaseSensitivity {
+    match number {
+        1 => CaseSensitivity::Insensitive,
+        2 => CaseSensitivity::Mixed,
+        _ => CaseSensitivity::Sensitive,
+    }
+}
+
+/// Property `normalization` by its number, which is made of flags of `u8_textprep`.
+pub fn form_of(number: u64) -> Normalization {
+    let name = Prop::zfs("normalization").and_then(|prop| prop.index_name(number));
+    match name {
+        Some("formC") => Normalization::FormC,
+        Some("formD") => Normalization::FormD,
+        Some("formKC") => Normalization::FormKc,
+        Some("formKD") => Normalization::FormKd,
+        _ => Normalization::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(option: &str) -> Result<Value, String> {
+        Ok(parse(&[option.to_owned()], Some(7))?.remove(0).1)
+    }
+
+    #[test]
+    fn texts_become_what_is_stored() {
+        assert_eq!(one("recsize=1M"), Ok(Value::Number(1 << 20)));
+        assert_eq!(one("quota=none"), Ok(Value::Number(0)));
+        assert_eq!(one("snapshot_limit=none"), Ok(Value::Number(u64::MAX)));
+        assert_eq!(one("refreservation=auto"), Ok(Value::Number(7)));
+        assert_eq!(one("atime=off"), Ok(Value::Number(0)));
+        assert_eq!(one("org.me:note=a=b"), Ok(Value::Text("a=b".into())));
+        for (wrong, why) in [
+            ("recordsize", "missing '='"),
+            ("nonsense=1", "invalid property 'nonsense'"),
+            ("used=1", "'used' is readonly"),
+            ("written@x=1", "readonly"),
+            ("quota=0", "use 'none'"),
+            ("quota=auto", "'auto' is invalid"),
+            ("quota=big", "bad numeric value"),
+            ("atime=maybe", "must be one of 'on | off'"),
+        ] {
+            let said = one(wrong).unwrap_err();
+            assert!(said.contains(why), "{wrong}: {said}");
+        }
+        assert!(parse(&["quota=1".into(), "quota=2".into()], None).unwrap_err().contains("multiple times"));
+    }
+
+    #[test]
+    fn normalization_and_names_in_utf8_go_together() {
+        let new = |options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|option| option.to_string()).collect();
+            let mut settings = parse(&options, None).unwrap();
+            filesystem(&mut settings, NewFilesystem::default())
+        };
+        assert!(new(&["normalization=formD"]).unwrap().utf8_only);
+        assert!(new(&["normalization=formD", "utf8only=off"]).is_err());
+        let both = new(&["casesensitivity=mixed", "normalization=formKC"]).unwrap();
+        assert_eq!((both.case, both.normalization), (CaseSensitivity::Mixed, Normalization::FormKc));
+    }
+}

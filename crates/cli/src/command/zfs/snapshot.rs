@@ -1,0 +1,66 @@
+//! `zfs snapshot`: of several datasets at one moment.
+
+use cenote_dataset::Mos;
+use clap::Args;
+
+use super::refusal::cannot;
+use super::{pool_of, settings};
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset};
+
+/// `zfs snapshot`
+#[derive(Debug, Args)]
+#[command(after_help = "All snapshots show the same moment; if one can't be taken, none is.\n\n\
+    Example: cenote zfs snapshot -r tank/home@monday")]
+pub struct Snapshot {
+    /// Of everything below too
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// Property of the administrator's own, with a colon in its name; repeatable
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// DATASET@SNAPSHOT, all of one pool
+    #[arg(required = true)]
+    pub snapshots: Vec<String>,
+}
+
+impl Snapshot {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let usage = |why: String| CliError::Usage(format!("cannot create snapshots: {why}"));
+        let settings = settings::parse(&self.options, None).map_err(usage)?;
+        let pool = pool_of(&self.snapshots[0]);
+        if self.snapshots.iter().any(|name| pool_of(name) != pool) {
+            return Err(usage("they must be of one pool".into()));
+        }
+        session
+            .change_pool(pool, async |engine| {
+                let names = self.names(&engine.mos().await?).await?;
+                let what = match &names[..] {
+                    [one] => format!("create snapshot '{one}'"),
+                    _ => "create snapshots (no snapshots were created)".into(),
+                };
+                engine.snapshot_with(&names, settings).await.map_err(|error| match &error {
+                    cenote_dataset::DatasetError::DatasetExists { name } => {
+                        cannot(format!("create snapshot '{name}'"))(error.clone())
+                    }
+                    _ => cannot(what)(error),
+                })
+            })
+            .await?;
+        Ok(Outcome::Done)
+    }
+
+    async fn names(&self, mos: &Mos) -> Result<Vec<String>, CliError> {
+        let mut names = Vec::new();
+        for typed in &self.snapshots {
+            let Some((path, own)) = typed.split_once('@') else {
+                return Err(CliError::Usage(format!("'{typed}' is no snapshot: write DATASET@SNAPSHOT")));
+            };
+            let head = dataset(mos, path).await?;
+            let heads = if self.recursive { head.descendants().await? } else { vec![head] };
+            names.extend(heads.iter().map(|head| format!("{}@{own}", head.name())));
+        }
+        Ok(names)
+    }
+}

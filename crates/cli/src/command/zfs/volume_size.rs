@@ -1,0 +1,68 @@
+//! How large blocks of a new volume are, and what is promised to it so that it can be written full.
+//!
+//! Idea: parity and padding cost more with small blocks than `used` shows, which counts as if all blocks were of 128 KiB; so the promise is
+//! scaled by how much worse the volume's blocks fare. Indirect blocks come on top.
+//!
+//! Source: OpenZFS `libzfs_dataset.c` (`zvol_volsize_to_reservation`, `volsize_from_vdevs`), `zfs_main.c` (`default_volblocksize`).
+
+use cenote_dataset::{Mos, Txg};
+use cenote_format::units::VdevId;
+use cenote_pool::VdevKind;
+
+/// `ZVOL_DEFAULT_BLOCKSIZE`.
+const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
+/// `SPA_OLD_MAXBLOCKSIZE`: blocks that space is counted in.
+const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
+/// Pointers in an indirect block, `DNODES_PER_LEVEL`.
+const POINTERS_PER_BLOCK: u64 = 1 << 10;
+/// `1 << DN_MAX_INDBLKSHIFT`.
+const INDIRECT_BLOCK_BYTES: u64 = 128 << 10;
+/// Blocks above the dnode: the metadnode, levels 0 to 6.
+const META_BLOCKS: u64 = 7;
+/// `SPA_DVAS_PER_BP`.
+const MAX_COPIES: u64 = 3;
+
+/// Blocks of a volume that is told nothing about them: not less than half of what the widest vdev allocates at least.
+pub fn default_block_bytes(mos: &Mos) -> u64 {
+    let least = mos.pool().vdevs().tops().map(|top| {
+        let sector = 1u64 << top.ashift;
+        match top.kind {
+            VdevKind::Raidz if top.parity == 1 => 2 * sector,
+            VdevKind::Raidz => 4 * sector,
+            VdevKind::Draid => mos.pool().vdevs().alloc_unit_bytes().1.max(sector),
+            _ => sector,
+        }
+    });
+    let least = least.max().unwrap_or(0);
+    let mut bytes = DEFAULT_BLOCK_BYTES;
+    while bytes * 2 <= least {
+        bytes *= 2;
+    }
+    bytes
+}
+
+/// Bytes to be reserved for a volume.
+pub fn reservation(mos: &Mos, size_bytes: u64, block_bytes: u64, copies: u64) -> u64 {
+    let mut blocks = size_bytes / block_bytes;
+    let data = data_bytes(mos, blocks, block_bytes);
+    let mut indirect = META_BLOCKS;
+    while blocks > 1 {
+        blocks = blocks.div_ceil(POINTERS_PER_BLOCK);
+        indirect += blocks;
+    }
+    let indirect = indirect * (copies + 1).min(MAX_COPIES) * INDIRECT_BLOCK_BYTES;
+    data.saturating_mul(copies).saturating_add(indirect)
+}
+
+/// What so many blocks count as, on the vdev that they fare worst on.
+fn data_bytes(mos: &Mos, blocks: u64, block_bytes: u64) -> u64 {
+    let vdevs = mos.pool().vdevs();
+    let with_parity = vdevs.tops().filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));
+    let scaled = with_parity.filter_map(|top| {
+        let asize = |bytes| vdevs.psize_to_asize(VdevId(top.id), bytes, Txg(0));
+        let (of_block, of_typical) = (asize(block_bytes)?, asize(TYPICAL_BLOCK_BYTES)?);
+        let units = (u128::from(blocks) * u128::from(of_block)) / u128::from((of_typical >> 9).max(1));
+        Some(u64::try_from(units * u128::from(TYPICAL_BLOCK_BYTES >> 9)).unwrap_or(u64::MAX))
+    });
+    scaled.max().unwrap_or(blocks.saturating_mul(block_bytes))
+}

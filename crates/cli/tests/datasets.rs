@@ -1,0 +1,235 @@
+//! `zfs` verbs that change a pool: what they do, what they say, what they refuse. `zdb` reads every block of what they leave.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+#[path = "common/disks.rs"]
+mod disks;
+
+use std::fs;
+use std::path::Path;
+
+use disks::{Disks, noise};
+
+/// A pool with a file system of one file; [`rewrite`] gives it new content.
+fn pool() -> Disks {
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create -o compatibility=off tank a", &[]);
+    disks.cenote("zfs create tank/a", &[]);
+    rewrite(&disks, "tank/a", 1);
+    disks
+}
+
+/// Puts a file of 900 kB, different for each seed, into a file system.
+fn rewrite(disks: &Disks, dataset: &str, seed: u64) {
+    let file = disks.path().join("content");
+    fs::write(&file, noise(seed, 900_000)).unwrap();
+    disks.cenote("cp -f", &[&file, Path::new(&format!("{dataset}:/file"))]);
+    fs::remove_file(file).unwrap();
+}
+
+fn number(disks: &Disks, command: &str) -> u64 {
+    let said = disks.cenote(command, &[]);
+    said.trim().parse().unwrap_or_else(|_| panic!("cenote {command}: {said}"))
+}
+
+fn names(disks: &Disks, options: &str) -> Vec<String> {
+    let said = disks.cenote(&format!("zfs list -H -o name {options}"), &[]);
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn datasets_are_made_with_their_properties_and_parents() {
+    let disks = pool();
+    disks.cenote("zfs create -p -o compression=zstd -o casesensitivity=mixed tank/x/y/z", &[]);
+    // With -p it does not matter that it is there.
+    disks.cenote("zfs create -p tank/x/y/z", &[]);
+    disks.cenote("zfs create tank/x/y/z/below", &[]);
+    let properties = "zfs get -H -o value compression,casesensitivity,type tank/x/y/z/below";
+    assert_eq!(disks.cenote(properties, &[]), "zstd\nmixed\nfilesystem\n");
+    assert_eq!(disks.cenote("zfs create -nv -o atime=off tank/b", &[]), "would create tank/b\n\tatime=off\n");
+    for (command, words) in [
+        ("tank/a", "cannot create 'tank/a': dataset already exists"),
+        ("tank/q/r", "cannot create 'tank/q/r': parent does not exist"),
+        ("tank/b@c", "invalid character '@' in name"),
+        ("tank/b%", "invalid character '%' in name"),
+        ("-o recordsize=3K tank/b", "'recordsize' must be power of 2 from 512B to 16M"),
+        ("-o used=1 tank/b", "cannot create 'tank/b': 'used' is readonly"),
+        ("-o nonsense=1 tank/b", "invalid property 'nonsense'"),
+        ("-o volblocksize=8K tank/b", "'volblocksize' does not apply to datasets of this type"),
+        ("-o atime=maybe tank/b", "'atime' must be one of 'on | off'"),
+        ("-o mountpoint=here tank/b", "'mountpoint' must be an absolute path, 'none', or 'legacy'"),
+        ("-o normalization=formC -o utf8only=off tank/b", "'utf8only' must be set 'on'"),
+        ("-o special_small_blocks=3K tank/b", "must be zero or a power of 2 from 512B"),
+        ("-s tank/b", "-V"),
+    ] {
+        disks.fails(&format!("zfs create {command}"), words);
+    }
+    disks.zdb_is_content();
+}
+
+#[test]
+fn volumes_are_promised_what_they_need_and_grow_with_it() {
+    let disks = pool();
+    disks.cenote("zfs create -V 10M -b 8K tank/full", &[]);
+    disks.cenote("zfs create -s -V 10001K tank/sparse", &[]);
+    let get = |what: &str| number(&disks, &format!("zfs get -Hp -o value {what}"));
+    // What `zfs create -V 10M -b 8K` of OpenZFS 2.3 reserves on a single disk.
+    assert_eq!(get("refreservation tank/full"), 12_845_056);
+    assert_eq!(get("refreservation tank/sparse"), 0);
+    // Rounded up to whole blocks of 16 KiB.
+    assert_eq!(get("volsize tank/sparse"), 626 * 16384);
+    disks.cenote("zfs set volsize=20M tank/full", &[]);
+    assert_eq!(get("volsize tank/full"), 20 << 20);
+    assert!(get("refreservation tank/full") > 20 << 20);
+    disks.cenote("zfs set refreservation=auto tank/sparse", &[]);
+    assert!(get("refreservation tank/sparse") > 626 * 16384);
+    disks.fails("zfs set volsize=100K tank/full", "'volsize' must be a multiple of volume block size (8K)");
+    disks.fails("zfs set volblocksize=16K tank/full", "'volblocksize' is readonly");
+    disks.fails("zfs create -V 10G tank/huge", "space");
+    disks.fails("zfs create tank/full/below", "parent is not a filesystem");
+    disks.zdb_is_content();
+}
+
+#[test]
+fn estimates_are_right_to_the_byte() {
+    let disks = pool();
+    for seed in 2..7 {
+        disks.cenote(&format!("zfs snapshot tank/a@s{seed}"), &[]);
+        rewrite(&disks, "tank/a", seed);
+    }
+    for spec in ["s3", "s4%s5", "s2,s6"] {
+        let used = || number(&disks, "zfs get -Hp -o value used tank/a");
+        let told = disks.cenote(&format!("zfs destroy -nvp tank/a@{spec}"), &[]);
+        let reclaimed: u64 =
+            told.lines().find_map(|line| line.strip_prefix("reclaim\t")).unwrap().parse().unwrap();
+        let before = used();
+        disks.cenote(&format!("zfs destroy tank/a@{spec}"), &[]);
+        assert_eq!(before - used(), reclaimed, "{spec}: {told}");
+        assert!(reclaimed > 800_000, "{spec}: {told}");
+    }
+    assert_eq!(names(&disks, "-t snapshot tank/a"), Vec::<String>::new());
+    disks.fails("zfs destroy tank/a@s3", "could not find any snapshots to destroy; check snapshot names.");
+    disks.zdb_is_content();
+}
+
+#[test]
+fn a_tree_of_snapshots_is_cloned_in_one_command_and_gone_with_one() {
+    let disks = pool();
+    disks.cenote("zfs create -p tank/a/b/c", &[]);
+    disks.cenote("zfs create tank/a/late", &[]);
+    rewrite(&disks, "tank/a/b/c", 5);
+    disks.cenote("zfs snapshot -r -o org.me:why=test tank/a@now", &[]);
+    disks.cenote("zfs create tank/a/later", &[]);
+    let before = number(&disks, "zfs get -Hp -o value used tank/a");
+    disks.cenote("zfs clone -p -r -o readonly=on tank/a@now tank/tmp/look", &[]);
+    let clones = ["", "/b", "/b/c", "/late"].map(|below| format!("tank/tmp/look{below}"));
+    assert_eq!(names(&disks, "-r tank/tmp/look"), clones);
+    assert_eq!(disks.cenote("zfs get -H -o value origin tank/tmp/look/b/c", &[]), "tank/a/b/c@now\n");
+    let file = disks.cenote("stat tank/tmp/look/b/c:/file", &[]);
+    assert!(file.contains("900000"), "{file}");
+    disks.fails(
+        "zfs clone -r tank/a@now tank/tmp/look",
+        "cannot create 'tank/tmp/look': dataset already exists",
+    );
+    disks
+        .fails("zfs destroy -r tank/a", "filesystem has dependent clones\nuse '-R' to destroy the following");
+    // One that can't be made: none is.
+    disks.cenote("zfs create tank/other", &[]);
+    disks.fails("zfs clone -r tank/a@now tank/other", "already exists");
+    disks.cenote("zfs destroy -r tank/tmp", &[]);
+    assert_eq!(number(&disks, "zfs get -Hp -o value used tank/a"), before);
+    disks.cenote("zfs destroy -r tank/a@now", &[]);
+    disks.zdb_is_content();
+}
+
+#[test]
+fn what_depends_on_something_keeps_it() {
+    let disks = pool();
+    disks.cenote("zfs snapshot tank/a@one", &[]);
+    rewrite(&disks, "tank/a", 2);
+    disks.cenote("zfs snapshot tank/a@two", &[]);
+    disks.cenote("zfs clone tank/a@one tank/c", &[]);
+    disks.fails(
+        "zfs destroy tank/a",
+        "filesystem has children\nuse '-r' to destroy the following datasets:\ntank/a@one",
+    );
+    disks.fails("zfs destroy tank/a@one", "snapshot has dependent clones\nuse '-R'");
+    disks.fails("zfs destroy tank", "operation does not apply to pools");
+    disks.fails("zfs rollback tank/a@one", "more recent snapshots or bookmarks exist\nuse '-r'");
+    disks.cenote("zfs hold keep tank/a@two", &[]);
+    disks.fails("zfs hold keep tank/a@two", "tag already exists on this dataset");
+    disks.fails("zfs destroy tank/a@two", "dataset is busy");
+    disks.fails("zfs rollback -r tank/a@one", "dataset is busy");
+    disks.cenote("zfs destroy -d tank/a@two", &[]);
+    assert_eq!(names(&disks, "-t snapshot tank/a"), ["tank/a@one", "tank/a@two"]);
+    disks.cenote("zfs release keep tank/a@two", &[]);
+    assert_eq!(names(&disks, "-t snapshot tank/a"), ["tank/a@one"]);
+    disks.cenote("zfs bookmark tank/a@one #mark", &[]);
+    disks.fails("zfs bookmark tank/a@one #mark", "bookmark exists");
+    disks.cenote("zfs rollback tank/a@one", &[]);
+    disks.cenote("zfs promote tank/c", &[]);
+    disks.fails("zfs promote tank/c", "cannot promote 'tank/c': not a cloned filesystem");
+    disks.cenote("zfs rename tank/c tank/owner", &[]);
+    disks.fails("zfs rename tank/owner tank/owner/below", "cannot be a descendant of current dataset name");
+    disks.cenote("zfs rename -r tank/owner@one @uno", &[]);
+    disks.cenote("zfs destroy tank/owner#mark", &[]);
+    assert_eq!(
+        disks.cenote("zfs destroy -Rv tank/owner@uno", &[]).lines().last(),
+        Some("will destroy tank/a")
+    );
+    assert_eq!(names(&disks, "-t all -r tank"), ["tank", "tank/owner"]);
+    disks.zdb_is_content();
+}
+
+#[test]
+fn settings_are_checked_and_taken_back() {
+    let disks = pool();
+    disks.cenote("zfs create tank/a/b", &[]);
+    disks.cenote("zfs set compression=zstd-9 org.me:note=hello tank/a", &[]);
+    assert_eq!(
+        disks.cenote("zfs get -H -o value,source compression tank/a/b", &[]),
+        "zstd-9\tinherited from tank/a\n"
+    );
+    disks.fails("zfs set quota=100K tank/a", "size is less than current used or reserved space");
+    disks.fails("zfs set reservation=10G tank/a", "size is greater than available space");
+    disks.fails("zfs set quota=0 tank/a", "use 'none' to disable quota/refquota");
+    disks.fails("zfs set compression=zstd tank/a@x", "does not exist");
+    disks.fails(
+        "zfs inherit quota tank/a",
+        "'quota' property cannot be inherited\nuse 'zfs set quota=none' to clear",
+    );
+    disks.fails("zfs inherit used tank/a", "used property is read-only");
+    disks.cenote("zfs snapshot tank/a@x", &[]);
+    disks.fails("zfs set compression=zstd tank/a@x", "this property can not be modified for snapshots");
+    disks.cenote("zfs set org.me:note=snap tank/a@x", &[]);
+    disks.cenote("zfs set compression=off tank/a/b", &[]);
+    disks.cenote("zfs inherit -r compression tank/a", &[]);
+    assert_eq!(disks.cenote("zfs get -H -o source compression tank/a tank/a/b", &[]), "default\ndefault\n");
+    disks.fails("zpool create -O recordsize=1M -o feature@large_blocks=disabled other b", "512B to 128K");
+    disks.zdb_is_content();
+}
+
+#[test]
+fn the_history_tells_commands_and_events() {
+    let disks = pool();
+    disks.cenote("zfs snapshot tank/a@one", &[]);
+    disks.fails("zfs snapshot tank/a@one", "cannot create snapshot 'tank/a@one': dataset already exists");
+    disks.cenote("--key tank=pass:secret zfs set atime=off tank/a", &[]);
+    let history = disks.cenote("zpool history tank", &[]);
+    let commands: Vec<&str> = history.lines().skip(1).collect();
+    assert!(commands[0].contains("zpool create") && commands.len() == 5, "{history}");
+    assert!(commands[4].contains("zfs set atime=off tank/a") && !history.contains("secret"), "{history}");
+    let events = disks.cenote("zpool history -i tank", &[]);
+    for event in ["] create tank/a (", "] snapshot tank/a@one (", "] set tank/a ("] {
+        assert!(events.contains(event), "{event}: {events}");
+    }
+    // The ring goes round, and never over the command that made the pool.
+    for round in 0..60 {
+        let text = "x".repeat(4000);
+        disks.cenote(&format!("zfs set org.me:note{round}={text} tank/a"), &[]);
+    }
+    let history = disks.cenote("zpool history tank", &[]);
+    let commands: Vec<&str> = history.lines().skip(1).collect();
+    assert!(commands[0].contains("zpool create") && commands[1].contains("note"), "{history}");
+    assert!(history.contains("note59="), "{history}");
+    disks.zdb_is_content();
+}
