@@ -14,6 +14,8 @@ use crate::session::{Session, print};
 
 /// `zfs create`
 #[derive(Debug, Args)]
+// -V is a volume.
+#[command(disable_version_flag = true)]
 #[command(after_help = "A volume is promised its whole size unless -s is given. Nothing is mounted.\n\n\
     Example: cenote zfs create -p -o compression=zstd tank/home/ada; cenote zfs create -s -V 10G tank/disk")]
 pub struct Create {
