@@ -14,7 +14,7 @@ const fn zstd(level: u64) -> u64 {
     16 | level << SPA_COMPRESSBITS
 }
 
-pub(super) static BOOLEAN: &[IndexValue] = &[("off", 0), ("on", 1)];
+pub(super) static BOOLEAN: &[IndexValue] = &[("on", 1), ("off", 0)];
 
 pub(super) static CHECKSUM: &[IndexValue] = &[
     ("on", 1),
