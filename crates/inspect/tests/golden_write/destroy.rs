@@ -8,7 +8,7 @@ pub async fn everything(engine: &Engine) {
         let (mut gone, mut left) = (0, Vec::new());
         for victim in victims(engine).await {
             for tag in &victim.holds {
-                engine.release_snapshot(&victim.name, tag).await.unwrap();
+                engine.release_snapshots(std::slice::from_ref(&victim.name), tag).await.unwrap();
             }
             let done = match victim.name.contains('@') {
                 true => engine.destroy_snapshots(&[victim.name], InUse::Refuse).await,
