@@ -1,0 +1,123 @@
+//! Whether a pool is what the model says, and nothing is wrong with it.
+
+use std::process::Command;
+
+use cenote_dataset::{Dataset, Mos, ObjectId, Objset};
+use cenote_format::dnode::ObjectType;
+use cenote_fs::{FileKind, Filesystem, Volume};
+use cenote_inspect::verify::{VerifyOptions, verify};
+
+use crate::image::Image;
+use crate::model::{Content, Node, World};
+use crate::pools::POOL;
+
+type Outcome = Result<(), String>;
+
+/// The pool holds what the model does, no more and no less.
+pub async fn compare(mos: &Mos, world: &World) -> Outcome {
+    let heads = mos.all_datasets().await.unwrap();
+    let (mut shown, mut snapshots_shown) = (0, 0);
+    for head in &heads {
+        let expected = world.heads.get(head.name()).ok_or_else(|| format!("{} is there", head.name()))?;
+        compare_content(head, expected).await?;
+        shown += 1;
+        for snapshot in head.snapshots().await.unwrap() {
+            let expected = world.snapshots.get(snapshot.name());
+            let expected = expected.ok_or_else(|| format!("{} is there", snapshot.name()))?;
+            compare_content(&snapshot, expected).await?;
+            snapshots_shown += 1;
+        }
+    }
+    if (shown, snapshots_shown) == (world.heads.len(), world.snapshots.len()) {
+        return Ok(());
+    }
+    let heads: Vec<_> = heads.iter().map(Dataset::name).collect();
+    Err(format!("there are only {heads:?} and {snapshots_shown} snapshots"))
+}
+
+async fn compare_content(dataset: &Dataset, expected: &Content) -> Outcome {
+    let objset = dataset.objset().await.map_err(|error| error.to_string())?;
+    let differs = |why: String| format!("{}: {why}", dataset.name());
+    match expected {
+        Content::Volume(bytes) => {
+            let volume = Volume::open(objset).await.unwrap();
+            let read = volume.read(0, bytes.len() as u64).await.unwrap();
+            if read[..] == bytes[..] { Ok(()) } else { Err(differs("the volume".into())) }
+        }
+        Content::Files(files) => {
+            let fs = Filesystem::open(objset.clone()).await.unwrap();
+            for (id, node) in files.iter() {
+                compare_file(&fs, *id, node).await.map_err(|why| differs(format!("object {id}: {why}")))?;
+            }
+            let (found, expected) = (count_files(&objset).await, files.len());
+            let unlinked = fs.unlinked().await.unwrap().len();
+            let why = || differs(format!("{found} files instead of {expected} and {unlinked} without names"));
+            if found == expected + unlinked { Ok(()) } else { Err(why()) }
+        }
+    }
+}
+
+async fn compare_file(fs: &Filesystem, id: ObjectId, node: &Node) -> Outcome {
+    let attr = fs.attr(id).await.map_err(|error| error.to_string())?;
+    if (attr.kind(), attr.permissions(), attr.links) != (node.kind, node.permissions, node.links) {
+        return Err(format!("{attr:?}, not {node:?}"));
+    }
+    let xattrs = fs.xattrs(id).await.unwrap();
+    if xattrs.iter().map(|xattr| &xattr.value[..]).ne(node.xattr.as_deref()) {
+        return Err("extended attributes".into());
+    }
+    let is_equal = match node.kind {
+        FileKind::Directory => {
+            let entries = fs.list(id).await.unwrap();
+            entries
+                .iter()
+                .map(|entry| (&entry.name[..], entry.object))
+                .collect::<std::collections::BTreeMap<_, _>>()
+                == node.names.iter().map(|(name, id)| (&name[..], *id)).collect()
+        }
+        FileKind::Symlink => fs.read_link(id).await.unwrap() == *node.content,
+        _ => {
+            let file = fs.open_file(id).await.unwrap();
+            attr.size == node.content.len() as u64 && file.read(0, attr.size).await.unwrap() == *node.content
+        }
+    };
+    if is_equal { Ok(()) } else { Err("content".into()) }
+}
+
+/// Files and directories, with names and without.
+async fn count_files(objset: &Objset) -> usize {
+    let mut count = 0;
+    let mut dnodes = objset.dnodes(ObjectId(1), objset.last_object());
+    while let Some(batch) = dnodes.next_batch().await {
+        count += batch.unwrap().dnodes.iter().filter(|(_, dnode)| dnode.bonus_type == ObjectType::SA).count();
+    }
+    count
+}
+
+/// Every block is whole, and as much is allocated as belongs to something.
+pub async fn check_sound(mos: &Mos) -> Outcome {
+    let options = VerifyOptions { max_findings: 4, ..VerifyOptions::default() };
+    let report = verify(mos, options, |_| {}).await.map_err(|error| error.to_string())?;
+    if report.is_clean() && report.complete {
+        return Ok(());
+    }
+    Err(report.findings.iter().map(|finding| format!("{finding}; ")).collect())
+}
+
+/// `zdb` reads every block and finds no leaks; passes if it is not installed, unless `CENOTE_REQUIRE_ZDB` is set.
+pub fn ask_zdb(images: &[Image]) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, image) in images.iter().enumerate() {
+        image.save(&std::fs::File::create(folder.path().join(format!("disk{index}"))).unwrap());
+    }
+    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder.path()).arg(POOL).output()
+    else {
+        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+        return Ok(());
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && said.contains("No leaks") {
+        return Ok(());
+    }
+    Err(format!("zdb: {said} {}", String::from_utf8_lossy(&output.stderr)))
+}

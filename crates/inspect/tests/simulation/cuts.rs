@@ -1,0 +1,251 @@
+//! Power cuts: in the middle of a run of random operations, at any moment.
+//!
+//! ```text
+//!   record   a pool, random operations           -> journal, history, acknowledgements
+//!   cut      at many moments of the journal      -> disks
+//!   open     the pool for writing: it must be exactly what the history says of the group found, and that no older than what
+//!            was acknowledged; whole, nothing leaked; and of some of them: go on working, and cut the power again
+//! ```
+
+use cenote_dataset::Mos;
+use cenote_dataset::engine::Engine;
+use cenote_pool::VdevClass::{Log, Normal, Special};
+use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
+use cenote_runtime::{Rng, Runtime, SimConfig};
+
+use crate::check::{ask_zdb, check_sound, compare};
+use crate::image::Image;
+use crate::journal::{DiskShape, Journal, Moment};
+use crate::model::{History, World};
+use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::power_cut::Cutter;
+use crate::work::Worker;
+
+/// Cuts of each layout, all in all more than 10,000; `CENOTE_CUTS` sets another number.
+const CUTS: usize = 1120;
+const CUTS_PER_RUN: usize = 112;
+/// Operations of a run, and after a cut.
+const STEPS: usize = 160;
+const STEPS_AFTER: usize = 24;
+/// After one of so many cuts the work goes on, and the power is cut once more.
+const GO_ON: usize = 8;
+/// One of so many cuts is shown to `zdb`, which takes a second.
+const ASK_ZDB: u64 = 400;
+
+/// What is left of a run.
+struct Run {
+    before: Vec<Image>,
+    journal: Journal,
+    history: History,
+    /// When it was known that what state is on disk.
+    acks: Vec<(Moment, usize)>,
+}
+
+impl Run {
+    /// The state of the history that was known to be on disk.
+    fn acknowledged(&self, moment: Moment) -> usize {
+        let known = self.acks.iter().take_while(|(at, _)| *at <= moment);
+        known.map(|(_, state)| *state).max().unwrap_or(0)
+    }
+}
+
+fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
+    Runtime::simulate(SimConfig::seed(seed), main).0
+}
+
+/// A new pool, and work on it.
+fn record(seed: u64, layout: &Layout) -> Run {
+    simulate(seed, |rt| async move {
+        let disks = Disks::new(&rt, layout.shape(), layout.blank());
+        let engine = create(&rt, layout, &disks.devices()).await;
+        disks.forget();
+        let world = Worker::new_world(&engine).await;
+        work(&rt, engine, &disks, world, STEPS).await
+    })
+}
+
+async fn work(rt: &Runtime, engine: Engine, disks: &Disks, world: World, steps: usize) -> Run {
+    let before = disks.images();
+    let mut worker = Worker::begin(rt, engine, disks, world).await;
+    worker.run(steps).await;
+    let journal = std::mem::take(&mut *disks.journal.lock());
+    let acks = worker.acks.lock().clone();
+    Run { before, journal, history: worker.history, acks }
+}
+
+/// Opens the pool that a cut has left; answers it, and what the model says of it.
+async fn survive(rt: &Runtime, disks: &Disks, run: &Run, moment: Moment) -> Result<(Mos, World), String> {
+    let mos = open(rt, disks.devices()).await?;
+    let txg = mos.uberblock().txg;
+    let mut why = format!("what was acknowledged is lost: the pool is as of group {txg}");
+    for world in run.history.at(txg, run.acknowledged(moment)) {
+        match compare(&mos, world).await {
+            Ok(()) => {
+                check_sound(&mos).await?;
+                return Ok((mos, world.clone()));
+            }
+            Err(differs) => why = format!("group {txg}: {differs}"),
+        }
+    }
+    Err(why)
+}
+
+/// Opens what a cut has left, and goes on with it if there are `steps`.
+fn after_cut(
+    seed: u64,
+    shape: DiskShape,
+    images: Vec<Image>,
+    run: &Run,
+    moment: Moment,
+    steps: usize,
+) -> Result<Option<Run>, String> {
+    simulate(seed, |rt| async move {
+        let disks = Disks::new(&rt, shape, images);
+        let (mos, world) = survive(&rt, &disks, run, moment).await?;
+        if steps == 0 {
+            return Ok(None);
+        }
+        let engine = Engine::start(&mos).await.map_err(|error| error.to_string())?;
+        drop(mos);
+        Ok(Some(work(&rt, engine, &disks, world, steps).await))
+    })
+}
+
+/// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a group becomes the pool's
+/// state.
+fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
+    let mut moments: Vec<Moment> = (0..count)
+        .map(|index| match journal.flushes.len() {
+            flushes if index % 2 == 0 && flushes > 0 => {
+                let flush = journal.flushes[rng.below(flushes as u64) as usize];
+                (flush.done + rng.below(8) as usize).saturating_sub(4)
+            }
+            _ => rng.below(journal.now as u64 + 1) as usize,
+        })
+        .collect();
+    moments.sort_unstable();
+    moments
+}
+
+/// Cuts one run at many moments.
+fn cut_run(seed: u64, layout: &Layout, cuts: usize) {
+    let mut rng = Rng::stream(seed, 1);
+    let run = record(seed, layout);
+    let mut cutter = Cutter::new(&run.journal, run.before.clone());
+    for (index, moment) in moments(&run.journal, cuts, &mut rng).into_iter().enumerate() {
+        let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
+        let steps = if index % GO_ON == 0 { STEPS_AFTER } else { 0 };
+        let seed = rng.next_u64();
+        let asked = if rng.below(ASK_ZDB) == 0 { ask_zdb(&images) } else { Ok(()) };
+        let survived = asked.and_then(|()| after_cut(seed, layout.shape(), images, &run, moment, steps));
+        let outcome =
+            survived.and_then(|again| again.map_or(Ok(()), |again| cut_again(seed, layout, &again)));
+        outcome.unwrap_or_else(|why| panic!("cut at moment {moment} of {}: {why}", run.journal.now));
+    }
+}
+
+/// A second cut, while a pool that has survived one is worked on.
+fn cut_again(seed: u64, layout: &Layout, run: &Run) -> Result<(), String> {
+    let mut rng = Rng::stream(seed, 2);
+    let moment = rng.below(run.journal.now as u64 + 1) as usize;
+    let images = Cutter::new(&run.journal, run.before.clone()).cut(moment, layout.sector_bytes, &mut rng);
+    let done = after_cut(seed, layout.shape(), images, run, moment, 0);
+    done.map(|_| ()).map_err(|why| format!("after the work went on, cut again at {moment}: {why}"))
+}
+
+/// Says how to see it again, should the test fail.
+struct Replay<'a> {
+    test: &'a str,
+    seed: u64,
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Replay { test, seed } = self;
+            eprintln!("replay: CENOTE_SEED={seed} cargo test -p cenote-inspect --test simulation {test}");
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
+    let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes };
+    if let Some(seed) = number("CENOTE_SEED") {
+        let _replay = Replay { test, seed };
+        return cut_run(seed, &layout, CUTS_PER_RUN);
+    }
+    let mut left = number("CENOTE_CUTS").map_or(CUTS, |cuts| cuts as usize);
+    let seeds = Runtime::real(Some(1));
+    while left > 0 {
+        let replay = Replay { test, seed: seeds.random_u64() };
+        let cuts = left.min(CUTS_PER_RUN);
+        cut_run(replay.seed, &layout, cuts);
+        left -= cuts;
+    }
+}
+
+#[test]
+fn power_cuts_stripe() {
+    cut_pool("power_cuts_stripe", &[(Disk, 0, 1, Normal), (Disk, 0, 1, Normal)], 512);
+}
+
+#[test]
+fn power_cuts_one_disk_large_sectors() {
+    cut_pool("power_cuts_one_disk_large_sectors", &[(Disk, 0, 1, Normal)], 4096);
+}
+
+#[test]
+fn power_cuts_mirror() {
+    cut_pool("power_cuts_mirror", &[(Mirror, 0, 2, Normal)], 512);
+}
+
+#[test]
+fn power_cuts_raidz1() {
+    cut_pool("power_cuts_raidz1", &[(Raidz, 1, 3, Normal)], 512);
+}
+
+#[test]
+fn power_cuts_raidz2() {
+    cut_pool("power_cuts_raidz2", &[(Raidz, 2, 4, Normal)], 4096);
+}
+
+#[test]
+fn power_cuts_raidz3() {
+    cut_pool("power_cuts_raidz3", &[(Raidz, 3, 5, Normal)], 512);
+}
+
+#[test]
+fn power_cuts_stripe_log() {
+    cut_pool("power_cuts_stripe_log", &[(Disk, 0, 1, Normal), (Disk, 0, 1, Log)], 512);
+}
+
+#[test]
+fn power_cuts_mirror_special() {
+    cut_pool("power_cuts_mirror_special", &[(Mirror, 0, 2, Normal), (Mirror, 0, 2, Special)], 512);
+}
+
+#[test]
+fn power_cuts_raidz1_log_special() {
+    let vdevs = [(Raidz, 1, 3, Normal), (Mirror, 0, 2, Log), (Mirror, 0, 2, Special)];
+    cut_pool("power_cuts_raidz1_log_special", &vdevs, 4096);
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    let layout = Layout { vdevs: vec![(Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    let fingerprint = |seed| {
+        let run = record(seed, &layout);
+        run.journal
+            .writes
+            .iter()
+            .map(|write| (write.disk, write.offset, write.data.clone()))
+            .collect::<Vec<_>>()
+    };
+    let (first, again, other) = (fingerprint(7), fingerprint(7), fingerprint(8));
+    assert!(first == again, "the same seed wrote something else");
+    assert!(first != other);
+}

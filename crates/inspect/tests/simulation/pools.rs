@@ -1,0 +1,135 @@
+//! Pools on journaled disks: of every layout, made and opened again.
+
+use std::sync::Arc;
+
+use cenote_dataset::engine::{Engine, NewPool};
+use cenote_dataset::live::LiveObjset;
+use cenote_dataset::{ImportOptions, Mos, Txg, import};
+use cenote_device::Device;
+use cenote_format::features::SPA_FEATURES;
+use cenote_fs::write::{NewFilesystem, create_filesystem};
+use cenote_fs::{Change, FsOptions, Timestamp};
+use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::{VdevClass, VdevKind, discover_devices};
+use cenote_runtime::Runtime;
+
+use crate::image::Image;
+use crate::journal::{DiskShape, Journal, JournaledDisk, SharedJournal};
+
+pub const POOL: &str = "cut";
+
+/// The smallest disks that OpenZFS takes.
+const DISK_BYTES: u64 = 64 << 20;
+/// Memory for blocks of a pool whose disks are memory already.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// A top-level vdev: kind, parity, disks, class.
+pub type Vdev = (VdevKind, usize, usize, VdevClass);
+
+/// What a pool is made of.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub vdevs: Vec<Vdev>,
+    pub sector_bytes: u32,
+}
+
+impl Layout {
+    pub fn disk_count(&self) -> usize {
+        self.vdevs.iter().map(|vdev| vdev.2).sum()
+    }
+
+    pub fn shape(&self) -> DiskShape {
+        DiskShape { size_bytes: DISK_BYTES, sector_bytes: self.sector_bytes }
+    }
+
+    pub fn blank(&self) -> Vec<Image> {
+        vec![Image::new(DISK_BYTES); self.disk_count()]
+    }
+}
+
+/// Disks of a pool and the journal of what is written to them.
+#[derive(Clone)]
+pub struct Disks {
+    pub disks: Vec<Arc<JournaledDisk>>,
+    pub journal: SharedJournal,
+}
+
+impl Disks {
+    /// With this content, and an empty journal.
+    pub fn new(rt: &Runtime, shape: DiskShape, images: Vec<Image>) -> Disks {
+        let journal = SharedJournal::default();
+        let disk = |(index, image)| Arc::new(JournaledDisk::new(rt, index, image, shape, &journal));
+        let disks = images.into_iter().enumerate().map(disk).collect();
+        Disks { disks, journal }
+    }
+
+    pub fn images(&self) -> Vec<Image> {
+        self.disks.iter().map(|disk| disk.image()).collect()
+    }
+
+    /// Begins a new journal: all that was written so far is taken for durable.
+    pub fn forget(&self) {
+        *self.journal.lock() = Journal::default();
+    }
+
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
+    }
+}
+
+pub fn now(rt: &Runtime) -> Timestamp {
+    let now_ns = rt.unix_time_ns();
+    Timestamp { seconds: (now_ns / 1_000_000_000) as i64, nanoseconds: (now_ns % 1_000_000_000) as u32 }
+}
+
+/// Makes an empty file system in an object set.
+pub async fn fill(live: LiveObjset, now: Timestamp, options: FsOptions) -> cenote_dataset::Result<()> {
+    let edit = live.edit();
+    let change = Change { edit: &edit, now };
+    create_filesystem(&live, change, &NewFilesystem::default(), options).await.unwrap();
+    Ok(())
+}
+
+/// Makes a pool on devices, with all features enabled.
+pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) -> Engine {
+    let mut devices = devices.iter().cloned().map(|device| {
+        let path = device.describe().to_owned();
+        NewDevice { path, device, is_file: false }
+    });
+    let vdevs: Vec<NewVdev> = layout
+        .vdevs
+        .iter()
+        .map(|(kind, parity, count, class)| NewVdev {
+            kind: kind.clone(),
+            parity: *parity,
+            class: *class,
+            devices: devices.by_ref().take(*count).collect(),
+        })
+        .collect();
+    let new = NewPool {
+        plan: plan(rt, POOL, &vdevs, None, (1, "here"), Txg(4)).unwrap(),
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        cache_bytes: CACHE_BYTES,
+    };
+    let now = now(rt);
+    let fill_root = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(fill(live, now, FsOptions::default()))
+    });
+    Engine::create(rt, new, fill_root).await.unwrap()
+}
+
+/// Opens a pool for writing, and imports the newest state that its labels name, or fails.
+pub async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Mos, String> {
+    let discovery = discover_devices(devices).await;
+    let [found] = &discovery.pools[..] else { return Err(format!("no pool: {:?}", discovery.problems)) };
+    let found = found.open_for_writing(rt).await.map_err(|error| error.to_string())?;
+    let options = ImportOptions { cache_bytes: CACHE_BYTES, ..ImportOptions::default() };
+    let mos = import(rt, &found, &options).await.map_err(|error| error.to_string())?;
+    let newest = found.uberblocks.first().map(|uberblock| uberblock.txg);
+    if newest != Some(mos.uberblock().txg) {
+        return Err(format!("the newest uberblock, {newest:?}, leads nowhere"));
+    }
+    Ok(mos)
+}

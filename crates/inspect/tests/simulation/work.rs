@@ -1,0 +1,187 @@
+//! Random operations on a pool and on the model of it: those that can be done, one after the other, while groups are written
+//! in the background.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cenote_dataset::dsl::InUse;
+use cenote_dataset::engine::{Engine, OpenDataset};
+use cenote_dataset::live::Edit;
+use cenote_dataset::{ObjectId, Result, Txg};
+use cenote_fs::{FsOptions, FsWriter, VolumeWriter};
+use cenote_runtime::{JoinHandle, Rng, Runtime};
+use parking_lot::Mutex;
+
+use crate::journal::Moment;
+use crate::model::{Content, History, Node, World};
+use crate::pools::{Disks, POOL, fill, now};
+use cenote_fs::FileKind;
+
+mod datasets;
+mod files;
+
+/// When it was known that what state of the history is on disk.
+pub type Acks = Arc<Mutex<Vec<(Moment, usize)>>>;
+
+/// Somebody who works on a pool.
+pub struct Worker {
+    rt: Runtime,
+    engine: Engine,
+    disks: Disks,
+    rng: Rng,
+    world: World,
+    pub history: History,
+    pub acks: Acks,
+    writers: BTreeMap<String, Writer>,
+    /// Files without names that are not freed yet.
+    unlinked: Vec<(String, ObjectId)>,
+    background: Option<JoinHandle<Result<()>>>,
+    names: u64,
+}
+
+/// A dataset that is open.
+#[derive(Clone)]
+enum Writer {
+    Files(FsWriter),
+    Volume(OpenDataset, Arc<VolumeWriter>),
+}
+
+impl Worker {
+    /// Begins on a pool that holds `world` on disk.
+    pub async fn begin(rt: &Runtime, engine: Engine, disks: &Disks, world: World) -> Worker {
+        let txg = engine.mos().await.unwrap().uberblock().txg;
+        Worker {
+            rt: rt.clone(),
+            engine,
+            disks: disks.clone(),
+            rng: rt.rng(),
+            history: History::begin(txg, world.clone()),
+            // Datasets may have got names from somebody before.
+            names: txg.0 * 1000,
+            world,
+            acks: Acks::default(),
+            writers: BTreeMap::new(),
+            unlinked: Vec::new(),
+            background: None,
+        }
+    }
+
+    /// A new pool: an empty file system.
+    pub async fn new_world(engine: &Engine) -> World {
+        let dataset = engine.dataset(POOL).await.unwrap();
+        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let mut world = World::default();
+        world.heads.insert(POOL.into(), empty_files(fs.root()));
+        world
+    }
+
+    pub async fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step().await;
+        }
+        self.wait_for_background().await;
+    }
+
+    async fn step(&mut self) {
+        match self.rng.below(32) {
+            0 => self.sync().await,
+            1..=2 => self.sync_in_background().await,
+            3..=5 => self.change_datasets().await,
+            _ => self.change_content().await,
+        }
+    }
+
+    /// A change of one file or volume, in the open group.
+    async fn change_content(&mut self) {
+        let pick = self.rng.below(self.world.heads.len() as u64) as usize;
+        let head = self.world.heads.keys().nth(pick).unwrap().clone();
+        let writer = self.writer(&head).await;
+        let hold = self.engine.hold().await;
+        let txg = hold.txg();
+        match writer {
+            Writer::Files(fs) => self.change_files(&head, &fs).await,
+            Writer::Volume(dataset, volume) => self.change_volume(&head, &volume, dataset.edit(&hold)).await,
+        }
+        self.history.note(txg, txg, &self.world);
+    }
+
+    async fn writer(&mut self, head: &str) -> Writer {
+        if let Some(writer) = self.writers.get(head) {
+            return writer.clone();
+        }
+        let dataset = self.engine.dataset(head).await.unwrap();
+        let live = dataset.live().clone();
+        let writer = match self.world.heads[head].is_volume() {
+            true => Writer::Volume(dataset, Arc::new(VolumeWriter::open(live).await.unwrap())),
+            false => {
+                let record_bytes = [512, 4096, 16 << 10, 128 << 10][self.rng.below(4) as usize];
+                let options = FsOptions { record_bytes, ..FsOptions::default() };
+                Writer::Files(FsWriter::open(live, options).await.unwrap())
+            }
+        };
+        self.writers.insert(head.to_owned(), writer.clone());
+        writer
+    }
+
+    async fn change_volume(&mut self, head: &str, volume: &VolumeWriter, edit: Edit) {
+        let bytes = self.world.heads.get_mut(head).unwrap().volume();
+        let start = self.rng.below(bytes.len() as u64) as usize;
+        let len = (self.rng.below(40_000) as usize).min(bytes.len() - start);
+        if self.rng.below(4) == 0 {
+            volume.write_zeros(&edit, start as u64..(start + len) as u64).await.unwrap();
+            bytes[start..start + len].fill(0);
+        } else {
+            let data = content(&mut self.rng, len);
+            volume.write(&edit, start as u64, data.clone().into()).await.unwrap();
+            bytes[start..start + len].copy_from_slice(&data);
+        }
+    }
+
+    async fn sync(&mut self) {
+        let state = self.history.last();
+        self.engine.sync_all().await.unwrap();
+        acknowledge(&self.disks, &self.acks, state);
+    }
+
+    /// Writes the group while others go on.
+    async fn sync_in_background(&mut self) {
+        self.wait_for_background().await;
+        let (engine, disks, acks) = (self.engine.clone(), self.disks.clone(), self.acks.clone());
+        let state = self.history.last();
+        self.background = Some(self.rt.spawn(async move {
+            engine.sync_all().await?;
+            acknowledge(&disks, &acks, state);
+            Ok(())
+        }));
+    }
+
+    async fn wait_for_background(&mut self) {
+        if let Some(background) = self.background.take() {
+            background.await.unwrap().unwrap();
+        }
+    }
+
+    async fn open_group(&self) -> Txg {
+        self.engine.hold().await.txg()
+    }
+}
+
+/// A state of the history is on disk, and somebody knows it.
+fn acknowledge(disks: &Disks, acks: &Acks, state: usize) {
+    acks.lock().push((disks.journal.lock().now, state));
+}
+
+fn empty_files(root: ObjectId) -> Content {
+    Content::Files(Arc::new(BTreeMap::from([(root, Node::new(FileKind::Directory, 0o755))])))
+}
+
+/// Bytes of which some compress, some not, and some are zeros.
+fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    match rng.below(6) {
+        0 => {}
+        1..=3 => bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7) as u8),
+        _ => rng.fill(&mut bytes),
+    }
+    bytes
+}
