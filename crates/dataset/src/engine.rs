@@ -22,6 +22,7 @@ mod features;
 mod groups;
 mod history;
 mod logs;
+mod missed;
 mod open;
 mod space;
 mod state;
@@ -51,6 +52,7 @@ use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 use crate::zil::Log;
 use groups::Groups;
+use missed::Missed;
 use space::SpaceMaps;
 
 pub use context::SyncContext;
@@ -82,6 +84,8 @@ struct Inner {
     space_maps: Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
     shared: tokio::sync::Mutex<SharedBlocks>,
+    /// What devices have missed since the pool was opened, as their logs say.
+    missed: Mutex<Missed>,
     /// What writing the MOS took and its directory has not been charged for.
     uncharged: Mutex<Space>,
     datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
@@ -112,13 +116,17 @@ type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + S
 
 impl Engine {
     /// Takes a hold on the open group, in which objects may then be changed.
-    pub async fn hold(&self) -> Hold {
+    ///
+    /// # Errors
+    /// [`DatasetError::Stopped`]: a group could not be written.
+    pub async fn hold(&self) -> Result<Hold> {
         self.0.groups.hold().await
     }
 
     /// Runs a task when the open group is written, and writes that group: when this returns, it is on disk.
     ///
-    /// A task checks before it changes: one that fails must leave all as it was.
+    /// A task checks before it changes: one that refuses must leave all as it was. If one meets damage when it has begun to change
+    /// things, its group is not written, and the engine stops.
     ///
     /// # Errors
     /// The task's own; or the group could not be written.
@@ -128,12 +136,21 @@ impl Engine {
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let hold = self.hold().await;
+        let hold = self.hold().await?;
         let txg = hold.txg();
         let task: Task = Box::new(move |context| {
-            let running = task(context);
-            // Whoever asked may have gone: the task is done all the same.
-            Box::pin(async move { drop(answer.send(running.await)) })
+            Box::pin(async move {
+                let before = context.changes();
+                let outcome = task(context).await;
+                if let Err(error) = &outcome
+                    && !error.is_refusal()
+                    && context.changes() != before
+                {
+                    context.broken = Some(error.clone());
+                }
+                // Whoever asked may have gone: the task is done all the same.
+                drop(answer.send(outcome));
+            })
         });
         self.0.tasks.lock().push(task);
         drop(hold);
@@ -153,7 +170,7 @@ impl Engine {
             let _alone = self.0.syncing.lock().await;
             if self.0.groups.synced()? < txg {
                 let outcome = sync::sync_open_group(&self.0).await;
-                self.0.groups.done(outcome);
+                self.0.groups.done(outcome.map_err(|(txg, error)| self.stop(txg, error)));
             }
         }
     }
@@ -172,15 +189,19 @@ impl Engine {
         &self.0.runtime
     }
 
+    /// Why there is no answer from a task.
     fn stopped(&self) -> DatasetError {
-        match self.0.groups.synced() {
-            Err(error) => error,
-            Ok(txg) => DatasetError::NotOpened {
-                pool: self.0.pool.read().name().into(),
-                txg,
-                why: "the task was given up".into(),
-            },
-        }
+        let given_up = |txg| DatasetError::Stopped {
+            pool: self.0.pool.read().name().into(),
+            txg,
+            why: "a task was given up".into(),
+        };
+        self.0.groups.synced().map_or_else(|error| error, given_up)
+    }
+
+    fn stop(&self, txg: Txg, error: DatasetError) -> DatasetError {
+        let pool = self.0.pool.read().name().into();
+        DatasetError::Stopped { pool, txg, why: error.to_string().into() }
     }
 }
 

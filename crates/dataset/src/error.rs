@@ -125,6 +125,19 @@ pub enum DatasetError {
         /// Why it could not be opened.
         why: Arc<str>,
     },
+    /// A group could not be written: the engine does no more.
+    #[error(
+        "pool '{pool}' takes no more changes, since group {txg} could not be written: {why}; all groups before it are on disk: \
+         export the pool, mend what is wrong and import it again"
+    )]
+    Stopped {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The group.
+        txg: Txg,
+        /// What went wrong.
+        why: Arc<str>,
+    },
     /// The pool has no checkpoint.
     #[error("pool '{pool}' has no checkpoint")]
     NoCheckpoint {
@@ -197,6 +210,22 @@ impl DatasetError {
     /// The data are encrypted and the right key was not given.
     pub fn is_locked(&self) -> bool {
         matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })
+    }
+
+    /// What was asked for can't be done here and now; nothing is wrong with the pool.
+    pub fn is_refusal(&self) -> bool {
+        use DatasetError::*;
+        matches!(
+            self,
+            NoDataset { .. }
+                | DatasetExists { .. }
+                | BadName { .. }
+                | BadProperty { .. }
+                | Busy { .. }
+                | NoSpace { .. }
+                | Unsuitable { .. }
+                | NoCheckpoint { .. }
+        ) || self.is_locked()
     }
 
     /// Something on disk is damaged, as opposed to a wrong name or key.

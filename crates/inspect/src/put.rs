@@ -129,7 +129,7 @@ impl Putter {
         &self,
         act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
     ) -> cenote_fs::Result<T> {
-        let _hold = self.engine.hold().await;
+        let _hold = self.engine.hold().await?;
         let edit = self.fs.live().edit();
         act(Change { edit: &edit, now: self.now() }).await
     }

@@ -48,6 +48,8 @@ pub enum Trouble {
     InsufficientReplicas,
     /// Set by the administrator or the fault manager.
     External,
+    /// It left an operation unanswered.
+    Hung,
     /// Smaller than the configuration says.
     TooSmall,
     /// Its labels are older than the pool: it was away while others wrote.
@@ -69,6 +71,7 @@ impl fmt::Display for Trouble {
             Trouble::CannotOpen { was: None } => f.write_str("cannot open"),
             Trouble::InsufficientReplicas => f.write_str("insufficient replicas"),
             Trouble::External => f.write_str("external device fault"),
+            Trouble::Hung => f.write_str("does not answer"),
             Trouble::TooSmall => f.write_str("smaller than when it was added"),
             Trouble::Stale => f.write_str("out of date"),
             Trouble::UnsupportedKind(kind) => write!(f, "vdev type '{kind}' is not known to this version"),

@@ -83,8 +83,14 @@ impl Pool {
         let found = Arc::new(found.clone());
         let config = found.config.clone();
         let (indirect, behind) = (BTreeMap::new(), BTreeMap::new());
-        let material =
-            build::Material { uberblock, found: &found, indirect: &indirect, behind: &behind, earlier: &[] };
+        let material = build::Material {
+            runtime: rt,
+            uberblock,
+            found: &found,
+            indirect: &indirect,
+            behind: &behind,
+            earlier: &[],
+        };
         let vdevs = Arc::new(build::build(&config, &material));
         let may_be_live = found.state() == PoolState::Active && !found.is_writable();
         let missed = Arc::default();
@@ -104,6 +110,7 @@ impl Pool {
         let vdevs = build::build(
             &trusted.config,
             &build::Material {
+                runtime: &parts.runtime,
                 uberblock: &self.uberblock,
                 found: &parts.found,
                 indirect: &trusted.indirect,
@@ -180,6 +187,11 @@ impl Pool {
     /// Errors so far of each leaf that has a device, by guid.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
         self.parts.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
+    }
+
+    /// Leaves whose devices have left an operation unanswered and are out of use until the pool is opened again.
+    pub fn hung_leaves(&self) -> Vec<Guid> {
+        self.parts.vdevs.leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
     }
 
     /// Leaves with a device that is known to lack some of what it should hold: it was away, is taken out of use or is

@@ -26,17 +26,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// From labels alone.
 pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
-    health(&found.config, found, BTreeMap::new())
+    health(&found.config, found, BTreeMap::new(), Vec::new())
 }
 
 /// From the configuration in use, with error counters.
 pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
-    health(pool.config(), pool.found(), pool.error_counters().into_iter().collect())
+    let errors = pool.error_counters().into_iter().collect();
+    health(pool.config(), pool.found(), errors, pool.hung_leaves())
 }
 
-fn health(config: &PoolConfig, found: &FoundPool, errors: BTreeMap<Guid, ErrorCounts>) -> PoolHealth {
+fn health(
+    config: &PoolConfig,
+    found: &FoundPool,
+    errors: BTreeMap<Guid, ErrorCounts>,
+    hung: Vec<Guid>,
+) -> PoolHealth {
     let names = Names::gather(config, found);
-    let examiner = Examiner { found, errors, names };
+    let examiner = Examiner { found, errors, hung, names };
     let tops: Vec<VdevStatus> =
         config.vdevs.iter().map(|top| examiner.vdev(top, top.class, least_leaf_bytes(top))).collect();
     let mut in_use = BTreeSet::new();
@@ -82,6 +88,8 @@ fn root(config: &PoolConfig, tops: Vec<VdevStatus>) -> VdevStatus {
 struct Examiner<'a> {
     found: &'a FoundPool,
     errors: BTreeMap<Guid, ErrorCounts>,
+    /// Leaves that don't answer.
+    hung: Vec<Guid>,
     names: Names,
 }
 
@@ -95,6 +103,7 @@ impl Examiner<'_> {
         }
         let device = self.device(config);
         let (state, trouble) = match config.is_leaf() {
+            true if self.hung.contains(&config.guid) => (VdevState::Faulted, Some(Trouble::Hung)),
             true => leaf(config, device, least_bytes),
             false => interior(config, &children),
         };

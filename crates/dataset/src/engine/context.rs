@@ -26,12 +26,19 @@ pub struct SyncContext {
     pub(super) born_objsets: Vec<LiveDataset>,
     /// The configuration has to be written again, in the MOS and in all labels.
     pub(super) config_changed: bool,
+    /// A task has failed half-way: the group must not be written.
+    pub(super) broken: Option<DatasetError>,
 }
 
 impl SyncContext {
     /// The group.
     pub fn txg(&self) -> Txg {
         self.group.txg
+    }
+
+    /// How often tasks have changed anything.
+    pub(super) fn changes(&self) -> u64 {
+        self.edit().changes() + self.dead.len() as u64
     }
 
     /// A hand on the MOS.

@@ -30,6 +30,7 @@ use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 
 use super::groups::Groups;
+use super::missed::Missed;
 use super::space::SpaceMaps;
 use super::{Engine, Features, Inner, SyncContext, feature_of};
 use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
@@ -98,6 +99,7 @@ impl Engine {
             config: config.into(),
             space_maps: SpaceMaps::default().into(),
             shared: tokio::sync::Mutex::default(),
+            missed: Missed::default().into(),
             uncharged: Space::default().into(),
             datasets: Default::default(),
             tasks: Vec::new().into(),

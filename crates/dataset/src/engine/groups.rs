@@ -60,8 +60,12 @@ impl Groups {
     }
 
     /// Takes a hold on the open group.
-    pub(super) async fn hold(self: &Arc<Groups>) -> Hold {
+    ///
+    /// # Errors
+    /// Why no group can be written any more.
+    pub(super) async fn hold(self: &Arc<Groups>) -> Result<Hold, DatasetError> {
         loop {
+            self.synced()?;
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the look, or the last notice could fall between the two.
             changed.as_mut().enable();
@@ -69,7 +73,7 @@ impl Groups {
                 let mut state = self.state.lock();
                 if !state.closing {
                     state.holds += 1;
-                    return Hold { groups: self.clone(), txg: state.open };
+                    return Ok(Hold { groups: self.clone(), txg: state.open });
                 }
             }
             changed.await;
@@ -131,13 +135,13 @@ mod tests {
     fn a_group_closes_when_its_last_holder_lets_go_and_new_ones_get_the_next() {
         let main = |rt: Runtime| async move {
             let groups = Arc::new(Groups::after(Txg(4)));
-            let first = groups.hold().await;
+            let first = groups.hold().await.unwrap();
             assert_eq!(first.txg(), Txg(5));
             let (g, r) = (groups.clone(), rt.clone());
             let closing = rt.spawn(async move { (g.close(|next| next).await, r.now()) });
             rt.sleep(Duration::from_millis(1)).await;
             let g = groups.clone();
-            let late = rt.spawn(async move { g.hold().await.txg() });
+            let late = rt.spawn(async move { g.hold().await.unwrap().txg() });
             rt.sleep(Duration::from_millis(1)).await;
             let let_go = rt.now();
             drop(first);

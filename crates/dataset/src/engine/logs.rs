@@ -93,11 +93,12 @@ impl Engine {
     }
 
     /// Ends all logs: the next group on disk covers what they hold, and leaves no log. Those that wait for their replay stay.
-    pub(super) async fn end_logs(&self) {
-        let hold = self.hold().await;
+    pub(super) async fn end_logs(&self) -> Result<()> {
+        let hold = self.hold().await?;
         for (.., log) in self.opened_logs() {
             log.end(hold.txg());
         }
+        Ok(())
     }
 
     /// The group that is open.

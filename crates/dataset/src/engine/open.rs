@@ -8,6 +8,7 @@ use cenote_format::label::PoolConfig;
 use cenote_format::units::{ObjectId, Txg, VdevId};
 
 use super::groups::Groups;
+use super::missed::Missed;
 use super::space::SpaceMaps;
 use super::{Engine, Features, Inner, writable};
 use crate::error::Result;
@@ -45,6 +46,7 @@ impl Engine {
             config: config.into(),
             space_maps: space_maps.into(),
             shared: SharedBlocks::load(mos).await?.into(),
+            missed: Missed::default().into(),
             uncharged: Space::default().into(),
             datasets: BTreeMap::new().into(),
             tasks: Vec::new().into(),

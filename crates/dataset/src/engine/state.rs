@@ -26,7 +26,7 @@ impl Engine {
     /// It could not be written.
     pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
         if state != PoolState::Active {
-            self.end_logs().await;
+            self.end_logs().await?;
         }
         self.run(move |context| Box::pin(async move { context.set_state(state, host).await })).await
     }

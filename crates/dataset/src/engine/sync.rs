@@ -28,7 +28,7 @@ use super::context::SyncContext;
 use super::create::MOS_DIR_NAME;
 use super::{Inner, LiveDataset, Task};
 use crate::dsl::account::Account;
-use crate::error::Result;
+use crate::error::{DatasetError, Result};
 use crate::live::Layer;
 use crate::sync::blocks::{BlockSink, Group, Space};
 use crate::sync::objset::write_objset;
@@ -44,12 +44,17 @@ struct Frozen {
     tasks: Vec<Task>,
 }
 
-/// Closes the open group and brings it to the disk; answers its number.
-pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg> {
+/// Closes the open group and brings it to the disk; answers its number, with an error as well.
+pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, DatasetError)> {
     let (txg, frozen) = engine.groups.close(|next| freeze(engine, next)).await;
     if frozen.datasets.is_empty() && frozen.tasks.is_empty() && !engine.mos.is_dirty() {
         return Ok(txg);
     }
+    write_group(engine, txg, frozen).await.map_err(|error| (txg, error))?;
+    Ok(txg)
+}
+
+async fn write_group(engine: &Arc<Inner>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
     // Until the group is on disk, nobody opens what tasks are about to change. Not a moment earlier: who holds a group open may be waiting.
     let _names = if frozen.tasks.is_empty() { None } else { Some(engine.names.write().await) };
@@ -59,7 +64,7 @@ pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg> {
     context.write_labels().await?;
     engine.allocator.finish(txg);
     engine.forget_records(txg);
-    Ok(txg)
+    Ok(())
 }
 
 fn freeze(engine: &Inner, next: Txg) -> Frozen {
@@ -88,6 +93,7 @@ impl SyncContext {
             dead: Vec::new(),
             born_objsets: Vec::new(),
             config_changed: false,
+            broken: None,
         }
     }
 
@@ -97,6 +103,9 @@ impl SyncContext {
         }
         for task in frozen.tasks {
             task(self).await;
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
             self.write_born().await?;
         }
         Ok(())
@@ -127,10 +136,11 @@ impl SyncContext {
     /// Writes the MOS and space maps until writing them changes nothing more.
     async fn converge(&mut self) -> Result<()> {
         self.free_deferred().await?;
-        while self.engine.mos.is_dirty() || !self.dead.is_empty() {
+        while self.engine.mos.is_dirty() || !self.dead.is_empty() || self.has_missed() {
             if self.group.pass > MAX_PASSES {
                 return Err(self.damaged("writing it changes it again and again"));
             }
+            self.write_missed().await?;
             if self.config_changed {
                 self.write_config().await?;
             }

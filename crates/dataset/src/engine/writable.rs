@@ -1,8 +1,7 @@
 //! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
 //!
 //! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
-//! a checkpoint, vdevs that are being removed or expanded, devices that are away (what they miss would have to be noted), heartbeats
-//! of a shared pool. Reading needs none of it.
+//! a checkpoint, vdevs that are being removed or expanded, heartbeats of a shared pool. Reading needs none of it.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
@@ -32,8 +31,8 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
         return refused("its version is older than feature flags: `zpool upgrade` brings them");
     }
     let health = mos.pool().status();
-    if health.state() != VdevState::Online {
-        return refused("not all of its devices are there and up to date");
+    if !health.is_importable() || health.root.children.iter().any(|top| top.state < VdevState::Degraded) {
+        return refused("devices are missing that it can't do without");
     }
     if mos.pool().vdevs().tops().any(|vdev| vdev.kind == VdevKind::Indirect) {
         return refused("a vdev was removed");

@@ -106,6 +106,11 @@ impl Edit {
         self.live.view()
     }
 
+    /// How often the group has changed something in this set.
+    pub(crate) fn changes(&self) -> u64 {
+        self.layer.changes()
+    }
+
     /// Makes an object under a free number.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ pub(crate) struct Layer {
     objects: Mutex<BTreeMap<ObjectId, Changed>>,
     /// Bytes of blocks held: what the bound on dirty data counts.
     dirty_bytes: AtomicU64,
+    /// How often something was changed: who has failed knows whether it had begun.
+    changes: AtomicU64,
 }
 
 /// An object as a group leaves it.
@@ -63,7 +65,7 @@ pub(crate) enum Shown {
 
 impl Layer {
     pub(crate) fn new(txg: Txg) -> Layer {
-        Layer { txg, objects: Mutex::default(), dirty_bytes: AtomicU64::new(0) }
+        Layer { txg, objects: Mutex::default(), dirty_bytes: AtomicU64::new(0), changes: AtomicU64::new(0) }
     }
 
     /// What it shows of a block.
@@ -119,6 +121,11 @@ impl Layer {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
+    /// How often something was changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
     /// Changes an object; `current` is its head as it is now, in case this is the group's first change of it.
     pub(crate) fn change<T>(
         &self,
@@ -137,6 +144,7 @@ impl Layer {
             objects.remove(&object);
             return result;
         }
+        self.changes.fetch_add(1, Ordering::Relaxed);
         // Wraps on the way down and back: the sum is right.
         self.dirty_bytes.fetch_add(changed.bytes().wrapping_sub(before), Ordering::Relaxed);
         result

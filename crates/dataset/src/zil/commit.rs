@@ -96,7 +96,7 @@ impl Log {
 
     /// Finds a place for the first block of a new chain.
     async fn begin(&self, engine: &Engine) -> Result<Txg> {
-        let hold = engine.hold().await;
+        let hold = engine.hold().await?;
         let random = || engine.runtime().random_u64();
         let words = [random(), random(), self.0.dataset.0, 1];
         let bp = self.place(engine, &hold, ZIL_MIN_BLKSZ as u64, words)?;

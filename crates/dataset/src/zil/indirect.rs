@@ -26,7 +26,7 @@ impl Log {
         offset: u64,
     ) -> Result<Option<Blkptr>> {
         let Some(policy) = engine.policy_of(self.0.dataset) else { return Ok(None) };
-        let hold = engine.hold().await;
+        let hold = engine.hold().await?;
         let object = match live.view().object(id).await {
             Err(DatasetError::NoObject { .. }) => return Ok(None),
             opened => opened?,

@@ -170,7 +170,7 @@ impl<'a> LogWriter<'a> {
     async fn close(&mut self) -> Result<()> {
         let mut words = self.block.checksum();
         words[ZIL_ZC_SEQ] += 1;
-        let hold = self.engine.hold().await;
+        let hold = self.engine.hold().await?;
         let next = self.log.place(self.engine, &hold, self.next_bytes(), words)?;
         self.log.0.chain.lock().foretell(next, hold.txg());
         drop(hold);

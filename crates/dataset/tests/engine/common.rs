@@ -100,7 +100,7 @@ pub(crate) struct Load {
 /// Changes some objects of a dataset: writes anywhere, frees blocks, makes and destroys.
 pub(crate) async fn work(engine: &Engine, name: &str, model: &mut Model, rng: &mut Rng, load: Load) {
     let dataset = engine.dataset(name).await.unwrap();
-    let hold = engine.hold().await;
+    let hold = engine.hold().await.unwrap();
     let edit = dataset.edit(&hold);
     for _ in 0..load.steps {
         let pick = model.keys().nth(rng.below(model.len().max(1) as u64) as usize).copied();

@@ -1,5 +1,8 @@
 //! Groups written one after the other: objects of one dataset, on vdevs of every kind.
 
+use cenote_dataset::live::NewObject;
+use cenote_dataset::{DatasetError, DatasetId, ObjectId, Result};
+use cenote_format::dnode::ObjectType;
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
 
@@ -43,4 +46,33 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
             }
         });
     }
+}
+
+#[test]
+fn a_task_that_meets_damage_half_way_stops_the_pool_and_its_group_is_not_written() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let before = engine.mos().await.unwrap().uberblock().txg;
+        let damage =
+            || DatasetError::Damaged { dataset: DatasetId(0), object: ObjectId(1), why: "as a test".into() };
+        // Before it has changed anything, it is only an answer.
+        let refused: Result<()> = engine.run(move |_| Box::pin(async move { Err(damage()) })).await;
+        assert!(matches!(refused, Err(DatasetError::Damaged { .. })));
+        engine.sync_all().await.unwrap();
+        let half_done = engine.run(move |context| {
+            let edit = context.edit();
+            Box::pin(async move {
+                edit.create(&NewObject::of(ObjectType::UINT64_OTHER)).await?;
+                Err::<(), _>(damage())
+            })
+        });
+        assert!(matches!(half_done.await, Err(DatasetError::Stopped { .. })));
+        assert!(engine.hold().await.is_err());
+        assert!(engine.snapshot(&[format!("{POOL}@late")]).await.is_err());
+        drop(engine);
+        assert_eq!(reopen(&rt, folder.path()).await.uberblock().txg, before);
+        assert_zdb_is_content(folder.path(), "stopped");
+    });
 }

@@ -65,14 +65,14 @@ async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
 /// Some work in groups, then some that only the log has; then the power goes.
 async fn work_and_cut(engine: Engine, options: FsOptions, seed: u64) -> Model {
     let dataset = engine.dataset(POOL).await.unwrap();
-    let hold = engine.hold().await;
+    let hold = engine.hold().await.unwrap();
     let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
     let mut pair = Pair::begin(fs.clone(), seed).await;
     pair.run(100).await;
     drop(hold);
     fs.commit(None).await.unwrap();
     for _ in 0..4 {
-        let hold = engine.hold().await;
+        let hold = engine.hold().await.unwrap();
         pair.run(50).await;
         drop(hold);
         fs.commit(None).await.unwrap();

@@ -90,12 +90,12 @@ fn file_systems_are_on_disk_what_they_are_in_memory() {
     rt.block_on(async {
         let engine = create(&rt, folder.path()).await;
         let dataset = engine.dataset(POOL).await.unwrap();
-        let hold = engine.hold().await;
+        let hold = engine.hold().await.unwrap();
         let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
         let mut pair = Pair::begin(fs, seed).await;
         drop(hold);
         for _ in 0..4 {
-            let hold = engine.hold().await;
+            let hold = engine.hold().await.unwrap();
             pair.run(300).await;
             drop(hold);
             engine.sync_all().await.unwrap();

@@ -75,7 +75,7 @@ pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round
 async fn change_volume(engine: &Engine, name: &str, expected: &mut Expected, rng: &mut Rng) {
     let Ok(dataset) = engine.dataset(name).await else { return };
     let volume = VolumeWriter::open(dataset.live().clone()).await.unwrap();
-    let hold = engine.hold().await;
+    let hold = engine.hold().await.unwrap();
     let edit = dataset.edit(&hold);
     for _ in 0..10 {
         let block = volume.block_bytes();
@@ -93,7 +93,7 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
         Ok(fs) => fs,
         Err(error) => return println!("{name}: files are not changed: {error}"),
     };
-    let hold = engine.hold().await;
+    let hold = engine.hold().await.unwrap();
     let edit = dataset.edit(&hold);
     let change = Change { edit: &edit, now: Timestamp { seconds: 1_700_000_000, nanoseconds: 7 } };
     let mut touched = Vec::new();

@@ -49,7 +49,7 @@ impl Run {
     }
 }
 
-fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
+pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
     Runtime::simulate(SimConfig::seed(seed), main).0
 }
 
@@ -154,9 +154,9 @@ fn cut_again(seed: u64, layout: &Layout, run: &Run) -> Result<(), String> {
 }
 
 /// Says how to see it again, should the test fail.
-struct Replay<'a> {
-    test: &'a str,
-    seed: u64,
+pub struct Replay<'a> {
+    pub test: &'a str,
+    pub seed: u64,
 }
 
 impl Drop for Replay<'_> {
@@ -168,7 +168,7 @@ impl Drop for Replay<'_> {
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
+pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 

@@ -96,7 +96,7 @@ impl Worker {
         let pick = self.rng.below(self.world.heads.len() as u64) as usize;
         let head = self.world.heads.keys().nth(pick).unwrap().clone();
         let writer = self.writer(&head).await;
-        let hold = self.engine.hold().await;
+        let hold = self.engine.hold().await.unwrap();
         let txg = hold.txg();
         match writer {
             Writer::Files(fs) => self.change_files(&head, &fs).await,
@@ -137,7 +137,12 @@ impl Worker {
         }
     }
 
-    async fn sync(&mut self) {
+    /// What is there now, changes included.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub async fn sync(&mut self) {
         let state = self.history.last();
         self.engine.sync_all().await.unwrap();
         acknowledge(&self.disks, &self.acks, state);
@@ -162,7 +167,7 @@ impl Worker {
     }
 
     async fn open_group(&self) -> Txg {
-        self.engine.hold().await.txg()
+        self.engine.hold().await.unwrap().txg()
     }
 }
 

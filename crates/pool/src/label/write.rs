@@ -134,7 +134,7 @@ impl Top {
     }
 
     fn writable_leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
-        self.slots().iter().flat_map(|slot| &slot.leaves).filter(|leaf| !leaf.out_of_use)
+        self.slots().iter().flat_map(|slot| &slot.leaves).filter(|leaf| !leaf.is_out_of_use())
     }
 }
 

@@ -8,11 +8,13 @@ use crate::config::{PoolConfig, VdevConfig, VdevKind};
 use crate::discover::FoundPool;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a tree is built from, besides the configuration.
 pub(crate) struct Material<'a> {
+    pub(crate) runtime: &'a Runtime,
     pub(crate) uberblock: &'a Uberblock,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
@@ -102,8 +104,10 @@ impl Builder<'_> {
         let behind = self.material.behind.contains_key(&guid);
         let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
         let leaf = known(self.material.earlier)
-            .filter(|leaf| (leaf.lagging, leaf.out_of_use) == (lagging, away))
-            .unwrap_or_else(|| Arc::new(Leaf::new(guid, found.device.clone(), lagging, away)));
+            .filter(|leaf| (leaf.lagging, leaf.away) == (lagging, away))
+            .unwrap_or_else(|| {
+                Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone(), lagging, away))
+            });
         self.leaves.push(leaf.clone());
         Some(leaf)
     }

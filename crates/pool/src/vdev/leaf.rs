@@ -1,11 +1,21 @@
 //! Leaves: devices with counters; and slots: leaves that hold the same bytes.
+//!
+//! A device that leaves an operation unanswered for [`DEADMAN`] is taken out of use until the pool is opened again: a pool waits
+//! for a hung disk once, and then goes on without it as if it had failed. What the disk may still do to itself does no harm, since it
+//! misses all groups from then on.
 
 use crate::health::ErrorCounts;
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError};
+use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_format::units::Guid;
+use cenote_runtime::Runtime;
+use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a device may take for one operation: `zfs_deadman_ziotime_ms`.
+const DEADMAN: Duration = Duration::from_secs(300);
 
 /// A device as a vdev.
 pub(crate) struct Leaf {
@@ -13,29 +23,50 @@ pub(crate) struct Leaf {
     pub(crate) device: Arc<dyn Device>,
     /// Known to lack some of what its slot should hold: to be read last.
     pub(crate) lagging: bool,
-    /// Taken out of use: nothing is written to it, and only what nobody else has is read.
-    pub(crate) out_of_use: bool,
+    /// By the administrator: see [`Leaf::is_out_of_use`].
+    pub(crate) away: bool,
+    hung: AtomicBool,
+    runtime: Runtime,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     checksum_errors: AtomicU64,
 }
 
 impl Leaf {
-    pub(crate) fn new(guid: Guid, device: Arc<dyn Device>, lagging: bool, out_of_use: bool) -> Leaf {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        guid: Guid,
+        device: Arc<dyn Device>,
+        lagging: bool,
+        away: bool,
+    ) -> Leaf {
         Leaf {
             guid,
             device,
             lagging,
-            out_of_use,
+            away,
+            hung: AtomicBool::new(false),
+            runtime: runtime.clone(),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
         }
     }
 
+    /// Nothing is written to it, and only what nobody else has is read.
+    pub(crate) fn is_out_of_use(&self) -> bool {
+        self.away || self.is_hung()
+    }
+
+    /// It has left an operation unanswered.
+    pub(crate) fn is_hung(&self) -> bool {
+        self.hung.load(Ordering::Relaxed)
+    }
+
     /// Reads a range of the device, labels included; a failure is counted.
     pub(crate) async fn read(&self, offset_bytes: u64, len: usize) -> Result<Bytes, DeviceError> {
-        let result = self.device.read_at(offset_bytes, len).await;
+        let reading = self.device.read_at(offset_bytes, len);
+        let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
         if result.is_err() {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -44,12 +75,33 @@ impl Leaf {
 
     /// Writes a range of the device, labels included; a failure is counted.
     pub(crate) async fn write(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
-        self.counting_writes(self.device.write_at(offset_bytes, data).await)
+        let len = data.len() as u64;
+        let writing = self.device.write_at(offset_bytes, data);
+        self.counting_writes(self.answer(writing, Op::Write, offset_bytes, len).await)
     }
 
     /// Makes durable what was written; a failure is counted.
     pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
-        self.counting_writes(self.device.flush().await)
+        self.counting_writes(self.answer(self.device.flush(), Op::Flush, 0, 0).await)
+    }
+
+    /// Waits for a device's answer, but not for ever.
+    async fn answer<T>(&self, io: Io<'_, T>, op: Op, offset_bytes: u64, len: u64) -> Result<T, DeviceError> {
+        if io.is_done() {
+            return io.await;
+        }
+        if self.is_hung() {
+            return Err(self.no_answer(op, offset_bytes, len));
+        }
+        self.runtime.timeout(DEADMAN, io).await.unwrap_or_else(|_| {
+            self.hung.store(true, Ordering::Relaxed);
+            Err(self.no_answer(op, offset_bytes, len))
+        })
+    }
+
+    fn no_answer(&self, op: Op, offset_bytes: u64, len: u64) -> DeviceError {
+        let why = std::io::Error::new(ErrorKind::TimedOut, "the device does not answer and is out of use");
+        self.device.info().io_error(op, offset_bytes, len, why)
     }
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {

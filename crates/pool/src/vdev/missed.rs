@@ -30,6 +30,11 @@ impl Missed {
         });
     }
 
+    pub(crate) fn has(&self, leaf: Guid, txg: Txg) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&leaf).is_some_and(|runs| runs.iter().any(|&(first, last)| first <= txg && txg <= last))
+    }
+
     pub(crate) fn all(&self) -> MissedTxgs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

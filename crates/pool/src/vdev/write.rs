@@ -18,9 +18,10 @@ use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why a copy was not written.
@@ -73,27 +74,29 @@ impl VdevTree {
         txg: Txg,
         missed: &Missed,
     ) -> Result<(), NotWritten> {
-        let is_meant = |leaf: &&Arc<Leaf>| {
-            let has_it =
-                |top: &Top| top.slots().iter().any(|slot| slot.leaves.iter().any(|l| Arc::ptr_eq(l, leaf)));
-            only.is_none_or(|only| only.iter().filter_map(|vdev| self.layout_of(*vdev)).any(has_it))
-        };
-        let in_use = || self.leaves().iter().filter(|leaf| !leaf.out_of_use).filter(is_meant);
-        let outcomes = join_all(in_use().map(|leaf| leaf.flush())).await;
-        let failed: Vec<_> =
-            in_use().zip(outcomes).filter_map(|(leaf, outcome)| Some((leaf, outcome.err()?))).collect();
-        failed.iter().for_each(|(leaf, _)| missed.note(leaf.guid, txg));
-        let is_bad = |leaf: &Arc<Leaf>| failed.iter().any(|(bad, _)| Arc::ptr_eq(bad, leaf));
-        for (vdev, top) in (0..).map(VdevId).zip(&self.tops) {
-            let of_top = || top.slots().iter().flat_map(|slot| &slot.leaves);
-            let Some(worst) = failed.iter().find(|(bad, _)| of_top().any(|leaf| Arc::ptr_eq(bad, leaf)))
-            else {
-                continue;
-            };
-            let has_all = |leaf: &Arc<Leaf>| !leaf.out_of_use && !is_bad(leaf);
+        let all = (0..).map(VdevId).zip(&self.tops);
+        let tops: Vec<_> = all.filter(|(id, _)| only.is_none_or(|only| only.contains(id))).collect();
+        let leaves = || tops.iter().flat_map(|(_, top)| top.slots()).flat_map(|slot| &slot.leaves);
+        let in_use: Vec<&Arc<Leaf>> = leaves().filter(|leaf| !leaf.is_out_of_use()).collect();
+        let outcomes = join_all(in_use.iter().map(|leaf| leaf.flush())).await;
+        let mut errors: BTreeMap<Guid, Arc<str>> = BTreeMap::new();
+        for (leaf, outcome) in in_use.into_iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                missed.note(leaf.guid, txg);
+                errors.insert(leaf.guid, error.to_string().into());
+            }
+        }
+        // One that hangs was not flushed, whatever it took before that.
+        for leaf in leaves().filter(|leaf| leaf.is_hung()) {
+            errors.entry(leaf.guid).or_insert_with(|| "a device does not answer".into());
+        }
+        for (vdev, top) in &tops {
+            let mut of_top = top.slots().iter().flat_map(|slot| &slot.leaves);
+            let Some(why) = of_top.find_map(|leaf| errors.get(&leaf.guid)) else { continue };
+            let has_all = |leaf: &Arc<Leaf>| !leaf.is_out_of_use() && !missed.has(leaf.guid, txg);
             let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
             if lost > top.config.parity {
-                return Err(NotWritten { vdev, why: worst.1.to_string().into() });
+                return Err(NotWritten { vdev: *vdev, why: why.clone() });
             }
         }
         Ok(())
@@ -142,7 +145,7 @@ impl Top {
     ) -> Result<(), Arc<str>> {
         let holders = self.holders(column.slot, column.offset_bytes);
         let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
-            holders.leaves.iter().partition(|leaf| leaf.out_of_use);
+            holders.leaves.iter().partition(|leaf| leaf.is_out_of_use());
         let absent = holders.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid));
         absent.for_each(|leaf| missed.note(leaf, txg));
         let writes = writable.iter().map(|leaf| leaf.write(column.offset_bytes, bytes.clone()));

@@ -1,0 +1,188 @@
+//! Disks that fail, hang and go away: within a pool's redundancy nothing is lost and the work goes on, beyond it the engine stops and what
+//! was acknowledged is there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{DatasetError, Mos, Txg};
+use cenote_device::{Device, Fault, Faulty, Op};
+use cenote_pool::VdevClass::{Normal, Special};
+use cenote_pool::VdevKind::{Mirror, Raidz};
+use cenote_pool::VdevState;
+use cenote_runtime::Runtime;
+
+use crate::check::{check_sound, compare};
+use crate::cuts::{Replay, number, simulate};
+use crate::image::Image;
+use crate::model::World;
+use crate::pools::{Disks, Layout, POOL, Vdev, create, open};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+
+/// Pools, and disks of theirs that may fail together.
+fn pools() -> Vec<(Layout, Vec<usize>)> {
+    let layout = |vdevs: &[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+    vec![
+        (layout(&[(Mirror, 0, 2, Normal)]), vec![1]),
+        (layout(&[(Raidz, 1, 3, Normal)]), vec![0]),
+        (layout(&[(Raidz, 2, 5, Normal)]), vec![1, 3]),
+        (layout(&[(Raidz, 3, 5, Normal)]), vec![0, 2, 4]),
+        (layout(&[(Raidz, 1, 4, Normal), (Mirror, 0, 2, Special)]), vec![2, 5]),
+    ]
+}
+
+/// Runs a test for each pool in the simulator, each time from another seed.
+fn on_pools(test: &str, run: impl AsyncFn(Runtime, &Layout, &[usize])) {
+    for (layout, victims) in pools() {
+        let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
+        let _replay = Replay { test, seed };
+        println!("{layout:?}, disks {victims:?}");
+        simulate(seed, |rt| async { run(rt, &layout, &victims).await });
+    }
+}
+
+/// A new pool on disks that can be made to fail, and somebody who has worked on it.
+struct Lab {
+    disks: Disks,
+    faulty: Vec<Arc<Faulty>>,
+    engine: Engine,
+    worker: Worker,
+}
+
+impl Lab {
+    async fn new(rt: &Runtime, layout: &Layout) -> Lab {
+        let disks = Disks::new(rt, layout.shape(), layout.blank());
+        let faulty = disks.devices().into_iter().map(|device| Arc::new(Faulty::new(device, rt.random_u64())));
+        let faulty: Vec<Arc<Faulty>> = faulty.collect();
+        let devices: Vec<Arc<dyn Device>> = faulty.iter().map(|disk| disk.clone() as _).collect();
+        let engine = create(rt, layout, &devices).await;
+        let world = Worker::new_world(&engine).await;
+        let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
+        worker.run(STEPS).await;
+        Lab { disks, faulty, engine, worker }
+    }
+
+    fn strike(&self, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
+        for &victim in victims {
+            faults().into_iter().for_each(|fault| self.faulty[victim].add(fault));
+        }
+    }
+
+    /// Brings all to the disks; answers these, and what should be on them.
+    async fn finish(mut self) -> (Vec<Image>, World) {
+        self.worker.sync().await;
+        (self.disks.images(), self.worker.world().clone())
+    }
+}
+
+fn dead() -> Vec<Fault> {
+    [Op::Read, Op::Write, Op::Flush].map(Fault::error).to_vec()
+}
+
+fn hung() -> Vec<Fault> {
+    [Op::Write, Op::Flush].map(Fault::hang).to_vec()
+}
+
+/// Opens a pool from images, without some of the disks.
+async fn reopen(
+    rt: &Runtime,
+    layout: &Layout,
+    images: &[Image],
+    without: &[usize],
+    world: &World,
+) -> (Disks, Mos) {
+    let disks = Disks::new(rt, layout.shape(), images.to_vec());
+    let devices = disks.devices().into_iter().enumerate();
+    let there = devices.filter(|(index, _)| !without.contains(index)).map(|(_, device)| device);
+    let mos = open(rt, there.collect()).await.unwrap();
+    compare(&mos, world).await.unwrap();
+    check_sound(&mos).await.unwrap();
+    (disks, mos)
+}
+
+/// Groups that any device has missed, as logs on disk say.
+fn missed(mos: &Mos) -> BTreeSet<u64> {
+    let leaves = mos.pool().config().vdevs.iter().flat_map(|vdev| vdev.leaves());
+    let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid).to_vec());
+    runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
+}
+
+/// Disks that have failed: with them and without, all is there; work goes on; once they are back, their logs say what they miss.
+async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
+    let mut lab = Lab::new(&rt, layout).await;
+    let sound_until = lab.engine.mos().await.unwrap().uberblock().txg.0;
+    lab.strike(victims, faults);
+    lab.worker.run(STEPS).await;
+    let (images, world) = lab.finish().await;
+
+    let (_, back) = reopen(&rt, layout, &images, &[], &world).await;
+    let gone_since = missed(&back);
+    assert!(gone_since.range(..=sound_until).next().is_none(), "it missed {gone_since:?}, {sound_until}");
+    assert!(!gone_since.is_empty());
+
+    let (disks, mos) = reopen(&rt, layout, &images, victims, &world).await;
+    assert_eq!(mos.pool().status().state(), VdevState::Degraded);
+    let engine = Engine::start(&mos).await.unwrap();
+    let mut worker = Worker::begin(&rt, engine, &disks, world).await;
+    worker.run(STEPS).await;
+    worker.sync().await;
+    let (_, mos) = reopen(&rt, layout, &disks.images(), &[], worker.world()).await;
+    let last = mos.uberblock().txg.0;
+    assert!(missed(&mos).contains(&last), "group {last} is not among {:?}", missed(&mos));
+    assert!(missed(&mos).is_superset(&gone_since));
+}
+
+#[test]
+fn disks_that_die_within_redundancy_cost_nothing() {
+    on_pools("disks_that_die_within_redundancy_cost_nothing", async |rt, layout, victims| {
+        survives(rt, layout, victims, dead).await;
+    });
+}
+
+#[test]
+fn writes_that_fail_now_and_then_are_noted() {
+    on_pools("writes_that_fail_now_and_then_are_noted", async |rt, layout, victims| {
+        survives(rt, layout, victims, || vec![Fault::error(Op::Write).chance(0.3)]).await;
+    });
+}
+
+#[test]
+fn a_hung_disk_is_waited_for_once() {
+    on_pools("a_hung_disk_is_waited_for_once", async |rt, layout, victims| {
+        let mut lab = Lab::new(&rt, layout).await;
+        lab.strike(victims, hung);
+        let before = rt.now();
+        lab.worker.run(STEPS).await;
+        let waited = rt.now().since(before);
+        assert!(waited < Duration::from_secs(400 * victims.len() as u64), "it took {waited:?}");
+        let pool = lab.engine.mos().await.unwrap().pool().clone();
+        assert_eq!(pool.hung_leaves().len(), victims.len());
+        assert_eq!(pool.status().state(), VdevState::Degraded);
+        let (images, world) = lab.finish().await;
+        reopen(&rt, layout, &images, &[], &world).await;
+        reopen(&rt, layout, &images, victims, &world).await;
+    });
+}
+
+#[test]
+fn beyond_redundancy_the_engine_stops_and_nothing_acknowledged_is_lost() {
+    on_pools("beyond_redundancy_the_engine_stops", async |rt, layout, _| {
+        let lab = Lab::new(&rt, layout).await;
+        let all: Vec<usize> = (0..layout.disk_count()).collect();
+        lab.strike(&all, || [Op::Write, Op::Flush].map(Fault::error).to_vec());
+        let refused = lab.engine.snapshot(&[format!("{POOL}@late")]).await;
+        assert!(matches!(refused, Err(DatasetError::Stopped { .. })), "{refused:?}");
+        assert!(matches!(lab.engine.hold().await, Err(DatasetError::Stopped { .. })));
+        assert!(matches!(lab.engine.sync_all().await, Err(DatasetError::Stopped { .. })));
+
+        let (images, acknowledged) = (lab.disks.images(), lab.worker.acks.lock().last().unwrap().1);
+        let disks = Disks::new(&rt, layout.shape(), images);
+        let mos = open(&rt, disks.devices()).await.unwrap();
+        let possible = lab.worker.history.at(mos.uberblock().txg, acknowledged);
+        compare(&mos, possible.first().unwrap()).await.unwrap();
+        check_sound(&mos).await.unwrap();
+    });
+}
