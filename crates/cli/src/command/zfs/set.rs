@@ -134,7 +134,7 @@ async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetEr
     let open = engine.dataset(name).await?;
     let resized = async {
         let volume = VolumeWriter::open(open.live().clone()).await?;
-        let hold = engine.hold().await;
+        let hold = engine.hold().await?;
         volume.resize(&open.edit(&hold), bytes).await
     };
     match resized.await {
