@@ -180,6 +180,13 @@ impl Log {
         }
     }
 
+    /// Something happened in group `txg` that no record can say: the next commit writes that group.
+    pub fn cannot_say(&self, txg: Txg) {
+        if !self.0.chain.lock().is_replaying() {
+            self.0.records.lock().cannot_say(txg);
+        }
+    }
+
     /// What waits with an object is written before what is appended from now on: it gets another name.
     pub fn release(&self, object: ObjectId) {
         self.0.records.lock().release(Some(object));

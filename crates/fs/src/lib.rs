@@ -40,5 +40,5 @@ pub use path::PathFinder;
 pub use replay::ReplayReport;
 pub use userspace::{OwnerSpace, SpaceBy};
 pub use volume::{Volume, VolumeWriter};
-pub use write::{Change, FsOptions, FsWriter};
+pub use write::{Change, FsOptions, FsWriter, replay_logs};
 pub use xattr::Xattr;

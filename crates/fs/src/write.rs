@@ -31,6 +31,7 @@ mod names;
 mod options;
 mod posix_acl;
 mod rename;
+mod replay;
 mod unlinked;
 mod upgrade;
 mod xattr;
@@ -58,6 +59,7 @@ pub use create::{NewFilesystem, create_filesystem};
 pub use make::{NewFile, NewKind};
 pub use options::{FsOptions, XattrStore};
 pub use rename::RenameMode;
+pub use replay::replay_logs;
 pub use xattr::SetXattr;
 
 /// The version that SA came with, and the only one that is written.

@@ -60,6 +60,14 @@ pub fn now(runtime: &Runtime) -> Timestamp {
     }
 }
 
+/// Says what of a log could not be replayed when its pool was opened to change it: it is gone then, as in OpenZFS.
+pub fn say_replayed(dataset: &str, report: &ReplayReport) {
+    if let Some(error) = &report.stopped {
+        let done = report.applied + report.skipped;
+        eprintln!("cenote: {dataset}: replay of the intent log ended after {done} records: {error}");
+    }
+}
+
 /// Says what could not be replayed. That some records could be is what was asked for.
 fn say(dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
     let name = dataset.name();

@@ -6,9 +6,11 @@
 
 use cenote_dataset::engine::{Engine, Host};
 use cenote_dataset::import;
+use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
 
 use super::Session;
+use super::replay::{now, say_replayed};
 use crate::outcome::CliError;
 
 impl Session {
@@ -42,6 +44,9 @@ impl Session {
         let mos = import(self.runtime(), &found, &options).await?;
         let engine = Engine::start(&mos).await?;
         engine.set_state(PoolState::Active, this_host()).await?;
+        for (dataset, report) in replay_logs(&engine, now(self.runtime())).await? {
+            say_replayed(&dataset, &report);
+        }
         let done = match work(&engine).await {
             Ok(done) => {
                 self.note_command(&engine);

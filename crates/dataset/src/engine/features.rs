@@ -118,6 +118,28 @@ impl SyncContext {
     }
 }
 
+impl SyncContext {
+    /// A file system's intent log begins, or is gone: while there is one, records of attributes may be in it (`zilsaxattr`).
+    pub(super) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {
+        let Some(feature) = Feature::by_name("zilsaxattr") else { return Ok(()) };
+        if self.count_of(feature).await?.is_none() {
+            return Ok(());
+        }
+        let edit = self.edit();
+        let fields = ZapEdit::new(&edit, dataset);
+        let is_zap = edit.view().dnode(dataset).await?.object_type.is_zap();
+        let uses = is_zap && fields.get(feature.guid).await?.is_some();
+        match (uses, has_log) {
+            (false, true) => self.activate_feature(dataset, feature, ZapValue::from(0)).await,
+            (true, false) => {
+                fields.remove(feature.guid).await?;
+                self.use_feature(feature.name, -1).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Engine {
     /// Sees to it that a head uses the features that its properties ask for.
     pub(super) async fn activate_missing(&self, name: &str) -> Result<()> {

@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, Weak};
 
-use cenote_format::objset::ZilHeader;
-use cenote_format::units::{DatasetId, Txg};
+use cenote_format::objset::{ObjsetType, ZilHeader};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_pool::Pool;
 use cenote_pool::alloc::{AllocClass, Allocator};
 
@@ -147,6 +147,11 @@ impl SyncContext {
         let settled = log.settle(self.group.txg).await;
         for bp in settled.dead {
             self.free_now(&bp).await?;
+        }
+        let on_disk = objset.on_disk();
+        let (had_log, has_log) = (!on_disk.phys().zil_header.log.is_hole(), !settled.header.log.is_hole());
+        if had_log != has_log && on_disk.phys().objset_type == ObjsetType::Zfs {
+            self.use_log_feature(ObjectId(objset.dataset_id().0), has_log).await?;
         }
         Ok(settled.header)
     }

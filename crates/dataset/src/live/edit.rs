@@ -142,6 +142,7 @@ impl Edit {
     pub async fn create_at(&self, object: ObjectId, new: &NewObject) -> Result<()> {
         match self.view().dnode(object).await {
             Err(DatasetError::NoObject { .. }) => {
+                self.live.0.slots.lock().is_taken(object, new.slots);
                 self.make(object, new);
                 Ok(())
             }

@@ -31,6 +31,13 @@ impl Slots {
         Some(ObjectId(self.block * SLOTS + u64::from(at)))
     }
 
+    /// An object got its number in another way.
+    pub(super) fn is_taken(&mut self, object: ObjectId, slots: u8) {
+        if object.0 / SLOTS == self.block {
+            self.free &= !taken(object, slots);
+        }
+    }
+
     /// The block to look at when `take` has nothing.
     pub(super) fn wanted(&self) -> u64 {
         self.block + u64::from(self.is_known)

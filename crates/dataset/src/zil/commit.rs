@@ -70,6 +70,8 @@ impl Log {
 
     /// Writes all records that are to be.
     async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<()> {
+        let unsaid = self.0.records.lock().unsaid();
+        engine.sync(unsaid).await?;
         if !self.0.records.lock().has_any(engine.synced()?) {
             return Ok(());
         }

@@ -4,9 +4,15 @@
 //! encrypted, and the record leads there. The tree does not: when its group is written, the block is written anew with all that
 //! came meanwhile, and this one is freed in the same group.
 //!
+//! Only writes of whole blocks: who replays a block puts all of it in place, and OpenZFS then takes a file to reach to the block's end if
+//! it ended in it before. What is left of other long writes goes into records.
+//!
 //! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). What OpenZFS can often do, to make the
 //! block part of the tree at once, is not done here.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{BlockId, ObjectId};
 
@@ -16,23 +22,33 @@ use crate::error::{DatasetError, Result};
 use crate::live::LiveObjset;
 use crate::sync::blocks::{BlockSink, NewBlock};
 
+/// What was written.
+pub(super) enum Content {
+    InBlock(Blkptr),
+    Here(Bytes),
+}
+
 impl Log {
-    /// Writes the block at an offset of an object, as it is now. `None`: the object is gone.
-    pub(super) async fn write_data(
+    /// What a range of an object, within a block, holds now. `None`: the object is gone.
+    pub(super) async fn content(
         &self,
         engine: &Engine,
         live: &LiveObjset,
         id: ObjectId,
-        offset: u64,
-    ) -> Result<Option<Blkptr>> {
+        range: Range<u64>,
+    ) -> Result<Option<Content>> {
         let Some(policy) = engine.policy_of(self.0.dataset) else { return Ok(None) };
         let hold = engine.hold().await?;
         let object = match live.view().object(id).await {
             Err(DatasetError::NoObject { .. }) => return Ok(None),
             opened => opened?,
         };
+        let len = range.end - range.start;
+        if len != object.block_bytes() || !range.start.is_multiple_of(len) {
+            return Ok(Some(Content::Here(object.read(range.start, len as usize).await?)));
+        }
         let head = object.dnode().head();
-        let block = BlockId(offset / object.block_bytes());
+        let block = BlockId(range.start / len);
         let (data, _) = object.read_block(block).await?;
         let sink = BlockSink::new(&engine.apart_from_tree(&hold), &policy);
         let bp = sink
@@ -49,6 +65,6 @@ impl Log {
             })
             .await?;
         self.0.chain.lock().add_data(bp, hold.txg());
-        Ok(Some(bp))
+        Ok(Some(Content::InBlock(bp)))
     }
 }

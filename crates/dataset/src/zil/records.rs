@@ -9,7 +9,11 @@ use cenote_format::zil::record::Operation;
 
 /// Records by group.
 #[derive(Default)]
-pub(super) struct Records(BTreeMap<Txg, OfGroup>);
+pub(super) struct Records {
+    groups: BTreeMap<Txg, OfGroup>,
+    /// The last group with something that no record says.
+    unsaid: Txg,
+}
 
 #[derive(Default)]
 struct OfGroup {
@@ -21,16 +25,25 @@ struct OfGroup {
 
 impl Records {
     pub(super) fn append(&mut self, txg: Txg, operation: Operation) {
-        let group = self.0.entry(txg).or_default();
+        let group = self.groups.entry(txg).or_default();
         match may_be_late(&operation) {
             Some(object) => group.waiting.entry(object).or_default().push(operation),
             None => group.ordered.push(operation),
         }
     }
 
+    pub(super) fn cannot_say(&mut self, txg: Txg) {
+        self.unsaid = self.unsaid.max(txg);
+    }
+
+    /// The last group with something that only that group itself can make durable.
+    pub(super) fn unsaid(&self) -> Txg {
+        self.unsaid
+    }
+
     /// What waits with an object, or with any, is to be written with the next commit.
     pub(super) fn release(&mut self, object: Option<ObjectId>) {
-        for group in self.0.values_mut() {
+        for group in self.groups.values_mut() {
             let released = match object {
                 Some(object) => group.waiting.remove(&object).unwrap_or_default(),
                 None => std::mem::take(&mut group.waiting).into_values().flatten().collect(),
@@ -40,16 +53,16 @@ impl Records {
     }
 
     pub(super) fn forget(&mut self, object: ObjectId) {
-        self.0.values_mut().for_each(|group| _ = group.waiting.remove(&object));
+        self.groups.values_mut().for_each(|group| _ = group.waiting.remove(&object));
     }
 
     pub(super) fn drop_through(&mut self, txg: Txg) {
-        self.0 = self.0.split_off(&Txg(txg.0 + 1));
+        self.groups = self.groups.split_off(&Txg(txg.0 + 1));
     }
 
     /// Whether anything is to be written that group `synced` does not cover.
     pub(super) fn has_any(&self, synced: Txg) -> bool {
-        self.0.iter().any(|(txg, group)| *txg > synced && !group.ordered.is_empty())
+        self.groups.iter().any(|(txg, group)| *txg > synced && !group.ordered.is_empty())
     }
 
     /// What is to be written and not covered by group `synced`, in order.
@@ -58,7 +71,7 @@ impl Records {
         let of_group = |(&txg, group): (&Txg, &mut OfGroup)| {
             std::mem::take(&mut group.ordered).into_iter().map(move |operation| (txg, operation))
         };
-        self.0.iter_mut().flat_map(of_group).collect()
+        self.groups.iter_mut().flat_map(of_group).collect()
     }
 }
 

@@ -24,6 +24,7 @@ use futures::future::try_join_all;
 
 use super::Log;
 use super::commit::Turn;
+use super::indirect::Content;
 use crate::engine::{Engine, Hold};
 use crate::error::{DatasetError, Result};
 use crate::live::LiveObjset;
@@ -85,7 +86,7 @@ impl<'a> LogWriter<'a> {
         if !self.filled.is_empty() {
             self.turn.note(self.burst_bytes);
             self.left_bytes = 0;
-            self.close().await?;
+            self.close(0).await?;
         }
         self.write_window().await?;
         let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
@@ -97,21 +98,27 @@ impl<'a> LogWriter<'a> {
     /// A write whose content goes into a block of its own gets that block; `None`: the object is gone.
     async fn with_data_on_disk(&mut self, operation: Operation) -> Result<Option<Operation>> {
         let Operation::Write { object, offset_bytes, length_bytes, data: WriteData::Indirect, .. } =
-            &operation
+            operation
         else {
             return Ok(Some(operation));
         };
-        let written = self.log.write_data(self.engine, self.live, *object, *offset_bytes).await?;
-        let Some(written) = written else { return Ok(None) };
-        self.vdevs.extend(written.dvas().map(|dva| dva.vdev));
+        let range = offset_bytes..offset_bytes + length_bytes;
+        let content = self.log.content(self.engine, self.live, object, range).await?;
+        let Some(content) = content else { return Ok(None) };
+        let (bp, data) = match content {
+            Content::InBlock(bp) => (bp, WriteData::Indirect),
+            Content::Here(data) => (Blkptr::HOLE, WriteData::Copied(data)),
+        };
+        self.vdevs.extend(bp.dvas().map(|dva| dva.vdev));
+        let (already_synced, block_offset) = (false, 0);
         Ok(Some(Operation::Write {
-            already_synced: false,
-            object: *object,
-            offset_bytes: *offset_bytes,
-            length_bytes: *length_bytes,
-            block_offset: 0,
-            bp: written,
-            data: WriteData::Indirect,
+            already_synced,
+            object,
+            offset_bytes,
+            length_bytes,
+            block_offset,
+            bp,
+            data,
         }))
     }
 
@@ -126,7 +133,7 @@ impl<'a> LogWriter<'a> {
         while !data.is_empty() {
             let all = WRITE_BYTES + (data.len() as u64).next_multiple_of(8);
             if all > self.room() && self.room() < WRITE_BYTES + WORTH_A_PIECE_BYTES {
-                self.close().await?;
+                self.close(all.min(MAX_ROOM_BYTES)).await?;
                 continue;
             }
             let piece = data.split_to(data.len().min((self.room() - WRITE_BYTES) as usize));
@@ -153,7 +160,7 @@ impl<'a> LogWriter<'a> {
             return Err(self.live.view().damaged(ObjectId(0), "has a record too long for its log"));
         }
         while len > self.room() {
-            self.close().await?;
+            self.close(len).await?;
         }
         record.seq = self.log.0.chain.lock().next_record();
         self.filled.extend(record.encode(Endian::NATIVE));
@@ -166,12 +173,12 @@ impl<'a> LogWriter<'a> {
         self.block.lsize().0 - (ZIL_CHAIN_BYTES + self.filled.len()) as u64
     }
 
-    /// Finds a place for the next block, and so can finish this one.
-    async fn close(&mut self) -> Result<()> {
+    /// Finds a place for the next block, with room for so many bytes at least, and so can finish this one.
+    async fn close(&mut self, room_bytes: u64) -> Result<()> {
         let mut words = self.block.checksum();
         words[ZIL_ZC_SEQ] += 1;
         let hold = self.engine.hold().await?;
-        let next = self.log.place(self.engine, &hold, self.next_bytes(), words)?;
+        let next = self.log.place(self.engine, &hold, self.next_bytes(room_bytes), words)?;
         self.log.0.chain.lock().foretell(next, hold.txg());
         drop(hold);
         let eck = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
@@ -188,13 +195,13 @@ impl<'a> LogWriter<'a> {
     }
 
     /// Size of the next block.
-    fn next_bytes(&self) -> u64 {
+    fn next_bytes(&self, room_bytes: u64) -> u64 {
         let wanted = match self.left_bytes {
             0 => self.turn.bursts.iter().copied().max().unwrap_or(0),
             // A last block that is nearly empty would be a waste: all get as much.
             left => left.div_ceil(left.div_ceil(MAX_ROOM_BYTES - WRITE_BYTES)),
         };
-        let bytes = wanted.saturating_add(ZIL_CHAIN_BYTES as u64).min(MAX_BLOCK_BYTES);
+        let bytes = wanted.max(room_bytes).saturating_add(ZIL_CHAIN_BYTES as u64).min(MAX_BLOCK_BYTES);
         bytes.next_multiple_of(ZIL_MIN_BLKSZ as u64)
     }
 

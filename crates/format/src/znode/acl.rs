@@ -82,6 +82,11 @@ pub struct Ace {
 
 impl Ace {
     /// The stored flags, with the bits that say who.
+    /// Whom it is about is a user of another domain, whose number does not fit into 32 bits.
+    pub fn names_domain(&self) -> bool {
+        self.fuid().is_some_and(|fuid| fuid.0 > u64::from(u32::MAX))
+    }
+
     fn stored_flags(&self) -> u16 {
         self.flags
             | match self.who {

@@ -137,6 +137,7 @@ impl VolumeWriter {
         clear(edit, ZVOL_OBJECT, size_bytes..u64::MAX).await?;
         ZapEdit::new(edit, ZVOL_ZAP).update("size", size_bytes).await?;
         *self.size_bytes.write() = size_bytes;
+        self.live.log().inspect(|log| log.cannot_say(edit.txg()));
         Ok(())
     }
 

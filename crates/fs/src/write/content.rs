@@ -60,9 +60,7 @@ impl FsWriter {
         clear(change.edit, object, range.start..end).await?;
         node.content_changed(change)?;
         self.save(change.edit, &mut node).await?;
-        if range.start < end {
-            self.note_cleared(change, &node, range.start, end - range.start);
-        }
+        self.note_punched(change, &node, range.start..end);
         Ok(())
     }
 
@@ -83,9 +81,7 @@ impl FsWriter {
         }
         node.content_changed(change)?;
         self.save(change.edit, &mut node).await?;
-        if range.start < range.end {
-            self.note_cleared(change, &node, range.start, range.end - range.start);
-        }
+        self.note_punched(change, &node, range);
         Ok(())
     }
 

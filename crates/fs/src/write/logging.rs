@@ -5,6 +5,8 @@
 //!
 //! Source: OpenZFS `zfs_log.c`.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use cenote_dataset::zil::Log;
 use cenote_format::bytes::Endian;
@@ -123,6 +125,17 @@ impl FsWriter {
         }
     }
 
+    /// A range was cleared, of a file that is as long as before, or ends with the range.
+    pub(super) fn note_punched(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
+        match range.end.checked_sub(range.start) {
+            None | Some(0) => {
+                let touched = SetAttr { mtime: Some(change.now), ..SetAttr::default() };
+                self.note_attributes(change, node, &touched);
+            }
+            Some(length_bytes) => self.note_cleared(change, node, range.start, length_bytes),
+        }
+    }
+
     /// A range was cleared; `length_bytes` 0: all from the offset on.
     pub(super) fn note_cleared(
         &self,
@@ -141,7 +154,11 @@ impl FsWriter {
 
     /// An attribute was put into the list, or taken out of it.
     pub(super) fn note_xattr(&self, change: Change<'_>, node: &Znode, name: &[u8], value: Option<&[u8]>) {
-        if let Some(log) = self.log_of(node).filter(|_| self.options().logs_xattrs) {
+        let Some(log) = self.log_of(node) else { return };
+        // A record can't tell an empty value from none.
+        if !self.options().logs_xattrs || value.is_some_and(<[u8]>::is_empty) {
+            log.cannot_say(change.edit.txg());
+        } else {
             let name = Bytes::copy_from_slice(name);
             let value = Bytes::copy_from_slice(value.unwrap_or_default());
             log.append(change.edit.txg(), Operation::SetSaXattr { object: node.id, name, value });
@@ -150,6 +167,9 @@ impl FsWriter {
 
     pub(super) fn note_acl(&self, change: Change<'_>, node: &Znode, entries: &[Ace], flags: u64) {
         let Some(log) = self.log_of(node) else { return };
+        if entries.iter().any(Ace::names_domain) {
+            return log.cannot_say(change.edit.txg());
+        }
         let acl = LogAcl {
             entry_count: entries.len() as u64,
             flags,

@@ -10,6 +10,7 @@ use cenote_format::sa::{SaValues, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, encode_aces};
 
+use super::replay::AsLogged;
 use super::znode::{Znode, put, time_bytes};
 use super::{Change, FsWriter};
 use crate::acl::rules::{Acl, mode_of};
@@ -90,6 +91,8 @@ pub(super) struct Making<'a> {
     pub flags: u64,
     pub project: u64,
     pub acl: Acl,
+    /// It is made again, as a log says.
+    pub as_logged: Option<AsLogged>,
 }
 
 impl<'a> Making<'a> {
@@ -121,6 +124,7 @@ impl<'a> Making<'a> {
             flags: parent.flags()? & pflags::XATTR | if passes_project { pflags::PROJINHERIT } else { 0 },
             project: if passes_project { parent.project() } else { 0 },
             acl,
+            as_logged: None,
         })
     }
 
@@ -128,7 +132,17 @@ impl<'a> Making<'a> {
     pub(super) fn apart(fs: &FsWriter, parent: ObjectId, mode: u32, (uid, gid): (u64, u64)) -> Making<'a> {
         let mode = u32::from(FileKind::Directory.number()) << 12 | mode;
         let acl = fs.acl_rules().for_new(mode, None);
-        Making { kind: NewKind::Directory, mode, uid, gid, parent, flags: 0, project: 0, acl }
+        Making {
+            kind: NewKind::Directory,
+            mode,
+            uid,
+            gid,
+            parent,
+            flags: 0,
+            project: 0,
+            acl,
+            as_logged: None,
+        }
     }
 }
 
@@ -136,16 +150,24 @@ impl FsWriter {
     /// Makes an object; it has no name yet.
     pub(super) async fn make(&self, change: Change<'_>, new: &Making<'_>) -> Result<ObjectId> {
         let options = self.options();
-        let slots = options.dnode_slots.clamp(1, 32);
+        let slots = new.as_logged.map_or(options.dnode_slots, |logged| logged.slots).clamp(1, 32);
         let values = self.first_values(change, new);
         let room = DnodeHead::bonus_room(slots, 1);
         let (bonus, spill) = self.pack(change.edit, new.parent, &values, room, &None).await?;
-        let object = |object_type| NewObject::of(object_type).bonus(ObjectType::SA, bonus).slots(slots);
-        let id = if new.kind == NewKind::Directory {
-            let table = NewZap::in_object(object(ObjectType::DIRECTORY_CONTENTS));
-            table.normalized(self.table_flags()).create(change.edit).await?
-        } else {
-            change.edit.create(&object(ObjectType::PLAIN_FILE_CONTENTS)).await?
+        let object = |kind| NewObject::of(kind).bonus(ObjectType::SA, bonus.clone()).slots(slots);
+        let table = NewZap::in_object(object(ObjectType::DIRECTORY_CONTENTS)).normalized(self.table_flags());
+        let file = object(ObjectType::PLAIN_FILE_CONTENTS);
+        let is_dir = new.kind == NewKind::Directory;
+        let id = match new.as_logged.map(|logged| logged.object) {
+            None if is_dir => table.create(change.edit).await?,
+            None => change.edit.create(&file).await?,
+            Some(id) => {
+                let made = match is_dir {
+                    true => table.create_at(change.edit, id).await,
+                    false => change.edit.create_at(id, &file).await,
+                };
+                made.map(|()| id)?
+            }
         };
         if spill.is_some() {
             change.edit.set_spill(id, spill).await?;
@@ -174,7 +196,8 @@ impl FsWriter {
         let now = time_bytes(change.now);
         set(ZplAttr::Mode, &u64::from(mode).to_ne_bytes());
         set(ZplAttr::Size, &size.to_ne_bytes());
-        set(ZplAttr::Gen, &change.edit.txg().0.to_ne_bytes());
+        let generation = new.as_logged.map_or(change.edit.txg().0, |logged| logged.generation);
+        set(ZplAttr::Gen, &generation.to_ne_bytes());
         set(ZplAttr::Uid, &new.uid.to_ne_bytes());
         set(ZplAttr::Gid, &new.gid.to_ne_bytes());
         set(ZplAttr::Parent, &new.parent.0.to_ne_bytes());

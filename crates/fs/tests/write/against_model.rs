@@ -43,6 +43,8 @@ pub struct Pair {
     model: Model,
     random: Random,
     top: ObjectId,
+    /// Extended attributes without a value are set, too: no record of an intent log can say that.
+    pub empty_xattrs: bool,
 }
 
 impl Pair {
@@ -54,7 +56,7 @@ impl Pair {
         let top = fs.create(Change { edit: &edit, now }, fs.root(), b"compared", &new).await.unwrap();
         let node = node(FileKind::Directory, 0o755, (7, 8), now, fs.root());
         let model = Model { nodes: BTreeMap::from([(top, node)]), now };
-        Pair { fs, model, random: Random(seed), top }
+        Pair { fs, model, random: Random(seed), top, empty_xattrs: true }
     }
 
     pub async fn run(&mut self, steps: usize) {
@@ -220,7 +222,7 @@ impl Pair {
         let id = self.any(|_| true).unwrap();
         let name = ["user.a", "user.b", "trusted.c"][self.random.below(3) as usize];
         let limit = [20, 300, 40_000][self.random.below(3) as usize];
-        let len = self.random.below(limit);
+        let len = self.random.below(limit).max(u64::from(!self.empty_xattrs));
         let value = (self.random.below(4) > 0).then(|| pattern(self.random.next(), len as usize));
         let edit = self.fs.live().edit();
         let change = Change { edit: &edit, now: self.model.now };

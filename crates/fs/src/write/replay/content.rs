@@ -1,0 +1,182 @@
+//! Replay of what was written, and cleared, to files and to volumes.
+//!
+//! A block of its own is put in place whole: it holds what later writes added, which may be known in no other way (`TX_WRITE2`).
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use cenote_dataset::live::Edit;
+use cenote_dataset::{BlockId, DatasetError};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::zil::record::{LogRecord, Operation, WriteData};
+
+use super::super::content::clear;
+use super::super::{Change, FsWriter};
+use super::contradiction;
+use crate::error::{FsError, Result};
+use crate::volume::{VolumeWriter, ZVOL_OBJECT};
+
+/// Bytes to be put in place.
+struct Piece {
+    offset: u64,
+    data: Bytes,
+    /// Where what was written ends; `data` may reach further.
+    end: u64,
+}
+
+/// What a write's record has to be put in place.
+async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Piece> {
+    let Operation::Write { offset_bytes, length_bytes, bp, data, .. } = operation else {
+        return Err(contradiction("is not a write"));
+    };
+    let written = range(*offset_bytes, *length_bytes)?;
+    let block = bp.lsize().0;
+    let (offset, data) = match data {
+        WriteData::Copied(data) if data.len() as u64 == *length_bytes => (written.start, data.clone()),
+        WriteData::Copied(_) => return Err(contradiction("holds less data than it says")),
+        WriteData::Indirect if bp.is_hole() => {
+            (written.start, BytesMut::zeroed((*length_bytes).min(MAX_BLOCK_BYTES) as usize).freeze())
+        }
+        WriteData::Indirect if *length_bytes <= block => {
+            (written.start - written.start % block, read_block(edit, id, bp).await?)
+        }
+        WriteData::Indirect => return Err(contradiction("writes more than its block holds")),
+    };
+    Ok(Piece { offset, data, end: written.end })
+}
+
+/// Bytes of the largest block.
+const MAX_BLOCK_BYTES: u64 = 16 << 20;
+
+async fn read_block(edit: &Edit, id: ObjectId, bp: &Blkptr) -> Result<Bytes> {
+    let view = edit.view();
+    let context = view.context(id, 0, BlockId(0));
+    Ok(view.pool().read(bp, &context).await.map_err(DatasetError::from)?)
+}
+
+fn range(offset: u64, len: u64) -> Result<Range<u64>, FsError> {
+    let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64);
+    end.map(|end| offset..end).ok_or_else(|| contradiction("reaches beyond the largest file"))
+}
+
+/// The blocks that a record clones, and where they go.
+fn clones(operation: &Operation) -> Result<Vec<(u64, Blkptr)>> {
+    let Operation::CloneRange { offset_bytes, length_bytes, block_bytes, blocks, .. } = operation else {
+        return Err(contradiction("is not a clone"));
+    };
+    range(*offset_bytes, *length_bytes)?;
+    if *block_bytes == 0 || *block_bytes > MAX_BLOCK_BYTES || offset_bytes % block_bytes != 0 {
+        return Err(contradiction("clones to where no block begins"));
+    }
+    let place = |(index, bp): (usize, &Blkptr)| {
+        let at = range(*offset_bytes, block_bytes.saturating_mul(index as u64))?.end;
+        range(at, *block_bytes).map(|place| (place.start, *bp))
+    };
+    blocks.iter().enumerate().map(place).collect()
+}
+
+impl FsWriter {
+    pub(super) async fn replay_write(
+        &self,
+        change: Change<'_>,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[id]).await;
+        let mut node = self.load(change.edit, id).await?;
+        let size = node.u64(ZplAttr::Size)?;
+        if let Operation::Write { already_synced: true, offset_bytes, length_bytes, .. } = operation {
+            node.set_u64(ZplAttr::Size, size.max(range(*offset_bytes, *length_bytes)?.end));
+            return self.save(change.edit, &mut node).await;
+        }
+        let piece = piece_of(change.edit, id, operation).await?;
+        let is_block = matches!(operation, Operation::Write { data: WriteData::Indirect, .. });
+        self.put(change.edit, &mut node, piece.offset, piece.data).await?;
+        if is_block && size < piece.end {
+            node.set_u64(ZplAttr::Size, piece.end);
+        }
+        node.content_changed(change)?;
+        self.save(change.edit, &mut node).await
+    }
+
+    /// Clears a range; without a length, the file ends at the offset.
+    pub(super) async fn replay_clear(
+        &self,
+        change: Change<'_>,
+        id: ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let cleared = range(offset, len)?;
+        let _held = self.0.locks.exclusive(&[id]).await;
+        let mut node = self.load(change.edit, id).await?;
+        let size = node.u64(ZplAttr::Size)?;
+        if len > 0 {
+            clear(change.edit, id, cleared.start.min(size)..cleared.end.min(size)).await?;
+        }
+        if cleared.end > size || len == 0 {
+            self.resize(change.edit, &mut node, cleared.end).await?;
+        }
+        node.content_changed(change)?;
+        self.save(change.edit, &mut node).await
+    }
+
+    /// Puts copies of what was cloned in place.
+    pub(super) async fn replay_clones(
+        &self,
+        change: Change<'_>,
+        id: ObjectId,
+        operation: &Operation,
+    ) -> Result<()> {
+        let Operation::CloneRange { offset_bytes, length_bytes, .. } = operation else { return Ok(()) };
+        let _held = self.0.locks.exclusive(&[id]).await;
+        let mut node = self.load(change.edit, id).await?;
+        let end = range(*offset_bytes, *length_bytes)?.end;
+        let size = node.u64(ZplAttr::Size)?.max(end);
+        for (at, bp) in clones(operation)? {
+            let mut data = read_block(change.edit, id, &bp).await?;
+            data.truncate(size.saturating_sub(at).min(data.len() as u64) as usize);
+            self.put(change.edit, &mut node, at, data).await?;
+        }
+        node.set_u64(ZplAttr::Size, size);
+        node.content_changed(change)?;
+        self.save(change.edit, &mut node).await
+    }
+}
+
+impl VolumeWriter {
+    /// Does a record again. What lies beyond the end, as the volume got smaller since, is passed over: `false`.
+    pub(super) async fn replay_record(&self, edit: &Edit, record: &LogRecord) -> Result<bool> {
+        let contradicts = |error| match error {
+            FsError::Replay { why, .. } => FsError::Replay { sequence: record.seq, why },
+            other => other,
+        };
+        let size = self.size_bytes();
+        let fits = |piece: &Piece| piece.offset + piece.data.len() as u64 <= size;
+        let operation = &record.operation;
+        match operation {
+            Operation::Write { already_synced: true, .. } => {}
+            Operation::Write { .. } => {
+                let piece = piece_of(edit, ZVOL_OBJECT, operation).await.map_err(contradicts)?;
+                if !fits(&piece) {
+                    return Ok(false);
+                }
+                self.write(edit, piece.offset, piece.data).await?;
+            }
+            Operation::CloneRange { .. } => {
+                for (at, bp) in clones(operation).map_err(contradicts)? {
+                    let data = read_block(edit, ZVOL_OBJECT, &bp).await?;
+                    self.write(edit, at, data).await?;
+                }
+            }
+            Operation::Truncate { offset_bytes, length_bytes, .. } => {
+                let cleared = range(*offset_bytes, *length_bytes).map_err(contradicts)?;
+                self.write_zeros(edit, cleared.start.min(size)..cleared.end.min(size)).await?;
+            }
+            _ => return Err(contradicts(contradiction("is of a type that volumes don't have"))),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,116 @@
+//! Replay of what happened to names.
+
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+use cenote_format::zil::record::{NewObject, RenameKind};
+use cenote_format::znode::FileKind;
+
+use super::super::make::{Making, NewFile, NewKind};
+use super::super::{Change, FsWriter, RenameMode};
+use super::{AsLogged, contradiction, time};
+use crate::attr::pflags;
+use crate::error::{FsError, Refusal, Result};
+
+impl FsWriter {
+    /// Makes a file as it was made.
+    pub(super) async fn replay_create(
+        &self,
+        change: Change<'_>,
+        new: &NewObject,
+        name: &[u8],
+        target: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_name(new.directory, name)?;
+        let _held = self.0.locks.exclusive(&[new.directory]).await;
+        let mut parent = self.load_dir(change.edit, new.directory).await?;
+        if self.find(change.edit, new.directory, name).await?.is_some() {
+            return Err(Refusal::Exists.named(new.directory, name));
+        }
+        let (mode, kind) = (new.mode as u32, new_kind(new, target)?);
+        let file = NewFile { kind, mode: mode & 0o7777, umask: 0, uid: new.uid, gid: new.gid };
+        let making = Making {
+            mode,
+            gid: new.gid,
+            as_logged: Some(new.into()),
+            ..Making::child(self, &parent, &file)?
+        };
+        // All its times are that of its creation.
+        let id = self.make(Change { now: time(new.crtime), ..change }, &making).await?;
+        self.add_name(change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
+        self.save(change.edit, &mut parent).await
+    }
+
+    /// Makes the hidden directory of a file, as it was made.
+    pub(super) async fn replay_xattr_dir(&self, change: Change<'_>, new: &NewObject) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[new.directory]).await;
+        let mut node = self.load(change.edit, new.directory).await?;
+        let making = Making {
+            flags: pflags::XATTR,
+            as_logged: Some(new.into()),
+            ..Making::apart(self, node.id, new.mode as u32 & 0o7777, (new.uid, new.gid))
+        };
+        let id = self.make(Change { now: time(new.crtime), ..change }, &making).await?;
+        node.set_u64(ZplAttr::Xattr, id.0);
+        self.save(change.edit, &mut node).await
+    }
+
+    pub(super) async fn replay_remove(
+        &self,
+        change: Change<'_>,
+        dir: ObjectId,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<()> {
+        let gone = match is_directory {
+            true => Some(self.rmdir(change, dir, name).await?),
+            false => self.unlink(change, dir, name).await?,
+        };
+        self.free_all(change, gone).await
+    }
+
+    pub(super) async fn replay_rename(
+        &self,
+        change: Change<'_>,
+        kind: &RenameKind,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> Result<()> {
+        let mode = if *kind == RenameKind::Exchange { RenameMode::Exchange } else { RenameMode::Replace };
+        let gone = self.rename(change, from, to, mode).await?;
+        self.free_all(change, gone).await?;
+        match kind {
+            RenameKind::Whiteout(new) => self.replay_create(change, new, from.1, None).await,
+            RenameKind::Replace | RenameKind::Exchange => Ok(()),
+        }
+    }
+
+    /// Nobody has a file open during a replay: one without names goes at once, as its number may soon be another's.
+    async fn free_all(&self, change: Change<'_>, gone: Option<ObjectId>) -> Result<()> {
+        if let Some(gone) = gone {
+            while !self.free_unlinked(change, gone).await? {}
+        }
+        Ok(())
+    }
+}
+
+impl From<&NewObject> for AsLogged {
+    fn from(new: &NewObject) -> AsLogged {
+        AsLogged { object: new.object, slots: new.slots.min(32) as u8, generation: new.generation }
+    }
+}
+
+fn new_kind<'t>(new: &NewObject, target: Option<&'t [u8]>) -> Result<NewKind<'t>, FsError> {
+    let device = ((new.rdev >> 20) as u32, new.rdev as u32 & 0xf_ffff);
+    Ok(match FileKind::from_mode(new.mode) {
+        FileKind::Regular => NewKind::Regular,
+        FileKind::Directory => NewKind::Directory,
+        FileKind::Symlink => {
+            NewKind::Symlink(target.ok_or_else(|| contradiction("makes a link to nowhere"))?)
+        }
+        FileKind::Fifo => NewKind::Fifo,
+        FileKind::Socket => NewKind::Socket,
+        FileKind::CharDevice => NewKind::CharDevice(device.0, device.1),
+        FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
+        _ => return Err(contradiction("makes a file of no known kind")),
+    })
+}
