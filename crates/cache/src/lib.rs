@@ -80,7 +80,7 @@ impl BlockCache {
     /// Those of [`Pool::read`]; a failed read leaves nothing behind.
     pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
         let Some(key) = key_of(bp) else { return pool.read(bp, ctx).await };
-        if let Some(block) = self.look_up(&key) {
+        if let Some(block) = self.look_up(&key, true) {
             return Ok(block);
         }
         let flight = self.in_flight.lock().entry(key).or_default().clone();
@@ -92,35 +92,47 @@ impl BlockCache {
         result
     }
 
-    /// Reads many blocks, those not cached together in disk order; results in the order asked. `keep` says of each,
-    /// by its place in the list, whether it is worth the memory: what is used once would only push others out.
-    pub async fn read_many(
+    /// Reads many blocks, those not cached together in disk order, and hands each on in the order asked, decoded only then.
+    /// `keep` says of each, by its place in the list, whether it is worth the memory: what is not wanted again would only push
+    /// others out, and goes even if it was there.
+    pub async fn read_each(
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
         keep: impl Fn(usize) -> bool,
-    ) -> Vec<Result<Bytes, PoolError>> {
-        let cached: Vec<Option<Bytes>> =
-            requests.iter().map(|(bp, _)| key_of(bp).and_then(|key| self.look_up(&key))).collect();
+        mut each: impl FnMut(Result<Bytes, PoolError>),
+    ) {
+        let hit = |(index, (bp, _)): (usize, &(Blkptr, ReadContext))| {
+            key_of(bp).and_then(|key| self.look_up(&key, keep(index)))
+        };
+        let hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
         let missing: Vec<_> =
-            requests.iter().zip(&cached).filter(|(_, hit)| hit.is_none()).map(|(r, _)| r.clone()).collect();
-        let mut fresh =
-            if missing.is_empty() { Vec::new() } else { pool.read_many(missing).await }.into_iter();
+            requests.iter().zip(&hits).filter(|(_, hit)| hit.is_none()).map(|(r, _)| r.clone()).collect();
+        let mut rest = requests.iter().zip(hits).enumerate();
+        pool.read_each(missing, |block| {
+            for (index, ((bp, _), hit)) in rest.by_ref() {
+                if let Some(hit) = hit {
+                    each(Ok(hit));
+                    continue;
+                }
+                if let (Ok(block), Some(key)) = (&block, key_of(bp).filter(|_| keep(index))) {
+                    self.insert(key, block.clone());
+                }
+                return each(block);
+            }
+        })
+        .await;
+        rest.filter_map(|(_, (_, hit))| hit).for_each(|hit| each(Ok(hit)));
+    }
+
+    /// [`BlockCache::read_each`] of blocks that are all worth keeping: results in the order asked.
+    pub async fn read_many(
+        &self,
+        pool: &Pool,
+        requests: Vec<(Blkptr, ReadContext)>,
+    ) -> Vec<Result<Bytes, PoolError>> {
         let mut results = Vec::with_capacity(requests.len());
-        for (index, ((bp, ctx), hit)) in requests.iter().zip(cached).enumerate() {
-            if let Some(block) = hit {
-                results.push(Ok(block));
-                continue;
-            }
-            let block = match fresh.next() {
-                Some(result) => result,
-                None => pool.read(bp, ctx).await,
-            };
-            if let (Ok(block), Some(key)) = (&block, key_of(bp).filter(|_| keep(index))) {
-                self.insert(key, block.clone());
-            }
-            results.push(block);
-        }
+        self.read_each(pool, requests, |_| true, |block| results.push(block)).await;
         results
     }
 
@@ -141,8 +153,10 @@ impl BlockCache {
         stats
     }
 
-    fn look_up(&self, key: &Key) -> Option<Bytes> {
-        let found = self.shard(key).lock().get(key);
+    fn look_up(&self, key: &Key, keep: bool) -> Option<Bytes> {
+        let mut shard = self.shard(key).lock();
+        let found = if keep { shard.get(key) } else { shard.take(key) };
+        drop(shard);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found

@@ -12,7 +12,8 @@ use crate::Key;
 const OVERHEAD_BYTES: usize = 192;
 
 struct Slot {
-    block: Bytes,
+    /// `None` when it was taken out: the slot goes when the hand comes by.
+    block: Option<Bytes>,
     /// Used since the hand came by.
     marked: bool,
 }
@@ -33,21 +34,32 @@ impl Shard {
     pub(crate) fn get(&mut self, key: &Key) -> Option<Bytes> {
         let slot = self.slots.get_mut(key)?;
         slot.marked = true;
-        Some(slot.block.clone())
+        slot.block.clone()
+    }
+
+    /// Gives a block away: who asks will be the last to want it.
+    pub(crate) fn take(&mut self, key: &Key) -> Option<Bytes> {
+        let block = self.slots.get_mut(key)?.block.take()?;
+        self.bytes -= block.len();
+        Some(block)
     }
 
     /// Takes a block in and pushes out others until all fit. A block larger than the budget is not taken.
     pub(crate) fn insert(&mut self, key: Key, block: Bytes) {
         let cost = block.len() + OVERHEAD_BYTES;
-        if cost > self.budget_bytes || self.slots.contains_key(&key) {
+        if cost > self.budget_bytes || self.slots.get(&key).is_some_and(|slot| slot.block.is_some()) {
             return;
         }
         while self.bytes + cost > self.budget_bytes {
             self.evict_one();
         }
-        self.bytes += cost;
-        self.ring.push_back(key);
-        self.slots.insert(key, Slot { block, marked: false });
+        self.bytes += block.len();
+        let slot = self.slots.entry(key).or_insert_with(|| {
+            self.bytes += OVERHEAD_BYTES;
+            self.ring.push_back(key);
+            Slot { block: None, marked: false }
+        });
+        slot.block = Some(block);
     }
 
     /// Each turn removes a block or clears a mark, so this ends.
@@ -58,7 +70,7 @@ impl Shard {
                 self.ring.push_back(key);
                 continue;
             }
-            self.bytes -= slot.block.len() + OVERHEAD_BYTES;
+            self.bytes -= slot.block.as_ref().map_or(0, Bytes::len) + OVERHEAD_BYTES;
             self.slots.remove(&key);
             self.evictions += 1;
             return;
@@ -67,7 +79,7 @@ impl Shard {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.values().filter(|slot| slot.block.is_some()).count()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -97,6 +109,22 @@ mod tests {
         assert_eq!((shard.len(), shard.evictions()), (10, 90));
         shard.insert(key(1000), vec![0; 20_000].into());
         assert_eq!(shard.get(&key(1000)), None, "larger than the whole budget");
+    }
+
+    #[test]
+    fn what_is_taken_is_gone_and_may_come_back() {
+        let mut shard = Shard::new(4 * (100 + OVERHEAD_BYTES));
+        for round in 0..10 {
+            shard.insert(key(1), vec![round; 100].into());
+            shard.insert(key(2), vec![round; 100].into());
+            assert_eq!(shard.take(&key(1)), Some(vec![round; 100].into()));
+            assert_eq!((shard.take(&key(1)), shard.get(&key(1)), shard.len()), (None, None, 1));
+        }
+        for n in 3..40 {
+            shard.insert(key(n), vec![0; 100].into());
+            assert!(shard.bytes() <= 4 * (100 + OVERHEAD_BYTES));
+        }
+        assert_eq!(shard.len(), 4);
     }
 
     #[test]

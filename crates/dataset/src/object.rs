@@ -173,7 +173,7 @@ impl Object {
                 Err(error) => slots.push((run.first.0, run.count, Err(error))),
             }
         }
-        let blocks = self.objset.cache().read_many(self.objset.pool(), requests, |_| true).await;
+        let blocks = self.objset.cache().read_many(self.objset.pool(), requests).await;
         let mut blocks = blocks.into_iter();
         let mut runs = Vec::with_capacity(slots.len());
         for (parent, parents, bp) in slots {

@@ -87,7 +87,7 @@ impl Dnode {
     ///
     /// # Errors
     /// Fields that contradict each other or the size of the block.
-    pub fn decode(block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
+    pub fn decode(mut block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
         let mut r = Reader::new("dnode", &block, endian);
         let [
             object_type,
@@ -132,6 +132,7 @@ impl Dnode {
                 bound: 24,
             });
         }
+        block.truncate(raw_len);
         let dnode = Dnode {
             object_type: ObjectType(object_type),
             indirect_block_shift,
@@ -147,7 +148,7 @@ impl Dnode {
             used_bytes: if flags & DNODE_FLAG_USED_BYTES != 0 { used } else { used.saturating_mul(512) },
             bonus_len,
             endian,
-            raw: block.slice(..raw_len),
+            raw: block,
         };
         at_most("dnode bonus length", bonus_len.into(), dnode.bonus_space().len() as u64)?;
         Ok(Some(dnode))

@@ -83,6 +83,9 @@ impl<'a> SaReader<'a> {
 
     /// The bytes of an attribute, if the layout has it.
     pub fn get(&self, attr: ZplAttr) -> Option<&'a [u8]> {
+        if let Some((at, len)) = self.layout.fixed(attr) {
+            return self.data.get(at + self.spare..)?.get(..len);
+        }
         self.value_at(self.layout.slot_of(attr)?)
     }
 

@@ -18,6 +18,7 @@
 //! Order: rows come as they are read. [`sort`] puts them in order of their paths in bounded memory.
 
 mod columns;
+mod extras;
 mod hostile;
 pub mod manifest;
 pub mod parquet;

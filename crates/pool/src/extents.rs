@@ -88,6 +88,13 @@ impl Fetched {
         self.extents.get(extent)?.as_ref()?.get(at..at + len)
     }
 
+    /// The same as a buffer that shares the extent's memory, and keeps all of it alive.
+    pub(crate) fn shared(&self, ticket: Ticket) -> Option<Bytes> {
+        let (extent, at, len) = *self.places.get(ticket.0)?;
+        let bytes = self.extents.get(extent)?.as_ref()?;
+        bytes.get(at..at + len).map(|range| bytes.slice_ref(range))
+    }
+
     /// The same as a buffer of its own: shared with the extent, unless it would keep much more than itself alive.
     pub(crate) fn bytes(&self, ticket: Ticket) -> Option<Bytes> {
         let (extent, at, len) = *self.places.get(ticket.0)?;

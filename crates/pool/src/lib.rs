@@ -31,6 +31,7 @@ pub mod ranges;
 mod read;
 mod read_many;
 mod recover;
+mod spare;
 mod status;
 pub mod vdev;
 pub mod verify;

@@ -20,6 +20,7 @@ use crate::error::{PoolError, Result};
 use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{CopyError, recover};
+use crate::spare;
 use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::{VdevTree, leaf::Leaf};
 use bytes::Bytes;
@@ -91,7 +92,8 @@ impl Pool {
             return clear.get(..lsize).map(|data| clear.slice_ref(data)).ok_or_else(short);
         }
         self.runtime().work(decompression_work(compression), lsize as u64).await;
-        compression.decompress(&clear, lsize).map(Bytes::from).map_err(|e| failed(e.to_string()))
+        spare::filled(lsize, |block| compression.decompress_into(&clear, block))
+            .map_err(|e| failed(e.to_string()))
     }
 
     /// Reads the first copy that can be read or rebuilt.

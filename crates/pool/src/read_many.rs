@@ -12,12 +12,13 @@
 use crate::batches::cut;
 use crate::check::Check;
 use crate::error::Result;
-use crate::extents::{Extents, Ticket};
+use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::{Pool, ReadContext};
 use crate::read::{checked_psize, preferred};
 use crate::vdev::VdevTree;
 use crate::vdev::map::BlockMap;
 use bytes::Bytes;
+use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
 
@@ -59,17 +60,39 @@ impl Pool {
         let fetched = extents.fetch().await;
         let mut results = Vec::with_capacity(batch.len());
         for ((index, bp, ctx), sought) in batch.iter().zip(wanted) {
-            let stored = sought.and_then(|sought| sought.put_together(&fetched));
-            let result = match stored.filter(|stored| self.is_right(bp, stored)) {
-                Some(stored) => {
-                    self.charge(bp, stored.len()).await;
-                    self.decode(bp, stored, ctx).await
-                }
-                None => self.read(bp, ctx).await,
-            };
-            results.push((*index, result));
+            let stored = sought.and_then(|sought| sought.put_together(&fetched, Fetched::bytes));
+            results.push((*index, self.finish(bp, ctx, stored).await));
         }
         results
+    }
+
+    /// Reads many blocks, neighbours on disk together, and decodes them one by one: `each` gets them in the order asked,
+    /// and what it drops is the memory of the next. For few bytes in memory, and those in the processor's cache.
+    ///
+    /// Memory: the stored blocks with the gaps between them; the caller bounds how many it asks for.
+    pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
+        let mut extents = Extents::default();
+        let wanted: Vec<Option<Sought>> =
+            requests.iter().map(|(bp, ctx)| seek(self.vdevs(), &mut extents, bp, ctx)).collect();
+        let fetched = extents.fetch().await;
+        for ((bp, ctx), sought) in requests.iter().zip(wanted) {
+            // A block stored as it is goes out as it is: it must not keep a whole extent alive.
+            let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
+            let take = if stays { Fetched::bytes } else { Fetched::shared };
+            let stored = sought.and_then(|sought| sought.put_together(&fetched, take));
+            each(self.finish(bp, ctx, stored).await);
+        }
+    }
+
+    /// Verifies and decodes a block as it was fetched; reads it alone if it could not be, or is wrong.
+    async fn finish(&self, bp: &Blkptr, ctx: &ReadContext, stored: Option<Bytes>) -> Result<Bytes> {
+        match stored.filter(|stored| self.is_right(bp, stored)) {
+            Some(stored) => {
+                self.charge(bp, stored.len()).await;
+                self.decode(bp, stored, ctx).await
+            }
+            None => self.read(bp, ctx).await,
+        }
     }
 
     fn is_right(&self, bp: &Blkptr, stored: &[u8]) -> bool {
@@ -133,9 +156,10 @@ fn seek<'a>(
 }
 
 impl Sought {
-    fn put_together(&self, fetched: &crate::extents::Fetched) -> Option<Bytes> {
+    /// The stored block; `take` gets one that lies in one piece.
+    fn put_together(&self, fetched: &Fetched, take: fn(&Fetched, Ticket) -> Option<Bytes>) -> Option<Bytes> {
         if let [(0, ticket)] = self.columns[..] {
-            return fetched.bytes(ticket).map(|bytes| bytes.slice(..self.psize));
+            return take(fetched, ticket).map(|bytes| bytes.slice(..self.psize));
         }
         let mut block = vec![0; self.map.data_bytes];
         for &(data_at, ticket) in &self.columns {

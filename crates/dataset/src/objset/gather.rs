@@ -4,25 +4,28 @@
 //! one by one. Sorted, they fall into few blocks of the meta dnode; those are read together, neighbours on disk at
 //! once, and each block is opened once for all the dnodes wanted of it.
 
+use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
+
+use cenote_pool::PoolError;
 
 use super::{META_DNODE_OBJECT, Objset, is_start_of_dnode};
 use crate::error::{DatasetError, Result};
 
 /// A dnode, and the pointer to the block that holds it: where the object's metadata lies and when it was last written.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct Gathered<'a> {
     /// The object.
     pub object: ObjectId,
     /// Its dnode.
     pub dnode: Result<Dnode>,
     /// The block of dnodes; a hole if it could not be found.
-    pub block: Blkptr,
+    pub block: &'a Blkptr,
 }
 
-/// Blocks of dnodes in memory at once: 512 of 16 KiB, 8 MiB.
+/// Blocks of dnodes read at once: 512, as stored some 2 MiB, at most 8. Decoded they are in memory one by one.
 const MOST_BLOCKS: usize = 512;
 
 /// How far apart two wanted blocks may be to be found with one walk of the indirect blocks.
@@ -30,12 +33,12 @@ const NEAR_BLOCKS: u64 = 64;
 
 impl Objset {
     /// The dnodes of `objects`, which must be sorted. Calls `each` once for every number, in order.
-    pub async fn gather(&self, objects: &[ObjectId], mut each: impl FnMut(Gathered)) {
+    pub async fn gather(&self, objects: &[ObjectId], mut each: impl FnMut(Gathered<'_>)) {
         debug_assert!(objects.is_sorted());
         let per_block = self.meta().map_or(0, |meta| meta.block_bytes() / DNODE_MIN_BYTES as u64);
         if per_block == 0 {
             for &object in objects {
-                each(Gathered { object, dnode: Err(self.no_object(object)), block: Blkptr::HOLE });
+                each(Gathered { object, dnode: Err(self.no_object(object)), block: &Blkptr::HOLE });
             }
             return;
         }
@@ -46,7 +49,12 @@ impl Objset {
         }
     }
 
-    async fn gather_groups(&self, groups: &[&[ObjectId]], per_block: u64, each: &mut impl FnMut(Gathered)) {
+    async fn gather_groups(
+        &self,
+        groups: &[&[ObjectId]],
+        per_block: u64,
+        each: &mut impl FnMut(Gathered<'_>),
+    ) {
         let ids: Vec<u64> = groups.iter().map(|group| group[0].0 / per_block).collect();
         let pointers = self.dnode_block_pointers(&ids).await;
         let mut requests = Vec::with_capacity(ids.len());
@@ -61,32 +69,34 @@ impl Objset {
             }
         }
         let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);
-        let mut blocks = self.cache().read_many(self.pool(), requests, keep).await.into_iter();
-        for (group, pointer) in groups.iter().zip(pointers) {
-            let block = match pointer {
-                Ok(bp) if bp.is_hole() => Ok(None),
-                Ok(bp) => match blocks.next() {
-                    Some(Ok(bytes)) => Ok(Some((bp, bytes))),
-                    Some(Err(error)) => Err(DatasetError::from(error)),
-                    None => Ok(None),
-                },
-                Err(error) => Err(error),
-            };
-            for &object in *group {
-                each(match &block {
-                    Err(error) => Gathered { object, dnode: Err(error.clone()), block: Blkptr::HOLE },
-                    Ok(None) => Gathered { object, dnode: Err(self.no_object(object)), block: Blkptr::HOLE },
-                    Ok(Some((bp, bytes))) => {
-                        let slot = (object.0 % per_block) as usize;
-                        Gathered { object, dnode: self.dnode_in(bytes, slot, object, bp), block: *bp }
-                    }
-                });
+        let mut rest = groups.iter().zip(&pointers);
+        // Hands on the groups up to the next that has a block: this one.
+        let mut hand_on = |mut block: Option<Result<Bytes, PoolError>>| {
+            for (group, pointer) in rest.by_ref() {
+                let (bp, found) = match pointer {
+                    Err(error) => (&Blkptr::HOLE, Err(error.clone())),
+                    Ok(bp) if bp.is_hole() => (&Blkptr::HOLE, Ok(None)),
+                    Ok(bp) => (bp, block.take().transpose().map_err(DatasetError::from)),
+                };
+                for &object in *group {
+                    let dnode = match &found {
+                        Err(error) => Err(error.clone()),
+                        Ok(None) => Err(self.no_object(object)),
+                        Ok(Some(bytes)) => self.dnode_in(bytes, (object.0 % per_block) as usize, object, bp),
+                    };
+                    each(Gathered { object, dnode, block: bp });
+                }
+                if !bp.is_hole() {
+                    return;
+                }
             }
-        }
+        };
+        self.cache().read_each(self.pool(), requests, keep, |block| hand_on(Some(block))).await;
+        hand_on(None);
     }
 
     /// The dnode that begins at `slot` of a block.
-    fn dnode_in(&self, block: &bytes::Bytes, slot: usize, object: ObjectId, bp: &Blkptr) -> Result<Dnode> {
+    fn dnode_in(&self, block: &Bytes, slot: usize, object: ObjectId, bp: &Blkptr) -> Result<Dnode> {
         let start = slot * DNODE_MIN_BYTES;
         if object.0 == 0 || start >= block.len() || !is_start_of_dnode(block, slot) {
             return Err(self.no_object(object));

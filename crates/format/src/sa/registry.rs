@@ -38,6 +38,8 @@ pub struct SaLayout {
     slots: Vec<Slot>,
     /// Offsets of the slots up to and with the first variable one.
     offsets: Vec<usize>,
+    /// Offset and length of each attribute of the ZPL that lies before the first variable one; length 0: it does not.
+    fixed: [(u16, u16); ZplAttr::COUNT],
     /// Slot of each attribute of the ZPL.
     zpl_slots: [Option<u16>; ZplAttr::COUNT],
 }
@@ -168,7 +170,18 @@ impl SaLayout {
             at = (at + slot.length).next_multiple_of(8);
             offsets.push(at);
         }
-        SaLayout { slots, offsets, zpl_slots }
+        let fixed = zpl_slots.map(|slot| {
+            let slot = usize::from(slot.unwrap_or(u16::MAX));
+            match (slots.get(slot), offsets.get(slot)) {
+                (Some(Slot { length, variable_index: None, .. }), Some(&at))
+                    if at + length <= usize::from(u16::MAX) =>
+                {
+                    (at as u16, *length as u16)
+                }
+                _ => (0, 0),
+            }
+        });
+        SaLayout { slots, offsets, fixed, zpl_slots }
     }
 
     /// Numbers of its attributes.
@@ -178,6 +191,12 @@ impl SaLayout {
 
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// Offset and length of an attribute, if they are the same in every file of this layout.
+    pub(super) fn fixed(&self, attr: ZplAttr) -> Option<(usize, usize)> {
+        let (at, len) = self.fixed[attr as usize];
+        (len > 0).then_some((at.into(), len.into()))
     }
 
     pub(super) fn slot_of(&self, attr: ZplAttr) -> Option<usize> {

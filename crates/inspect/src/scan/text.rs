@@ -241,8 +241,15 @@ fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Bytes outside printable ASCII, backslash and those in `also` as `\xNN`.
 fn escape(out: &mut Vec<u8>, bytes: &[u8], also: &[u8]) {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) & (byte != b'\\');
+    // Nearly all names are plain. Looking at all bytes without stopping early lets the compiler take many at once.
+    if bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte))
+        && !also.iter().any(|byte| is_plain(*byte))
+    {
+        return out.extend_from_slice(bytes);
+    }
     for &byte in bytes {
-        if !(b' '..=b'~').contains(&byte) || byte == b'\\' || also.contains(&byte) {
+        if !is_plain(byte) || also.contains(&byte) {
             out.extend_from_slice(b"\\x");
             hex(out, &[byte]);
         } else {

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cenote_format::blkptr::Blkptr;
 use cenote_format::units::ObjectId;
 use cenote_runtime::Runtime;
 use tokio::sync::{Notify, mpsc};
@@ -18,6 +19,8 @@ use crate::Result;
 
 /// Directories that one worker takes at a time.
 const WINDOW_DIRECTORIES: usize = 512;
+/// Directories on the stack that may have their pointers with them: 16 MiB. More than these are looked up again.
+const MOST_POINTERS: usize = 100_000;
 /// Batches that may wait for the sink.
 const WAITING_BATCHES: usize = 4;
 
@@ -28,6 +31,8 @@ pub(super) struct Directory {
     pub object: ObjectId,
     /// Its path; the root's is empty.
     pub path: Box<[u8]>,
+    /// Where its names lie, if that is one block and known: its dnode need not be read once more.
+    pub block: Option<Box<Blkptr>>,
 }
 
 /// Something on the stack.
@@ -82,7 +87,7 @@ impl Walk {
         let render = Arc::new(render);
         let (sender, mut rendered) = mpsc::channel(WAITING_BATCHES);
         sender.send(render(&window::root(&walk).await?)).await.ok();
-        walk.found(vec![Directory { object: walk.folder, path: Box::default() }]);
+        walk.found(vec![Directory { object: walk.folder, path: Box::default(), block: None }]);
         let workers: Vec<_> = (0..walk.workers)
             .map(|_| {
                 let (walk, render, sender) = (walk.clone(), render.clone(), sender.clone());
@@ -106,7 +111,7 @@ impl Walk {
         while let Some(work) = self.take().await {
             match work {
                 Work::Directories(directories) => window::list(self, directories, &mut batches).await,
-                Work::Entries(entries) => window::rows(self, entries, &mut batches).await,
+                Work::Entries(mut entries) => window::rows(self, &mut entries, &mut batches).await,
             }
             self.done();
             if sender.is_closed() {
@@ -152,11 +157,16 @@ impl Walk {
     }
 
     /// Puts directories on the stack.
-    pub fn found(&self, directories: Vec<Directory>) {
+    pub fn found(&self, mut directories: Vec<Directory>) {
         if directories.is_empty() {
             return;
         }
-        self.lock().directories.extend(directories);
+        let mut stack = self.lock();
+        if stack.directories.len() > MOST_POINTERS {
+            directories.iter_mut().for_each(|directory| directory.block = None);
+        }
+        stack.directories.extend(directories);
+        drop(stack);
         self.changed.notify_waiters();
     }
 

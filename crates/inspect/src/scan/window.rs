@@ -10,12 +10,12 @@ use cenote_format::dnode::Dnode;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zap::MicroZap;
 use cenote_format::znode::Dirent;
-use cenote_fs::manifest::{ContentHash, XattrHash, hash_content, sha256};
-use cenote_fs::{Attr, Decoded, FileKind, Filesystem};
+use cenote_fs::{Attr, Decoded, Filesystem};
 use cenote_runtime::WorkKind;
 use tokio::sync::mpsc;
 
-use super::row::{Extra, Row, RowBatch, ScanProblem, join};
+use super::extras::read_extras;
+use super::row::{Row, RowBatch, ScanProblem, join};
 use super::walk::{Directory, Walk, runtime};
 use crate::{InspectError, Result};
 
@@ -43,6 +43,12 @@ struct Entry {
 }
 
 impl Entries {
+    fn clear(&mut self) {
+        self.directories.clear();
+        self.names.clear();
+        self.list.clear();
+    }
+
     fn enter(&mut self, path: &[u8]) {
         self.directories.push(path.into());
     }
@@ -64,17 +70,25 @@ impl Entries {
     }
 }
 
-/// Collects rows and sends them off, rendered, in batches. One for each worker: the memory of its batch is used again.
+/// Collects rows and sends them off, rendered, in batches. One for each worker: its memory is used again.
 pub(super) struct Batches<'a, T, R> {
     walk: &'a Walk,
     sender: &'a mpsc::Sender<T>,
     render: &'a R,
     batch: RowBatch,
+    /// Empty between windows.
+    entries: Entries,
 }
 
 impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
     pub fn new(walk: &'a Walk, sender: &'a mpsc::Sender<T>, render: &'a R) -> Self {
-        Batches { walk, sender, render, batch: RowBatch::new(walk.target.clone()) }
+        Batches {
+            walk,
+            sender,
+            render,
+            batch: RowBatch::new(walk.target.clone()),
+            entries: Entries::default(),
+        }
     }
 
     async fn send(&mut self) {
@@ -103,7 +117,7 @@ pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     let mut batch = RowBatch::new(walk.target.clone());
     let attr = fs.attr(walk.folder).await?;
     let mut block = Blkptr::HOLE;
-    fs.objset().gather(&[walk.folder], |found| block = found.block).await;
+    fs.objset().gather(&[walk.folder], |found| block = *found.block).await;
     walk.meets_first(walk.folder);
     batch.push(b"", b".", |path| row(walk, path, walk.folder, attr, &block));
     if walk.needs.any() {
@@ -125,13 +139,15 @@ pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
 ) {
     directories.sort_unstable_by_key(|directory| directory.object);
     for directories in directories.chunks(ZAP_READS) {
-        let mut entries = Entries::default();
+        let mut entries = std::mem::take(&mut batches.entries);
         let mut large = Vec::new();
         read_small(walk, directories, &mut entries, &mut large, batches).await;
         for index in large {
             read_large(walk, &directories[index], &mut entries, batches).await;
         }
-        rows(walk, entries, batches).await;
+        rows(walk, &mut entries, batches).await;
+        entries.clear();
+        batches.entries = entries;
     }
     batches.send().await;
 }
@@ -146,56 +162,59 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
 ) {
     let fs = &walk.target.filesystem;
     let objset = fs.objset();
-    let ids: Vec<ObjectId> = directories.iter().map(|directory| directory.object).collect();
+    let unknown = |directory: &&Directory| directory.block.is_none();
+    let ids: Vec<ObjectId> = directories.iter().filter(unknown).map(|directory| directory.object).collect();
     let mut dnodes = Vec::with_capacity(ids.len());
     objset.gather(&ids, |found| dnodes.push(found.dnode)).await;
 
-    let mut requests = Vec::with_capacity(ids.len());
-    let mut small = Vec::with_capacity(ids.len());
-    for (index, dnode) in dnodes.into_iter().enumerate() {
-        let directory = &directories[index];
-        let dnode = match dnode {
-            // What lies on disk, if anything does, is not what is shown.
-            _ if fs.is_replayed(directory.object) => {
-                large.push(index);
-                continue;
-            }
-            Ok(dnode) => dnode,
-            Err(error) => {
-                batches.problem(&directory.path, b"", directory.object, error);
-                continue;
-            }
+    let mut dnodes = dnodes.into_iter();
+    let mut requests = Vec::with_capacity(directories.len());
+    let mut small = Vec::with_capacity(directories.len());
+    for (index, directory) in directories.iter().enumerate() {
+        let block = match &directory.block {
+            Some(block) => Some(**block),
+            None => match dnodes.next() {
+                Some(Ok(dnode)) => only_block(fs, directory.object, &dnode),
+                Some(Err(error)) if !fs.is_replayed(directory.object) => {
+                    batches.problem(&directory.path, b"", directory.object, error);
+                    continue;
+                }
+                _ => None,
+            },
         };
-        let bp = dnode.blkptr(0);
-        if dnode.levels == 1 && dnode.max_block_id == BlockId(0) && !bp.is_hole() {
-            requests.push((bp, objset.context(directory.object, 0, BlockId(0))));
-            small.push((index, bp.endian()));
-        } else {
-            large.push(index);
+        match block {
+            Some(bp) => {
+                requests.push((bp, objset.context(directory.object, 0, BlockId(0))));
+                small.push((index, bp.endian()));
+            }
+            None => large.push(index),
         }
     }
-    let blocks = objset.pool().read_many(requests).await;
-    for ((index, endian), block) in small.into_iter().zip(blocks) {
+    let mut small = small.into_iter();
+    let read = objset.pool().read_each(requests, |block| {
+        let Some((index, endian)) = small.next() else { return };
         let directory = &directories[index];
-        let zap = match block {
-            Ok(block) => MicroZap::decode(block, endian),
-            Err(error) => {
-                batches.problem(&directory.path, b"", directory.object, error);
-                continue;
-            }
-        };
-        match zap {
-            Ok(zap) => {
+        match block.map(|block| MicroZap::decode(block, endian)) {
+            Ok(Ok(zap)) => {
                 entries.enter(&directory.path);
                 for entry in zap.entries() {
                     entries.add(entry.name, Dirent::from_word(entry.value).object);
                 }
             }
             // One block, and not a micro ZAP: let the general reader say what it is.
-            Err(_) => large.push(index),
+            Ok(Err(_)) => large.push(index),
+            Err(error) => batches.problem(&directory.path, b"", directory.object, error),
         }
-    }
+    });
+    read.await;
     runtime(&walk.target).work(WorkKind::Parse, entries.names.len() as u64).await;
+}
+
+/// The pointer to a directory's block, if it has just one. What a replayed one has on disk, if anything, is not what is shown.
+fn only_block(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Option<Blkptr> {
+    let bp = dnode.blkptr(0);
+    let is_one = dnode.levels == 1 && dnode.max_block_id == BlockId(0) && !bp.is_hole();
+    (is_one && !fs.is_replayed(object)).then_some(bp)
 }
 
 /// Reads a directory of many blocks, handing entries on whenever there is a window full of them.
@@ -221,8 +240,8 @@ async fn read_large<T, R: Fn(&RowBatch) -> T>(
         }
         if entries.list.len() >= WINDOW_ENTRIES {
             let full = std::mem::take(entries);
-            if let Some(full) = walk.share(full) {
-                rows(walk, full, batches).await;
+            if let Some(mut full) = walk.share(full) {
+                rows(walk, &mut full, batches).await;
             }
             entries.enter(&directory.path);
         }
@@ -232,12 +251,12 @@ async fn read_large<T, R: Fn(&RowBatch) -> T>(
 /// Looks up entries and describes them.
 pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
-    mut entries: Entries,
+    entries: &mut Entries,
     batches: &mut Batches<'_, T, R>,
 ) {
-    let mut list = std::mem::take(&mut entries.list);
-    list.sort_unstable_by_key(|entry| entry.object);
-    for list in list.chunks(BATCH_ROWS) {
+    entries.list.sort_unstable_by_key(|entry| entry.object);
+    let entries = &*entries;
+    for list in entries.list.chunks(BATCH_ROWS) {
         let ids: Vec<ObjectId> = list.iter().map(|entry| entry.object).collect();
         let mut found = Vec::new();
         let mut postponed = Vec::new();
@@ -247,24 +266,23 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
             .gather(&ids, |gathered| {
                 let Some(entry) = next.next() else { return };
                 let (dir, name) = (entries.directory(entry), entries.name(entry));
-                match gathered
-                    .dnode
-                    .map_err(InspectError::from)
-                    .and_then(|dnode| decode(fs, entry.object, &dnode))
-                {
+                let decoded = gathered.dnode.map_err(InspectError::from).and_then(|dnode| {
+                    let attr = decode(fs, entry.object, &dnode)?;
+                    if attr.is_some_and(|attr| attr.is_dir()) {
+                        found.push((*entry, only_block(fs, entry.object, &dnode)));
+                    }
+                    Ok(attr)
+                });
+                match decoded {
                     Ok(Some(attr)) => {
-                        let is_dir = attr.is_dir();
                         batches
                             .batch
-                            .push(dir, name, |path| row(walk, path, entry.object, attr, &gathered.block));
-                        if is_dir {
-                            found.push(*entry);
-                        }
+                            .push(dir, name, |path| row(walk, path, entry.object, attr, gathered.block));
                     }
-                    Ok(None) => postponed.push((*entry, gathered.block)),
+                    Ok(None) => postponed.push((*entry, *gathered.block)),
                     Err(error) if fs.is_replayed(entry.object) => {
                         drop(error);
-                        postponed.push((*entry, gathered.block));
+                        postponed.push((*entry, *gathered.block));
                     }
                     Err(error) => batches.problem(dir, name, entry.object, error),
                 }
@@ -276,13 +294,13 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
                 Ok(attr) => {
                     batches.batch.push(dir, name, |path| row(walk, path, entry.object, attr, &block));
                     if attr.is_dir() {
-                        found.push(entry);
+                        found.push((entry, None));
                     }
                 }
                 Err(error) => batches.problem(dir, name, entry.object, error),
             }
         }
-        walk.found(directories(walk, &entries, found, batches));
+        walk.found(directories(walk, entries, found, batches));
         if batches.batch.rows.len() >= BATCH_ROWS / 2 {
             batches.send().await;
         }
@@ -305,11 +323,11 @@ fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Att
 fn directories<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     entries: &Entries,
-    found: Vec<Entry>,
+    found: Vec<(Entry, Option<Blkptr>)>,
     batches: &mut Batches<'_, T, R>,
 ) -> Vec<Directory> {
     let mut directories = Vec::with_capacity(found.len());
-    for entry in found {
+    for (entry, block) in found {
         let (dir, name) = (entries.directory(&entry), entries.name(&entry));
         if !walk.meets_first(entry.object) {
             let why = "the directory has more than one name; it was listed under the first only";
@@ -318,80 +336,7 @@ fn directories<T, R: Fn(&RowBatch) -> T>(
         }
         let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
         join(&mut path, dir, name);
-        directories.push(Directory { object: entry.object, path: path.into() });
+        directories.push(Directory { object: entry.object, path: path.into(), block: block.map(Box::new) });
     }
     directories
-}
-
-/// Reads link targets, extended attributes and contents of a batch, several files at once.
-async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
-    let rt = runtime(&walk.target).clone();
-    let wanted: Vec<(usize, ObjectId, Attr)> =
-        batch.rows.iter().enumerate().map(|(index, row)| (index, row.object, row.attr)).collect();
-    let (fs, needs) = (walk.target.filesystem.clone(), walk.needs);
-    let results = std::sync::Mutex::new(Vec::with_capacity(wanted.len()));
-    let results = Arc::new(results);
-    let collected = results.clone();
-    let read = rt
-        .for_each_bounded(2 * rt.parallelism(), wanted, move |(index, object, attr)| {
-            let (fs, results) = (fs.clone(), collected.clone());
-            async move {
-                let extra = read_extra(&fs, needs, object, &attr).await;
-                results
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .push((index, object, extra));
-                Ok::<(), InspectError>(())
-            }
-        })
-        .await;
-    if let Err(error) = read {
-        batch.problems.push(ScanProblem { path: Vec::new(), object: ObjectId(0), error });
-    }
-    let results = std::mem::take(&mut *results.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    for (index, object, extra) in results {
-        let problem = match &extra {
-            Ok(extra) => extra.content.as_ref().and_then(unreadable),
-            Err(error) => Some(error.clone()),
-        };
-        if let Some(error) = problem {
-            let path = batch.path(&batch.rows[index]).to_vec();
-            batch.problems.push(ScanProblem { path, object, error });
-        }
-        batch.rows[index].extra = extra.ok().map(Box::new);
-    }
-}
-
-/// What is wrong with content of which not every byte could be read.
-fn unreadable(content: &ContentHash) -> Option<InspectError> {
-    if content.is_complete() {
-        return None;
-    }
-    let mut text = String::new();
-    content.append_to(&mut text);
-    Some(InspectError::Content { unreadable: text })
-}
-
-async fn read_extra(
-    fs: &Filesystem,
-    needs: super::ScanNeeds,
-    object: ObjectId,
-    attr: &Attr,
-) -> Result<Extra> {
-    let mut extra = Extra::default();
-    if needs.targets && attr.kind() == FileKind::Symlink {
-        extra.target = Some(fs.read_link(object).await?);
-    }
-    if needs.xattrs && Filesystem::may_have_xattrs(attr) {
-        let hash = |x: cenote_fs::Xattr| XattrHash {
-            len: x.value.len() as u64,
-            sha256: sha256(&x.value),
-            name: x.name,
-        };
-        extra.xattrs = fs.xattrs(object).await?.into_iter().map(hash).collect();
-    }
-    if needs.hashes && attr.kind() == FileKind::Regular {
-        extra.content = Some(hash_content(&fs.open_file(object).await?).await?);
-    }
-    Ok(extra)
 }
