@@ -24,9 +24,11 @@ mod history;
 mod logs;
 mod missed;
 mod open;
+mod settings;
 mod space;
 mod state;
 mod sync;
+mod vdevs;
 mod writable;
 
 use std::collections::BTreeMap;
@@ -61,6 +63,7 @@ pub(crate) use features::feature_of;
 pub use groups::Hold;
 pub(crate) use history::NO_DETAILS;
 pub(crate) use logs::WeakEngine;
+pub use settings::PoolSetting;
 pub use state::Host;
 
 /// An opened pool that takes changes. Cloning it costs one atomic increment.

@@ -83,10 +83,8 @@ pub fn plan(
 ) -> Result<Plan> {
     let mut root = VdevConfig::new(VdevKind::Root, 0, new_guid(rt));
     root.create_txg = txg;
-    let mut devices = BTreeMap::new();
-    for (id, vdev) in (0..).zip(vdevs) {
-        root.children.push(top(rt, name, id, vdev, ashift, txg, &mut devices)?);
-    }
+    let NewTops { configs, devices } = plan_vdevs(rt, name, vdevs, ashift, (0, txg))?;
+    root.children = configs;
     let config = PoolConfig {
         version: SPA_VERSION_FEATURES,
         name: name.into(),
@@ -122,6 +120,32 @@ pub fn plan(
         notes: Vec::new(),
     };
     Ok(Plan { config, found })
+}
+
+/// Top-level vdevs that nothing is written of yet.
+pub struct NewTops {
+    /// As the MOS will have them.
+    pub configs: Vec<VdevConfig>,
+    /// Their devices.
+    pub devices: BTreeMap<Guid, FoundDevice>,
+}
+
+/// Lays out vdevs of a pool, which get numbers from `first_id` on and were made in group `txg`.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_vdevs(
+    rt: &Runtime,
+    pool: &str,
+    vdevs: &[NewVdev],
+    ashift: Option<u32>,
+    (first_id, txg): (u64, Txg),
+) -> Result<NewTops> {
+    let mut tops = NewTops { configs: Vec::new(), devices: BTreeMap::new() };
+    for (id, vdev) in (first_id..).zip(vdevs) {
+        tops.configs.push(top(rt, pool, id, vdev, ashift, txg, &mut tops.devices)?);
+    }
+    Ok(tops)
 }
 
 fn top(

@@ -17,6 +17,7 @@ pub mod alloc;
 mod batches;
 mod check;
 pub mod config;
+mod copy;
 pub mod create;
 pub mod crypt;
 pub mod discover;

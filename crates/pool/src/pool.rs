@@ -3,7 +3,7 @@
 //! A pool is assembled twice. Labels alone give a tree that can read the MOS; the MOS gives the trusted
 //! configuration, from which the same devices are assembled again.
 
-use crate::config::{PoolConfig, PoolState, VdevClass};
+use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
@@ -137,6 +137,28 @@ impl Pool {
         found.devices.extend(more);
         let parts = Parts { found: Arc::new(found), ..Parts::clone(&self.parts) };
         Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() }
+    }
+
+    /// The same pool with vdevs that joined or left, and their devices: what is written with it goes to the new ones. Vdevs that were removed
+    /// are not known to it.
+    pub fn with_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) -> Pool {
+        let grown = self.with_devices(joining);
+        let config = PoolConfig { vdevs, ..grown.parts.config.clone() };
+        let material = build::Material {
+            uberblock: &grown.uberblock,
+            found: &grown.parts.found,
+            indirect: &BTreeMap::new(),
+            behind: &grown.parts.behind,
+            earlier: grown.parts.vdevs.leaves(),
+        };
+        let vdevs = Arc::new(build::build(&config, &material));
+        let parts = Parts { config, vdevs, ..Parts::clone(&grown.parts) };
+        Pool { parts: Arc::new(parts), uberblock: grown.uberblock }
+    }
+
+    /// The device of a leaf.
+    pub fn device(&self, leaf: Guid) -> Option<&FoundDevice> {
+        self.parts.found.devices.get(&leaf)
     }
 
     /// Time, tasks and randomness.

@@ -13,7 +13,7 @@ mod hold;
 mod holds;
 mod list;
 mod owner;
-mod refusal;
+pub(super) mod refusal;
 mod rename;
 mod rollback;
 mod select;

@@ -5,6 +5,7 @@
 
 mod create;
 mod dedup;
+mod devices;
 mod errors;
 mod events;
 mod get;
@@ -16,6 +17,7 @@ mod list;
 mod manage;
 mod properties;
 mod reason;
+mod set;
 mod status;
 mod tree;
 mod vdevs_json;
@@ -44,7 +46,17 @@ pub enum Zpool {
     Sync(manage::Sync),
     /// Remove a pool's labels from a device
     Labelclear(manage::LabelClear),
-    /// Find pools among the disks, or look whether one opens
+    /// Add vdevs
+    Add(devices::Add),
+    /// Make a device hold the same as one of the pool: a mirror
+    Attach(devices::Attach),
+    /// Take a device out of a mirror
+    Detach(devices::Detach),
+    /// Set a property, enable a feature
+    Set(set::Set),
+    /// Enable all features, or show which are not
+    Upgrade(set::Upgrade),
+    /// Find pools among the disks, look whether one opens, or give one another name
     Import(Import),
     /// State of pools and their devices, and why
     Status(Status),
@@ -70,7 +82,7 @@ pub struct Import {
     /// Options as for `zpool import`; only `readonly=on` is possible: commands that write open the pool themselves
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// Accepted for habit: a pool that another system seems to use opens anyway, and says so
+    /// With a new name: also a pool that another machine has not exported. With -D: the pool is no longer destroyed
     #[arg(short = 'f')]
     pub force: bool,
     /// Accepted for habit: a pool whose log devices are missing opens anyway, and says so
@@ -90,6 +102,8 @@ pub struct Import {
     pub names: DeviceNames,
     /// Name or guid of the pool to open; without one, all that are found are listed
     pub pool: Option<String>,
+    /// The name that it gets, to stay
+    pub new_name: Option<String>,
 }
 
 /// `zpool status`
@@ -224,6 +238,11 @@ impl Zpool {
             Zpool::Destroy(destroy) => destroy.run(session).await,
             Zpool::Sync(sync) => sync.run(session).await,
             Zpool::Labelclear(clear) => clear.run(session).await,
+            Zpool::Add(add) => add.run(session).await,
+            Zpool::Attach(attach) => attach.run(session).await,
+            Zpool::Detach(detach) => detach.run(session).await,
+            Zpool::Set(set) => set.run(session).await,
+            Zpool::Upgrade(upgrade) => upgrade.run(session).await,
             Zpool::Import(import) => import.run(session).await,
             Zpool::Status(status) => status.run(session).await,
             Zpool::List(list) => list.run(session).await,

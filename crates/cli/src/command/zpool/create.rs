@@ -3,10 +3,10 @@
 //! The pool is left exported: nothing keeps it imported. Its root file system is made by the same code that makes all others, so that
 //! the kernel mounts it.
 
-mod compatibility;
-mod devices;
-mod layout;
-mod properties;
+pub(super) mod compatibility;
+pub(super) mod devices;
+pub(super) mod layout;
+pub(super) mod properties;
 
 use std::fmt::Write as _;
 
@@ -67,10 +67,9 @@ impl Create {
         let mut root = settings::parse(&self.root_options, None).map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
         let groups = layout::parse(&self.vdevs).map_err(refused)?;
+        layout::require_data(&groups).map_err(|why| refused(why.into()))?;
         let has = |name| properties.features.iter().any(|feature| feature.name == name);
-        let is_special =
-            |group: &layout::Group<'_>| matches!(group.class, VdevClass::Special | VdevClass::Dedup);
-        if groups.iter().any(is_special) && !has("allocation_classes") {
+        if groups.iter().any(layout::Group::needs_classes) && !has("allocation_classes") {
             return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
         }
         check_kernel(&self.pool)?;
@@ -110,7 +109,7 @@ impl Create {
 }
 
 /// Rules of OpenZFS for names of new pools (`zpool_name_valid`).
-fn check_name(name: &str) -> Result<(), &'static str> {
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     let is_reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word));
     if is_reserved || name == "log" {
         return Err("name is reserved");
@@ -129,9 +128,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 
 /// The layout as `-n` shows it.
 fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> String {
-    let mut out = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
-    let mut class = VdevClass::Normal;
-    for (index, (group, vdev)) in groups.iter().zip(vdevs).enumerate() {
+    let heading = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
+    heading + &layout_lines(groups, vdevs, 0)
+}
+
+/// New vdevs, of which the first gets the number `first`, a device a line.
+pub(super) fn layout_lines(groups: &[layout::Group<'_>], vdevs: &[NewVdev], first: usize) -> String {
+    let (mut out, mut class) = (String::new(), VdevClass::Normal);
+    for (index, (group, vdev)) in (first..).zip(groups.iter().zip(vdevs)) {
         if group.class != class {
             class = group.class;
             let _ = writeln!(out, "\t{}", class.name());

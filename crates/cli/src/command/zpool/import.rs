@@ -4,13 +4,15 @@
 //! tell what is there, and `import POOL` says what it found.
 
 use cenote_dataset::Mos;
+use cenote_dataset::engine::PoolSetting;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
+use super::create::check_name;
 use super::reason::{Circumstances, judge, paragraph};
 use super::{Import, import_json, tree};
 use crate::outcome::{CliError, Outcome};
 use crate::render::ctime;
-use crate::session::{Session, print, print_json};
+use crate::session::{Session, check_kernel, print, print_json};
 
 impl Import {
     /// Runs the command.
@@ -20,6 +22,9 @@ impl Import {
             return self.as_json(session).await;
         }
         match &self.pool {
+            Some(name) if self.new_name.is_some() || self.destroyed && self.force => {
+                self.take(session, name).await
+            }
             Some(name) => {
                 let found = session.find_pool(name).await?;
                 if found.state() == PoolState::Destroyed && !self.destroyed {
@@ -31,6 +36,32 @@ impl Import {
             }
             None => self.list(session).await,
         }
+    }
+
+    /// Gives a pool another name, or undoes that it was destroyed. It is left exported.
+    async fn take(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        let refused = |why: &str| CliError::Refused(format!("cannot import '{name}': {why}"));
+        let new = self.new_name.as_deref();
+        if let Some(new) = new {
+            check_name(new).map_err(refused)?;
+            check_kernel(new)?;
+            let discovery = session.discover().await;
+            if discovery.pools.iter().any(|pool| pool.name() == new && pool.state() != PoolState::Destroyed) {
+                return Err(refused("a pool with that name already exists; choose another new name"));
+            }
+        }
+        let found = session.find_pool(name).await?;
+        let is_back = self.destroyed && found.state() == PoolState::Destroyed;
+        if !self.force && !is_back {
+            session.check_unused(&found)?;
+        }
+        session
+            .change_found(&found, PoolState::Exported, async |engine| match new {
+                Some(new) => Ok(engine.set_pool(PoolSetting::Name(new.into())).await?),
+                None => Ok(()),
+            })
+            .await?;
+        Ok(Outcome::Done)
     }
 
     fn check_options(&self) -> Result<(), CliError> {

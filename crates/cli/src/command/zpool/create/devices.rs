@@ -46,13 +46,7 @@ pub fn sizes(vdevs: &[NewVdev]) -> Vec<Vec<(u64, bool)>> {
 /// them, which nobody could tell from the new one.
 pub async fn in_the_way(rt: &Runtime, name: &str, vdevs: &[NewVdev]) -> Vec<String> {
     let devices: Vec<&NewDevice> = vdevs.iter().flat_map(|vdev| &vdev.devices).collect();
-    let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
-    let mut problems = Vec::new();
-    for pool in discover(rt, &paths).await.pools {
-        let paths = pool.devices.values().map(|device| &device.path);
-        problems
-            .extend(paths.map(|path| format!("{path} is part of {} pool '{}'", state(&pool), pool.name())));
-    }
+    let mut problems = parts_of_pools(rt, vdevs).await;
     let mut folders: Vec<PathBuf> = (devices.iter().filter(|new| new.is_file))
         .filter_map(|new| Path::new(&new.path).parent().map(Path::to_path_buf))
         .collect();
@@ -64,6 +58,19 @@ pub async fn in_the_way(rt: &Runtime, name: &str, vdevs: &[NewVdev]) -> Vec<Stri
         if pool.name() == name && pool.state() != PoolState::Destroyed && !is_replaced {
             problems.push(format!("there is {} pool '{name}' beside these files", state(&pool)));
         }
+    }
+    problems
+}
+
+/// Pools that devices belong to.
+pub async fn parts_of_pools(rt: &Runtime, vdevs: &[NewVdev]) -> Vec<String> {
+    let devices = vdevs.iter().flat_map(|vdev| &vdev.devices);
+    let paths: Vec<PathBuf> = devices.map(|new| PathBuf::from(&new.path)).collect();
+    let mut problems = Vec::new();
+    for pool in discover(rt, &paths).await.pools {
+        let paths = pool.devices.values().map(|device| &device.path);
+        problems
+            .extend(paths.map(|path| format!("{path} is part of {} pool '{}'", state(&pool), pool.name())));
     }
     problems
 }

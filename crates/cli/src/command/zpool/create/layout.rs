@@ -77,10 +77,15 @@ fn grouping(word: &str) -> Result<Option<(VdevKind, usize)>, String> {
     }
 }
 
-fn check(groups: &[Group<'_>]) -> Result<(), String> {
-    if !groups.iter().any(|group| group.class == VdevClass::Normal) {
-        return Err("at least one vdev must be for data; put it before 'log', 'special' and 'dedup'".into());
+/// A pool must have a vdev for data; what is added to one need not be.
+pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
+    match groups.iter().any(|group| group.class == VdevClass::Normal) {
+        true => Ok(()),
+        false => Err("at least one vdev must be for data; put it before 'log', 'special' and 'dedup'"),
     }
+}
+
+fn check(groups: &[Group<'_>]) -> Result<(), String> {
     for group in groups {
         let least = match group.kind {
             VdevKind::Mirror => 2,
@@ -126,7 +131,19 @@ pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<Stri
     })
 }
 
+impl<'a> Group<'a> {
+    /// One device of its own.
+    pub fn single(device: &'a str) -> Group<'a> {
+        Group { kind: VdevKind::Disk, parity: 0, class: VdevClass::Normal, devices: vec![device] }
+    }
+}
+
 impl Group<'_> {
+    /// It is for blocks of some kinds only, which came with a feature.
+    pub fn needs_classes(&self) -> bool {
+        matches!(self.class, VdevClass::Special | VdevClass::Dedup)
+    }
+
     /// How its kind is typed.
     pub fn name(&self) -> String {
         match self.kind {
@@ -189,7 +206,8 @@ mod tests {
             "mirror a b mirror",
             "a special",
         ] {
-            let refused = parse(&words(line)).is_err();
+            let words = words(line);
+            let refused = parse(&words).map_or(true, |groups| require_data(&groups).is_err());
             // A class without a device after it adds nothing, as long as there are devices for data.
             assert_eq!(refused, line != "a special", "{line}");
         }

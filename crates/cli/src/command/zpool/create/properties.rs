@@ -36,10 +36,7 @@ impl PoolProperties {
             let (name, value) = split(option)?;
             match name {
                 "ashift" => this.ashift = ashift(value)?,
-                "comment" if value.len() > MAX_COMMENT_BYTES => {
-                    return Err(format!("comment: has at most {MAX_COMMENT_BYTES} characters"));
-                }
-                "comment" => this.comment = Some(value.into()),
+                "comment" => this.comment = Some(comment(value)?),
                 "compatibility" => compatibility = Some(value),
                 // Whatever is cached belongs to a kernel that has the pool.
                 "cachefile" if value == "none" => {}
@@ -82,6 +79,26 @@ fn ashift(value: &str) -> Result<Option<u32>, String> {
     }
 }
 
+/// The ashift among options that can be nothing else.
+pub fn ashift_option(options: &[String]) -> Result<Option<u32>, String> {
+    let mut found = None;
+    for option in options {
+        found = match split(option)? {
+            ("ashift", value) => ashift(value)?,
+            (name, _) => return Err(format!("-o {name}: only ashift can be given")),
+        };
+    }
+    Ok(found)
+}
+
+/// A comment that is not too long.
+pub fn comment(value: &str) -> Result<String, String> {
+    match value.len() > MAX_COMMENT_BYTES {
+        true => Err(format!("comment must not exceed {MAX_COMMENT_BYTES} characters")),
+        false => Ok(value.into()),
+    }
+}
+
 fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String> {
     let feature = Feature::by_name(feature).ok_or_else(|| format!("there is no feature '{feature}'"))?;
     match value {
@@ -91,10 +108,11 @@ fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String
     }
 }
 
-fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
+/// A property that is one of a few words.
+pub fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
     let prop = Prop::zpool(name).ok_or_else(|| format!("there is no pool property '{name}'"))?;
     if !POOL_SWITCHES.contains(&prop.name) {
-        return Err(format!("{name} can't be set when a pool is made here"));
+        return Err(format!("{name} can't be set here"));
     }
     let number = prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is no value of it"))?;
     Ok((prop.name, number))

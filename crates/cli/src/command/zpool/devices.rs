@@ -1,0 +1,242 @@
+//! `zpool add`, `attach`, `detach`: devices that join a pool and leave it.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`), whose words these are.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{Mos, Value};
+use cenote_format::units::Guid;
+use cenote_pool::create::NewVdev;
+use cenote_pool::{VdevConfig, VdevKind};
+use clap::Args;
+
+use super::DeviceNames;
+use super::create::layout::{self, Group};
+use super::create::properties::ashift_option;
+use super::create::{devices, layout_lines};
+use super::properties::Properties;
+use super::tree::{self, Style};
+use crate::command::zfs::refusal::cannot;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, print};
+
+/// `zpool add`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "VDEV is as for `zpool create`. What is written from the next command on goes to the new vdevs, too.\n\n\
+    Example: cenote zpool add tank mirror e f log g"
+)]
+pub struct Add {
+    /// Take devices that belong to another pool, and vdevs that protect differently
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Show the layout and do nothing
+    #[arg(short = 'n')]
+    pub dry_run: bool,
+    /// ashift=N; the pool's if it has one
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// How devices are named
+    #[command(flatten)]
+    pub names: DeviceNames,
+    /// The pool
+    pub pool: String,
+    /// Its new vdevs
+    #[arg(required = true, value_name = "VDEV")]
+    pub vdevs: Vec<String>,
+}
+
+/// `zpool attach`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "DEVICE is a disk of its own, which becomes a mirror, or one of a mirror. All that is allocated is copied before the command ends; \
+    blocks are not checked on the way (`cenote verify` does that).\n\nExample: cenote zpool attach tank /img/a /img/b"
+)]
+pub struct Attach {
+    /// Take a device that belongs to another pool
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Accepted for habit: copying is always sequential
+    #[arg(short = 's')]
+    pub sequential: bool,
+    /// Accepted for habit: the command ends when all is copied
+    #[arg(short = 'w')]
+    pub wait: bool,
+    /// Accepted for habit: ashift is the mirror's
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// The pool
+    pub pool: String,
+    /// A device of the pool: its path, the last part of that, or its guid
+    pub device: String,
+    /// The new device
+    pub new_device: String,
+}
+
+/// `zpool detach`
+#[derive(Debug, Args)]
+#[command(after_help = "The device's labels are cleared.\n\nExample: cenote zpool detach tank /img/b")]
+pub struct Detach {
+    /// The pool
+    pub pool: String,
+    /// A device of a mirror: its path, the last part of that, or its guid
+    pub device: String,
+}
+
+impl Add {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let groups = layout::parse(&self.vdevs).map_err(CliError::Usage)?;
+        if self.dry_run {
+            let mos = session.open_pool_without_asking(&self.pool).await?;
+            let vdevs = devices::open(session.runtime(), &groups)?;
+            self.check(session, &mos, &groups, &vdevs).await?;
+            return print(self.drawing(&mos, &groups, &vdevs)).map(|()| Outcome::Done);
+        }
+        let work = async |engine: &Engine| {
+            let mos = engine.mos().await?;
+            let vdevs = devices::open(session.runtime(), &groups)?;
+            let ashift = self.check(session, &mos, &groups, &vdevs).await?;
+            let added = engine.add_vdevs(vdevs, ashift).await;
+            added.map_err(cannot(format!("add to '{}'", self.pool)))
+        };
+        session.change_pool(&self.pool, work).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Refuses what does not fit the pool; answers the ashift to be used, if that is known.
+    async fn check(
+        &self,
+        session: &Session,
+        mos: &Mos,
+        groups: &[Group<'_>],
+        vdevs: &[NewVdev],
+    ) -> Result<Option<u32>, CliError> {
+        let refused = |why: String| CliError::Refused(format!("cannot add to '{}': {why}", self.pool));
+        let properties = Properties::gather(mos).await?;
+        let of_pool = match properties.get("ashift").map(|property| &property.value) {
+            Some(Value::Number(ashift @ 1..)) => Some(*ashift as u32),
+            _ => None,
+        };
+        let ashift = ashift_option(&self.options).map_err(refused)?.or(of_pool);
+        let has_classes = mos.features().await?.iter().any(|(feature, state)| {
+            feature.name == "allocation_classes" && *state != cenote_dataset::FeatureState::Disabled
+        });
+        if groups.iter().any(Group::needs_classes) && !has_classes {
+            return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
+        }
+        if self.force {
+            return Ok(ashift);
+        }
+        let mut problems = devices::parts_of_pools(session.runtime(), vdevs).await;
+        let existing = existing(mos);
+        let (mut all, mut sizes) = (existing.clone(), vec![Vec::new(); existing.len()]);
+        all.extend_from_slice(groups);
+        sizes.extend(devices::sizes(vdevs));
+        problems.extend(layout::mismatch(&all, &sizes));
+        if let Some(sector) = other_sector(mos, vdevs, ashift) {
+            let why = "adding devices with different physical sector sizes is not allowed";
+            problems.push(format!("{why} ({sector} bytes)"));
+        }
+        match problems.is_empty() {
+            true => Ok(ashift),
+            false => Err(CliError::Refused(format!(
+                "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
+                problems.join("\n")
+            ))),
+        }
+    }
+
+    fn drawing(&self, mos: &Mos, groups: &[Group<'_>], vdevs: &[NewVdev]) -> String {
+        let mut out = format!("would update '{0}' to the following configuration:\n\n\t{0}\n", self.pool);
+        let style = Style { names: self.names, ..Style::default() };
+        let health = mos.pool().status();
+        for top in &health.root.children {
+            let _ = writeln!(out, "\t  {}", tree::name(top, style));
+            for leaf in &top.children {
+                let _ = writeln!(out, "\t    {}", tree::name(leaf, style));
+            }
+        }
+        out + &layout_lines(groups, vdevs, health.root.children.len())
+    }
+}
+
+/// The pool's vdevs as if they had been typed, those for data and what may stand beside them.
+fn existing(mos: &Mos) -> Vec<Group<'static>> {
+    let tops = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data());
+    let group = |top: &VdevConfig| {
+        let kind = match top.kind {
+            VdevKind::Mirror | VdevKind::Raidz => top.kind.clone(),
+            _ => VdevKind::Disk,
+        };
+        Group { kind, parity: top.parity, class: top.class, devices: vec![""; top.children.len().max(1)] }
+    };
+    tops.map(group).collect()
+}
+
+/// Sectors of new devices that differ from those of a pool that has one size only.
+fn other_sector(mos: &Mos, vdevs: &[NewVdev], ashift: Option<u32>) -> Option<u64> {
+    let mut shifts = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);
+    let first = shifts.next()?;
+    if !shifts.all(|shift| shift == first) {
+        return None;
+    }
+    let sector = |vdev: &NewVdev| {
+        let sectors = vdev.devices.iter().map(|new| new.device.info().sector_bytes.max(512));
+        ashift.map_or_else(|| u64::from(sectors.max().unwrap_or(512)), |shift| 1u64 << shift)
+    };
+    vdevs.iter().map(sector).find(|bytes| *bytes != 1u64 << first)
+}
+
+impl Attach {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let what = format!("attach {} to {}", self.new_device, self.device);
+        let work = async |engine: &Engine| {
+            let leaf = leaf(&engine.mos().await?, &self.device)
+                .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
+            let group = Group::single(&self.new_device);
+            let mut vdevs = devices::open(session.runtime(), &[group])?;
+            let problems = devices::parts_of_pools(session.runtime(), &vdevs).await;
+            if !self.force && !problems.is_empty() {
+                return Err(CliError::Refused(format!(
+                    "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
+                    problems.join("\n")
+                )));
+            }
+            let new = vdevs.pop().and_then(|mut vdev| vdev.devices.pop());
+            let new = new.ok_or_else(|| CliError::Usage(format!("cannot {what}: no device is named")))?;
+            engine.attach(leaf, new).await.map_err(cannot(&what))
+        };
+        session.change_pool(&self.pool, work).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+impl Detach {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let what = format!("detach {}", self.device);
+        let work = async |engine: &Engine| {
+            let leaf = leaf(&engine.mos().await?, &self.device)
+                .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
+            engine.detach(leaf).await.map_err(cannot(&what))
+        };
+        session.change_pool(&self.pool, work).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// A leaf by its path, the last part of that, or its guid.
+fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
+    let absolute = std::path::absolute(typed).ok();
+    let is_meant = |leaf: &&VdevConfig| {
+        let path = leaf.path.as_deref().map(Path::new);
+        leaf.guid.to_string() == typed
+            || path.is_some_and(|path| absolute.as_deref() == Some(path))
+            || path.and_then(Path::file_name).is_some_and(|name| name == typed)
+    };
+    mos.pool().vdevs().tops().flat_map(VdevConfig::leaves).find(is_meant).map(|leaf| leaf.guid)
+}

@@ -1,0 +1,196 @@
+//! `zpool set`, `upgrade`: properties and features of a pool.
+//!
+//! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), `zpool_main.c` (`zpool_do_upgrade`), whose words these are.
+
+use std::fmt::Write as _;
+
+use cenote_dataset::engine::{Engine, PoolSetting};
+use cenote_dataset::{FeatureState, Mos};
+use cenote_format::features::{Feature, SPA_FEATURES};
+use cenote_format::props::Prop;
+use clap::Args;
+
+use super::create::compatibility;
+use super::create::properties::{comment, pool_switch};
+use crate::command::zfs::refusal::cannot;
+use crate::command::zfs::settings;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, dataset, print};
+
+/// `zpool set`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: cenote zpool set comment='the attic' tank; cenote zpool set feature@zstd_compress=enabled tank"
+)]
+pub struct Set {
+    /// comment, compatibility, bootfs, ashift, autoexpand, autotrim, failmode..., feature@NAME, or one of your own with a colon
+    #[arg(value_name = "PROPERTY=VALUE")]
+    pub option: String,
+    /// Pools
+    #[arg(required = true)]
+    pub pools: Vec<String>,
+}
+
+/// `zpool upgrade`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without pools: which features they lack. The property `compatibility` says which ones a pool is to have.\n\n\
+    Example: cenote zpool upgrade tank"
+)]
+pub struct Upgrade {
+    /// All pools
+    #[arg(short = 'a', conflicts_with_all = ["pools", "features"])]
+    pub all: bool,
+    /// The features that there are
+    #[arg(short = 'v', conflicts_with = "pools")]
+    pub features: bool,
+    /// Pools to enable all features of
+    pub pools: Vec<String>,
+}
+
+impl Set {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let (name, value) = settings::split(&self.option).map_err(CliError::Usage)?;
+        for pool in &self.pools {
+            let what = format!("set property for '{pool}'");
+            let work = async |engine: &Engine| {
+                let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
+                let setting = setting(&engine.mos().await?, name, value).await?.map_err(refused)?;
+                engine.set_pool(setting).await.map_err(cannot(&what))
+            };
+            session.change_pool(pool, work).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// What a text means; or why it can't be.
+async fn setting(mos: &Mos, name: &str, value: &str) -> Result<Result<PoolSetting, String>, CliError> {
+    if name == "bootfs" {
+        let id = match value {
+            "" => 0,
+            root => dataset(mos, root).await?.id().0,
+        };
+        return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
+    }
+    Ok(plain_setting(name, value))
+}
+
+fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
+    if let Some(feature) = name.strip_prefix("feature@") {
+        let feature = Feature::by_name(feature).ok_or_else(|| format!("feature '{feature}' unsupported"))?;
+        return match value {
+            "enabled" => Ok(PoolSetting::Feature(feature)),
+            "disabled" => Err(format!("property '{name}' can only be set to 'disabled' at creation time")),
+            _ => Err(format!("property '{name}' can only be set to 'enabled' or 'disabled'")),
+        };
+    }
+    match name {
+        "comment" => comment(value).map(PoolSetting::Comment),
+        "compatibility" => {
+            compatibility::features(value)?;
+            Ok(PoolSetting::Compatibility(value.into()))
+        }
+        "ashift" => match value.parse() {
+            Ok(ashift @ (0 | 9..=16)) => Ok(PoolSetting::Number("ashift".into(), ashift)),
+            _ => Err(format!(
+                "property 'ashift' number {value} is invalid, only values between 9 and 16 are allowed."
+            )),
+        },
+        "altroot" | "readonly" => {
+            Err(format!("property '{name}' can only be set during pool creation or import"))
+        }
+        "cachefile" | "multihost" | "version" => Err(format!("'{name}' can't be set here")),
+        _ if name.contains(':') => Ok(PoolSetting::Text(name.into(), value.into())),
+        _ => match Prop::zpool(name) {
+            None => Err(format!("invalid property '{name}'")),
+            Some(prop) if prop.is_read_only() => Err(format!("'{name}' is readonly")),
+            Some(_) => {
+                pool_switch(name, value).map(|(name, number)| PoolSetting::Number(name.into(), number))
+            }
+        },
+    }
+}
+
+impl Upgrade {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        print("This system supports ZFS pool feature flags.\n\n")?;
+        if self.features {
+            return print(known()).map(|()| Outcome::Done);
+        }
+        if self.pools.is_empty() && !self.all {
+            return self.list(session).await;
+        }
+        let found = session.find_pools(&self.pools).await?;
+        let names: Vec<String> = found.iter().map(|pool| pool.name().to_owned()).collect();
+        drop(found);
+        for name in names {
+            let said = session.change_pool(&name, async |engine| upgrade(engine, &name).await).await?;
+            print(said)?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn list(&self, session: &Session) -> Result<Outcome, CliError> {
+        let mut out = String::new();
+        for found in session.find_pools(&[]).await? {
+            let mos = session.open_without_asking(&found).await?;
+            let lacking = lacking(&mos, SPA_FEATURES.iter().collect()).await?;
+            if !lacking.is_empty() {
+                let _ = writeln!(out, "{}", found.name());
+            }
+            lacking.iter().for_each(|feature| _ = writeln!(out, "      {}", feature.name));
+        }
+        print("All pools are formatted using feature flags.\n\n")?;
+        if out.is_empty() {
+            print("Every feature flags pool has all supported and requested features enabled.\n")?;
+        } else {
+            print(format!(
+                "Some supported features are not enabled on the following pools. Once a\n\
+                 feature is enabled the pool may become incompatible with software\n\
+                 that does not support the feature. See zpool-features(7) for details.\n\n\
+                 POOL  FEATURE\n---------------\n{out}\n"
+            ))?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// Enables what the pool is to have and has not; answers what to say.
+async fn upgrade(engine: &Engine, name: &str) -> Result<String, CliError> {
+    let mos = engine.mos().await?;
+    let wanted = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
+    let wanted = compatibility::features(&wanted).map_err(CliError::Refused)?;
+    let lacking = lacking(&mos, wanted).await?;
+    if lacking.is_empty() {
+        return Ok(format!("Pool '{name}' already has all supported and requested features enabled.\n"));
+    }
+    let mut out = format!("Enabled the following features on '{name}':\n");
+    for feature in lacking {
+        let enabled = engine.set_pool(PoolSetting::Feature(feature)).await;
+        enabled.map_err(cannot(format!("set property for '{name}'")))?;
+        let _ = writeln!(out, "  {}", feature.name);
+    }
+    Ok(out + "\n")
+}
+
+async fn lacking(mos: &Mos, wanted: Vec<&'static Feature>) -> Result<Vec<&'static Feature>, CliError> {
+    let states = mos.features().await?;
+    let is_disabled = |feature: &&'static Feature| {
+        states.iter().any(|(other, state)| other.name == feature.name && *state == FeatureState::Disabled)
+    };
+    Ok(wanted.into_iter().filter(is_disabled).collect())
+}
+
+/// All features, with what they are.
+fn known() -> String {
+    let rule = "-------------------------------------------------------------";
+    let mut out = format!("The following features are supported:\n\nFEAT DESCRIPTION\n{rule}\n");
+    for feature in SPA_FEATURES.iter() {
+        let read_only = if feature.readonly_compatible { " (read-only compatible)" } else { "" };
+        let _ = writeln!(out, "{:<37}{read_only}\n     {}", feature.name, feature.description);
+    }
+    out + "\n"
+}

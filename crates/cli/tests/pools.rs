@@ -1,0 +1,136 @@
+//! `zpool` verbs that change a pool that there is: vdevs added, mirrors made and taken apart, properties, features, names.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+#[path = "common/disks.rs"]
+mod disks;
+
+use std::fs;
+use std::path::Path;
+
+use disks::{Disks, noise};
+
+/// Puts a file of 3 MB into the pool.
+fn fill(disks: &Disks, seed: u64) {
+    let file = disks.path().join("content");
+    fs::write(&file, noise(seed, 3_000_000)).unwrap();
+    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
+    fs::remove_file(file).unwrap();
+}
+
+fn assert_filled(disks: &Disks, seed: u64) {
+    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
+    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
+}
+
+fn path(disks: &Disks, name: &str) -> String {
+    disks.path().join(name).display().to_string()
+}
+
+#[test]
+fn vdevs_are_added_and_used() {
+    let disks = Disks::new(&[128, 128, 128, 128, 128]);
+    disks.cenote("zpool create -o compatibility=openzfs-2.2 tank a", &[]);
+    fill(&disks, 1);
+    let mismatched = "use '-f' to override the following errors:\nmismatched replication level";
+    disks.fails("zpool add tank mirror b c", mismatched);
+    let drawn = disks.cenote("zpool add -n tank b", &[]);
+    assert!(drawn.contains("would update 'tank' to the following configuration:"), "{drawn}");
+    disks.cenote("zpool add tank b", &[]);
+    disks.zdb_is_content();
+    disks.cenote("zpool add tank log c", &[]);
+    disks.cenote("zpool add tank special d", &[]);
+    disks.fails("zpool add tank b", "in use");
+    disks.fails("zpool add -o ashift=12 tank e", "different physical sector sizes");
+    for seed in 2..6 {
+        fill(&disks, seed);
+    }
+    (1..6).for_each(|seed| assert_filled(&disks, seed));
+    let listed = disks.cenote("zpool list -Hpv -o name,allocated tank", &[]);
+    let used = |name: &str| {
+        let line = listed.lines().find(|line| line.split('\t').any(|cell| cell == name)).unwrap();
+        line.split('\t').filter_map(|cell| cell.parse::<u64>().ok()).max().unwrap()
+    };
+    assert!(used("b") > 1_000_000 && used("d") > 10_000, "{listed}");
+    disks.zdb_is_content();
+    disks.cenote("verify tank", &[]);
+}
+
+#[test]
+fn a_disk_becomes_a_mirror_and_a_disk_again() {
+    let disks = Disks::new(&[128, 128, 130, 100]);
+    disks.cenote("zpool create tank a", &[]);
+    fill(&disks, 1);
+    disks.cenote("zfs snapshot tank@one", &[]);
+    disks.fails("zpool attach tank nothing b", "cannot attach b to nothing: no such device in pool");
+    disks.fails("zpool attach tank a d", "cannot attach d to a: device is too small");
+    disks.fails("zpool detach tank a", "cannot detach a: only applicable to mirror and replacing vdevs");
+    disks.cenote("zpool attach tank a b", &[]);
+    disks.zdb_is_content();
+    disks.cenote("verify tank", &[]);
+    fill(&disks, 2);
+    disks.cenote(&format!("zpool attach tank {} {}", path(&disks, "b"), path(&disks, "c")), &[]);
+    disks.zdb_is_content();
+    disks.cenote("verify tank", &[]);
+    // Each of them has all there is.
+    for alone in ["a", "b", "c"] {
+        let aside = tempfile::tempdir_in(disks.path().parent().unwrap()).unwrap();
+        let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != alone).collect();
+        let moved = |name: &str| aside.path().join(name);
+        others.iter().for_each(|name| fs::rename(disks.path().join(name), moved(name)).unwrap());
+        assert_filled(&disks, 1);
+        assert_filled(&disks, 2);
+        others.iter().for_each(|name| fs::rename(moved(name), disks.path().join(name)).unwrap());
+    }
+    disks.cenote("zpool detach tank a", &[]);
+    disks.cenote("zpool create other a", &[]);
+    disks.cenote("zpool destroy other", &[]);
+    disks.cenote("zpool detach tank b", &[]);
+    disks.zdb_is_content();
+    fill(&disks, 3);
+    (1..4).for_each(|seed| assert_filled(&disks, seed));
+    disks.zdb_is_content();
+    let history = disks.cenote("zpool history -i tank", &[]);
+    assert!(
+        history.contains("] vdev attach attach vdev=") && history.contains("] detach vdev="),
+        "{history}"
+    );
+}
+
+#[test]
+fn properties_features_and_names_are_changed() {
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create -o compatibility=openzfs-2.0-linux tank a", &[]);
+    disks.cenote("zfs create tank/root", &[]);
+    let get = |what: &str| disks.cenote(&format!("zpool get -H -o value {what} tank"), &[]);
+    disks.cenote("zpool set comment=attic tank", &[]);
+    disks.cenote("zpool set autotrim=on tank", &[]);
+    disks.cenote("zpool set bootfs=tank/root tank", &[]);
+    disks.cenote("zpool set org.me:where=home tank", &[]);
+    assert_eq!(get("comment,autotrim,bootfs,org.me:where"), "attic\non\ntank/root\nhome\n");
+    disks.fails("zpool set size=1G tank", "cannot set property for 'tank': 'size' is readonly");
+    disks.fails("zpool set feature@draid=disabled tank", "can only be set to 'disabled' at creation time");
+    disks.fails("zpool set nonsense=1 tank", "invalid property 'nonsense'");
+    disks.cenote("zpool set feature@draid=enabled tank", &[]);
+    assert_eq!(get("feature@draid"), "enabled\n");
+    let said = disks.cenote("zpool upgrade tank", &[]);
+    assert!(said.contains("already has all supported and requested features enabled"), "{said}");
+    assert!(disks.cenote("zpool upgrade", &[]).contains("      block_cloning\n"));
+    disks.cenote("zpool set compatibility=openzfs-2.2 tank", &[]);
+    let said = disks.cenote("zpool upgrade -a", &[]);
+    assert!(
+        said.contains("Enabled the following features on 'tank':\n") && said.contains("  blake3\n"),
+        "{said}"
+    );
+    disks.zdb_is_content();
+    fill(&disks, 1);
+
+    disks.fails("zpool import tank mirror", "name is reserved");
+    disks.cenote("zpool import tank shed", &[]);
+    disks.fails("zpool list tank", "no pool 'tank'");
+    assert_eq!(disks.cenote("zfs list -H -o name shed/root", &[]), "shed/root\n");
+    disks.cenote("zpool destroy shed", &[]);
+    disks.fails("zpool sync shed", "was destroyed");
+    disks.cenote("zpool import -D -f shed tank", &[]);
+    assert_filled(&disks, 1);
+    disks.zdb_is_content();
+}

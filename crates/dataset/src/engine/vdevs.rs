@@ -1,0 +1,265 @@
+//! Vdevs that join a pool, devices that join a mirror and leave it: `zpool add`, `attach`, `detach`.
+//!
+//! ```text
+//!   add      root -> a, b                 root -> a, b, NEW                  blocks go there from the next opening of the pool on
+//!   attach   root -> a                    root -> mirror -> a, NEW           all that is allocated is copied first
+//!   detach   root -> mirror -> a, b       root -> a                          which takes over the mirror's guid and tables
+//! ```
+//!
+//! Idea: a change of the tree of vdevs is one task. From its beginning the group is written with the new tree, so that a device that joins a
+//! mirror has what was there before by copying, and what is new by writing. The devices' labels, the configuration in the MOS and the
+//! uberblock change together, as they do with each group.
+//!
+//! Source: OpenZFS `spa.c` (`spa_vdev_add`, `spa_vdev_attach`, `spa_vdev_detach`), `vdev.c` (`vdev_add_parent`, `vdev_remove_parent`).
+
+use std::collections::BTreeMap;
+
+use cenote_format::dsl::names::pool as names;
+use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
+use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
+use cenote_pool::FoundDevice;
+use cenote_pool::create::{NewDevice, NewTops, NewVdev, plan_vdevs};
+use cenote_pool::label::{clear_labels, init_device};
+
+use super::create::guid_sum;
+use super::{Engine, SyncContext};
+use crate::error::{DatasetError, Result};
+use crate::spacemaps::metaslab_extent;
+use crate::zap::ZapEdit;
+
+impl Engine {
+    /// Adds top-level vdevs. What was on their devices is lost; blocks go to them when the pool is opened the next time.
+    ///
+    /// # Errors
+    /// A device is too small or fails; a vdev was removed from the pool.
+    pub async fn add_vdevs(&self, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
+        self.run(move |context| Box::pin(async move { context.add_vdevs(&vdevs, ashift).await })).await
+    }
+
+    /// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. All that is allocated is copied before this
+    /// returns.
+    ///
+    /// # Errors
+    /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
+    pub async fn attach(&self, to: Guid, device: NewDevice) -> Result<()> {
+        self.run(move |context| Box::pin(async move { context.attach(to, &device).await })).await
+    }
+
+    /// Takes a device out of a mirror. It is part of no pool afterwards.
+    ///
+    /// # Errors
+    /// It is in no mirror.
+    pub async fn detach(&self, leaf: Guid) -> Result<()> {
+        let device = self.run(move |context| Box::pin(async move { context.detach(leaf).await })).await?;
+        clear_labels(&*device.device).await?;
+        Ok(())
+    }
+}
+
+impl SyncContext {
+    async fn add_vdevs(&mut self, vdevs: &[NewVdev], ashift: Option<u32>) -> Result<()> {
+        self.refuse_removed_vdevs()?;
+        let mut config = self.engine.config.lock().clone();
+        let first = config.vdev_tree.children.len() as u64;
+        let runtime = self.engine.runtime.clone();
+        let at = (first, self.txg());
+        let NewTops { configs, devices } = plan_vdevs(&runtime, &config.name, vdevs, ashift, at)?;
+        config.vdev_children = Some(first + configs.len() as u64);
+        config.vdev_tree.children.extend(configs);
+        self.take_tree(config, devices).await?;
+        self.make_vdev_zaps().await
+    }
+
+    async fn attach(&mut self, to: Guid, new: &NewDevice) -> Result<()> {
+        self.refuse_removed_vdevs()?;
+        let mut config = self.engine.config.lock().clone();
+        let pool = config.name.clone();
+        let refused = |why: &str| DatasetError::unsuitable(&pool, why);
+        let top = config.vdev_tree.children.iter_mut().find(|top| top.leaves().any(|leaf| leaf.guid == to));
+        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let holds_copies = match top.kind {
+            VdevKind::Disk | VdevKind::File => true,
+            VdevKind::Mirror => top.children.iter().all(VdevConfig::is_leaf),
+            _ => false,
+        };
+        if !holds_copies {
+            return Err(refused("can only attach to mirrors and top-level disks"));
+        }
+        let info = new.device.info();
+        if info.size_bytes.saturating_sub(VDEV_LABELS_BYTES) < top.asize_bytes {
+            return Err(refused("device is too small"));
+        }
+        if info.sector_bytes > 1 << top.ashift {
+            return Err(refused(
+                "new device has a different optimal sector size; use the option '-o ashift=N'",
+            ));
+        }
+        if top.kind != VdevKind::Mirror {
+            let guid = Guid(self.random().max(1));
+            put_mirror_above(top, guid);
+        }
+        let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
+        let mut leaf = VdevConfig::new(kind, top.children.len() as u64, Guid(self.random().max(1)));
+        (leaf.path, leaf.create_txg) = (Some(new.path.clone()), top.create_txg);
+        let (guid, top_id) = (leaf.guid, VdevId(top.id));
+        top.children.push(leaf);
+
+        self.copy_allocated(top_id, new).await?;
+        let device = BTreeMap::from([(guid, FoundDevice::new(new.device.clone()))]);
+        let path = self.path_of(to);
+        self.take_tree(config, device).await?;
+        self.make_vdev_zaps().await?;
+        self.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await
+    }
+
+    async fn detach(&mut self, guid: Guid) -> Result<FoundDevice> {
+        self.refuse_removed_vdevs()?;
+        let mut config = self.engine.config.lock().clone();
+        let pool = config.name.clone();
+        let refused = |why: &str| DatasetError::unsuitable(&pool, why);
+        let top = config.vdev_tree.children.iter_mut().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
+        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let is_mirror = top.kind == VdevKind::Mirror && top.children.iter().all(VdevConfig::is_leaf);
+        if !is_mirror || top.children.len() < 2 {
+            return Err(refused("only applicable to mirror and replacing vdevs"));
+        }
+        let device = self.group.pool.device(guid).cloned();
+        let device = device.ok_or_else(|| refused("its device is not here"))?;
+        let path = self.path_of(guid);
+        let (mut gone, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut top.children).into_iter().partition(|leaf| leaf.guid == guid);
+        top.children = rest;
+        for (id, leaf) in (0..).zip(&mut top.children) {
+            leaf.id = id;
+        }
+        let mut renamed = BTreeMap::new();
+        if let [only] = &top.children[..] {
+            let device = self.group.pool.device(only.guid).cloned();
+            renamed.extend(device.map(|device| (top.guid, device)));
+            take_out_mirror(top);
+        }
+        if let Some(gone) = gone.pop() {
+            self.drop_leaf_zap(gone.leaf_zap).await?;
+        }
+        self.take_tree(config, renamed).await?;
+        self.log_event("detach", &format!("vdev={path}")).await?;
+        Ok(device)
+    }
+
+    /// The group is written to this tree of vdevs from now on. Devices that join get labels that belong to no pool yet.
+    async fn take_tree(&mut self, config: PoolConfig, joining: BTreeMap<Guid, FoundDevice>) -> Result<()> {
+        for top in &config.vdev_tree.children {
+            for leaf in top.leaves().filter(|leaf| self.group.pool.device(leaf.guid).is_none()) {
+                let Some(device) = joining.get(&leaf.guid).filter(|device| device.label_txg == Txg(0)) else {
+                    continue;
+                };
+                let label =
+                    PoolConfig { txg: Txg(0), create_txg: Some(self.txg()), ..config.for_leaf(top, leaf) };
+                init_device(&*device.device, &LabelConfig::Member(label)).await?;
+            }
+        }
+        let mut uberblock = *self.group.pool.uberblock();
+        uberblock.guid_sum = guid_sum(&config.vdev_tree);
+        let mut tops = config.vdev_tree.children.clone();
+        for top in &mut tops {
+            // The configuration in the MOS does not say what a vdev is for.
+            top.class = self.group.pool.vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
+        }
+        self.group.pool = self.group.pool.with_vdevs(tops, joining).at(&uberblock);
+        *self.engine.config.lock() = config;
+        self.config_changed = true;
+        Ok(())
+    }
+
+    async fn copy_allocated(&self, top: VdevId, to: &NewDevice) -> Result<()> {
+        let pool = self.group.pool.clone();
+        let allocator = &self.group.allocator;
+        for (index, _) in allocator.metaslab_spaces(top) {
+            let (Some(config), Some(allocated)) = (pool.vdevs().top(top), allocator.allocated(top, index))
+            else {
+                continue;
+            };
+            let (start, size) = metaslab_extent(config, index);
+            for (from, end) in allocated.iter() {
+                debug_assert!(from >= start && end <= start + size);
+                pool.copy_range(top, &*to.device, from..end).await?;
+            }
+        }
+        to.device.flush().await.map_err(cenote_pool::PoolError::from)?;
+        Ok(())
+    }
+
+    async fn drop_leaf_zap(&mut self, zap: ObjectId) -> Result<()> {
+        if zap.0 == 0 {
+            return Ok(());
+        }
+        let edit = self.edit();
+        edit.destroy(zap).await?;
+        match self.find_directory_object(names::VDEV_ZAP_MAP).await? {
+            Some(map) => ZapEdit::new(&edit, map).remove(format!("{:x}", zap.0).as_str()).await,
+            None => Ok(()),
+        }
+    }
+
+    fn path_of(&self, leaf: Guid) -> String {
+        let config = self.engine.config.lock();
+        let found = config.vdev_tree.walk().find(|vdev| vdev.guid == leaf);
+        found.and_then(|vdev| vdev.path.clone()).unwrap_or_else(|| leaf.to_string())
+    }
+
+    /// Where the blocks of removed vdevs went is not carried over to a new tree.
+    fn refuse_removed_vdevs(&self) -> Result<()> {
+        let config = self.engine.config.lock();
+        match config.vdev_tree.children.iter().any(|top| top.kind == VdevKind::Indirect) {
+            true => Err(DatasetError::unsuitable(
+                &config.name,
+                "a vdev was removed: its devices can't be changed here",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A disk of its own becomes the only one of a mirror, which takes over what is a top-level vdev's.
+fn put_mirror_above(top: &mut VdevConfig, guid: Guid) {
+    let mut mirror = VdevConfig { kind: VdevKind::Mirror, guid, children: Vec::new(), ..top.clone() };
+    (mirror.path, mirror.devid, mirror.phys_path, mirror.enclosure_path) = (None, None, None, None);
+    (mirror.whole_disk, mirror.leaf_zap, mirror.dtl) = (None, ObjectId(0), ObjectId(0));
+    let leaf = std::mem::replace(top, mirror);
+    top.children.push(VdevConfig { children: Vec::new(), ..as_child(leaf) });
+}
+
+/// The only disk that a mirror has left takes its place, and its guid: labels that a detached disk might still have are then of another
+/// vdev, and not of another one beside it.
+fn take_out_mirror(top: &mut VdevConfig) {
+    let Some(leaf) = top.children.pop() else { return };
+    let mirror = top.clone();
+    *top = VdevConfig {
+        guid: mirror.guid,
+        id: mirror.id,
+        ashift: mirror.ashift,
+        asize_bytes: mirror.asize_bytes,
+        class: mirror.class,
+        metaslab_array: mirror.metaslab_array,
+        metaslab_shift: mirror.metaslab_shift,
+        top_zap: mirror.top_zap,
+        non_allocating: mirror.non_allocating,
+        create_txg: mirror.create_txg,
+        ..leaf
+    };
+}
+
+/// Without what is a top-level vdev's.
+fn as_child(leaf: VdevConfig) -> VdevConfig {
+    VdevConfig {
+        id: 0,
+        ashift: 0,
+        asize_bytes: 0,
+        class: Default::default(),
+        metaslab_array: ObjectId(0),
+        metaslab_shift: 0,
+        top_zap: ObjectId(0),
+        non_allocating: false,
+        ..leaf
+    }
+}

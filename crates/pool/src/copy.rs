@@ -1,0 +1,44 @@
+//! A device that joins a mirror gets all that is allocated: from one end to the other, without looking at what it is.
+//!
+//! Blocks are not checked here, as nothing says where each begins: what is wrong on the device that is copied is as wrong on the new one, and
+//! found when it is read or verified.
+//!
+//! Source: OpenZFS `vdev_rebuild.c`.
+
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::vdev::Layout;
+use cenote_device::Device;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::VdevId;
+
+/// Copied at once.
+const STEP_BYTES: u64 = 1 << 20;
+
+impl Pool {
+    /// Copies a range of a disk or mirror, as its blocks have addresses, to a device that is to hold the same.
+    ///
+    /// # Errors
+    /// No device of the vdev can read it, or the new one can't take it; the vdev is of another kind.
+    pub async fn copy_range(&self, from: VdevId, to: &dyn Device, range: std::ops::Range<u64>) -> Result<()> {
+        let refused =
+            |why: &str| PoolError::Unavailable { pool: self.name().into(), vdev: from, why: why.into() };
+        let top = self.vdevs().layout_of(from).filter(|top| matches!(top.layout, Layout::Copies(_)));
+        let leaves = top.map(|top| top.leaves(0, range.start)).unwrap_or_default();
+        let mut at = range.start;
+        while at < range.end {
+            let (offset, len) = (at + VDEV_LABEL_START_SIZE, (range.end - at).min(STEP_BYTES));
+            let mut found = None;
+            for leaf in leaves.iter().filter(|leaf| !leaf.lagging && !leaf.out_of_use) {
+                found = leaf.read(offset, len as usize).await.ok();
+                if found.is_some() {
+                    break;
+                }
+            }
+            let bytes = found.ok_or_else(|| refused("no device can read all that is to be copied"))?;
+            to.write_at(offset, bytes).await?;
+            at += len;
+        }
+        Ok(())
+    }
+}
