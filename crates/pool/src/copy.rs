@@ -29,7 +29,7 @@ impl Pool {
         while at < range.end {
             let (offset, len) = (at + VDEV_LABEL_START_SIZE, (range.end - at).min(STEP_BYTES));
             let mut found = None;
-            for leaf in leaves.iter().filter(|leaf| !leaf.lagging && !leaf.out_of_use) {
+            for leaf in leaves.iter().filter(|leaf| !leaf.lagging && !leaf.is_out_of_use()) {
                 found = leaf.read(offset, len as usize).await.ok();
                 if found.is_some() {
                     break;

@@ -145,6 +145,7 @@ impl Pool {
         let grown = self.with_devices(joining);
         let config = PoolConfig { vdevs, ..grown.parts.config.clone() };
         let material = build::Material {
+            runtime: &grown.parts.runtime,
             uberblock: &grown.uberblock,
             found: &grown.parts.found,
             indirect: &BTreeMap::new(),

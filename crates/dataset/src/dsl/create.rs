@@ -110,7 +110,9 @@ impl SyncContext {
         for (property, value) in settings {
             if !KEPT_INSIDE.contains(&property.as_str()) {
                 let dataset = self.mos().await?.dataset_by_id(head).await?;
-                self.check_limit(&dataset, property, value).await?;
+                // Whatever keeps a new dataset from being promised so much.
+                let no_room = |_| DatasetError::unsuitable(dataset.name(), "out of space");
+                self.check_limit(&dataset, property, value).await.map_err(no_room)?;
                 self.store_setting(&dataset, property, value).await?;
             }
         }

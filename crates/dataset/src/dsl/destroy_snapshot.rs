@@ -198,8 +198,9 @@ impl SyncContext {
 
 async fn refuse_if_used(snapshot: &Dataset) -> Result<()> {
     let name = snapshot.name();
-    if let Some((tag, _)) = snapshot.holds().await?.first() {
-        return Err(DatasetError::busy(name, format!("it is held ('{tag}'); release it first")));
+    if !snapshot.holds().await?.is_empty() {
+        let why = format!("it's being held. Run 'zfs holds -r {name}' to see holders.");
+        return Err(DatasetError::busy(name, why));
     }
     if let Some(clone) = snapshot.clones().await?.first() {
         let why = format!("'{}' is a clone of it; destroy or promote that first", clone.name());

@@ -47,13 +47,23 @@ pub(super) fn check(name: &str, delimiter: Option<char>) -> Result<()> {
         }
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
         if let Some(odd) = part.chars().find(|c| !is_allowed(*c)) {
-            return Err(bad(name, &format!("invalid character '{odd}' in name")));
+            return Err(bad(name, &unexpected(odd)));
         }
     }
     if path.split('/').any(|part| part == "." || part == "..") {
         return Err(bad(name, "self or parent reference, '.' or '..', is found in name"));
     }
     Ok(())
+}
+
+/// What OpenZFS says of a character that can't be where it is.
+fn unexpected(odd: char) -> String {
+    match odd {
+        '@' => "snapshot delimiter '@' is not expected here".into(),
+        '#' => "bookmark delimiter '#' is not expected here".into(),
+        '%' => "invalid character % in name".into(),
+        odd => format!("invalid character '{odd}' in name"),
+    }
 }
 
 fn version_of(delimiter: char) -> &'static str {

@@ -92,8 +92,10 @@ impl SyncContext {
             Instead::Inherited => {}
             Instead::Received => remove_if_there(&table, &hidden).await?,
         }
+        let now = self.mos().await?.dataset(name).await?.property(property).await?;
+        let text = now.map_or(String::new(), |now| stored_text(&now.value));
         let head = ObjectId(dataset.id().0);
-        self.log_of_dataset((name, head), "inherit", &format!("{property}=")).await?;
+        self.log_of_dataset((name, head), "inherit", &format!("{property}={text}")).await?;
         self.refresh_policies().await
     }
 
@@ -115,10 +117,7 @@ impl SyncContext {
             Value::Text(text) => ZapValue::from_text(text),
         };
         table.update(property, &stored).await?;
-        let text = match value {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
-        };
+        let text = stored_text(value);
         self.log_of_dataset((dataset.name(), head), "set", &format!("{property}={text}")).await?;
         match (property, value) {
             ("quota", Value::Number(bytes)) => {
@@ -220,6 +219,14 @@ impl SyncContext {
             Some(_) => Ok(()),
             None => Err(not_enabled(name, property, feature)),
         }
+    }
+}
+
+/// A value as the history notes it: numbers as they are stored.
+fn stored_text(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
     }
 }
 

@@ -125,6 +125,11 @@ impl SyncContext {
         }
         let device = self.group.pool.device(guid).cloned();
         let device = device.ok_or_else(|| refused("its device is not here"))?;
+        if top.children.iter().any(|leaf| leaf.guid != guid && leaf.dtl.0 != 0) {
+            return Err(refused(
+                "no valid replicas: another device of the mirror lacks some of what it holds",
+            ));
+        }
         let path = self.path_of(guid);
         let (mut gone, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut top.children).into_iter().partition(|leaf| leaf.guid == guid);
@@ -140,6 +145,9 @@ impl SyncContext {
         }
         if let Some(gone) = gone.pop() {
             self.drop_leaf_zap(gone.leaf_zap).await?;
+            if gone.dtl.0 != 0 {
+                self.edit().destroy(gone.dtl).await?;
+            }
         }
         self.take_tree(config, renamed).await?;
         self.log_event("detach", &format!("vdev={path}")).await?;

@@ -8,6 +8,7 @@ use cenote_dataset::{DatasetError, DatasetKind, Mos, Value};
 use clap::Args;
 
 use super::refusal::cannot;
+use super::volume_size::DEFAULT_BLOCK_BYTES;
 use super::{fill, pool_of, settings, volume_size};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print};
@@ -123,6 +124,13 @@ impl Create {
             Some(typed) => settings::size(typed).map_err(refused)?,
             None => number("volblocksize").unwrap_or_else(|| volume_size::default_block_bytes(mos)),
         };
+        if block_bytes < DEFAULT_BLOCK_BYTES {
+            let best = volume_size::default_block_bytes(mos);
+            eprintln!(
+                "Warning: volblocksize ({block_bytes}) is less than the default minimum block size ({DEFAULT_BLOCK_BYTES}).\n\
+                 To reduce wasted space a volblocksize of {best} is recommended."
+            );
+        }
         if !block_bytes.is_power_of_two() || u32::try_from(block_bytes).is_err() {
             return Err(self.refused("'volblocksize' must be power of 2 from 512B to 16M"));
         }
@@ -161,6 +169,10 @@ impl Create {
             (false, false) => writeln!(out, "{verb} {name}"),
         };
         for (property, value) in settings {
+            // Blocks of the usual size are not worth a word.
+            if property == "volblocksize" && *value == Value::Number(DEFAULT_BLOCK_BYTES) {
+                continue;
+            }
             let value = match value {
                 Value::Number(number) => number.to_string(),
                 Value::Text(text) => text.clone(),

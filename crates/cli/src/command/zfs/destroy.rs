@@ -10,7 +10,7 @@ mod snapshots;
 
 use cenote_dataset::dsl::InUse;
 use cenote_dataset::engine::Engine;
-use cenote_dataset::{Dataset, DatasetKind, Mos};
+use cenote_dataset::{Dataset, DatasetError, DatasetKind, Mos};
 use clap::Args;
 
 use super::pool_of;
@@ -56,9 +56,13 @@ impl Destroy {
         let pool = pool_of(&self.target);
         if self.target.contains('#') {
             self.check_bookmark_options()?;
-            let what = "destroy bookmark";
-            let work =
-                async |engine: &Engine| engine.destroy_bookmark(&self.target).await.map_err(cannot(what));
+            let refused = |error| match error {
+                DatasetError::NoDataset { .. } => {
+                    CliError::Refused(format!("bookmark '{}' does not exist.", self.target))
+                }
+                error => cannot("destroy bookmark")(error),
+            };
+            let work = async |engine: &Engine| engine.destroy_bookmark(&self.target).await.map_err(refused);
             session.change_pool(pool, work).await?;
             return Ok(Outcome::Done);
         }

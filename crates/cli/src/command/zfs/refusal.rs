@@ -20,6 +20,7 @@ fn why(error: &DatasetError) -> Option<String> {
         DatasetError::NoDataset { .. } => "dataset does not exist".into(),
         DatasetError::DatasetExists { name } if name.contains('#') => "bookmark exists".into(),
         DatasetError::DatasetExists { .. } => "dataset already exists".into(),
+        DatasetError::Busy { why, .. } if why.starts_with("it's being held") => why.to_string(),
         DatasetError::Busy { why, .. } => format!("dataset is busy: {why}"),
         DatasetError::NoSpace { needed_bytes, available_bytes, .. } => {
             format!("out of space: {needed_bytes} bytes are needed, {available_bytes} available")

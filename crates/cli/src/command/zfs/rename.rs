@@ -1,6 +1,6 @@
 //! `zfs rename`.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{DatasetError, Mos};
 use clap::Args;
 
 use super::create::create_ancestors;
@@ -59,7 +59,11 @@ impl Rename {
                     true => engine.rename_snapshots(renames_below(&mos, &self.from, &to).await?).await,
                     false => engine.rename(&self.from, &to).await,
                 };
-                renamed.map_err(cannot(what))
+                renamed.map_err(|error| match error {
+                    // About the new name, not the old one.
+                    DatasetError::Unsuitable { .. } => cannot(format!("rename to '{to}'"))(error),
+                    error => cannot(what)(error),
+                })
             })
             .await?;
         Ok(Outcome::Done)

@@ -72,8 +72,10 @@ fn number(name: &str, text: &str, auto_bytes: Option<u64>) -> Result<u64, String
         "auto" if name == "refreservation" => {
             auto_bytes.ok_or_else(|| format!("'{name}=auto' only allowed on volumes"))
         }
-        "auto" => Err(format!("'auto' is invalid value for '{name}'")),
-        text => match size(text)? {
+        "auto" if !matches!(name, "quota" | "refquota") => {
+            Err(format!("'auto' is invalid value for '{name}'"))
+        }
+        text => match if text == "auto" { 0 } else { size(text)? } {
             0 if matches!(name, "quota" | "refquota") => Err("use 'none' to disable quota/refquota".into()),
             number => Ok(number),
         },
@@ -158,7 +160,8 @@ mod tests {
             ("used=1", "'used' is readonly"),
             ("written@x=1", "readonly"),
             ("quota=0", "use 'none'"),
-            ("quota=auto", "'auto' is invalid"),
+            ("quota=auto", "use 'none'"),
+            ("reservation=auto", "'auto' is invalid"),
             ("quota=big", "bad numeric value"),
             ("atime=maybe", "must be one of 'on | off'"),
         ] {

@@ -1,6 +1,6 @@
 //! `zfs snapshot`: of several datasets at one moment.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{DatasetError, Mos};
 use clap::Args;
 
 use super::refusal::cannot;
@@ -36,16 +36,7 @@ impl Snapshot {
         session
             .change_pool(pool, async |engine| {
                 let names = self.names(&engine.mos().await?).await?;
-                let what = match &names[..] {
-                    [one] => format!("create snapshot '{one}'"),
-                    _ => "create snapshots (no snapshots were created)".into(),
-                };
-                engine.snapshot_with(&names, settings).await.map_err(|error| match &error {
-                    cenote_dataset::DatasetError::DatasetExists { name } => {
-                        cannot(format!("create snapshot '{name}'"))(error.clone())
-                    }
-                    _ => cannot(what)(error),
-                })
+                engine.snapshot_with(&names, settings).await.map_err(|error| refused(error, &names))
             })
             .await?;
         Ok(Outcome::Done)
@@ -62,5 +53,18 @@ impl Snapshot {
             names.extend(heads.iter().map(|head| format!("{}@{own}", head.name())));
         }
         Ok(names)
+    }
+}
+
+/// Which snapshot could not be taken, if it was one; and that none was, if there were more.
+fn refused(error: DatasetError, names: &[String]) -> CliError {
+    let what = match (&error, names) {
+        (DatasetError::DatasetExists { name }, _) => format!("create snapshot '{name}'"),
+        (_, [one]) => format!("create snapshot '{one}'"),
+        _ => "create snapshots".into(),
+    };
+    match (cannot(what)(error), names) {
+        (CliError::Refused(why), [_, _, ..]) => CliError::Refused(why + "\nno snapshots were created"),
+        (error, _) => error,
     }
 }

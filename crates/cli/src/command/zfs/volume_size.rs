@@ -10,7 +10,7 @@ use cenote_format::units::VdevId;
 use cenote_pool::VdevKind;
 
 /// `ZVOL_DEFAULT_BLOCKSIZE`.
-const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
+pub const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
 /// `SPA_OLD_MAXBLOCKSIZE`: blocks that space is counted in.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 /// Pointers in an indirect block, `DNODES_PER_LEVEL`.
