@@ -28,7 +28,7 @@ fn path(disks: &Disks, name: &str) -> String {
 
 #[test]
 fn vdevs_are_added_and_used() {
-    let disks = Disks::new(&[128, 128, 128, 128, 128]);
+    let disks = Disks::new(&[128; 6]);
     disks.cenote("zpool create -o compatibility=openzfs-2.2 tank a", &[]);
     fill(&disks, 1);
     let mismatched = "use '-f' to override the following errors:\nmismatched replication level";
@@ -39,8 +39,10 @@ fn vdevs_are_added_and_used() {
     disks.zdb_is_content();
     disks.cenote("zpool add tank log c", &[]);
     disks.cenote("zpool add tank special d", &[]);
+    disks.cenote("zpool add tank cache e", &[]);
+    assert!(disks.cenote("zpool status tank", &[]).contains("\tcache\n"));
     disks.fails("zpool add tank b", "in use");
-    disks.fails("zpool add -o ashift=12 tank e", "different physical sector sizes");
+    disks.fails("zpool add -o ashift=12 tank f", "different physical sector sizes");
     for seed in 2..6 {
         fill(&disks, seed);
     }

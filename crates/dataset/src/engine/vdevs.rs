@@ -14,8 +14,11 @@
 
 use std::collections::BTreeMap;
 
-use cenote_format::dsl::names::pool as names;
-use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::SPA_VERSION_FEATURES;
+use cenote_format::label::{AuxConfig, LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
+use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_pool::FoundDevice;
 use cenote_pool::create::{NewDevice, NewTops, NewVdev, plan_vdevs};
@@ -24,8 +27,14 @@ use cenote_pool::label::{clear_labels, init_device};
 use super::create::guid_sum;
 use super::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
+use crate::live::NewObject;
 use crate::spacemaps::metaslab_extent;
 use crate::zap::ZapEdit;
+
+/// `ASHIFT_MIN`.
+const ASHIFT_MIN: u32 = 9;
+/// Blocks of a packed list, `SPA_CONFIG_BLOCKSIZE`.
+const LIST_BLOCK_BYTES: u32 = 16 << 10;
 
 impl Engine {
     /// Adds top-level vdevs. What was on their devices is lost; blocks go to them when the pool is opened the next time.
@@ -34,6 +43,14 @@ impl Engine {
     /// A device is too small or fails; a vdev was removed from the pool.
     pub async fn add_vdevs(&self, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
         self.run(move |context| Box::pin(async move { context.add_vdevs(&vdevs, ashift).await })).await
+    }
+
+    /// Adds devices that keep copies of what is read often; this engine itself puts nothing there.
+    ///
+    /// # Errors
+    /// A device fails.
+    pub async fn add_cache(&self, devices: Vec<NewDevice>) -> Result<()> {
+        self.run(move |context| Box::pin(async move { context.add_cache(&devices).await })).await
     }
 
     /// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. All that is allocated is copied before this
@@ -68,6 +85,51 @@ impl SyncContext {
         config.vdev_tree.children.extend(configs);
         self.take_tree(config, devices).await?;
         self.make_vdev_zaps().await
+    }
+
+    async fn add_cache(&mut self, devices: &[NewDevice]) -> Result<()> {
+        let mut all = self.mos().await?.pool().config().l2cache.clone();
+        for new in devices {
+            let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
+            let mut vdev = VdevConfig::new(kind, 0, Guid(self.random().max(1)));
+            (vdev.path, vdev.create_txg) = (Some(new.path.clone()), self.txg());
+            vdev.ashift = new.device.info().sector_bytes.max(1 << ASHIFT_MIN).ilog2();
+            let label = AuxConfig {
+                version: SPA_VERSION_FEATURES,
+                guid: vdev.guid,
+                ashift: Some(vdev.ashift),
+                path: vdev.path.clone(),
+                devid: None,
+                phys_path: None,
+                other: Nvlist::new(),
+            };
+            init_device(&*new.device, &LabelConfig::L2cache(label)).await?;
+            all.push(vdev);
+        }
+        let mut list = Nvlist::new();
+        let list_of = all.iter().map(VdevConfig::encode_auxiliary).collect();
+        list.insert(names::L2CACHE, NvValue::NvlistArray(list_of));
+        self.store_list(names::L2CACHE, &list).await
+    }
+
+    /// A packed list that the object directory names.
+    async fn store_list(&mut self, name: &str, list: &Nvlist) -> Result<()> {
+        let edit = self.edit();
+        let object = match self.find_directory_object(name).await? {
+            Some(object) => object,
+            None => {
+                let new = NewObject::of(ObjectType::PACKED_NVLIST)
+                    .block_bytes(LIST_BLOCK_BYTES)
+                    .bonus(ObjectType::PACKED_NVLIST_SIZE, vec![0; 8]);
+                let object = edit.create(&new).await?;
+                ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(name, object.0).await?;
+                object
+            }
+        };
+        let packed = list.encode();
+        let len = (packed.len() as u64).to_ne_bytes().to_vec();
+        edit.write(object, 0, packed.into()).await?;
+        edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
     }
 
     async fn attach(&mut self, to: Guid, new: &NewDevice) -> Result<()> {

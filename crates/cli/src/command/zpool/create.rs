@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use cenote_dataset::Txg;
 use cenote_dataset::engine::{Engine, NewPool};
 use cenote_fs::write::NewFilesystem;
-use cenote_pool::create::{NewVdev, plan};
+use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{PoolState, VdevClass};
 use clap::Args;
 
@@ -31,7 +31,7 @@ const MOST_NAME_BYTES: usize = 240;
 /// `zpool create`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "VDEV is DEVICE, `mirror DEVICE...`, or `raidz[1|2|3] DEVICE...`; after `log`, `special` or `dedup` they are for that.\n\
+    after_help = "VDEV is DEVICE, `mirror DEVICE...`, or `raidz[1|2|3] DEVICE...`; after `log`, `special`, `dedup` or `cache` they are for that.\n\
     DEVICE is a block device or a file that has its size already. The pool is left exported.\n\n\
     Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c"
 )]
@@ -66,7 +66,7 @@ impl Create {
         let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
         let mut root = settings::parse(&self.root_options, None).map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
-        let groups = layout::parse(&self.vdevs).map_err(refused)?;
+        let layout::Layout { groups, cache } = layout::parse(&self.vdevs).map_err(refused)?;
         layout::require_data(&groups).map_err(|why| refused(why.into()))?;
         let has = |name| properties.features.iter().any(|feature| feature.name == name);
         if groups.iter().any(layout::Group::needs_classes) && !has("allocation_classes") {
@@ -74,8 +74,10 @@ impl Create {
         }
         check_kernel(&self.pool)?;
         let vdevs = devices::open(session.runtime(), &groups)?;
+        let cache = devices::open_all(session.runtime(), &cache)?;
         if !self.force {
-            let mut problems = devices::in_the_way(session.runtime(), &self.pool, &vdevs).await;
+            let all: Vec<&NewDevice> = vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&cache).collect();
+            let mut problems = devices::in_the_way(session.runtime(), &self.pool, &all).await;
             problems.extend(layout::mismatch(&groups, &devices::sizes(&vdevs)));
             if !problems.is_empty() {
                 return Err(refused(format!("use '-f' to override:\n  {}", problems.join("\n  "))));
@@ -85,7 +87,7 @@ impl Create {
         let name = (host.id, host.name.as_str());
         let mut plan = plan(session.runtime(), &self.pool, &vdevs, properties.ashift, name, FIRST_TXG)?;
         if self.dry_run {
-            print(drawing(&self.pool, &groups, &vdevs))?;
+            print(drawing(&self.pool, &groups, &vdevs) + &cache_lines(&cache))?;
             return Ok(Outcome::Done);
         }
         let projects = has("project_quota");
@@ -102,6 +104,9 @@ impl Create {
         };
         let fill = fill::filesystem(session, filesystem, projects);
         let engine = Engine::create(session.runtime(), new, fill).await?;
+        if !cache.is_empty() {
+            engine.add_cache(cache).await?;
+        }
         session.note_command(&engine);
         engine.set_state(PoolState::Exported, host).await?;
         Ok(Outcome::Done)
@@ -130,6 +135,14 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
 fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> String {
     let heading = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
     heading + &layout_lines(groups, vdevs, 0)
+}
+
+/// Cache devices, a line each.
+pub(super) fn cache_lines(cache: &[NewDevice]) -> String {
+    let heading = if cache.is_empty() { "" } else { "\tcache\n" };
+    let lines =
+        cache.iter().map(|new| format!("\t  {}\t{}\n", new.path, nice_bytes(new.device.size_bytes())));
+    std::iter::once(heading.to_owned()).chain(lines).collect()
 }
 
 /// New vdevs, of which the first gets the number `first`, a device a line.

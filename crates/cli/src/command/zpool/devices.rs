@@ -8,14 +8,14 @@ use std::path::Path;
 use cenote_dataset::engine::Engine;
 use cenote_dataset::{Mos, Value};
 use cenote_format::units::Guid;
-use cenote_pool::create::NewVdev;
+use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::{VdevConfig, VdevKind};
 use clap::Args;
 
 use super::DeviceNames;
-use super::create::layout::{self, Group};
+use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
-use super::create::{devices, layout_lines};
+use super::create::{cache_lines, devices, layout_lines};
 use super::properties::Properties;
 use super::tree::{self, Style};
 use crate::command::zfs::refusal::cannot;
@@ -85,35 +85,54 @@ pub struct Detach {
     pub device: String,
 }
 
+/// What is to be added, opened.
+struct New<'a> {
+    groups: &'a [Group<'a>],
+    vdevs: Vec<NewVdev>,
+    cache: Vec<NewDevice>,
+}
+
+impl<'a> New<'a> {
+    fn open(session: &Session, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
+        let vdevs = devices::open(session.runtime(), &layout.groups)?;
+        let cache = devices::open_all(session.runtime(), &layout.cache)?;
+        Ok(New { groups: &layout.groups, vdevs, cache })
+    }
+
+    fn all(&self) -> Vec<&NewDevice> {
+        self.vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&self.cache).collect()
+    }
+}
+
 impl Add {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let groups = layout::parse(&self.vdevs).map_err(CliError::Usage)?;
+        let layout = layout::parse(&self.vdevs).map_err(CliError::Usage)?;
         if self.dry_run {
             let mos = session.open_pool_without_asking(&self.pool).await?;
-            let vdevs = devices::open(session.runtime(), &groups)?;
-            self.check(session, &mos, &groups, &vdevs).await?;
-            return print(self.drawing(&mos, &groups, &vdevs)).map(|()| Outcome::Done);
+            let new = New::open(session, &layout)?;
+            self.check(session, &mos, &new).await?;
+            return print(self.drawing(&mos, &new)).map(|()| Outcome::Done);
         }
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
-            let vdevs = devices::open(session.runtime(), &groups)?;
-            let ashift = self.check(session, &mos, &groups, &vdevs).await?;
-            let added = engine.add_vdevs(vdevs, ashift).await;
-            added.map_err(cannot(format!("add to '{}'", self.pool)))
+            let new = New::open(session, &layout)?;
+            let ashift = self.check(session, &mos, &new).await?;
+            let what = format!("add to '{}'", self.pool);
+            if !new.vdevs.is_empty() {
+                engine.add_vdevs(new.vdevs, ashift).await.map_err(cannot(&what))?;
+            }
+            if !new.cache.is_empty() {
+                engine.add_cache(new.cache).await.map_err(cannot(&what))?;
+            }
+            Ok(())
         };
         session.change_pool(&self.pool, work).await?;
         Ok(Outcome::Done)
     }
 
     /// Refuses what does not fit the pool; answers the ashift to be used, if that is known.
-    async fn check(
-        &self,
-        session: &Session,
-        mos: &Mos,
-        groups: &[Group<'_>],
-        vdevs: &[NewVdev],
-    ) -> Result<Option<u32>, CliError> {
+    async fn check(&self, session: &Session, mos: &Mos, new: &New<'_>) -> Result<Option<u32>, CliError> {
         let refused = |why: String| CliError::Refused(format!("cannot add to '{}': {why}", self.pool));
         let properties = Properties::gather(mos).await?;
         let of_pool = match properties.get("ashift").map(|property| &property.value) {
@@ -124,19 +143,19 @@ impl Add {
         let has_classes = mos.features().await?.iter().any(|(feature, state)| {
             feature.name == "allocation_classes" && *state != cenote_dataset::FeatureState::Disabled
         });
-        if groups.iter().any(Group::needs_classes) && !has_classes {
+        if new.groups.iter().any(Group::needs_classes) && !has_classes {
             return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
         }
         if self.force {
             return Ok(ashift);
         }
-        let mut problems = devices::parts_of_pools(session.runtime(), vdevs).await;
+        let mut problems = devices::parts_of_pools(session.runtime(), &new.all()).await;
         let existing = existing(mos);
         let (mut all, mut sizes) = (existing.clone(), vec![Vec::new(); existing.len()]);
-        all.extend_from_slice(groups);
-        sizes.extend(devices::sizes(vdevs));
+        all.extend_from_slice(new.groups);
+        sizes.extend(devices::sizes(&new.vdevs));
         problems.extend(layout::mismatch(&all, &sizes));
-        if let Some(sector) = other_sector(mos, vdevs, ashift) {
+        if let Some(sector) = other_sector(mos, &new.vdevs, ashift) {
             let why = "adding devices with different physical sector sizes is not allowed";
             problems.push(format!("{why} ({sector} bytes)"));
         }
@@ -149,7 +168,7 @@ impl Add {
         }
     }
 
-    fn drawing(&self, mos: &Mos, groups: &[Group<'_>], vdevs: &[NewVdev]) -> String {
+    fn drawing(&self, mos: &Mos, new: &New<'_>) -> String {
         let mut out = format!("would update '{0}' to the following configuration:\n\n\t{0}\n", self.pool);
         let style = Style { names: self.names, ..Style::default() };
         let health = mos.pool().status();
@@ -159,7 +178,7 @@ impl Add {
                 let _ = writeln!(out, "\t    {}", tree::name(leaf, style));
             }
         }
-        out + &layout_lines(groups, vdevs, health.root.children.len())
+        out + &layout_lines(new.groups, &new.vdevs, health.root.children.len()) + &cache_lines(&new.cache)
     }
 }
 
@@ -197,18 +216,19 @@ impl Attach {
         let work = async |engine: &Engine| {
             let leaf = leaf(&engine.mos().await?, &self.device)
                 .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
-            let group = Group::single(&self.new_device);
-            let mut vdevs = devices::open(session.runtime(), &[group])?;
-            let problems = devices::parts_of_pools(session.runtime(), &vdevs).await;
+            let opened = devices::open_all(session.runtime(), &[&self.new_device])?;
+            let problems =
+                devices::parts_of_pools(session.runtime(), &opened.iter().collect::<Vec<_>>()).await;
             if !self.force && !problems.is_empty() {
                 return Err(CliError::Refused(format!(
                     "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
                     problems.join("\n")
                 )));
             }
-            let new = vdevs.pop().and_then(|mut vdev| vdev.devices.pop());
-            let new = new.ok_or_else(|| CliError::Usage(format!("cannot {what}: no device is named")))?;
-            engine.attach(leaf, new).await.map_err(cannot(&what))
+            for new in opened {
+                engine.attach(leaf, new).await.map_err(cannot(&what))?;
+            }
+            Ok(())
         };
         session.change_pool(&self.pool, work).await?;
         Ok(Outcome::Done)

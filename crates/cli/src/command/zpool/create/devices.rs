@@ -22,6 +22,11 @@ pub fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError
     groups.iter().map(vdev).collect()
 }
 
+/// Opens devices that are no vdevs' likewise.
+pub fn open_all(rt: &Runtime, typed: &[&str]) -> Result<Vec<NewDevice>, CliError> {
+    typed.iter().map(|typed| open_one(rt, typed)).collect()
+}
+
 /// `sda` means `/dev/sda`, unless there is such a file here.
 fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
     let in_dev = Path::new("/dev").join(typed);
@@ -44,9 +49,8 @@ pub fn sizes(vdevs: &[NewVdev]) -> Vec<Vec<(u64, bool)>> {
 
 /// What is in the way of taking these devices for a pool called `name`: pools that they belong to, and files of a pool of that name beside
 /// them, which nobody could tell from the new one.
-pub async fn in_the_way(rt: &Runtime, name: &str, vdevs: &[NewVdev]) -> Vec<String> {
-    let devices: Vec<&NewDevice> = vdevs.iter().flat_map(|vdev| &vdev.devices).collect();
-    let mut problems = parts_of_pools(rt, vdevs).await;
+pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec<String> {
+    let mut problems = parts_of_pools(rt, devices).await;
     let mut folders: Vec<PathBuf> = (devices.iter().filter(|new| new.is_file))
         .filter_map(|new| Path::new(&new.path).parent().map(Path::to_path_buf))
         .collect();
@@ -63,9 +67,8 @@ pub async fn in_the_way(rt: &Runtime, name: &str, vdevs: &[NewVdev]) -> Vec<Stri
 }
 
 /// Pools that devices belong to.
-pub async fn parts_of_pools(rt: &Runtime, vdevs: &[NewVdev]) -> Vec<String> {
-    let devices = vdevs.iter().flat_map(|vdev| &vdev.devices);
-    let paths: Vec<PathBuf> = devices.map(|new| PathBuf::from(&new.path)).collect();
+pub async fn parts_of_pools(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
+    let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
     let mut problems = Vec::new();
     for pool in discover(rt, &paths).await.pools {
         let paths = pool.devices.values().map(|device| &device.path);

@@ -1,7 +1,7 @@
 //! The vdevs of a new pool as they are typed: `mirror a b special mirror c d log e`.
 //!
-//! Idea: a word that is no keyword is a device. `mirror` and `raidz` gather the devices that follow; `log`, `special` and `dedup` say what all
-//! that follows is for.
+//! Idea: a word that is no keyword is a device. `mirror` and `raidz` gather the devices that follow; `log`, `special`, `dedup` and `cache` say what
+//! all that follows is for.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`, `get_replication`).
 
@@ -9,6 +9,9 @@ use cenote_pool::{VdevClass, VdevKind};
 
 /// Devices of one vdev whose sizes differ by more are not meant to be together, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
+
+/// Words that say what all that follows is for.
+const KEYWORDS: [&str; 5] = ["log", "special", "dedup", "spare", "cache"];
 
 /// A vdev as it was typed.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,12 +26,22 @@ pub struct Group<'a> {
     pub devices: Vec<&'a str>,
 }
 
+/// Vdevs and cache devices as they were typed.
+#[derive(Debug, Default)]
+pub struct Layout<'a> {
+    /// The vdevs.
+    pub groups: Vec<Group<'a>>,
+    /// Devices that keep copies of what is read often.
+    pub cache: Vec<&'a str>,
+}
+
 /// Takes the words of the command line apart. The error says what is wrong with them.
-pub fn parse(words: &[String]) -> Result<Vec<Group<'_>>, String> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
+    let Layout { mut groups, mut cache } = Layout::default();
     let mut class = VdevClass::Normal;
-    let mut gathers = false;
+    let (mut gathers, mut is_cache) = (false, false);
     for word in words {
+        is_cache &= !KEYWORDS.contains(&word.as_str());
         match word.as_str() {
             "log" if groups.iter().any(|group| group.class == VdevClass::Log) => {
                 return Err("'log' can be said only once".into());
@@ -36,11 +49,13 @@ pub fn parse(words: &[String]) -> Result<Vec<Group<'_>>, String> {
             "log" => (class, gathers) = (VdevClass::Log, false),
             "special" => (class, gathers) = (VdevClass::Special, false),
             "dedup" => (class, gathers) = (VdevClass::Dedup, false),
-            "spare" | "cache" => return Err(format!("'{word}' devices can't be made yet")),
+            "cache" => (is_cache, gathers) = (true, false),
+            "spare" => return Err("'spare' devices can't be made yet".into()),
             word if word.starts_with("draid") => {
                 return Err(format!("{word}: dRAID can be read and written, but not made yet; use raidz"));
             }
             word => match grouping(word)? {
+                Some(_) if is_cache => return Err(format!("'cache' devices are single, not {word}")),
                 Some((kind, _)) if kind != VdevKind::Mirror && class != VdevClass::Normal => {
                     return Err(format!("'{}' devices can be single or mirrors, not {word}", class.name()));
                 }
@@ -48,6 +63,7 @@ pub fn parse(words: &[String]) -> Result<Vec<Group<'_>>, String> {
                     groups.push(Group { kind, parity, class, devices: Vec::new() });
                     gathers = true;
                 }
+                None if is_cache => cache.push(word),
                 None => match groups.last_mut().filter(|_| gathers) {
                     Some(group) => group.devices.push(word),
                     None => {
@@ -57,8 +73,8 @@ pub fn parse(words: &[String]) -> Result<Vec<Group<'_>>, String> {
             },
         }
     }
-    check(&groups)?;
-    Ok(groups)
+    check(&groups, &cache)?;
+    Ok(Layout { groups, cache })
 }
 
 /// `mirror`, `raidz`, `raidz1` to `raidz3`.
@@ -85,7 +101,7 @@ pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
     }
 }
 
-fn check(groups: &[Group<'_>]) -> Result<(), String> {
+fn check(groups: &[Group<'_>], cache: &[&str]) -> Result<(), String> {
     for group in groups {
         let least = match group.kind {
             VdevKind::Mirror => 2,
@@ -100,6 +116,7 @@ fn check(groups: &[Group<'_>]) -> Result<(), String> {
         }
     }
     let mut all: Vec<&str> = groups.iter().flat_map(|group| group.devices.iter().copied()).collect();
+    all.extend_from_slice(cache);
     all.sort_unstable();
     match all.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("{} is named twice", pair[0])),
@@ -129,13 +146,6 @@ pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<Stri
         let name = |group: &Group<'_>| format!("{} of {}", group.name(), group.devices.len());
         (!is_same).then(|| format!("mismatched replication level: {} and {}", name(a), name(b)))
     })
-}
-
-impl<'a> Group<'a> {
-    /// One device of its own.
-    pub fn single(device: &'a str) -> Group<'a> {
-        Group { kind: VdevKind::Disk, parity: 0, class: VdevClass::Normal, devices: vec![device] }
-    }
 }
 
 impl Group<'_> {
@@ -169,7 +179,7 @@ mod tests {
 
     fn shape(line: &str) -> Vec<(String, &'static str, usize)> {
         let words = words(line);
-        let groups = parse(&words).unwrap_or_else(|why| panic!("{line}: {why}"));
+        let groups = parse(&words).unwrap_or_else(|why| panic!("{line}: {why}")).groups;
         groups.iter().map(|group| (group.name(), group.class.name(), group.devices.len())).collect()
     }
 
@@ -188,6 +198,9 @@ mod tests {
             ]
         );
         assert_eq!(shape("raidz a b c"), shape("raidz1 a b c"));
+        let words = words("mirror a b cache c d log e");
+        let layout = parse(&words).unwrap();
+        assert!(layout.groups.len() == 2 && layout.cache == ["c", "d"]);
         assert_eq!(shape("raidz3 a b c d e")[0].0, "raidz3");
     }
 
@@ -201,13 +214,15 @@ mod tests {
             "a a",
             "a log raidz b c",
             "a spare b",
+            "a cache mirror b c",
+            "a cache a",
             "draid a b c",
             "a log b log c",
             "mirror a b mirror",
             "a special",
         ] {
             let words = words(line);
-            let refused = parse(&words).map_or(true, |groups| require_data(&groups).is_err());
+            let refused = parse(&words).map_or(true, |layout| require_data(&layout.groups).is_err());
             // A class without a device after it adds nothing, as long as there are devices for data.
             assert_eq!(refused, line != "a special", "{line}");
         }
@@ -217,7 +232,7 @@ mod tests {
     fn vdevs_that_protect_differently_are_noticed() {
         let differs = |line: &str| {
             let words = words(line);
-            let groups = parse(&words).unwrap();
+            let groups = parse(&words).unwrap().groups;
             let sizes: Vec<_> =
                 groups.iter().map(|group| vec![(1 << 30, true); group.devices.len()]).collect();
             mismatch(&groups, &sizes).is_some()
@@ -237,7 +252,7 @@ mod tests {
             assert_eq!(differs(line), line != "mirror a b c d", "{line}");
         }
         let words = words("mirror a b");
-        let groups = parse(&words).unwrap();
+        let groups = parse(&words).unwrap().groups;
         assert!(mismatch(&groups, &[vec![(64 << 20, true), (128 << 20, true)]]).is_some());
         assert!(mismatch(&groups, &[vec![(64 << 20, true), (64 << 20, false)]]).is_some());
     }
