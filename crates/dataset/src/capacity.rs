@@ -33,11 +33,18 @@ impl Mos {
         self.usable_bytes_cell().get_or_try_init(|| self.count_usable_bytes()).await.copied()
     }
 
-    async fn count_usable_bytes(&self) -> Result<u64> {
-        let (mut normal, mut embedded_log, mut checkpointed) = (0u64, 0u64, 0u64);
+    /// Bytes that are kept back (`spa_get_slop_space`).
+    pub(crate) fn slop_bytes(&self) -> u64 {
+        let (normal, embedded_log) = self.class_bytes();
+        let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
+        let slop = slop - embedded_log.min(slop >> 1);
+        slop.max(MIN_SLOP_BYTES.min(normal >> 1))
+    }
+
+    /// Of vdevs for data, net: what is for data, and what they set aside for logs.
+    fn class_bytes(&self) -> (u64, u64) {
+        let (mut normal, mut embedded_log) = (0u64, 0u64);
         for vdev in self.pool().vdevs().tops() {
-            // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
-            checkpointed = checkpointed.saturating_add(self.checkpoint_bytes(vdev).await?);
             if vdev.class != VdevClass::Normal
                 || !vdev.kind.holds_data()
                 || !(1..64).contains(&vdev.metaslab_shift)
@@ -54,9 +61,17 @@ impl Mos {
             }
             embedded_log = embedded_log.saturating_add(deflated(for_log));
         }
-        let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
-        let slop = slop - embedded_log.min(slop >> 1);
-        let slop = slop.max(MIN_SLOP_BYTES.min(normal >> 1));
+        (normal, embedded_log)
+    }
+
+    async fn count_usable_bytes(&self) -> Result<u64> {
+        let mut checkpointed = 0u64;
+        for vdev in self.pool().vdevs().tops() {
+            // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
+            checkpointed = checkpointed.saturating_add(self.checkpoint_bytes(vdev).await?);
+        }
+        let (normal, _) = self.class_bytes();
+        let slop = self.slop_bytes();
         let waiting = match self.directory_u64(names::SYNC_BPOBJ).await? {
             Some(id) => Bpobj::open(self.objset(), ObjectId(id)).await?.phys().bytes,
             None => 0,

@@ -24,10 +24,12 @@ mod history;
 mod logs;
 mod missed;
 mod open;
+mod room;
 mod settings;
 mod space;
 mod state;
 mod sync;
+mod throttle;
 mod vdevs;
 mod writable;
 
@@ -55,7 +57,9 @@ use crate::sync::policy::StoragePolicy;
 use crate::zil::Log;
 use groups::Groups;
 use missed::Missed;
+use room::Room;
 use space::SpaceMaps;
+use throttle::Throttle;
 
 pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
@@ -63,6 +67,7 @@ pub(crate) use features::feature_of;
 pub use groups::Hold;
 pub(crate) use history::NO_DETAILS;
 pub(crate) use logs::WeakEngine;
+pub use room::Need;
 pub use settings::PoolSetting;
 pub use state::Host;
 
@@ -80,6 +85,10 @@ struct Inner {
     groups: Arc<Groups>,
     /// Changed only by whoever writes a group.
     mos: LiveObjset,
+    /// As the last group on disk left it: blocks of the one that is being written may be written over by its next pass.
+    mos_on_disk: RwLock<Objset>,
+    room: Arc<Room>,
+    throttle: Throttle,
     mos_policy: Arc<StoragePolicy>,
     features: Features,
     /// As the MOS and labels have it.
@@ -166,6 +175,20 @@ impl Engine {
     /// # Errors
     /// It could not be written.
     pub async fn sync(&self, txg: Txg) -> Result<()> {
+        if self.0.groups.synced()? >= txg {
+            return Ok(());
+        }
+        // A task of its own: who waits for it may give up, and the group is written all the same.
+        let engine = self.clone();
+        let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
+        writing.await.unwrap_or_else(|error| {
+            let stopped = self.stop(txg, error.to_string());
+            self.0.groups.done(Err(stopped.clone()));
+            Err(stopped)
+        })
+    }
+
+    async fn write_through(&self, txg: Txg) -> Result<()> {
         loop {
             if self.0.groups.synced()? >= txg {
                 return Ok(());
@@ -173,7 +196,7 @@ impl Engine {
             let _alone = self.0.syncing.lock().await;
             if self.0.groups.synced()? < txg {
                 let outcome = sync::sync_open_group(&self.0).await;
-                self.0.groups.done(outcome.map_err(|(txg, error)| self.stop(txg, error)));
+                self.0.groups.done(outcome.map_err(|(txg, error)| self.stop(txg, error.to_string())));
             }
         }
     }
@@ -202,9 +225,9 @@ impl Engine {
         self.0.groups.synced().map_or_else(|error| error, given_up)
     }
 
-    fn stop(&self, txg: Txg, error: DatasetError) -> DatasetError {
+    fn stop(&self, txg: Txg, why: String) -> DatasetError {
         let pool = self.0.pool.read().name().into();
-        DatasetError::Stopped { pool, txg, why: error.to_string().into() }
+        DatasetError::Stopped { pool, txg, why: why.into() }
     }
 }
 
@@ -276,6 +299,7 @@ impl Engine {
     /// # Errors
     /// The object directory is damaged.
     pub async fn mos(&self) -> Result<Mos> {
-        Mos::at(&self.0.mos.on_disk(), self.0.keys.clone()).await
+        let mos = self.0.mos_on_disk.read().clone();
+        Mos::at(&mos, self.0.keys.clone()).await
     }
 }

@@ -188,6 +188,16 @@ pub enum DatasetError {
         /// What there is.
         available_bytes: u64,
     },
+    /// A quota of the dataset, or of one above it, is used up.
+    #[error(
+        "pool '{pool}': dataset {dataset} has used up its quota, or one above it has: free some, or raise the quota"
+    )]
+    OverQuota {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The dataset.
+        dataset: DatasetId,
+    },
     /// What was asked for does not make sense for this dataset.
     #[error("'{name}': {why}")]
     Unsuitable {
@@ -223,6 +233,7 @@ impl DatasetError {
                 | BadProperty { .. }
                 | Busy { .. }
                 | NoSpace { .. }
+                | OverQuota { .. }
                 | Unsuitable { .. }
                 | NoCheckpoint { .. }
         ) || self.is_locked()

@@ -132,6 +132,8 @@ impl FsError {
         match self {
             FsError::Refused { why, .. } => Some(*why),
             FsError::NoObject { .. } => Some(Refusal::NotFound),
+            FsError::Dataset(DatasetError::NoSpace { .. }) => Some(Refusal::NoSpace),
+            FsError::Dataset(DatasetError::OverQuota { .. }) => Some(Refusal::Quota),
             _ => None,
         }
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
 //!       folders wait on a stack, depth first; their times and flags come when all that is in them is there
-//!   changes gather in the open group --64 MiB or 8192 files--> the group is written, while the next one fills
+//!   changes gather in the open group; the engine writes it while the next one fills
 //! ```
 //!
-//! Memory: the changes of two groups (twice [`GROUP_BYTES`] of content and their metadata), the names of one folder, an open folder for each level,
-//! and 40 bytes for each file with several names.
+//! Memory: the engine's bound on changes ([`DIRTY_BYTES_MAX`] while files are copied), the names of one folder, an open folder for each
+//! level, and 40 bytes for each file with several names.
 //!
 //! A stop, or an error, leaves whole files only, but for folders that do not have their times yet; so does a power cut, for what the last group has.
 //!
@@ -27,11 +27,15 @@ use cenote_dataset::engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::{Change, FsWriter, Timestamp};
 
+use cenote_runtime::AbortOnDrop;
+
 use crate::copy::{Copied, Loss, LossKind, Reason};
 use crate::error::Result;
-use room::Room;
 
 pub use host::HostFile;
+
+/// Changes in memory while files are copied: two groups of 64 MiB, and what comes while they are written.
+const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 /// How to copy into a pool.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +54,9 @@ pub struct Putter {
     fs: FsWriter,
     options: PutOptions,
     on_loss: Box<dyn Fn(Loss)>,
-    room: Room,
+    dataset: String,
+    /// Groups are written while this is there.
+    _groups: AbortOnDrop<()>,
     counters: Counters,
     stopped: AtomicBool,
 }
@@ -74,12 +80,14 @@ impl Putter {
         options: PutOptions,
         on_loss: impl Fn(Loss) + 'static,
     ) -> Putter {
+        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         Putter {
             engine: engine.clone(),
             fs,
             options,
             on_loss: Box::new(on_loss),
-            room: Room::new(dataset),
+            dataset: dataset.into(),
+            _groups: engine.sync_in_background(),
             counters: Counters::default(),
             stopped: AtomicBool::new(false),
         }

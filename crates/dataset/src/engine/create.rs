@@ -32,6 +32,7 @@ use futures::future::BoxFuture;
 use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
+use super::throttle::Throttle;
 use super::{Engine, Features, Inner, SyncContext, feature_of};
 use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
 use crate::dsl::{DatasetKind, Settings, check_settings, is_case_insensitive, not_enabled};
@@ -93,6 +94,9 @@ impl Engine {
             allocator: Arc::new(empty_space(&pool)),
             keys: KeySource::default(),
             groups: Arc::new(Groups::after(uberblock.txg)),
+            mos_on_disk: nothing.clone().into(),
+            room: Arc::default(),
+            throttle: Throttle::default(),
             mos: LiveObjset::new(nothing, TXG_INITIAL),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features: Features { hole_birth: has("hole_birth"), embedded_data: has("embedded_data") },

@@ -16,6 +16,7 @@ use cenote_format::units::Txg;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::room::Asked;
 use crate::error::DatasetError;
 
 /// The groups of a pool.
@@ -37,6 +38,7 @@ struct State {
 pub struct Hold {
     groups: Arc<Groups>,
     txg: Txg,
+    asked: Option<Asked>,
 }
 
 impl Groups {
@@ -73,7 +75,7 @@ impl Groups {
                 let mut state = self.state.lock();
                 if !state.closing {
                     state.holds += 1;
-                    return Ok(Hold { groups: self.clone(), txg: state.open });
+                    return Ok(Hold { groups: self.clone(), txg: state.open, asked: None });
                 }
             }
             changed.await;
@@ -112,10 +114,17 @@ impl Hold {
     pub fn txg(&self) -> Txg {
         self.txg
     }
+
+    /// For a change that has asked for room.
+    pub(super) fn with(mut self, asked: Asked) -> Hold {
+        self.asked = Some(asked);
+        self
+    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        self.asked = None;
         let mut state = self.groups.state.lock();
         state.holds -= 1;
         if state.holds == 0 && state.closing {

@@ -10,6 +10,7 @@ use cenote_format::units::{ObjectId, Txg, VdevId};
 use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
+use super::throttle::Throttle;
 use super::{Engine, Features, Inner, writable};
 use crate::error::Result;
 use crate::live::LiveObjset;
@@ -40,6 +41,9 @@ impl Engine {
             allocator: Arc::new(allocator),
             keys: mos.keys().clone(),
             groups: Arc::new(Groups::after(synced)),
+            mos_on_disk: mos.objset().clone().into(),
+            room: Arc::default(),
+            throttle: Throttle::default(),
             mos: LiveObjset::new(mos.objset().clone(), Txg(synced.0 + 1)),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features,

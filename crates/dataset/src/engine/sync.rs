@@ -20,7 +20,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::objset::ZilHeader;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
 use cenote_pool::label::LabelUpdate;
 use cenote_pool::{Place, ReadContext};
 
@@ -30,6 +30,7 @@ use super::{Inner, LiveDataset, Task};
 use crate::dsl::account::Account;
 use crate::error::{DatasetError, Result};
 use crate::live::Layer;
+use crate::objset::Objset;
 use crate::sync::blocks::{BlockSink, Group, Space};
 use crate::sync::objset::write_objset;
 
@@ -253,7 +254,10 @@ impl SyncContext {
         let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
         let dirty = if self.config_changed { &all[..] } else { &[] };
         pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
-        *self.engine.pool.write() = pool.at(&uberblock);
+        let pool = pool.at(&uberblock);
+        let (cache, root) = (&self.engine.cache, uberblock.rootbp);
+        *self.engine.mos_on_disk.write() = Objset::open(&pool, cache, DatasetId(0), root, None).await?;
+        *self.engine.pool.write() = pool;
         Ok(())
     }
 }

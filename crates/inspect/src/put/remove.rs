@@ -17,7 +17,7 @@ impl Putter {
             if self.is_stopped() {
                 break;
             }
-            self.make_room(0).await?;
+            self.make_room_to_remove().await?;
             let entry = self.fs.lookup(dir, &name).await?;
             let entry = entry.ok_or_else(|| cenote_fs::Refusal::NotFound.named(dir, &name))?;
             let is_folder = match entry.kind {

@@ -1,0 +1,140 @@
+//! How much may have changed in memory, and how those who change it are slowed down before it is too much.
+//!
+//! ```text
+//!   delay of a change                        .   (max - dirty) -> 0: as long as it takes
+//!      ^                                    .
+//!      |                                 ..
+//!      |____________________________.....        delay = scale * (dirty - min) / (max - dirty), at most 100 ms
+//!      0        20 %            60 %         max
+//!               the group is written
+//! ```
+//!
+//! Idea: writers are to run at the speed of the disks, all of them alike, rather than at full speed until memory is full and then not at all. Delays
+//! are served one after the other, so the number of writers does not matter.
+//!
+//! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c` (`txg_sync_thread`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cenote_runtime::{AbortOnDrop, Instant};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Engine, Inner};
+use crate::error::Result;
+
+/// Bytes of changes in memory at most, unless said otherwise: `zfs_dirty_data_max`, which is a tenth of the memory of most machines.
+const DIRTY_BYTES_MAX: u64 = 512 << 20;
+/// `zfs_dirty_data_sync_percent`: a group is written when so much has changed.
+const SYNC_PERCENT: u64 = 20;
+/// `zfs_delay_min_dirty_percent`.
+const DELAY_MIN_PERCENT: u64 = 60;
+/// `zfs_delay_scale`.
+const DELAY_SCALE_NS: u64 = 500_000;
+/// `zfs_delay_max_ns`.
+const DELAY_MAX: Duration = Duration::from_millis(100);
+/// `zfs_txg_timeout`: changes are on disk after so long.
+const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The bound on changes in memory.
+pub(super) struct Throttle {
+    max_bytes: AtomicU64,
+    /// When the last delay ends.
+    last_delay: Mutex<Instant>,
+    /// It is time to write a group.
+    due: Arc<Notify>,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Throttle { max_bytes: DIRTY_BYTES_MAX.into(), last_delay: Mutex::default(), due: Arc::default() }
+    }
+}
+
+impl Engine {
+    /// Sets how many bytes may have changed and not be on disk yet (`zfs_dirty_data_max`), that of the group being written included.
+    pub fn set_dirty_bytes_max(&self, bytes: u64) {
+        self.0.throttle.max_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that have changed and are not on disk yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.0.datasets.lock().values().map(|dataset| dataset.objset.dirty_bytes()).sum()
+    }
+
+    /// Writes groups by itself, every five seconds or as memory fills, until what this answers is dropped; who changes anything then
+    /// need not care for groups.
+    pub fn sync_in_background(&self) -> AbortOnDrop<()> {
+        let (weak, due) = (Arc::downgrade(&self.0), self.0.throttle.due.clone());
+        let runtime = self.0.runtime.clone();
+        let task = async move {
+            loop {
+                // Either will do.
+                _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
+                let Some(engine) = weak.upgrade().map(Engine) else { return };
+                if engine.0.has_changes() && engine.sync_all().await.is_err() {
+                    return; // whoever works with the engine hears of it
+                }
+            }
+        };
+        self.0.runtime.spawn(task).abort_on_drop()
+    }
+
+    /// Waits until there is room in memory, and a little longer the fuller it is.
+    pub(super) async fn wait_for_memory(&self) -> Result<()> {
+        let throttle = &self.0.throttle;
+        loop {
+            let (dirty, max) = (self.dirty_bytes(), throttle.max_bytes.load(Ordering::Relaxed));
+            if dirty > max / 100 * SYNC_PERCENT {
+                throttle.due.notify_one();
+            }
+            if dirty >= max {
+                self.sync_all().await?;
+                continue;
+            }
+            if let Some(delay) = delay(dirty, max) {
+                let now = self.0.runtime.now();
+                let until = {
+                    let mut last = throttle.last_delay.lock();
+                    *last = (now + delay).max(*last + delay);
+                    *last
+                };
+                self.0.runtime.sleep(until.since(now)).await;
+            }
+            return Ok(());
+        }
+    }
+}
+
+impl Inner {
+    fn has_changes(&self) -> bool {
+        let datasets = self.datasets.lock();
+        datasets.values().any(|dataset| dataset.objset.is_dirty()) || !self.tasks.lock().is_empty()
+    }
+}
+
+/// What a change waits while so much has changed; nothing up to a point.
+fn delay(dirty: u64, max: u64) -> Option<Duration> {
+    let min = max / 100 * DELAY_MIN_PERCENT;
+    let over = dirty.checked_sub(min).filter(|&over| over > 0)?;
+    let left = max.saturating_sub(dirty).max(1);
+    let ns = u128::from(DELAY_SCALE_NS) * u128::from(over) / u128::from(left);
+    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(DELAY_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_begin_at_sixty_percent_and_grow_without_bound_but_one() {
+        assert_eq!(delay(60, 100), None);
+        assert_eq!(delay(80, 100), Some(Duration::from_micros(500)));
+        assert_eq!(delay(96, 100), Some(Duration::from_micros(4500)));
+        assert_eq!(delay(99_999_999, 100_000_000), Some(DELAY_MAX));
+        let curve: Vec<_> = (61..100).map(|dirty| delay(dirty, 100)).collect();
+        assert!(curve.is_sorted());
+    }
+}

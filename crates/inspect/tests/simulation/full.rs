@@ -1,0 +1,210 @@
+//! Pools and datasets that are full: writes are refused, removing works, nothing breaks; and groups that write themselves.
+
+use std::time::Duration;
+
+use cenote_dataset::engine::{Engine, Need};
+use cenote_dataset::properties::Value;
+use cenote_dataset::{Mos, ObjectId};
+use cenote_fs::write::{NewFile, NewKind};
+use cenote_fs::{Change, FsError, FsOptions, FsWriter, Refusal};
+use cenote_pool::VdevClass::Normal;
+use cenote_pool::VdevKind::{Disk, Raidz};
+use cenote_runtime::{Rng, Runtime};
+
+use crate::check::{ask_zdb, check_sound};
+use crate::cuts::{Replay, number, simulate};
+use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
+
+/// A file system that is filled with files that don't compress, and emptied.
+struct Files {
+    rt: Runtime,
+    engine: Engine,
+    fs: FsWriter,
+    files: Vec<(Vec<u8>, ObjectId)>,
+    made: u64,
+    rng: Rng,
+}
+
+impl Files {
+    async fn of(rt: &Runtime, engine: &Engine, dataset: &str) -> Files {
+        let live = engine.dataset(dataset).await.unwrap().live().clone();
+        let fs = FsWriter::open(live, FsOptions::default()).await.unwrap();
+        Files { rt: rt.clone(), engine: engine.clone(), fs, files: Vec::new(), made: 0, rng: rt.rng() }
+    }
+
+    async fn make(&mut self, len: usize) -> Result<(), FsError> {
+        let hold = self.engine.hold_for(self.fs.live(), Need::Write(len as u64)).await?;
+        let edit = self.fs.live().edit();
+        let change = Change { edit: &edit, now: now(&self.rt) };
+        self.made += 1;
+        let name = format!("file{}", self.made).into_bytes();
+        let new = NewFile { kind: NewKind::Regular, mode: 0o600, umask: 0, uid: 1, gid: 1 };
+        let id = self.fs.create(change, self.fs.root(), &name, &new).await?;
+        let mut data = vec![0; len];
+        self.rng.fill(&mut data);
+        self.fs.write(change, id, 0, data.into()).await?;
+        self.files.push((name, id));
+        drop(hold);
+        Ok(())
+    }
+
+    /// Makes files until one is refused; answers why.
+    async fn fill(&mut self, len: usize) -> Refusal {
+        loop {
+            if let Err(error) = self.make(len).await {
+                return error.refusal().unwrap_or_else(|| panic!("{error}"));
+            }
+        }
+    }
+
+    async fn remove(&mut self) {
+        let pick = self.rng.below(self.files.len() as u64) as usize;
+        let (name, id) = self.files.swap_remove(pick);
+        let _hold = self.engine.hold_for(self.fs.live(), Need::Free).await.unwrap();
+        let edit = self.fs.live().edit();
+        let change = Change { edit: &edit, now: now(&self.rt) };
+        assert_eq!(self.fs.unlink(change, self.fs.root(), &name).await.unwrap(), Some(id));
+        assert!(self.fs.free_unlinked(change, id).await.unwrap());
+    }
+}
+
+async fn used(mos: &Mos, dataset: &str) -> u64 {
+    mos.dataset(dataset).await.unwrap().dir().phys().used_bytes
+}
+
+async fn make_child(rt: &Runtime, engine: &Engine, name: &str, settings: &[(&str, u64)]) -> Files {
+    let now = now(rt);
+    let settings = settings.iter().map(|(name, bytes)| ((*name).to_owned(), Value::Number(*bytes)));
+    let fill = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(fill(live, now, FsOptions::default()))
+    });
+    engine.create_filesystem(name, settings.collect(), fill).await.unwrap();
+    Files::of(rt, engine, name).await
+}
+
+/// Runs a test in the simulator from a new seed.
+fn on_pool<F: Future>(test: &str, vdev: Vdev, run: impl FnOnce(Runtime, Disks, Engine) -> F) {
+    let layout = Layout { vdevs: vec![vdev], sector_bytes: 512 };
+    let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
+    let _replay = Replay { test, seed };
+    simulate(seed, |rt| async move {
+        let disks = Disks::new(&rt, layout.shape(), layout.blank());
+        let engine = create(&rt, &layout, &disks.devices()).await;
+        run(rt, disks, engine).await;
+    });
+}
+
+/// What is on the disks is whole.
+async fn check(rt: &Runtime, disks: &Disks) {
+    let shape = Layout { vdevs: Vec::new(), sector_bytes: 512 }.shape();
+    let copy = Disks::new(rt, shape, disks.images());
+    check_sound(&open(rt, copy.devices()).await.unwrap()).await.unwrap();
+    ask_zdb(&disks.images()).unwrap();
+}
+
+async fn fill_and_empty(rt: Runtime, disks: Disks, engine: Engine) {
+    let mut files = Files::of(&rt, &engine, POOL).await;
+    assert_eq!(files.fill(400_000).await, Refusal::NoSpace);
+    let mos = engine.mos().await.unwrap();
+    let (used, usable) = (used(&mos, POOL).await, mos.usable_bytes().await.unwrap());
+    assert!(used > usable / 10 * 9, "refused at {used} of {usable} bytes");
+    check(&rt, &disks).await;
+    for _ in 0..6 {
+        let gone = 1 + files.rng.below(files.files.len() as u64);
+        for _ in 0..gone {
+            files.remove().await;
+        }
+        let len = [3_000, 70_000, 900_000][files.rng.below(3) as usize];
+        files.make(len).await.unwrap();
+        assert_eq!(files.fill(len.max(30_000)).await, Refusal::NoSpace);
+        engine.sync_all().await.unwrap();
+    }
+    while !files.files.is_empty() {
+        files.remove().await;
+    }
+    engine.sync_all().await.unwrap();
+    check(&rt, &disks).await;
+}
+
+#[test]
+fn a_full_pool_refuses_writes_and_can_still_delete() {
+    on_pool("a_full_pool_refuses_writes_and_can_still_delete", (Disk, 0, 1, Normal), fill_and_empty);
+}
+
+#[test]
+fn a_full_raidz_refuses_writes_and_can_still_delete() {
+    on_pool("a_full_raidz_refuses_writes_and_can_still_delete", (Raidz, 1, 3, Normal), fill_and_empty);
+}
+
+#[test]
+fn quotas_and_reservations_hold() {
+    const MIB: u64 = 1 << 20;
+    on_pool("quotas_and_reservations_hold", (Disk, 0, 1, Normal), async |rt, disks, engine| {
+        let name = |own: &str| format!("{POOL}/{own}");
+        let mut small = make_child(&rt, &engine, &name("small"), &[("quota", 4 * MIB)]).await;
+        let mut narrow = make_child(&rt, &engine, &name("narrow"), &[("refquota", 3 * MIB)]).await;
+        let kept = [("refreservation", 12 * MIB)];
+        let mut promised = make_child(&rt, &engine, &name("promised"), &kept).await;
+        for (files, quota) in [(&mut small, 4 * MIB), (&mut narrow, 3 * MIB)] {
+            assert_eq!(files.fill(100_000).await, Refusal::Quota);
+            engine.sync_all().await.unwrap();
+            let dataset = files.fs.view().objset().dataset_id();
+            let mos = engine.mos().await.unwrap();
+            let referenced = mos.dataset_by_id(dataset).await.unwrap().phys().referenced_bytes;
+            assert!((quota / 10 * 9..quota / 10 * 13).contains(&referenced), "{referenced} of {quota}");
+            for _ in 0..5 {
+                files.remove().await;
+            }
+            files.make(50_000).await.unwrap();
+        }
+        let mut root = Files::of(&rt, &engine, POOL).await;
+        assert_eq!(root.fill(300_000).await, Refusal::NoSpace);
+        // What was promised is there, though the pool is full for all others: but for the last of it, as changes are taken at their worst.
+        for _ in 0..20 {
+            promised.make(200_000).await.unwrap();
+        }
+        assert_eq!(promised.fill(200_000).await, Refusal::NoSpace);
+        engine.sync_all().await.unwrap();
+        check(&rt, &disks).await;
+    });
+}
+
+#[test]
+fn groups_write_themselves_and_memory_keeps_its_bound() {
+    const MAX: u64 = 2 << 20;
+    on_pool(
+        "groups_write_themselves_and_memory_keeps_its_bound",
+        (Disk, 0, 1, Normal),
+        async |rt, disks, engine| {
+            engine.set_dirty_bytes_max(MAX);
+            let groups = engine.sync_in_background();
+            let mut files = Files::of(&rt, &engine, POOL).await;
+            let begun = engine.mos().await.unwrap().uberblock().txg.0;
+            for _ in 0..150 {
+                files.make(100_000).await.unwrap();
+                let dirty = engine.dirty_bytes();
+                assert!(dirty < MAX + 300_000, "{dirty} bytes");
+            }
+            assert!(engine.mos().await.unwrap().uberblock().txg.0 > begun + 5);
+            rt.sleep(Duration::from_secs(11)).await;
+            assert_eq!(engine.dirty_bytes(), 0, "it is all on disk by itself");
+            drop(groups);
+            check(&rt, &disks).await;
+        },
+    );
+}
+
+#[test]
+fn a_group_is_written_though_nobody_waits_for_it_any_more() {
+    on_pool("a_group_is_written_though_nobody_waits", (Disk, 0, 1, Normal), async |rt, disks, engine| {
+        let mut files = Files::of(&rt, &engine, POOL).await;
+        for _ in 0..5 {
+            files.make(100_000).await.unwrap();
+            // Given up in the middle.
+            assert!(rt.timeout(Duration::from_micros(300), engine.sync_all()).await.is_err());
+        }
+        engine.sync_all().await.unwrap();
+        assert_eq!(engine.dirty_bytes(), 0);
+        check(&rt, &disks).await;
+    });
+}
