@@ -35,6 +35,7 @@ mod mark;
 mod name;
 mod promote;
 mod reclaim;
+mod remapped;
 mod rename;
 mod rollback;
 mod set;

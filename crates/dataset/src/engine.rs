@@ -16,6 +16,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync`), `dsl_pool.c` (`dsl_pool_sync`), `dsl_synctask.c`.
 
+mod checkpoint;
 mod context;
 mod create;
 mod features;
@@ -24,6 +25,7 @@ mod history;
 mod logs;
 mod missed;
 mod open;
+mod removed;
 mod room;
 mod settings;
 mod space;
@@ -37,6 +39,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
+use cenote_codec::compress::Compression;
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{DatasetId, Txg};
 use cenote_pool::Pool;
@@ -95,12 +98,14 @@ struct Inner {
     config: Mutex<PoolConfig>,
     space_maps: Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
-    shared: tokio::sync::Mutex<SharedBlocks>,
+    shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
     /// What devices have missed since the pool was opened, as their logs say.
     missed: Mutex<Missed>,
     /// What writing the MOS took and its directory has not been charged for.
     uncharged: Mutex<Space>,
     datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
+    /// Tasks that come before anything else in the open group's sync.
+    first_tasks: Mutex<Vec<Task>>,
     /// Tasks of the open group, in order.
     tasks: Mutex<Vec<Task>>,
     /// Held while tasks change which datasets there are, and by who looks one up to open it.
@@ -110,10 +115,19 @@ struct Inner {
 }
 
 /// Features that change how blocks are written.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Features {
     hole_birth: bool,
     embedded_data: bool,
+    /// What `compression=on` means.
+    compression: Compression,
+}
+
+impl Default for Features {
+    /// Those of a pool without feature flags.
+    fn default() -> Features {
+        Features { hole_birth: false, embedded_data: false, compression: Compression::Lzjb }
+    }
 }
 
 /// A dataset whose objects may change.
@@ -147,6 +161,23 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
+        self.run_among(&self.0.tasks, task).await
+    }
+
+    /// The same for a task that must come before anything is freed in its group.
+    async fn run_first<T, F>(&self, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_among(&self.0.first_tasks, task).await
+    }
+
+    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
         let hold = self.hold().await?;
         let txg = hold.txg();
@@ -164,7 +195,7 @@ impl Engine {
                 drop(answer.send(outcome));
             })
         });
-        self.0.tasks.lock().push(task);
+        queue.lock().push(task);
         drop(hold);
         self.sync(txg).await?;
         answered.await.unwrap_or_else(|_| Err(self.stopped()))

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::mos::Mos;
 use crate::zap::Zap;
 
+pub(crate) use dedup::Alike;
 pub(crate) use release::SharedBlocks;
 
 pub use ddt::{Ddt, DdtEntries, DdtItem, DedupSummary};

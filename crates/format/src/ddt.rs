@@ -170,6 +170,15 @@ impl DdtValue {
         if flat { DdtFlat::COUNT * 8 } else { DdtTraditional::COUNT * 8 }
     }
 
+    /// An entry without addresses, made at that time.
+    pub fn empty(flat: bool, class_start_s: u64) -> DdtValue {
+        let zeros = &mut std::iter::empty();
+        match flat {
+            true => DdtValue::Flat(DdtFlat { class_start_s, ..DdtFlat::take(zeros) }),
+            false => DdtValue::Traditional(Box::new(DdtTraditional::take(zeros))),
+        }
+    }
+
     /// From the bytes of a ZAP entry. `unpack_zle` gets the packed bytes and the exact length that
     /// they must unpack to, and fails with `None`.
     pub fn decode(

@@ -32,18 +32,22 @@ mod free_space;
 mod group;
 mod histogram;
 mod metaslab;
+mod moved;
 mod space;
 
 use crate::config::{VdevClass, VdevConfig};
 use crate::ranges::Ranges;
 use cenote_format::blkptr::Dva;
 use cenote_format::dnode::ObjectType;
-use cenote_format::units::{Psize, Txg, VdevId};
+use cenote_format::indirect::IndirectMapping;
+use cenote_format::units::{Asize, Psize, Txg, VdevId};
 use class::Class;
 use group::Group;
+use moved::Moved;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
@@ -58,11 +62,15 @@ const SPECIAL_RESERVE_PERCENT: u64 = 25;
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
+    /// The group that a checkpoint keeps, 0 if there is none.
+    checkpoint_txg: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Vdevs {
     groups: BTreeMap<VdevId, Vec<Arc<Group>>>,
+    /// Of vdevs that were or are being removed: where their blocks are.
+    moved: BTreeMap<VdevId, Moved>,
     classes: [Class; AllocClass::ALL.len()],
 }
 
@@ -131,6 +139,8 @@ pub struct MetaslabChanges {
     pub allocated: Ranges,
     /// Freed since the last time.
     pub freed: Ranges,
+    /// Freed since the last time and kept for a checkpoint: it stays allocated.
+    pub checkpointed: Ranges,
     /// Bytes allocated now (`smp_alloc`).
     pub allocated_bytes: u64,
     /// Its free ranges now, those included that wait to be allocatable (`smp_histogram`).
@@ -265,12 +275,50 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block, in the group that is syncing. It can be allocated again two groups later.
+    /// Frees a block that was born in the group `birth`, in the group that is syncing. It can be allocated again two groups later, unless a
+    /// checkpoint has it. Of a vdev that was removed, what is freed is where its blocks are now.
     ///
     /// # Errors
     /// It was not allocated.
-    pub fn free(&self, dva: &Dva) -> Result<(), AllocError> {
-        self.at(dva, |group| group.free(dva))
+    pub fn free(&self, dva: &Dva, birth: Txg) -> Result<(), AllocError> {
+        let kept = birth.0 <= self.checkpoint_txg.load(Ordering::Relaxed);
+        self.vdevs.read().free(dva, kept)
+    }
+
+    /// Frees a range that was kept for a checkpoint.
+    ///
+    /// # Errors
+    /// It was not allocated.
+    pub fn free_range(&self, vdev: VdevId, offset_bytes: u64, len_bytes: u64) -> Result<(), AllocError> {
+        self.vdevs.read().free(&Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false }, false)
+    }
+
+    /// From now on keeps what was born up to this group, as a checkpoint has it; `Txg(0)`: keeps nothing any more.
+    pub fn keep_for_checkpoint(&self, txg: Txg) {
+        self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
+    }
+
+    /// A vdev's blocks are where `mapping` says: all of one that was removed; of one that is being removed, those that were copied, which are
+    /// on the vdev as well.
+    pub fn set_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
+        self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
+    }
+
+    /// The end of what was copied off a vdev; 0: nothing was.
+    pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
+        self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
+    }
+
+    /// Nobody needs the mapping of a range of a removed vdev any more, though its blocks are in use where they are now.
+    pub fn note_obsolete(&self, dva: &Dva) {
+        self.vdevs.read().moved.get(&dva.vdev).inspect(|moved| moved.note_obsolete(dva));
+    }
+
+    /// What was freed of removed vdevs since the last call: parts of their mappings that nobody needs any more.
+    pub fn take_obsolete(&self) -> Vec<(VdevId, Ranges)> {
+        let vdevs = self.vdevs.read();
+        let taken = vdevs.moved.iter().map(|(vdev, moved)| (*vdev, moved.take_obsolete()));
+        taken.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
     /// Allocates the very place of a block that was written before the pool was opened: of an intent log.
@@ -341,13 +389,31 @@ impl Allocator {
 
     /// Does something at an address, in the group whose it is.
     fn at(&self, dva: &Dva, act: impl Fn(&Group) -> Result<(), AllocError>) -> Result<(), AllocError> {
-        let vdevs = self.vdevs.read();
+        self.vdevs.read().at(dva, act)
+    }
+}
+
+impl Vdevs {
+    fn at(&self, dva: &Dva, act: impl Fn(&Group) -> Result<(), AllocError>) -> Result<(), AllocError> {
         let not_here = AllocError::BadAddress { dva: *dva };
-        let groups = vdevs.groups.get(&dva.vdev).into_iter().flatten();
+        let groups = self.groups.get(&dva.vdev).into_iter().flatten();
         groups
             .map(|group| act(group))
             .find(|done| *done != Err(not_here.clone()))
             .unwrap_or(Err(not_here.clone()))
+    }
+
+    fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
+        let Some(moved) = self.moved.get(&dva.vdev) else {
+            return self.at(dva, |group| group.free(dva, kept));
+        };
+        if self.groups.contains_key(&dva.vdev) {
+            self.at(dva, |group| group.free(dva, kept))?;
+        }
+        for copy in moved.free(dva)? {
+            self.free(&copy, kept)?;
+        }
+        Ok(())
     }
 }
 

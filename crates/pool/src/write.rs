@@ -137,6 +137,20 @@ pub struct Written {
     pub keeps_place: bool,
 }
 
+/// A block that is ready to be stored, or needs not be.
+#[derive(Debug)]
+pub enum Prepared {
+    /// It takes no place, or has one.
+    Written(Written),
+    /// It needs one.
+    Block {
+        /// All of its pointer but the addresses.
+        bp: Blkptr,
+        /// Its bytes as they are to be on disk.
+        stored: Bytes,
+    },
+}
+
 impl Pool {
     /// Writes a block in group `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole sectors.
     ///
@@ -151,9 +165,20 @@ impl Pool {
         props: &WriteProps,
         txg: Txg,
     ) -> Result<Written> {
+        match self.prepare(data, props, txg).await? {
+            Prepared::Written(written) => Ok(written),
+            Prepared::Block { bp, stored } => self.store(space, bp, &stored, props, txg).await,
+        }
+    }
+
+    /// The first half of [`Pool::write`]: all that needs no place on a vdev.
+    ///
+    /// # Errors
+    /// What can't be asked for.
+    pub async fn prepare(&self, data: Bytes, props: &WriteProps, txg: Txg) -> Result<Prepared> {
         check_request(&data, props)?;
         let identity = props.identity(data.len() as u64, txg);
-        let new = |bp| Written { bp, keeps_place: false };
+        let new = |bp| Prepared::Written(Written { bp, keeps_place: false });
         let (stored, compression) = match self.pack(&data, props, txg).await? {
             Packed::Hole if props.hole_birth && props.previous.logical_birth() != Txg(0) => {
                 return Ok(new(Blkptr::hole(&identity)));
@@ -167,19 +192,35 @@ impl Pool {
         let (bp, stored) = self.protect(bp, stored, &data, props).await?;
         let bp = self.with_checksum_of(bp, &stored, props).await?;
         if props.nop_write && self.is_unchanged(&bp, props) {
-            return Ok(Written { bp: props.previous, keeps_place: true });
+            return Ok(Prepared::Written(Written { bp: props.previous, keeps_place: true }));
         }
+        Ok(Prepared::Block { bp, stored })
+    }
+
+    /// The second half of [`Pool::write`].
+    ///
+    /// # Errors
+    /// Those of [`Pool::write`].
+    pub async fn store(
+        &self,
+        space: &Allocator,
+        bp: Blkptr,
+        stored: &Bytes,
+        props: &WriteProps,
+        txg: Txg,
+    ) -> Result<Written> {
+        let psize = Psize(stored.len() as u64);
         if self.may_overwrite(&bp, psize, props, txg)
-            && let Some(bp) = self.overwrite(bp, &props.previous, &stored, props.place).await
+            && let Some(bp) = self.overwrite(bp, &props.previous, stored, props.place).await
         {
             return Ok(Written { bp, keeps_place: true });
         }
         let mut placing = Placing::new(space, props, &bp, txg);
-        let placed = self.place(&mut placing, bp, &stored).await;
+        let placed = self.place(&mut placing, bp, stored).await;
         if placed.is_err() {
             placing.give_all_back();
         }
-        placed.map(new)
+        placed.map(|bp| Written { bp, keeps_place: false })
     }
 
     /// Makes durable what was written so far, on all devices at once. Group `txg` is what a device that fails has missed.

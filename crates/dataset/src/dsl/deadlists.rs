@@ -71,7 +71,7 @@ impl SyncContext {
                 let Some(clone) = entry.value.as_u64().map(ObjectId) else { continue };
                 let phys = self.dataset_phys(clone).await?;
                 if self.origin_txg(phys.dir).await? > key {
-                    self.remove_deadlist_key(phys.deadlist, key).await?;
+                    self.forget_key(clone, key).await?;
                     pending.push(phys.dir);
                 }
             }

@@ -127,6 +127,7 @@ impl SyncContext {
         let space = Space { used: -(held_back as i64), ..Space::default() };
         self.use_space(phys.dir, space, Account::Refreservation).await?;
         self.drop_livelist(phys.dir).await?;
+        self.drop_remapped(id).await?;
         self.drop_bookmarks(id).await?;
         self.drop_features(id).await?;
         self.leave_origin(id, &phys).await?;

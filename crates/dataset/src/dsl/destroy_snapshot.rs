@@ -105,6 +105,7 @@ impl SyncContext {
         self.use_space(snapshot.dir, -freed, Account::Snapshots).await?;
         self.free_dead_from(next.deadlist, snapshot.prev_snapshot_txg).await?;
         self.merge_deadlist(next.deadlist, snapshot.deadlist).await?;
+        self.leave_remapped(id, &snapshot).await?;
         if !keeps_key {
             self.remove_key_of_clones(snapshot.dir, snapshot.creation_txg).await?;
         }
@@ -117,8 +118,7 @@ impl SyncContext {
             add(&mut next.unique_bytes, self.dead_space(after_next, from, to).await?.used);
             self.set_dataset_phys(next_id, &next).await?;
             if !keeps_key {
-                let deadlist = self.dataset_phys(head).await?.deadlist;
-                self.remove_deadlist_key(deadlist, snapshot.creation_txg).await?;
+                self.forget_key(head, snapshot.creation_txg).await?;
             }
         } else {
             next.unique_bytes = self.unique_of_head(&next).await?;

@@ -150,6 +150,7 @@ impl SyncContext {
         let id = edit.create(&new.bonus(ObjectType::DSL_DATASET, snapshot.encode(Endian::NATIVE))).await?;
         self.count(phys.dir, dir_field::SNAPSHOT_COUNT, 1).await?;
         self.copy_features(head, id).await?;
+        self.hand_down_remapped(head, id).await?;
         if phys.prev_snapshot.0 != 0 {
             let mut previous = self.dataset_phys(phys.prev_snapshot).await?;
             if previous.next_snapshot == head {

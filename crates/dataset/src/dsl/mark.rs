@@ -111,7 +111,7 @@ impl SyncContext {
         let is_past = phys.creation_txg < head.phys().prev_snapshot_txg;
         if has_sizes(&phys) && phys.flags & ZBM_FLAG_SNAPSHOT_EXISTS == 0 && others == 0 && is_past {
             self.remove_key_of_clones(head.dir().id(), phys.creation_txg).await?;
-            self.remove_deadlist_key(head.phys().deadlist, phys.creation_txg).await?;
+            self.forget_key(id, phys.creation_txg).await?;
         }
         self.drop_bookmark(&phys, words).await?;
         self.log_of_dataset((path, id), "remove bookmark", &format!("name={own}")).await

@@ -39,6 +39,7 @@ impl SyncContext {
         self.free_blocks(&head, snapshot.creation_txg()).await?;
         self.return_to(&head, &snapshot, dead).await?;
         self.drop_livelist(head.dir().id()).await?;
+        self.drop_remapped(ObjectId(head.id().0)).await?;
         self.close(head.id());
         self.without_log(head.id()).await?;
         let details = format!("parent={}", head.name().rsplit('/').next().unwrap_or_default());

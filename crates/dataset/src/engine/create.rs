@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
+use cenote_codec::compress::Compression;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
@@ -89,6 +90,7 @@ impl Engine {
         let cache = Arc::new(BlockCache::new(new.cache_bytes));
         let nothing = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
         let has = |name| new.features.iter().any(|feature| feature.name == name);
+        let compression = if has("lz4_compress") { Compression::Lz4 } else { Compression::Lzjb };
         let inner = Inner {
             runtime: rt.clone(),
             allocator: Arc::new(empty_space(&pool)),
@@ -99,13 +101,18 @@ impl Engine {
             throttle: Throttle::default(),
             mos: LiveObjset::new(nothing, TXG_INITIAL),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
-            features: Features { hole_birth: has("hole_birth"), embedded_data: has("embedded_data") },
+            features: Features {
+                hole_birth: has("hole_birth"),
+                embedded_data: has("embedded_data"),
+                compression,
+            },
             config: config.into(),
             space_maps: SpaceMaps::default().into(),
-            shared: tokio::sync::Mutex::default(),
+            shared: Arc::default(),
             missed: Missed::default().into(),
             uncharged: Space::default().into(),
             datasets: Default::default(),
+            first_tasks: Vec::new().into(),
             tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
             syncing: tokio::sync::Mutex::default(),

@@ -165,7 +165,7 @@ impl SyncContext {
 
 /// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use yet.
 pub(super) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
-    let names = ["checksum", "compression", "recordsize", "volblocksize", "dnodesize"];
+    let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize"];
     let numbers = dataset.numbers(names).await?;
     let needed = names.iter().zip(numbers).filter_map(|(property, number)| feature_of(property, number));
     let wanted: Vec<&str> = needed.collect();

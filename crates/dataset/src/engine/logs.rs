@@ -127,7 +127,16 @@ impl Engine {
     /// For blocks of the group that is held open, which its tree will not have.
     pub(crate) fn apart_from_tree(&self, hold: &Hold) -> Group {
         let allocator = self.0.allocator.clone();
-        Group { pool: self.pool(), allocator, txg: hold.txg(), pass: 1, hole_birth: false, embed: false }
+        Group {
+            pool: self.pool(),
+            allocator,
+            txg: hold.txg(),
+            pass: 1,
+            hole_birth: false,
+            embed: false,
+            compression: self.0.features.compression,
+            tables: None,
+        }
     }
 }
 

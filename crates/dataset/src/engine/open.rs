@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cenote_codec::compress::Compression;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{ObjectId, Txg, VdevId};
@@ -11,7 +12,7 @@ use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
 use super::throttle::Throttle;
-use super::{Engine, Features, Inner, writable};
+use super::{Engine, Features, Inner, checkpoint, removed, writable};
 use crate::error::Result;
 use crate::live::LiveObjset;
 use crate::mos::{FeatureState, Mos};
@@ -32,6 +33,8 @@ impl Engine {
             mos.objset().format(cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT, source)
         })?;
         let allocator = mos.allocator().await?;
+        checkpoint::keep(mos, &allocator).await?;
+        removed::follow(mos, &allocator).await?;
         let space_maps = space_maps(mos).await?;
         let synced = pool.uberblock().txg;
         let features = features(mos).await?;
@@ -49,10 +52,11 @@ impl Engine {
             features,
             config: config.into(),
             space_maps: space_maps.into(),
-            shared: SharedBlocks::load(mos).await?.into(),
+            shared: Arc::new(SharedBlocks::load(mos).await?.into()),
             missed: Missed::default().into(),
             uncharged: Space::default().into(),
             datasets: BTreeMap::new().into(),
+            first_tasks: Vec::new().into(),
             tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
             syncing: tokio::sync::Mutex::default(),
@@ -69,6 +73,9 @@ async fn features(mos: &Mos) -> Result<Features> {
     for (feature, state) in mos.features().await? {
         match feature.guid {
             "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
+            "org.illumos:lz4_compress" if state == FeatureState::Active => {
+                features.compression = Compression::Lz4
+            }
             "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
             _ => {}
         }

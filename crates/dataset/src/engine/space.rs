@@ -75,8 +75,10 @@ impl SyncContext {
                 self.condense(change.vdev, change.index, change.start_bytes).await?;
             }
             map.set_free_ranges(&change.free_ranges).await?;
+            self.write_kept(change.vdev, &change.checkpointed).await?;
+            self.note_removal(&change).await?;
         }
-        Ok(())
+        self.write_obsolete().await
     }
 
     /// Brings every metaslab's own map up to date and removes the log space maps, once.
@@ -160,13 +162,13 @@ impl SyncContext {
         Ok(length >= needed * CONDENSE_PERCENT / 100)
     }
 
-    fn ashift(&self, vdev: VdevId) -> u32 {
+    pub(super) fn ashift(&self, vdev: VdevId) -> u32 {
         self.group.pool.vdevs().top(vdev).map_or(9, |top| top.ashift)
     }
 }
 
 /// Ranges of a vdev as changes of the map of the metaslab that begins at `start_bytes`.
-fn changes(map_type: MapType, ranges: &Ranges, start_bytes: u64) -> Vec<SpaceMapChange> {
+pub(super) fn changes(map_type: MapType, ranges: &Ranges, start_bytes: u64) -> Vec<SpaceMapChange> {
     let change = |(start, end)| SpaceMapChange {
         map_type,
         vdev: None,

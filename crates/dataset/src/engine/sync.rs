@@ -27,11 +27,13 @@ use cenote_pool::{Place, ReadContext};
 use super::context::SyncContext;
 use super::create::MOS_DIR_NAME;
 use super::{Inner, LiveDataset, Task};
+use parking_lot::Mutex;
+
 use crate::dsl::account::Account;
 use crate::error::{DatasetError, Result};
 use crate::live::Layer;
 use crate::objset::Objset;
-use crate::sync::blocks::{BlockSink, Group, Space};
+use crate::sync::blocks::{BlockSink, Group, Space, Tables};
 use crate::sync::objset::write_objset;
 
 /// `zfs_sync_pass_deferred_free`: from this pass on, blocks that die are freed in the next group.
@@ -41,6 +43,7 @@ const MAX_PASSES: u32 = 64;
 
 /// What a group leaves to be written.
 struct Frozen {
+    first_tasks: Vec<Task>,
     datasets: Vec<(LiveDataset, Arc<Layer>)>,
     tasks: Vec<Task>,
 }
@@ -48,7 +51,8 @@ struct Frozen {
 /// Closes the open group and brings it to the disk; answers its number, with an error as well.
 pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, DatasetError)> {
     let (txg, frozen) = engine.groups.close(|next| freeze(engine, next)).await;
-    if frozen.datasets.is_empty() && frozen.tasks.is_empty() && !engine.mos.is_dirty() {
+    let has_tasks = !frozen.tasks.is_empty() || !frozen.first_tasks.is_empty();
+    if frozen.datasets.is_empty() && !has_tasks && !engine.mos.is_dirty() {
         return Ok(txg);
     }
     write_group(engine, txg, frozen).await.map_err(|error| (txg, error))?;
@@ -58,7 +62,7 @@ pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, Da
 async fn write_group(engine: &Arc<Inner>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
     // Until the group is on disk, nobody opens what tasks are about to change. Not a moment earlier: who holds a group open may be waiting.
-    let _names = if frozen.tasks.is_empty() { None } else { Some(engine.names.write().await) };
+    let _names = if has_tasks { Some(engine.names.write().await) } else { None };
     let mut context = SyncContext::new(engine, txg);
     context.write_frozen(frozen).await?;
     context.converge().await?;
@@ -74,7 +78,8 @@ fn freeze(engine: &Inner, next: Txg) -> Frozen {
     let has_log = |dataset: &LiveDataset| dataset.objset.log().is_some_and(|log| log.is_touched(closing));
     let dirty = datasets.values().filter(|dataset| dataset.objset.is_dirty() || has_log(dataset));
     let datasets = dirty.map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
-    Frozen { datasets, tasks: std::mem::take(&mut *engine.tasks.lock()) }
+    let taken = |tasks: &Mutex<Vec<Task>>| std::mem::take(&mut *tasks.lock());
+    Frozen { first_tasks: taken(&engine.first_tasks), datasets, tasks: taken(&engine.tasks) }
 }
 
 impl SyncContext {
@@ -87,6 +92,8 @@ impl SyncContext {
             pass: 1,
             hole_birth: engine.features.hole_birth,
             embed: engine.features.embedded_data,
+            compression: engine.features.compression,
+            tables: Some(Tables { shared: engine.shared.clone(), mos: engine.mos.clone() }),
         };
         SyncContext {
             engine: engine.clone(),
@@ -99,6 +106,9 @@ impl SyncContext {
     }
 
     async fn write_frozen(&mut self, frozen: Frozen) -> Result<()> {
+        for task in frozen.first_tasks {
+            task(self).await;
+        }
         for (dataset, layer) in frozen.datasets {
             self.write_dataset(&dataset, &layer).await?;
         }

@@ -1,22 +1,18 @@
 //! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
 //!
 //! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
-//! a checkpoint, vdevs that are being removed or expanded, heartbeats of a shared pool. Reading needs none of it.
+//! heartbeats of a shared pool, forms of lists that are no longer made. Reading needs none of it.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
-use cenote_pool::{VdevKind, VdevState};
+use cenote_format::features::Feature;
+use cenote_pool::VdevState;
 
 use crate::error::{DatasetError, Result};
-use crate::mos::{FeatureState, Mos};
+use crate::mos::Mos;
 
-/// Features that change what a write or a free must do, while they are active.
-const NOT_KEPT: [(&str, &str); 3] = [
-    ("zpool_checkpoint", "it has a checkpoint: `zpool checkpoint -d` discards it"),
-    ("device_removal", "a vdev was or is being removed"),
-    ("raidz_expansion", "a RAID-Z vdev was or is being expanded"),
-];
+/// `SPA_VERSION_DEADLISTS`: older pools have lists of dead blocks of another form, which this engine does not make.
+const SPA_VERSION_DEADLISTS: u64 = 26;
 
 /// Refuses a pool that this engine would damage.
 pub(super) async fn check(mos: &Mos) -> Result<()> {
@@ -27,24 +23,15 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
     if mos.uberblock().endian != Endian::NATIVE {
         return refused("it was written by a machine of the other byte order");
     }
-    if mos.pool().version() != SPA_VERSION_FEATURES {
-        return refused("its version is older than feature flags: `zpool upgrade` brings them");
+    if mos.pool().version() < SPA_VERSION_DEADLISTS {
+        return refused("its version is older than 26: `zpool upgrade` brings it up to date");
     }
     let health = mos.pool().status();
     if !health.is_importable() || health.root.children.iter().any(|top| top.state < VdevState::Degraded) {
         return refused("devices are missing that it can't do without");
     }
-    if mos.pool().vdevs().tops().any(|vdev| vdev.kind == VdevKind::Indirect) {
-        return refused("a vdev was removed");
-    }
     if mos.uberblock().mmp_is_on() {
         return refused("it is shared by machines (multihost=on)");
-    }
-    for (feature, state) in mos.features().await? {
-        let not_kept = NOT_KEPT.iter().find(|(name, _)| *name == feature.name);
-        if let (Some((_, why)), FeatureState::Active) = (not_kept, state) {
-            return refused(why);
-        }
     }
     if let Some(counts) = mos.directory_zap(names::FEATURES_FOR_WRITE).await? {
         for entry in counts.to_vec().await? {

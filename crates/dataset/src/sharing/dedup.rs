@@ -15,18 +15,21 @@
 //!
 //! Memory: the entries of a pass; what the logs hold.
 //!
+//! A block that is found in fewer copies than it is to have is stored beside the table; OpenZFS would add copies to the entry.
+//!
 //! Source: OpenZFS `ddt.c` (`ddt_lookup`, `ddt_sync_flush_entry`, `ddt_sync_update_stats`), `ddt_zap.c`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{Blkptr, Dva, SPA_DVAS_PER_BP};
 use cenote_format::bytes::Endian;
 use cenote_format::ddt::{
-    DDT_CHECKSUMS, DdtClass, DdtHistogram, DdtKey, DdtPhys, DdtValue, ddt_blkptr, ddt_dir_name, ddt_log_name,
-    ddt_object_name,
+    DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_DIR_VERSION, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtClass, DdtHistogram,
+    DdtKey, DdtPhys, DdtValue, ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
 };
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
@@ -45,6 +48,8 @@ use crate::zap::{NewZap, Zap, ZapEdit, ZapValue};
 /// `ddt_zap_default_bs`, `ddt_zap_default_ibs`.
 const BLOCK_SHIFT: u8 = 15;
 const FEATURE: &str = "fast_dedup";
+/// `DDT_VERSION_FDT`.
+const DDT_VERSION_FDT: u64 = 1;
 /// The set of a traditional entry that held extra copies and is given up wherever it is met (`DDT_PHYS_DITTO`).
 const DITTO_SET: usize = 0;
 
@@ -109,18 +114,69 @@ impl DedupTables {
         Ok(DedupTables(tables))
     }
 
+    /// A block like `bp`, which has no addresses yet, in as many copies.
+    pub(super) async fn find_alike(
+        &mut self,
+        mos: &Edit,
+        pool: &Pool,
+        bp: &Blkptr,
+        copies: u8,
+    ) -> Result<Alike> {
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(Alike::None) };
+        let number = table.set_for(copies.into());
+        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(Alike::None) };
+        let Some(set) = live.value.sets().get(number).copied() else { return Ok(Alike::None) };
+        if set.phys_birth.0 == 0 {
+            return Ok(Alike::None);
+        }
+        let found = bp.with_dvas(&set.dvas).with_births(mos.txg(), set.phys_birth).with_dedup(true);
+        match found.dvas().count() >= copies.into() {
+            true => Ok(Alike::Block(found)),
+            false => Ok(Alike::TooFew),
+        }
+    }
+
+    /// One reference more to a block that was found.
+    pub(super) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        self.count(mos, pool, bp, 1).await.map(|_| ())
+    }
+
+    /// A new block, with its first reference.
+    pub(super) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        if let Entry::Vacant(place) = self.0.entry(bp.checksum_id()) {
+            let Some(table) = Table::create(mos, bp.checksum_id()).await? else { return Ok(()) };
+            place.insert(table);
+        }
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(()) };
+        let (key, number) = (DdtKey::of(bp), table.set_for(bp.dvas().count()));
+        let mut dvas = [Dva::default(); SPA_DVAS_PER_BP];
+        dvas.iter_mut().zip(bp.dvas()).for_each(|(place, dva)| *place = dva);
+        let set = DdtPhys { dvas, refcount: 1, phys_birth: bp.physical_birth() };
+        let new_value = DdtValue::empty(table.flat, pool.runtime().unix_time_ns() / 1_000_000_000);
+        table.find(mos, pool, key).await?;
+        let new = || Live { key, value: new_value, stored: None };
+        table.live.entry(key.to_words()).or_insert_with(new).value.put_set(number, set);
+        table.is_changed = true;
+        Ok(())
+    }
+
     /// One reference less to a block. Answers whether it is free with that: if no table knows it.
     pub(super) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
-        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(true) };
-        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(true) };
+        Ok(!self.count(mos, pool, bp, -1).await?)
+    }
+
+    /// Counts references to a block; `false`: no table knows it.
+    async fn count(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr, delta: i64) -> Result<bool> {
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(false) };
+        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(false) };
         let first = bp.dvas().next();
         let is_of = |set: &DdtPhys| first == Some(set.dvas[0]) && set.phys_birth == bp.physical_birth();
         let sets = live.value.sets();
-        let Some(number) = sets.iter().position(is_of) else { return Ok(true) };
+        let Some(number) = sets.iter().position(is_of) else { return Ok(false) };
         let set = sets[number];
-        live.value.put_set(number, DdtPhys { refcount: set.refcount.saturating_sub(1), ..set });
+        live.value.put_set(number, DdtPhys { refcount: set.refcount.saturating_add_signed(delta), ..set });
         table.is_changed = true;
-        Ok(false)
+        Ok(true)
     }
 
     /// Writes what has changed. Answers blocks without references, which are free.
@@ -136,7 +192,45 @@ impl DedupTables {
     }
 }
 
+/// What a table knows of a block that is about to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alike {
+    /// Nothing.
+    None,
+    /// One like it, to which that pointer leads.
+    Block(Blkptr),
+    /// One like it, but in fewer copies.
+    TooFew,
+}
+
 impl Table {
+    /// Makes the table of an algorithm, in the newest form that the pool has; `None`: blocks can't be told by it.
+    async fn create(mos: &Edit, checksum_id: u8) -> Result<Option<Table>> {
+        let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == checksum_id) else {
+            return Ok(None);
+        };
+        let pool_directory = ZapEdit::new(mos, DMU_POOL_DIRECTORY_OBJECT);
+        if pool_directory.get(names::DDT_STATS).await?.is_none() {
+            let all = NewZap::of(ObjectType::DDT_STATS).create(mos).await?;
+            pool_directory.add(names::DDT_STATS, all.0).await?;
+        }
+        if FeatureCounts::of(mos).count(FEATURE).await?.is_none() {
+            return Ok(Some(Table::new(checksum_id, checksum, false, DMU_POOL_DIRECTORY_OBJECT)));
+        }
+        let directory = NewZap::of(ObjectType::ZAP_METADATA).create(mos).await?;
+        pool_directory.add(&ddt_dir_name(checksum), directory.0).await?;
+        let fields = ZapEdit::new(mos, directory);
+        fields.add(DDT_DIR_VERSION, DDT_VERSION_FDT).await?;
+        fields.add(DDT_DIR_FLAGS, DDT_FLAG_FLAT | DDT_FLAG_LOG).await?;
+        FeatureCounts::of(mos).change(FEATURE, 1).await?;
+        Ok(Some(Table::new(checksum_id, checksum, true, directory)))
+    }
+
+    /// The set of an entry that is for so many copies.
+    fn set_for(&self, copies: usize) -> usize {
+        if self.flat { 0 } else { copies }
+    }
+
     fn new(checksum_id: u8, checksum: &'static str, flat: bool, directory: ObjectId) -> Table {
         Table {
             checksum_id,

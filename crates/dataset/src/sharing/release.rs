@@ -10,7 +10,7 @@ use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_pool::Pool;
 
 use super::clones::Clones;
-use super::dedup::DedupTables;
+use super::dedup::{Alike, DedupTables};
 use crate::error::Result;
 use crate::live::Edit;
 use crate::mos::Mos;
@@ -40,6 +40,27 @@ impl SharedBlocks {
             return Ok(true);
         }
         self.clones.release(mos, pool, bp).await
+    }
+
+    /// A block like one that is about to be written.
+    pub(crate) async fn find_alike(
+        &mut self,
+        mos: &Edit,
+        pool: &Pool,
+        bp: &Blkptr,
+        copies: u8,
+    ) -> Result<Alike> {
+        self.deduplicated.find_alike(mos, pool, bp, copies).await
+    }
+
+    /// A block that was found has one owner more.
+    pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        self.deduplicated.share(mos, pool, bp).await
+    }
+
+    /// A block that was written is to be found from now on.
+    pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        self.deduplicated.enter(mos, pool, bp).await
     }
 
     /// Writes what has changed into the MOS. Answers blocks that nobody has any more.

@@ -16,15 +16,17 @@ use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, Lsize, ObjectId, Psize, Txg};
 use cenote_pool::alloc::{Allocator, BlockUse};
-use cenote_pool::write::WriteProps;
-use cenote_pool::{Place, Pool};
+use cenote_pool::write::{Prepared, WriteProps, Written};
+use cenote_pool::{Place, Pool, ReadContext};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
-use super::policy::StoragePolicy;
+use super::policy::{Dedup, StoragePolicy};
 use crate::deadlist::BlockSpace;
 use crate::error::Result;
+use crate::live::LiveObjset;
 use crate::object::SPILL_BLOCK;
+use crate::sharing::{Alike, SharedBlocks};
 
 /// A transaction group that is being written.
 #[derive(Clone)]
@@ -38,6 +40,17 @@ pub(crate) struct Group {
     pub(crate) hole_birth: bool,
     /// Small blocks stay in their pointers.
     pub(crate) embed: bool,
+    /// What `compression=on` means, and metadata has.
+    pub(crate) compression: Compression,
+    /// Where blocks that are alike are found, if any are to be.
+    pub(crate) tables: Option<Tables>,
+}
+
+/// Deduplication tables, and the MOS that they are in.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
+    pub(crate) mos: LiveObjset,
 }
 
 /// Space that blocks take, as datasets account for it.
@@ -127,12 +140,54 @@ impl BlockSink {
     pub(crate) async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (group, old) = (&self.group, new.old);
         let props = self.props(&new);
-        let written = group.pool.write(&group.allocator, new.data, &props, group.txg).await?;
+        let written = match (self.dedup(&new), &group.tables) {
+            (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
+            _ => group.pool.write(&group.allocator, new.data, &props, group.txg).await?,
+        };
         if !written.keeps_place {
             self.bear(&written.bp);
             self.kill(&old);
         }
         Ok(written.bp)
+    }
+
+    /// How it is told whether there is such a block already; `None`: it is stored in any case.
+    fn dedup(&self, new: &NewBlock) -> Option<Dedup> {
+        let is_data = new.level == 0 && !new.object_type.is_metadata() && new.block != SPILL_BLOCK;
+        self.policy.dedup.filter(|_| is_data)
+    }
+
+    /// Writes a block unless there is one like it; then that gets one more owner.
+    ///
+    /// One at a time: of two alike, the second must find the first.
+    async fn write_once(
+        &self,
+        tables: &Tables,
+        dedup: Dedup,
+        data: Bytes,
+        props: WriteProps,
+    ) -> Result<Written> {
+        let group = &self.group;
+        let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
+        let (bp, stored) = match group.pool.prepare(data.clone(), &props, group.txg).await? {
+            Prepared::Written(written) => return Ok(written),
+            Prepared::Block { bp, stored } => (bp, stored),
+        };
+        let (mut shared, mos) = (tables.shared.lock().await, tables.mos.edit());
+        let alike = shared.find_alike(&mos, &group.pool, &bp, props.copies).await?;
+        if let Alike::Block(found) = alike {
+            let context = ReadContext::new(props.place);
+            if !dedup.verify || group.pool.read(&found, &context).await.is_ok_and(|known| known == data) {
+                shared.share(&mos, &group.pool, &found).await?;
+                return Ok(Written { bp: found, keeps_place: false });
+            }
+        }
+        let written = group.pool.store(&group.allocator, bp, &stored, &props, group.txg).await?;
+        if !matches!(alike, Alike::None) {
+            return Ok(written);
+        }
+        shared.enter(&mos, &group.pool, &written.bp).await?;
+        Ok(Written { bp: written.bp.with_dedup(true), ..written })
     }
 
     /// A block is not referred to any more.
@@ -198,10 +253,11 @@ impl BlockSink {
         // Metadata is not worth less than a strong checksum of the data, and always worth fletcher4.
         let checksum = if is_metadata && !checksum.is_metadata() { Checksum::Fletcher4 } else { checksum };
         let compression = match Compression::try_from(new.compression_id) {
-            _ if is_metadata => Compression::Lz4,
+            _ if is_metadata => Compression::On,
             Ok(Compression::Inherit) | Err(_) => policy.compression,
             Ok(own) => own,
         };
+        let compression = if compression == Compression::On { group.compression } else { compression };
         let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
         let block_use = BlockUse {
             object_type: new.object_type,

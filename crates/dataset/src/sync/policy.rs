@@ -16,6 +16,8 @@ use crate::zil::LogPolicy;
 
 /// `SPA_COMPRESSBITS`: above these bits of property `compression` is a level.
 const SPA_COMPRESSBITS: u32 = 7;
+/// `ZIO_CHECKSUM_VERIFY`.
+const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 /// `zfs_redundant_metadata_most_ditto_level`.
 const MOST_DITTO_LEVEL: u8 = 2;
 
@@ -34,6 +36,30 @@ pub(crate) struct StoragePolicy {
     pub(crate) reserved_bytes: u64,
     pub(crate) key: Option<Arc<DatasetKey>>,
     pub(crate) log: LogPolicy,
+    /// Blocks of files and volumes that are alike are stored once.
+    pub(crate) dedup: Option<Dedup>,
+}
+
+/// How blocks that are alike are told: property `dedup`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dedup {
+    pub(crate) checksum: Checksum,
+    /// By their bytes as well.
+    pub(crate) verify: bool,
+}
+
+impl Dedup {
+    fn of(number: u64) -> Option<Dedup> {
+        let checksum = match Checksum::try_from(number as u8).ok()? {
+            Checksum::On => Checksum::Sha256,
+            Checksum::Off | Checksum::Inherit => return None,
+            checksum => checksum,
+        };
+        // Of others it can't be ruled out that different blocks have the same.
+        let is_strong =
+            matches!(checksum, Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::Blake3);
+        Some(Dedup { checksum, verify: !is_strong || number & ZIO_CHECKSUM_VERIFY != 0 })
+    }
 }
 
 /// Which metadata gets one copy more than data: property `redundant_metadata`.
@@ -51,13 +77,14 @@ impl StoragePolicy {
         StoragePolicy {
             dataset: DatasetId(0),
             checksum: Checksum::Fletcher4,
-            compression: Compression::Lz4,
+            compression: Compression::On,
             zstd_level: ZstdLevel::DEFAULT,
             copies: 3,
             redundant_metadata: RedundantMetadata::All,
             special_small_blocks: 0,
             reserved_bytes: 0,
             key: None,
+            dedup: None,
             log: LogPolicy::default(),
         }
     }
@@ -76,6 +103,7 @@ impl StoragePolicy {
             "refreservation",
             "sync",
             "logbias",
+            "dedup",
         ];
         let [
             checksum,
@@ -86,7 +114,9 @@ impl StoragePolicy {
             reserved_bytes,
             sync,
             logbias,
+            dedup,
         ] = dataset.numbers(names).await?;
+        let key = dataset.key().await?;
         let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
         let level = (compression >> SPA_COMPRESSBITS) as u8;
         Ok(StoragePolicy {
@@ -96,7 +126,7 @@ impl StoragePolicy {
                 Ok(checksum) => checksum,
             },
             compression: match Compression::try_from(algorithm) {
-                Ok(Compression::Inherit | Compression::On) | Err(_) => Compression::Lz4,
+                Ok(Compression::Inherit) | Err(_) => Compression::On,
                 Ok(compression) => compression,
             },
             zstd_level: ZstdLevel::new(level).unwrap_or(ZstdLevel::DEFAULT),
@@ -109,7 +139,9 @@ impl StoragePolicy {
             },
             special_small_blocks,
             reserved_bytes,
-            key: dataset.key().await?,
+            // The same bytes are stored differently each time if they are encrypted.
+            dedup: Dedup::of(dedup).filter(|_| key.is_none()),
+            key,
             log: LogPolicy::of_numbers(sync, logbias),
         })
     }

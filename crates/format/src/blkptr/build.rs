@@ -22,6 +22,7 @@ use crate::units::{Lsize, Psize, SPA_MINBLOCKSHIFT, Txg};
 
 const ENCRYPTED_BIT: u64 = 1 << 61;
 const EMBEDDED_BIT: u64 = 1 << 39;
+const DEDUP_BIT: u64 = 1 << 62;
 
 /// What a new pointer says of its block, whatever kind it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +154,13 @@ impl Blkptr {
         if !self.is_embedded() && !self.is_hole() {
             self.words[FILL] = kept | if self.is_encrypted() { fill & 0xffff_ffff } else { fill };
         }
+        self
+    }
+
+    /// Sets whether a deduplication table knows the block.
+    #[must_use]
+    pub fn with_dedup(mut self, is_dedup: bool) -> Blkptr {
+        self.words[PROP] = self.words[PROP] & !DEDUP_BIT | if is_dedup { DEDUP_BIT } else { 0 };
         self
     }
 

@@ -2,7 +2,7 @@
 
 use crate::config::{VdevConfig, VdevKind};
 use crate::vdev::draid::DraidGroup;
-use crate::vdev::raidz::Raidz;
+use crate::vdev::raidz::{Raidz, Reflow};
 use cenote_format::units::{Psize, Txg};
 
 /// The shape of a top-level vdev, as far as it matters for allocation.
@@ -28,7 +28,10 @@ impl Footprint {
             (VdevKind::Raidz, _) => {
                 let width = children;
                 let expand_txgs = config.raidz_expand_txgs.clone();
-                let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow: None };
+                // Until all has moved, blocks have the width of before.
+                let reflow = Reflow { offset_bytes: 0, scratch_is_valid: false };
+                let reflow = config.raidz_expanding.then_some(reflow);
+                let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow };
                 (Shape::Raidz(raidz), children)
             }
             (VdevKind::Draid, Some(draid)) => {

@@ -139,13 +139,13 @@ impl Group {
     /// Undoes an allocation of this group: at once if it has not been told yet, else by freeing it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let done = self.at(dva, |metaslab, len| {
-            metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len)
+            metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len, false)
         })?;
         if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
     }
 
-    pub(super) fn free(&self, dva: &Dva) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len))?;
+    pub(super) fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
+        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, kept))?;
         if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
     }
 
@@ -175,6 +175,7 @@ impl Group {
                     start_bytes: metaslab.start_bytes,
                     allocated: changed.allocated,
                     freed: changed.freed,
+                    checkpointed: changed.checkpointed,
                     allocated_bytes: metaslab.allocated_bytes(),
                     free_ranges: metaslab.free_ranges(),
                 });

@@ -67,6 +67,8 @@ pub(super) struct Metaslab {
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
     freeing: Ranges,
+    /// Freed, but a checkpoint has it: it stays allocated.
+    checkpointing: Ranges,
     freed: Ranges,
     deferred: [Ranges; TXG_DEFER_SIZE],
     /// By the size's largest power of two: where the last such block ended.
@@ -77,6 +79,7 @@ pub(super) struct Metaslab {
 pub(super) struct Changes {
     pub(super) allocated: Ranges,
     pub(super) freed: Ranges,
+    pub(super) checkpointed: Ranges,
 }
 
 impl Metaslab {
@@ -99,6 +102,7 @@ impl Metaslab {
             free: FreeSpace::new(free),
             allocating: Default::default(),
             freeing: Ranges::default(),
+            checkpointing: Ranges::default(),
             freed: Ranges::default(),
             deferred: Default::default(),
             cursors: [0; 64],
@@ -167,11 +171,13 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range. `false`: part of it was free.
-    pub(super) fn free(&mut self, offset: u64, len: u64) -> bool {
-        let allocated = self.unallocated().all(|ranges| ranges.is_clear(offset, len));
+    /// Frees an allocated range; one that a checkpoint has stays allocated. `false`: part of it was free.
+    pub(super) fn free(&mut self, offset: u64, len: u64, kept: bool) -> bool {
+        let allocated =
+            self.unallocated().chain([&self.checkpointing]).all(|ranges| ranges.is_clear(offset, len));
         if allocated {
-            self.freeing.insert(offset, len);
+            let into = if kept { &mut self.checkpointing } else { &mut self.freeing };
+            into.insert(offset, len);
         }
         allocated
     }
@@ -193,7 +199,9 @@ impl Metaslab {
         for (start, end) in freed.iter() {
             self.freed.insert(start, end - start);
         }
-        (!allocated.is_empty() || !freed.is_empty()).then_some(Changes { allocated, freed })
+        let checkpointed = std::mem::take(&mut self.checkpointing);
+        let is_changed = !allocated.is_empty() || !freed.is_empty() || !checkpointed.is_empty();
+        is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
     /// The group is on disk: what it freed begins to wait, what has waited long enough is free.

@@ -251,22 +251,22 @@ fn what_contradicts_the_maps_is_an_error() {
         gang: false,
     };
     let dva = at(0, 8 * KIB, 8 * KIB);
-    assert_eq!(allocator.free(&dva), Err(AllocError::NotAllocated { dva }));
+    assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
     allocator.claim(&dva, Txg(1)).unwrap();
     assert_eq!(allocator.claim(&dva, Txg(1)), Err(AllocError::NotFree { dva }));
     sync(&allocator, 1);
     for bad in [at(1, 0, 4096), at(0, 2 * MIB, 4096), at(0, MIB - 4096, 8192), at(0, 512, 4096), at(0, 0, 0)]
     {
-        assert_eq!(allocator.free(&bad), Err(AllocError::BadAddress { dva: bad }));
+        assert_eq!(allocator.free(&bad, Txg(1)), Err(AllocError::BadAddress { dva: bad }));
     }
     let beyond = at(0, u64::MAX - 4095, 4096);
     assert_eq!(allocator.claim(&beyond, Txg(2)), Err(AllocError::BadAddress { dva: beyond }));
-    allocator.free(&dva).unwrap();
+    allocator.free(&dva, Txg(1)).unwrap();
     for txg in 2..5 {
-        assert_eq!(allocator.free(&dva), Err(AllocError::NotAllocated { dva }), "txg {txg}");
+        assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }), "txg {txg}");
         sync(&allocator, txg);
     }
-    assert_eq!(allocator.free(&dva), Err(AllocError::NotAllocated { dva }));
+    assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
     // The address of a gang block counts all its pieces; only its header lies there.
     let gang = Dva { gang: true, ..at(0, 0, 512 * KIB) };
     allocator.claim(&gang, Txg(5)).unwrap();

@@ -106,9 +106,6 @@ impl VdevTree {
 impl Top {
     fn check_writable(&self) -> Result<(), &'static str> {
         match &self.layout {
-            Layout::Raidz(raidz, _) if raidz.reflow.is_some() => {
-                Err("a disk is being added to it, and this version can't write to it before that is done")
-            }
             Layout::Copies(_) | Layout::Raidz(..) | Layout::Draid(..) => Ok(()),
             Layout::Indirect(_) => Err("it was removed"),
             Layout::Absent => Err("it is missing or a hole"),

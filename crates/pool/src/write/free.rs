@@ -18,7 +18,7 @@ impl Pool {
     /// # Errors
     /// The block is not allocated; or a gang's header can't be read, and with it the pieces are not known.
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
-        self.each_address(bp, ctx, |dva| space.free(dva)).await
+        self.each_address(bp, ctx, |dva, birth| space.free(dva, birth)).await
     }
 
     /// Allocates, in group `txg`, the very place of a block of an intent log that no space map has.
@@ -26,15 +26,15 @@ impl Pool {
     /// # Errors
     /// The place is taken; or a gang's header can't be read.
     pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
-        self.each_address(bp, ctx, |dva| space.claim(dva, txg)).await
+        self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Does something with each address that a block takes.
+    /// Does something with each address that a block takes, and with the group that it was born in.
     async fn each_address(
         &self,
         bp: &Blkptr,
         ctx: &ReadContext,
-        act: impl Fn(&Dva) -> Result<(), AllocError>,
+        act: impl Fn(&Dva, Txg) -> Result<(), AllocError>,
     ) -> Result<()> {
         let mut pending = vec![(*bp, 0)];
         while let Some((bp, depth)) = pending.pop() {
@@ -57,7 +57,7 @@ impl Pool {
                     self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
-                act(&dva).map_err(|error| PoolError::BadPointer {
+                act(&dva, bp.logical_birth()).map_err(|error| PoolError::BadPointer {
                     place: ctx.place,
                     why: error.to_string().into(),
                 })?;

@@ -1,0 +1,57 @@
+//! Blocks of vdevs that were or are being removed, freed.
+//!
+//! Idea: a block is freed where its copies lie, and its range on the removed vdev becomes *obsolete*: that part of the mapping serves nobody.
+//! While a vdev is being removed, only what lies before the end of the mapping has been copied; the rest never will be, being free.
+//!
+//! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`), `vdev_indirect.c`
+//! (`vdev_indirect_mark_obsolete`).
+
+use super::AllocError;
+use crate::ranges::Ranges;
+use cenote_format::blkptr::Dva;
+use cenote_format::indirect::IndirectMapping;
+use parking_lot::Mutex;
+
+/// A vdev whose blocks are elsewhere.
+#[derive(Debug)]
+pub(super) struct Moved {
+    mapping: IndirectMapping,
+    obsolete: Mutex<Ranges>,
+}
+
+impl Moved {
+    pub(super) fn new(mapping: IndirectMapping) -> Moved {
+        Moved { mapping, obsolete: Mutex::default() }
+    }
+
+    /// Notes that a block is free; answers where its copies lie.
+    pub(super) fn free(&self, dva: &Dva) -> Result<Vec<Dva>, AllocError> {
+        let end = dva.offset_bytes.saturating_add(dva.asize.0).min(self.end_bytes());
+        let len = end.saturating_sub(dva.offset_bytes);
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let copies = self.mapping.resolve(dva.offset_bytes, len);
+        let mut obsolete = self.obsolete.lock();
+        if copies.is_empty() || !obsolete.is_clear(dva.offset_bytes, len) {
+            return Err(AllocError::NotAllocated { dva: *dva });
+        }
+        obsolete.insert(dva.offset_bytes, len);
+        Ok(copies)
+    }
+
+    /// Notes that a part of the mapping is needed no longer.
+    pub(super) fn note_obsolete(&self, dva: &Dva) {
+        self.obsolete.lock().insert(dva.offset_bytes, dva.asize.0);
+    }
+
+    /// The end of what has been copied.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.mapping.entries().last().map_or(0, |entry| entry.src_end_bytes())
+    }
+
+    /// What has become obsolete since the last call.
+    pub(super) fn take_obsolete(&self) -> Ranges {
+        std::mem::take(&mut self.obsolete.lock())
+    }
+}
