@@ -48,11 +48,16 @@ struct Frozen {
     tasks: Vec<Task>,
 }
 
+impl Frozen {
+    fn has_tasks(&self) -> bool {
+        !self.first_tasks.is_empty() || !self.tasks.is_empty()
+    }
+}
+
 /// Closes the open group and brings it to the disk; answers its number, with an error as well.
 pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, DatasetError)> {
     let (txg, frozen) = engine.groups.close(|next| freeze(engine, next)).await;
-    let has_tasks = !frozen.tasks.is_empty() || !frozen.first_tasks.is_empty();
-    if frozen.datasets.is_empty() && !has_tasks && !engine.mos.is_dirty() {
+    if frozen.datasets.is_empty() && !frozen.has_tasks() && !engine.mos.is_dirty() {
         return Ok(txg);
     }
     write_group(engine, txg, frozen).await.map_err(|error| (txg, error))?;
@@ -62,7 +67,7 @@ pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, Da
 async fn write_group(engine: &Arc<Inner>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
     // Until the group is on disk, nobody opens what tasks are about to change. Not a moment earlier: who holds a group open may be waiting.
-    let _names = if has_tasks { Some(engine.names.write().await) } else { None };
+    let _names = if frozen.has_tasks() { Some(engine.names.write().await) } else { None };
     let mut context = SyncContext::new(engine, txg);
     context.write_frozen(frozen).await?;
     context.converge().await?;
@@ -107,19 +112,24 @@ impl SyncContext {
 
     async fn write_frozen(&mut self, frozen: Frozen) -> Result<()> {
         for task in frozen.first_tasks {
-            task(self).await;
+            self.run(task).await?;
         }
         for (dataset, layer) in frozen.datasets {
             self.write_dataset(&dataset, &layer).await?;
         }
         for task in frozen.tasks {
-            task(self).await;
-            if let Some(error) = self.broken.take() {
-                return Err(error);
-            }
+            self.run(task).await?;
             self.write_born().await?;
         }
         Ok(())
+    }
+
+    async fn run(&mut self, task: Task) -> Result<()> {
+        task(self).await;
+        match self.broken.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Writes datasets that a task has made, so that the next one may take a snapshot of them.

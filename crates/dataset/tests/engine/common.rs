@@ -11,7 +11,7 @@ use cenote_dataset::live::NewObject;
 use cenote_dataset::{BlockId, ImportOptions, Mos, ObjectId, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_format::dnode::ObjectType;
-use cenote_format::features::SPA_FEATURES;
+use cenote_format::features::{Feature, SPA_FEATURES};
 use cenote_format::units::Txg;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
@@ -33,13 +33,22 @@ fn devices(rt: &Runtime, folder: &Path, count: usize) -> Vec<NewDevice> {
     (0..count).map(device).collect()
 }
 
-pub(crate) async fn create(rt: &Runtime, folder: &Path, (kind, parity, count): &Layout) -> Engine {
+pub(crate) async fn create(rt: &Runtime, folder: &Path, layout: &Layout) -> Engine {
+    create_with(rt, folder, layout, SPA_FEATURES.iter().collect()).await
+}
+
+pub(crate) async fn create_with(
+    rt: &Runtime,
+    folder: &Path,
+    (kind, parity, count): &Layout,
+    features: Vec<&'static Feature>,
+) -> Engine {
     let devices = devices(rt, folder, *count);
     let vdev = NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
-        features: SPA_FEATURES.iter().collect(),
+        features,
         properties: Vec::new(),
         root_properties: Vec::new(),
         cache_bytes: 16 << 20,
