@@ -281,7 +281,8 @@ impl Allocator {
     /// # Errors
     /// It was not allocated.
     pub fn free(&self, dva: &Dva, birth: Txg) -> Result<(), AllocError> {
-        let kept = birth.0 <= self.checkpoint_txg.load(Ordering::Relaxed);
+        let checkpoint = self.checkpoint_txg.load(Ordering::Relaxed);
+        let kept = checkpoint != 0 && birth.0 <= checkpoint;
         self.vdevs.read().free(dva, kept)
     }
 
