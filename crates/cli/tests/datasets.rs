@@ -96,6 +96,11 @@ fn estimates_are_right_to_the_byte() {
         disks.cenote(&format!("zfs snapshot tank/a@s{seed}"), &[]);
         rewrite(&disks, "tank/a", seed);
     }
+    // Bookmarks stay, and go on telling what there was.
+    let referenced = |of: &str| number(&disks, &format!("zfs get -Hp -o value referenced tank/a{of}"));
+    disks.cenote("zfs bookmark tank/a@s4 #mark", &[]);
+    disks.cenote("zfs bookmark tank/a#mark #copy", &[]);
+    let there = referenced("@s4");
     for spec in ["s3", "s4%s5", "s2,s6"] {
         let used = || number(&disks, "zfs get -Hp -o value used tank/a");
         let told = disks.cenote(&format!("zfs destroy -nvp tank/a@{spec}"), &[]);
@@ -107,6 +112,10 @@ fn estimates_are_right_to_the_byte() {
         assert!(reclaimed > 800_000, "{spec}: {told}");
     }
     assert_eq!(names(&disks, "-t snapshot tank/a"), Vec::<String>::new());
+    assert_eq!((referenced("#mark"), referenced("#copy")), (there, there));
+    rewrite(&disks, "tank/a", 9);
+    disks.zdb_is_content();
+    disks.cenote("zfs destroy tank/a#mark", &[]);
     disks.fails("zfs destroy tank/a@s3", "could not find any snapshots to destroy; check snapshot names.");
     disks.zdb_is_content();
 }
@@ -189,6 +198,10 @@ fn settings_are_checked_and_taken_back() {
         disks.cenote("zfs get -H -o value,source compression tank/a/b", &[]),
         "zstd-9\tinherited from tank/a\n"
     );
+    disks.cenote("zfs set userquota@1000=5M groupobjquota@7=12 userquota@5=none tank/a", &[]);
+    let limits = "zfs get -Hp -o value userquota@1000,groupobjquota@7,userquota@5 tank/a";
+    assert_eq!(disks.cenote(limits, &[]), "5242880\n12\n0\n");
+    disks.fails("zfs set userused@1000=5M tank/a", "'userused@1000' is readonly");
     disks.fails("zfs set quota=100K tank/a", "size is less than current used or reserved space");
     disks.fails("zfs set reservation=10G tank/a", "size is greater than available space");
     disks.fails("zfs set quota=0 tank/a", "use 'none' to disable quota/refquota");

@@ -4,9 +4,11 @@
 //! have the owner's number in hexadecimal as name (a FUID; a project's number); counts of files are under `obj-` and that number.
 //! Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`), `zfs_fuid.c`.
 
+use cenote_dataset::live::Edit;
 use cenote_dataset::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
-use cenote_dataset::{DatasetError, Zap};
+use cenote_dataset::{DatasetError, NewZap, Zap, ZapEdit};
 use cenote_format::bytes::Reader;
+use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FuidTable;
 
@@ -40,20 +42,66 @@ pub struct OwnerSpace {
     pub quota_objects: u64,
 }
 
+/// What a limit limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// `userquota@`
+    Bytes,
+    /// `userobjquota@`
+    Objects,
+}
+
+/// The table of limits, as the master node calls it (`zfs_userquota_prop_prefixes`).
+fn limits(by: SpaceBy, counted: Counted) -> &'static str {
+    match (by, counted) {
+        (SpaceBy::User, Counted::Bytes) => "userquota@",
+        (SpaceBy::User, Counted::Objects) => "userobjquota@",
+        (SpaceBy::Group, Counted::Bytes) => "groupquota@",
+        (SpaceBy::Group, Counted::Objects) => "groupobjquota@",
+        (SpaceBy::Project, Counted::Bytes) => "projectquota@",
+        (SpaceBy::Project, Counted::Objects) => "projectobjquota@",
+    }
+}
+
+/// Limits what an owner (a FUID, or the number of a project) may have in a file system; 0: no limit (`zfs_set_userquota`).
+///
+/// # Errors
+/// It is no file system, or its tables are damaged.
+pub async fn set_quota(edit: &Edit, by: SpaceBy, counted: Counted, owner: u64, limit: u64) -> Result<()> {
+    let master = ZapEdit::new(edit, MASTER_NODE);
+    let name = limits(by, counted);
+    let table = match master.get(name).await?.and_then(|value| value.as_u64()) {
+        Some(table) => ObjectId(table),
+        None => {
+            let table = NewZap::of(ObjectType::USERGROUP_QUOTA).create(edit).await?;
+            master.add(name, table.0).await?;
+            table
+        }
+    };
+    let (table, key) = (ZapEdit::new(edit, table), format!("{owner:x}"));
+    match limit {
+        0 => match table.remove(key.as_str()).await {
+            Err(DatasetError::NoEntry { .. }) => Ok(()),
+            removed => Ok(removed?),
+        },
+        limit => Ok(table.update(key.as_str(), limit).await?),
+    }
+}
+
 impl Filesystem {
     /// Use and limits of one owner: a FUID, or the number of a project.
     ///
     /// # Errors
     /// A table can't be read.
     pub async fn space_of(&self, by: SpaceBy, owner: u64) -> Result<OwnerSpace> {
-        let (used, quota, object_quota) = match by {
-            SpaceBy::User => (USERUSED_OBJECT, "userquota@", "userobjquota@"),
-            SpaceBy::Group => (GROUPUSED_OBJECT, "groupquota@", "groupobjquota@"),
-            SpaceBy::Project => (PROJECTUSED_OBJECT, "projectquota@", "projectobjquota@"),
+        let used = match by {
+            SpaceBy::User => USERUSED_OBJECT,
+            SpaceBy::Group => GROUPUSED_OBJECT,
+            SpaceBy::Project => PROJECTUSED_OBJECT,
         };
         let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
-        let quota = master.get_u64(quota).await?.map(ObjectId);
-        let object_quota = master.get_u64(object_quota).await?.map(ObjectId);
+        let quota = master.get_u64(limits(by, Counted::Bytes)).await?.map(ObjectId);
+        let object_quota = master.get_u64(limits(by, Counted::Objects)).await?.map(ObjectId);
         let (name, objects) = (format!("{owner:x}"), format!("obj-{owner:x}"));
         Ok(OwnerSpace {
             used_bytes: self.number_in(Some(used), &name).await?,

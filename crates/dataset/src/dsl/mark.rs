@@ -1,7 +1,7 @@
 //! Bookmarks made and removed: `zfs bookmark`, `zfs destroy pool/a#mark`; and what becomes of them when their snapshot goes.
 //!
-//! Bookmarks are made in the old form, three words: guid, group, time. The newer form also tells how much was freed since, which
-//! would have to be kept up with every block that dies.
+//! A bookmark is three words: guid, group, time. With feature `bookmark_written` it also tells what the snapshot referenced and how much of
+//! that was freed up to the next snapshot, so that what was written since is known without it.
 //!
 //! Source: OpenZFS `dsl_bookmark.c`.
 
@@ -61,24 +61,49 @@ impl SyncContext {
         if marks.iter().any(|other| other.name == mark) {
             return Err(DatasetError::DatasetExists { name: mark.into() });
         }
-        let (words, origin) = match marks.iter().find(|other| other.name == source) {
+        let (phys, origin) = match marks.iter().find(|other| other.name == source) {
             Some(Named { phys, .. }) => {
-                let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
-                (words, format!("source_guid={}", phys.guid))
+                let copy = Bookmark { redaction_list: ObjectId(0), ..*phys };
+                (copy, format!("source_guid={}", phys.guid))
             }
             None => {
                 name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
                 let snapshot = self.mos().await?.dataset(source).await?;
-                let phys = snapshot.phys();
-                let words = [phys.guid.0, phys.creation_txg.0, phys.creation_time_s];
-                (words, format!("target_snap={} redact_obj=0", snapshot.id()))
+                let origin = format!("target_snap={} redact_obj=0", snapshot.id());
+                (self.bookmark_of(snapshot.phys()).await?, origin)
             }
         };
         let (edit, id) = (self.edit(), ObjectId(head.id().0));
         let zap = self.bookmark_table(id).await?;
-        ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(&words)).await?;
-        let details = format!("name={own} creation_txg={} {origin}", words[1]);
+        let words = phys.to_words();
+        let words = if has_sizes(&phys) { &words[..] } else { &words[..OLD_WORDS] };
+        ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(words)).await?;
+        if has_sizes(&phys) {
+            self.use_feature("bookmark_v2", 1).await?;
+            self.use_feature("bookmark_written", 1).await?;
+        }
+        let details = format!("name={own} creation_txg={} {origin}", phys.creation_txg);
         self.log_of_dataset((path, id), "bookmark", &details).await
+    }
+
+    /// What a bookmark keeps of a snapshot; sizes only if the pool has feature `bookmark_written` (`dsl_bookmark_set_phys`).
+    async fn bookmark_of(&self, snapshot: &DslDatasetPhys) -> Result<Bookmark> {
+        let mut mark = Bookmark {
+            guid: snapshot.guid,
+            creation_txg: snapshot.creation_txg,
+            creation_time_s: snapshot.creation_time_s,
+            ..Bookmark::zeroed()
+        };
+        if FeatureCounts::of(&self.edit()).count("bookmark_written").await?.is_none() {
+            return Ok(mark);
+        }
+        mark.flags = ZBM_FLAG_HAS_FBN | ZBM_FLAG_SNAPSHOT_EXISTS;
+        mark.referenced_bytes = snapshot.referenced_bytes;
+        mark.compressed_bytes = snapshot.compressed_bytes;
+        mark.uncompressed_bytes = snapshot.uncompressed_bytes;
+        let next = self.dataset_phys(snapshot.next_snapshot).await?;
+        add_freed(&mut mark, self.all_dead_space(next.deadlist).await?);
+        Ok(mark)
     }
 
     /// The table of a head's bookmarks, made when it is needed first.

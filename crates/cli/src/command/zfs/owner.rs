@@ -6,7 +6,7 @@
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
-use cenote_fs::{Filesystem, OwnerSpace, SpaceBy};
+use cenote_fs::{Counted, Filesystem, OwnerSpace, SpaceBy};
 
 use crate::outcome::CliError;
 
@@ -54,6 +54,16 @@ impl OwnerProp {
             return Ok(Some(OwnerProp { name: name.into(), by, owner, figure }));
         }
         Ok(None)
+    }
+
+    /// What it limits: whose, what is counted, and the owner; none of what only says what is used.
+    pub fn limit(&self) -> Option<(SpaceBy, Counted, u64)> {
+        let counted = match self.figure {
+            Figure::Quota => Counted::Bytes,
+            Figure::ObjectsQuota => Counted::Objects,
+            Figure::Used | Figure::ObjectsUsed => return None,
+        };
+        Some((self.by, counted, self.owner))
     }
 
     /// Its value in a file system or snapshot; none if nobody counts there.

@@ -2,11 +2,12 @@
 
 use cenote_dataset::dsl::{Instead, Settings};
 use cenote_dataset::engine::Engine;
-use cenote_dataset::{Dataset, DatasetError, Value};
+use cenote_dataset::{Dataset, DatasetError, DatasetKind, Value};
 use cenote_format::props::AppliesTo;
-use cenote_fs::{FsError, VolumeWriter};
+use cenote_fs::{FsError, VolumeWriter, set_quota};
 use clap::Args;
 
+use super::owner::OwnerProp;
 use super::refusal::cannot;
 use super::{pool_of, settings, volume_size};
 use crate::outcome::{CliError, Outcome};
@@ -78,6 +79,9 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     for (property, value) in settings {
         let set = match (&property[..], &value) {
             ("volsize", Value::Number(bytes)) => resize(engine, name, *bytes).await,
+            (owner, Value::Number(limit)) if owner.contains('@') => {
+                limit_owner(engine, name, owner, *limit).await
+            }
             _ => engine.set_property(name, &property, value).await,
         };
         if let Err(error) = set.map_err(cannot(&what)) {
@@ -127,6 +131,26 @@ impl Sizes {
             settings.push(("refreservation".into(), Value::Number(needs(size))));
         }
         Ok(settings)
+    }
+}
+
+/// Limits what one owner may have in a file system.
+async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) -> Result<(), DatasetError> {
+    let refused = |why: &str| DatasetError::Unsuitable { name: name.into(), why: why.into() };
+    let owner = OwnerProp::parse(property).ok().flatten().and_then(|owner| owner.limit());
+    let (by, counted, owner) = owner.ok_or_else(|| refused("invalid property"))?;
+    let kind = engine.mos().await?.dataset(name).await?.kind().await?;
+    if kind != DatasetKind::Filesystem {
+        return Err(refused("property doesn't apply to datasets of this type"));
+    }
+    let open = engine.dataset(name).await?;
+    let hold = engine.hold().await?;
+    let set = set_quota(&open.edit(&hold), by, counted, owner, limit).await;
+    drop(hold);
+    match set {
+        Ok(()) => engine.sync_all().await,
+        Err(FsError::Dataset(error)) => Err(error),
+        Err(other) => Err(refused(&other.to_string())),
     }
 }
 

@@ -6,18 +6,15 @@
 
 use cenote_dataset::Value;
 use cenote_dataset::dsl::Settings;
-use cenote_format::props::{Prop, PropType, ZFS_PROPS};
+use cenote_format::props::{IndexValue, Prop, PropType, ZFS_PROPS};
 use cenote_fs::write::NewFilesystem;
 use cenote_fs::{CaseSensitivity, Normalization};
 
+use super::owner::OwnerProp;
 use crate::render::parse_bytes;
 
 /// Limits of which `none` is the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
-/// Properties `NAME@OWNER` that limit what users, groups and projects own.
-const OWNER_QUOTAS: [&str; 6] =
-    ["userquota@", "groupquota@", "projectquota@", "userobjquota@", "groupobjquota@", "projectobjquota@"];
-
 /// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means nothing.
 pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, String> {
     let mut settings = Settings::new();
@@ -41,26 +38,32 @@ pub fn split(option: &str) -> Result<(&str, &str), String> {
 pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
     match ZFS_PROPS.iter().find(|prop| prop.is_named(typed)) {
         Some(prop) => Ok(Some(prop)),
-        None if OWNER_QUOTAS.iter().any(|prefix| typed.starts_with(prefix)) => {
-            Err("what users, groups and projects may own can't be limited here yet".into())
-        }
         None if typed.contains(':') => Ok(None),
-        None if typed.contains('@') => Err(format!("'{typed}' is readonly")),
+        None if typed.contains('@') => match OwnerProp::parse(typed).map_err(|error| error.to_string())? {
+            Some(owner) if owner.limit().is_some() => Ok(None),
+            _ => Err(format!("'{typed}' is readonly")),
+        },
         None => Err(format!("invalid property '{typed}'")),
     }
 }
 
 fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Value), String> {
-    let Some(prop) = find(typed)? else { return Ok((typed.into(), Value::Text(text.into()))) };
+    let Some(prop) = find(typed)? else {
+        let value = match typed.contains(':') {
+            true => Value::Text(text.into()),
+            false => Value::Number(owner_limit(text)?),
+        };
+        return Ok((typed.into(), value));
+    };
     let value = match prop.value {
         // What it says is not asked for, so any text will do.
         _ if prop.is_read_only() => return Err(format!("'{}' is readonly", prop.name)),
         PropType::String { .. } => Value::Text(text.into()),
         PropType::Number { .. } => Value::Number(number(prop.name, text, auto_bytes)?),
-        PropType::Index { values, .. } => Value::Number(prop.index_number(text).ok_or_else(|| {
-            let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
-            format!("'{}' must be one of '{}'", prop.name, names.join(" | "))
-        })?),
+        PropType::Index { values, .. } => Value::Number(
+            prop.index_number(text)
+                .ok_or_else(|| format!("'{}' must be one of '{}'", prop.name, choices(values)))?,
+        ),
     };
     Ok((prop.name.into(), value))
 }
@@ -80,6 +83,44 @@ fn number(name: &str, text: &str, auto_bytes: Option<u64>) -> Result<u64, String
             number => Ok(number),
         },
     }
+}
+
+/// What a user, group or project may have.
+fn owner_limit(text: &str) -> Result<u64, String> {
+    match text {
+        "none" => Ok(0),
+        text => match size(text)? {
+            0 => Err("use 'none' to disable {user|group|project}quota".into()),
+            limit => Ok(limit),
+        },
+    }
+}
+
+/// Names of values, levels together: `gzip | gzip-[1-9]`.
+fn choices(values: &[IndexValue]) -> String {
+    let mut shown: Vec<(&str, Vec<(u64, u64)>)> = Vec::new();
+    for (name, _) in values {
+        let level = name.rsplit_once('-').and_then(|(kind, level)| Some((kind, level.parse().ok()?)));
+        match (level, shown.last_mut()) {
+            (Some((kind, level)), Some((last, runs))) if *last == kind && !runs.is_empty() => {
+                match runs.last_mut() {
+                    Some((_, end)) if *end + 1 == level => *end = level,
+                    _ => runs.push((level, level)),
+                }
+            }
+            (Some((kind, level)), _) => shown.push((kind, vec![(level, level)])),
+            (None, _) => shown.push((name, Vec::new())),
+        }
+    }
+    let run = |(start, end): &(u64, u64)| match start == end {
+        true => start.to_string(),
+        false => format!("{start}-{end}"),
+    };
+    let text = |(name, runs): &(&str, Vec<(u64, u64)>)| match runs.is_empty() {
+        true => (*name).to_owned(),
+        false => format!("{name}-[{}]", runs.iter().map(run).collect::<Vec<_>>().join(",")),
+    };
+    shown.iter().map(text).collect::<Vec<_>>().join(" | ")
 }
 
 /// A size, or another number.
@@ -152,6 +193,7 @@ mod tests {
         assert_eq!(one("quota=none"), Ok(Value::Number(0)));
         assert_eq!(one("snapshot_limit=none"), Ok(Value::Number(u64::MAX)));
         assert_eq!(one("refreservation=auto"), Ok(Value::Number(7)));
+        assert_eq!(one("userobjquota@1000=5"), Ok(Value::Number(5)));
         assert_eq!(one("atime=off"), Ok(Value::Number(0)));
         assert_eq!(one("org.me:note=a=b"), Ok(Value::Text("a=b".into())));
         for (wrong, why) in [
@@ -159,6 +201,10 @@ mod tests {
             ("nonsense=1", "invalid property 'nonsense'"),
             ("used=1", "'used' is readonly"),
             ("written@x=1", "readonly"),
+            ("userused@1=1", "readonly"),
+            ("userquota@1=0", "use 'none'"),
+            ("compression=best", "gzip | gzip-[1-9] | zle"),
+            ("compression=best", "zstd-fast-[1-10,20,30,40,50,60,70,80,90,100,500,1000]"),
             ("quota=0", "use 'none'"),
             ("quota=auto", "use 'none'"),
             ("reservation=auto", "'auto' is invalid"),
