@@ -201,6 +201,22 @@ fn settings_are_checked_and_taken_back() {
     disks.cenote("zfs set userquota@1000=5M groupobjquota@7=12 userquota@5=none tank/a", &[]);
     let limits = "zfs get -Hp -o value userquota@1000,groupobjquota@7,userquota@5 tank/a";
     assert_eq!(disks.cenote(limits, &[]), "5242880\n12\n0\n");
+    // From the first limit on there are counts.
+    disks.cenote("zfs snapshot -r tank/a@counted", &[]);
+    disks.cenote("zfs set snapshot_limit=10 tank/a", &[]);
+    disks.cenote("zfs create tank/a/b/c", &[]);
+    disks.cenote("zfs snapshot tank/a/b/c@s", &[]);
+    disks.cenote("zfs clone tank/a@counted tank/a/clone", &[]);
+    disks.cenote("zfs create tank/moved", &[]);
+    disks.cenote("zfs snapshot tank/moved@s", &[]);
+    disks.cenote("zfs rename tank/moved tank/a/b/moved", &[]);
+    let counts = "zfs get -Hp -o value filesystem_count,snapshot_count,snapshot_limit tank/a tank/a/b";
+    assert_eq!(disks.cenote(counts, &[]), "4\n4\n10\n2\n3\nnone\n");
+    disks.cenote("zfs destroy -r tank/a/b/moved", &[]);
+    disks.cenote("zfs destroy -r tank/a/b/c", &[]);
+    disks.cenote("zfs destroy tank/a/clone", &[]);
+    disks.cenote("zfs destroy -r tank/a@counted", &[]);
+    assert_eq!(disks.cenote(counts, &[]), "1\n0\n10\n0\n0\nnone\n");
     disks.fails("zfs set userused@1000=5M tank/a", "'userused@1000' is readonly");
     disks.fails("zfs set quota=100K tank/a", "size is less than current used or reserved space");
     disks.fails("zfs set reservation=10G tank/a", "size is greater than available space");

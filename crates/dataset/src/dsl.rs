@@ -21,6 +21,7 @@ pub(crate) mod account;
 mod blocks;
 pub mod bookmark;
 mod clone;
+mod counts;
 mod create;
 mod dataset;
 mod deadlists;

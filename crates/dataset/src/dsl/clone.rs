@@ -69,6 +69,7 @@ impl SyncContext {
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, Some(ObjectId(origin.id().0)), 0).await?;
         made.push(head);
+        self.count_if_others_are(&self.mos().await?.dataset(name).await?).await?;
         self.make_livelist(dir).await?;
         self.without_log(DatasetId(head.0)).await?;
         for (property, value) in settings {

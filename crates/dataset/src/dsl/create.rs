@@ -84,6 +84,7 @@ impl SyncContext {
         let origin = self.empty_origin().await?;
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, origin, if is_ci { DS_FLAG_CI_DATASET } else { 0 }).await?;
+        self.count_if_others_are(&self.mos().await?.dataset(name).await?).await?;
         let made = self.furnish(name, head, kind, settings, fill).await;
         if made.is_err() {
             self.unmake_objset(DatasetId(head.0));

@@ -179,19 +179,6 @@ impl SyncContext {
 }
 
 impl SyncContext {
-    /// Counts file systems or snapshots, upwards as far as they are counted (`dsl_fs_ss_count_adjust`).
-    pub(super) async fn count(&mut self, dir: ObjectId, field: &str, delta: i64) -> Result<()> {
-        let edit = self.edit();
-        let mut at = dir;
-        while at.0 != 0 && edit.view().dnode(at).await?.object_type.is_zap() {
-            let fields = ZapEdit::new(&edit, at);
-            let Some(count) = fields.get(field).await?.and_then(|value| value.as_u64()) else { break };
-            fields.update(field, count.saturating_add_signed(delta)).await?;
-            at = self.dir_phys(at).await?.parent;
-        }
-        Ok(())
-    }
-
     /// What features the content of a dataset needs, its copy needs, too.
     pub(super) async fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<()> {
         let view = self.edit().view();

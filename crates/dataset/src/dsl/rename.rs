@@ -61,6 +61,7 @@ impl SyncContext {
                 let name = to.into();
                 return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes });
             }
+            self.count_if_others_are(&dataset).await?;
             self.move_accounts(id, old_parent, new_parent).await?;
         }
         let edit = self.edit();
@@ -96,7 +97,7 @@ impl SyncContext {
         let phys = self.dir_phys(id).await?;
         for field in [dir_field::FILESYSTEM_COUNT, dir_field::SNAPSHOT_COUNT] {
             let own = i64::from(field == dir_field::FILESYSTEM_COUNT);
-            let counted = self.dir_count(id, field).await?.map_or(0, |count| count as i64 + own);
+            let counted = self.counted(id, field).await?.map_or(0, |count| count as i64 + own);
             self.count(from, field, -counted).await?;
             self.count(to, field, counted).await?;
         }
@@ -111,14 +112,6 @@ impl SyncContext {
         let promised = Space { used: unused, ..Space::default() };
         self.use_space(from, -promised, Account::ChildrenReservation).await?;
         self.use_space(to, promised, Account::ChildrenReservation).await
-    }
-
-    async fn dir_count(&self, dir: ObjectId, field: &str) -> Result<Option<u64>> {
-        let edit = self.edit();
-        if !edit.view().dnode(dir).await?.object_type.is_zap() {
-            return Ok(None);
-        }
-        Ok(ZapEdit::new(&edit, dir).get(field).await?.and_then(|count| count.as_u64()))
     }
 
     async fn rename_snapshots(&mut self, renames: &[(String, String)]) -> Result<()> {

@@ -126,6 +126,9 @@ impl SyncContext {
                 self.set_dir_phys(dir, &phys).await
             }
             ("reservation", Value::Number(bytes)) => self.set_reservation(dir, *bytes).await,
+            ("filesystem_limit" | "snapshot_limit", Value::Number(limit)) if *limit != u64::MAX => {
+                self.begin_counting(dataset).await
+            }
             ("refreservation", Value::Number(bytes)) => {
                 let unique = self.dataset_phys(head).await?.unique_bytes;
                 let held_back = |reserved: u64| reserved.saturating_sub(unique) as i64;

@@ -17,11 +17,9 @@ const MAX_PROPERTY_BYTES: usize = 255 - ZPROP_INHERIT_SUFFIX.len();
 /// Sizes of blocks, from `SPA_MINBLOCKSIZE` to `SPA_MAXBLOCKSIZE`.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 /// Properties that are more than a setting, and how they are changed.
-const SET_ELSEWHERE: [(&str, &str); 5] = [
+const SET_ELSEWHERE: [(&str, &str); 3] = [
     ("volsize", "resize the volume itself"),
     ("version", "upgrade the file system itself"),
-    ("filesystem_limit", "counting file systems can't be begun yet"),
-    ("snapshot_limit", "counting snapshots can't be begun yet"),
     ("mlslabel", "mlslabels are unsupported"),
 ];
 
