@@ -83,6 +83,7 @@ fn volumes_are_promised_what_they_need_and_grow_with_it() {
     disks.cenote("zfs set refreservation=auto tank/sparse", &[]);
     assert!(get("refreservation tank/sparse") > 626 * 16384);
     disks.fails("zfs set volsize=100K tank/full", "'volsize' must be a multiple of volume block size (8K)");
+    disks.fails("zfs set volsize=1M tank/a", "'volsize' does not apply to datasets of this type");
     disks.fails("zfs set volblocksize=16K tank/full", "'volblocksize' is readonly");
     disks.fails("zfs create -V 10G tank/huge", "cannot create 'tank/huge': out of space");
     disks.fails("zfs create tank/full/below", "parent is not a filesystem");

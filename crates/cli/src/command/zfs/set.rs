@@ -71,14 +71,15 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
     let target = dataset(&engine.mos().await?, name).await?;
     let typed = settings::parse(options, Some(0)).map_err(refused)?;
-    let settings = match Sizes::of(&target).await? {
+    let sizes = Sizes::of(&target).await?;
+    let settings = match &sizes {
         None => settings::parse(options, None).map_err(refused)?,
         Some(sizes) => sizes.settings(&target, options, &typed).map_err(refused)?,
     };
     let mut outcome = Outcome::Done;
     for (property, value) in settings {
         let set = match (&property[..], &value) {
-            ("volsize", Value::Number(bytes)) => resize(engine, name, *bytes).await,
+            ("volsize", Value::Number(bytes)) if sizes.is_some() => resize(engine, name, *bytes).await,
             (owner, Value::Number(limit)) if owner.contains('@') => {
                 limit_owner(engine, name, owner, *limit).await
             }
