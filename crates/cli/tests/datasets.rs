@@ -145,6 +145,11 @@ fn a_tree_of_snapshots_is_cloned_in_one_command_and_gone_with_one() {
     // One that can't be made: none is.
     disks.cenote("zfs create tank/other", &[]);
     disks.fails("zfs clone -r tank/a@now tank/other", "already exists");
+    // The name of a clone below would be too long: what was made before it goes again.
+    let long = "x".repeat(248);
+    disks.fails(&format!("zfs clone -r tank/a@now tank/{long}"), "name is too long");
+    assert!(names(&disks, "-r tank").iter().all(|name| !name.contains(&long)));
+    disks.zdb_is_content();
     disks.cenote("zfs destroy -r tank/tmp", &[]);
     assert_eq!(number(&disks, "zfs get -Hp -o value used tank/a"), before);
     disks.cenote("zfs destroy -r tank/a@now", &[]);
