@@ -91,6 +91,7 @@ fn a_tree_goes_into_pools_of_all_layouts_and_comes_back() {
         ("-O atime=off", "mirror a b log c", 3),
         ("-o ashift=12 -O compression=zstd", "raidz a b c", 3),
         ("-O xattr=on -O checksum=sha512", "raidz2 a b c d special mirror e f g", 7),
+        ("-O checksum=skein -O compression=gzip-1", "raidz3 a b c d e", 5),
         ("-f -o compatibility=openzfs-2.3", "a mirror b c", 3),
     ] {
         println!("{options} {vdevs}");

@@ -12,6 +12,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_create`), `dsl_pool.c` (`dsl_pool_create`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
@@ -24,7 +25,7 @@ use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig};
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
-use cenote_pool::Pool;
+use cenote_pool::{Pool, Trusted};
 use cenote_pool::alloc::{Allocator, NewMetaslab};
 use cenote_pool::create::Plan;
 use cenote_runtime::Runtime;
@@ -86,7 +87,14 @@ impl Engine {
         let uberblock = Uberblock::before_first(SPA_VERSION_FEATURES, before, guid_sum(&config.vdev_tree));
         let mut salt = [0; 32];
         salt.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rt.random_u64().to_ne_bytes()));
-        let pool = Pool::assemble(rt, &new.plan.found, &uberblock).await?;
+        // The root file system's blocks may need the salt before it is on disk.
+        let trusted = Trusted {
+            config: new.plan.found.config.clone(),
+            indirect: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            checksum_salt: Some(salt),
+        };
+        let pool = Pool::assemble(rt, &new.plan.found, &uberblock).await?.with_trusted(trusted).await?;
         let cache = Arc::new(BlockCache::new(new.cache_bytes));
         let nothing = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
         let has = |name| new.features.iter().any(|feature| feature.name == name);
