@@ -1,0 +1,142 @@
+//! How fast a file system of a pool is written: one program after the other's work, one operation at a time, as `fio` does with one job.
+//!
+//! ```text
+//! write_speed FOLDER_OF_DISKS POOL sequential MIB    1 MiB writes to a new file, then fsync
+//!                                  create COUNT      empty files in one directory, then sync
+//!                                  random COUNT      4 KiB writes at random places of a file of 256 MiB, then fsync
+//!                                  sync COUNT        4 KiB writes, each durable before the next
+//! ```
+//!
+//! The pool is opened as every program does it; groups write themselves, memory for changes is bounded as by default.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a measurement that can't go on must stop")]
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use cenote_dataset::engine::{Engine, Need, OpenDataset};
+use cenote_dataset::{ImportOptions, import};
+use cenote_format::units::ObjectId;
+use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind};
+use cenote_fs::Timestamp;
+use cenote_pool::discover;
+use cenote_runtime::Runtime;
+
+const MIB: u64 = 1 << 20;
+const SMALL: usize = 4096;
+const RANDOM_FILE_MIB: u64 = 256;
+
+struct Bench {
+    rt: Runtime,
+    engine: Engine,
+    dataset: OpenDataset,
+    fs: FsWriter,
+    noise: Bytes,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, folder, pool, workload, count] = &args[..] else {
+        eprintln!("usage: write_speed FOLDER POOL sequential|create|random|sync COUNT");
+        std::process::exit(2);
+    };
+    let count: u64 = count.parse().unwrap();
+    let rt = Runtime::real(None);
+    rt.clone().block_on(async {
+        let bench = Bench::open(&rt, folder.into(), pool).await;
+        let _groups = bench.engine.sync_in_background();
+        match &workload[..] {
+            "sequential" => {
+                let file = bench.file("sequential").await;
+                bench.timed(workload, count, "MiB", bench.sequential(file, count)).await;
+            }
+            "create" => bench.timed(workload, count, "files", bench.create(count)).await,
+            "random" => {
+                let file = bench.file("random").await;
+                bench.sequential(file, RANDOM_FILE_MIB).await;
+                bench.timed(workload, count, "writes", bench.random(file, count, false)).await;
+            }
+            "sync" => {
+                let file = bench.file("sync").await;
+                bench.sequential(file, RANDOM_FILE_MIB).await;
+                bench.timed(workload, count, "writes", bench.random(file, count, true)).await;
+            }
+            other => panic!("no workload {other}"),
+        }
+        bench.engine.sync_all().await.unwrap();
+        let peak = std::fs::read_to_string("/proc/self/status").unwrap();
+        println!("{}", peak.lines().find(|line| line.starts_with("VmHWM")).unwrap());
+    });
+}
+
+impl Bench {
+    async fn open(rt: &Runtime, folder: PathBuf, pool: &str) -> Bench {
+        let found = discover(rt, &[folder]).await;
+        let found = found.pools[0].open_for_writing(rt).await.unwrap();
+        let mos = import(rt, &found, &ImportOptions::default()).await.unwrap();
+        let engine = Engine::start(&mos).await.unwrap();
+        let dataset = engine.dataset(pool).await.unwrap();
+        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let noise: Vec<u8> = (0..MIB / 8).flat_map(|_| rt.random_u64().to_ne_bytes()).collect();
+        Bench { rt: rt.clone(), engine, dataset, fs, noise: noise.into() }
+    }
+
+    async fn timed(&self, what: &str, count: u64, unit: &str, work: impl Future<Output = ()>) {
+        let start = self.rt.now();
+        work.await;
+        let seconds = self.rt.now().since(start).as_secs_f64();
+        println!("{what} {count} {unit} {seconds:.3} s {:.0} /s", count as f64 / seconds);
+    }
+
+    /// One operation, with room for so many bytes.
+    async fn change<T>(&self, bytes: u64, act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>) -> T {
+        let hold = self.engine.hold_for(self.dataset.live(), Need::Write(bytes)).await.unwrap();
+        let edit = self.dataset.edit(&hold);
+        let now_ns = self.rt.unix_time_ns();
+        let now = Timestamp {
+            seconds: (now_ns / 1_000_000_000).cast_signed(),
+            nanoseconds: (now_ns % 1_000_000_000) as u32,
+        };
+        act(Change { edit: &edit, now }).await.unwrap()
+    }
+
+    async fn file(&self, name: &str) -> ObjectId {
+        self.make(self.fs.root(), name, NewKind::Regular).await
+    }
+
+    async fn make(&self, dir: ObjectId, name: &str, kind: NewKind<'static>) -> ObjectId {
+        let new = NewFile { kind, mode: 0o755, umask: 0o22, uid: 0, gid: 0 };
+        self.change(8192, async |change| self.fs.create(change, dir, name.as_bytes(), &new).await).await
+    }
+
+    async fn write(&self, file: ObjectId, at: u64, data: Bytes) {
+        self.change(data.len() as u64, async |change| self.fs.write(change, file, at, data).await).await;
+    }
+
+    async fn sequential(&self, file: ObjectId, mib: u64) {
+        for index in 0..mib {
+            self.write(file, index * MIB, self.noise.clone()).await;
+        }
+        self.fs.commit(Some(file)).await.unwrap();
+    }
+
+    async fn create(&self, count: u64) {
+        let dir = self.make(self.fs.root(), "many", NewKind::Directory).await;
+        for index in 0..count {
+            self.make(dir, &format!("file{index}"), NewKind::Regular).await;
+        }
+        self.fs.commit(None).await.unwrap();
+    }
+
+    async fn random(&self, file: ObjectId, count: u64, durable: bool) {
+        let places = RANDOM_FILE_MIB * MIB / SMALL as u64;
+        for index in 0..count {
+            let at = self.rt.random_u64() % places * SMALL as u64;
+            let from = index as usize * SMALL % self.noise.len();
+            self.write(file, at, self.noise.slice(from..from + SMALL)).await;
+            if durable {
+                self.fs.commit(Some(file)).await.unwrap();
+            }
+        }
+        self.fs.commit(Some(file)).await.unwrap();
+    }
+}
