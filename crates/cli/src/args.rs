@@ -59,7 +59,7 @@ pub struct Common {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Pools: create, export, destroy; import, status, list, get, history, events
+    /// Pools: create, add, attach, set, upgrade, export, destroy...; import, status, list, get, history, events
     #[command(subcommand)]
     Zpool(command::zpool::Zpool),
     /// Datasets: create, destroy, snapshot, clone, set, hold...; list, get, diff, holds

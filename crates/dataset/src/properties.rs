@@ -143,6 +143,13 @@ impl Dataset {
 }
 
 impl Dataset {
+    /// A property that follows from settings alone, as it is in force.
+    pub(crate) async fn in_force(&self, name: &str) -> Result<Option<Value>> {
+        let (settings, prop) = (Settings::load(self).await?, Prop::zfs(name));
+        let set = settings.find(name, prop.is_none_or(Prop::is_inheritable)).map(|(value, _)| value);
+        Ok(set.or_else(|| prop.and_then(default_of)))
+    }
+
     /// Properties that are numbers and follow from settings alone, by name.
     pub(crate) async fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
         let settings = Settings::load(self).await?;

@@ -73,7 +73,7 @@ pub enum Zpool {
 /// `zpool import`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens"
+    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed"
 )]
 pub struct Import {
     /// Also show destroyed pools

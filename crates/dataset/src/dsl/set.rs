@@ -92,8 +92,8 @@ impl SyncContext {
             Instead::Inherited => {}
             Instead::Received => remove_if_there(&table, &hidden).await?,
         }
-        let now = self.mos().await?.dataset(name).await?.property(property).await?;
-        let text = now.map_or(String::new(), |now| stored_text(&now.value));
+        let now = self.mos().await?.dataset(name).await?.in_force(property).await?;
+        let text = now.map_or(String::new(), |now| stored_text(&now));
         let head = ObjectId(dataset.id().0);
         self.log_of_dataset((name, head), "inherit", &format!("{property}={text}")).await?;
         self.refresh_policies().await
