@@ -99,6 +99,14 @@ impl SyncContext {
         self.use_feature(FEATURE, -1).await.map(|_| ())
     }
 
+    /// Refuses what a pool can't be brought back from to its checkpoint: another tree of vdevs.
+    pub(super) async fn refuse_checkpoint(&self) -> Result<()> {
+        match FeatureCounts::of(&self.edit()).count(FEATURE).await?.unwrap_or(0) {
+            0 => Ok(()),
+            _ => Err(DatasetError::unsuitable(self.group.pool.name(), "checkpoint exists")),
+        }
+    }
+
     /// Frees what a checkpoint alone had of a vdev.
     async fn free_kept(&mut self, vdev: VdevId, top_zap: ObjectId) -> Result<()> {
         let edit = self.edit();

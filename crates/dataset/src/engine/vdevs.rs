@@ -133,6 +133,7 @@ impl SyncContext {
     }
 
     async fn attach(&mut self, to: Guid, new: &NewDevice) -> Result<()> {
+        self.refuse_checkpoint().await?;
         self.refuse_removed_vdevs()?;
         let mut config = self.engine.config.lock().clone();
         let pool = config.name.clone();
@@ -175,6 +176,7 @@ impl SyncContext {
     }
 
     async fn detach(&mut self, guid: Guid) -> Result<FoundDevice> {
+        self.refuse_checkpoint().await?;
         self.refuse_removed_vdevs()?;
         let mut config = self.engine.config.lock().clone();
         let pool = config.name.clone();
