@@ -138,7 +138,6 @@ impl Engine {
 
     /// Asks for room, and notes it.
     fn ask(&self, dataset: DatasetId, need: Need) -> Result<Asked, Verdict> {
-        let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
         let dirty: Vec<(DatasetId, u64)> = {
             let datasets = self.0.datasets.lock();
             datasets.iter().map(|(&id, open)| (id, open.objset.dirty_bytes())).collect()
@@ -154,11 +153,7 @@ impl Engine {
                 let asked = |id| state.asked.get(id).copied().unwrap_or(0);
                 below.map(|(id, dirty)| dirty + asked(id)).sum::<u64>() * ASIZE_INFLATION
             };
-            let pool = PoolRoom {
-                for_writes: state.pool.for_writes.saturating_sub(deferred),
-                for_frees: state.pool.for_frees.saturating_sub(deferred),
-            };
-            match accounts.verdict(need, pool, in_flight) {
+            match accounts.verdict(need, state.pool, in_flight) {
                 Verdict::Fits => {}
                 other => return Err(other),
             }
@@ -179,7 +174,8 @@ impl Engine {
             }
         }
         let mos = self.mos().await?;
-        let for_writes = mos.usable_bytes().await?;
+        let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
+        let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);
         let for_frees = for_writes.saturating_add(mos.slop_bytes() / 2);
         let mut accounts = BTreeMap::new();
         for id in open {

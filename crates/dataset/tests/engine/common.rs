@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_dataset::engine::{Engine, NewPool};
-use cenote_dataset::live::NewObject;
-use cenote_dataset::{BlockId, ImportOptions, Mos, ObjectId, import};
+use cenote_dataset::live::{LiveObjset, NewObject};
+use cenote_dataset::{BlockId, ImportOptions, Mos, NewZap, ObjectId, Result, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::{Feature, SPA_FEATURES};
@@ -53,7 +53,12 @@ pub(crate) async fn create_with(
         root_properties: Vec::new(),
         cache_bytes: 16 << 20,
     };
-    Engine::create(rt, new, Box::new(|_| Box::pin(async { Ok(()) }))).await.unwrap()
+    Engine::create(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
+}
+
+/// A master node, which the facts of every file system are looked up in.
+pub(crate) async fn fill(live: LiveObjset) -> Result<()> {
+    NewZap::of(ObjectType::MASTER_NODE).create_at(&live.edit(), ObjectId(1)).await
 }
 
 pub(crate) async fn reopen(rt: &Runtime, folder: &Path) -> Mos {

@@ -11,8 +11,8 @@ use cenote_runtime::{Rng, Runtime};
 
 use crate::accounts::assert_accounts;
 use crate::common::{
-    Layout, Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed,
-    work, zdb,
+    Layout, Load, Model, POOL, assert_equal, assert_zdb_is_content, create, fill, reopen, reopen_to_write,
+    seed, work, zdb,
 };
 
 const LAYOUTS: [Layout; 2] = [(VdevKind::Disk, 0, 1), (VdevKind::Raidz, 1, 3)];
@@ -110,7 +110,7 @@ async fn make(engine: &Engine, world: &mut World, parent: &str, rng: &mut Rng) {
         1 => vec![("refreservation".to_owned(), Value::Number(300_000))],
         _ => Vec::new(),
     };
-    engine.create_filesystem(&name, settings, Box::new(|_| Box::pin(async { Ok(()) }))).await.unwrap();
+    engine.create_filesystem(&name, settings, Box::new(|live| Box::pin(fill(live)))).await.unwrap();
     world.heads.insert(name, Model::new());
 }
 

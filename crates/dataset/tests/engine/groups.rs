@@ -54,13 +54,13 @@ fn a_task_that_meets_damage_half_way_stops_the_pool_and_its_group_is_not_written
     let folder = tempfile::tempdir().unwrap();
     rt.block_on(async {
         let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
-        let before = engine.mos().await.unwrap().uberblock().txg;
         let damage =
             || DatasetError::Damaged { dataset: DatasetId(0), object: ObjectId(1), why: "as a test".into() };
         // Before it has changed anything, it is only an answer.
         let refused: Result<()> = engine.run(move |_| Box::pin(async move { Err(damage()) })).await;
         assert!(matches!(refused, Err(DatasetError::Damaged { .. })));
         engine.sync_all().await.unwrap();
+        let before = engine.mos().await.unwrap().uberblock().txg;
         let half_done = engine.run(move |context| {
             let edit = context.edit();
             Box::pin(async move {
