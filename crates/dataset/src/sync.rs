@@ -9,14 +9,17 @@ pub(crate) mod policy;
 pub(crate) mod tree;
 
 use cenote_runtime::Runtime;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 
 use crate::error::Result;
 
 /// Tasks that write at once, for each core: one computes while others wait for their disks.
 const TASKS_PER_CORE: usize = 2;
 
-/// Runs `step` on all items, `per_task` of them in a task one after the other; results in the items' order. What fits in one
+/// Of the steps of a task, how many wait for their disks while the next computes: their writes meet on the way down and go as one.
+const STEPS_AT_ONCE: usize = 16;
+
+/// Runs `step` on all items, `per_task` of them in a task; results in the items' order. What fits in one
 /// task needs none.
 async fn in_batches<I, T, F, Step>(
     runtime: &Runtime,
@@ -33,7 +36,7 @@ where
     let mut steps = items.into_iter().map(step).peekable();
     let first: Vec<Step> = steps.by_ref().take(per_task).collect();
     if steps.peek().is_none() {
-        return one_by_one(first).await;
+        return side_by_side(first).await;
     }
     let rest = std::iter::from_fn(|| {
         let batch: Vec<Step> = steps.by_ref().take(per_task).collect();
@@ -41,7 +44,7 @@ where
     });
     let limit = TASKS_PER_CORE * runtime.parallelism();
     let batches = std::iter::once(first).chain(rest);
-    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, one_by_one));
+    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, side_by_side));
     let mut all = Vec::new();
     while let Some(batch) = results.next().await {
         all.extend(batch?);
@@ -49,10 +52,6 @@ where
     Ok(all)
 }
 
-async fn one_by_one<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    let mut results = Vec::with_capacity(steps.len());
-    for step in steps {
-        results.push(step.await?);
-    }
-    Ok(results)
+async fn side_by_side<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    futures::stream::iter(steps).buffered(STEPS_AT_ONCE).try_collect().await
 }

@@ -201,6 +201,34 @@ fn written_bytes_are_read_back_on_every_way() {
 }
 
 #[test]
+fn writes_that_follow_one_another_come_together_and_each_is_answered() {
+    const PIECE: usize = 16 << 10;
+    let (file, mut content) = random_file(9);
+    let rt = Runtime::real(Some(2));
+    for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+        for direct in [Direct::Never, Direct::Always] {
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let Ok(device) = FileDevice::open(file.path(), options, &rt) else { continue };
+            // Shuffled, with gaps, and more than one run can have.
+            let mut places: Vec<usize> = (0..180).filter(|index| index % 50 != 7).collect();
+            let mut rng = Rng::new(10);
+            for last in (1..places.len()).rev() {
+                places.swap(last, rng.below(last as u64 + 1) as usize);
+            }
+            let mut writes = Vec::new();
+            for place in places {
+                let piece = &mut content[place * PIECE..][..PIECE];
+                rng.fill(piece);
+                writes.push(device.write_at((place * PIECE) as u64, Bytes::copy_from_slice(piece)));
+            }
+            let outcomes = rt.block_on(futures::future::join_all(writes));
+            assert!(outcomes.iter().all(Result::is_ok), "{io_path:?}, direct {direct:?}: {outcomes:?}");
+            assert!(std::fs::read(file.path()).unwrap() == content, "{io_path:?}, direct {direct:?}");
+        }
+    }
+}
+
+#[test]
 fn a_block_device_has_the_size_the_kernel_says() {
     let rt = Runtime::real(Some(1));
     let mut tried = 0;

@@ -16,10 +16,14 @@ use bytes::Bytes;
 use cenote_dataset::engine::{Engine, Need, OpenDataset};
 use cenote_dataset::{ImportOptions, import};
 use cenote_format::units::ObjectId;
-use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind};
 use cenote_fs::Timestamp;
+use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind};
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
+
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const MIB: u64 = 1 << 20;
 const SMALL: usize = 4096;
@@ -108,13 +112,15 @@ impl Bench {
         self.change(8192, async |change| self.fs.create(change, dir, name.as_bytes(), &new).await).await
     }
 
-    async fn write(&self, file: ObjectId, at: u64, data: Bytes) {
+    /// The data comes in memory of its own, as from a user.
+    async fn write(&self, file: ObjectId, at: u64, data: &[u8]) {
+        let data = Bytes::copy_from_slice(data);
         self.change(data.len() as u64, async |change| self.fs.write(change, file, at, data).await).await;
     }
 
     async fn sequential(&self, file: ObjectId, mib: u64) {
         for index in 0..mib {
-            self.write(file, index * MIB, self.noise.clone()).await;
+            self.write(file, index * MIB, &self.noise).await;
         }
         self.fs.commit(Some(file)).await.unwrap();
     }
@@ -132,7 +138,7 @@ impl Bench {
         for index in 0..count {
             let at = self.rt.random_u64() % places * SMALL as u64;
             let from = index as usize * SMALL % self.noise.len();
-            self.write(file, at, self.noise.slice(from..from + SMALL)).await;
+            self.write(file, at, &self.noise[from..from + SMALL]).await;
             if durable {
                 self.fs.commit(Some(file)).await.unwrap();
             }

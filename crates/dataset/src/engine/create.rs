@@ -25,9 +25,9 @@ use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig};
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
-use cenote_pool::{Pool, Trusted};
 use cenote_pool::alloc::{Allocator, NewMetaslab};
 use cenote_pool::create::Plan;
+use cenote_pool::{Pool, Trusted};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 

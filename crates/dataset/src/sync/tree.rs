@@ -29,8 +29,8 @@ use crate::error::Result;
 use crate::live::Changed;
 use crate::object::{Object, SPILL_BLOCK};
 
-/// Blocks that a task writes one after the other: enough to be worth a task.
-const BLOCKS_PER_TASK: usize = 8;
+/// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
+const BLOCKS_PER_TASK: usize = 16;
 /// Pointers of a freed range that are looked up at once.
 const FREE_WINDOW_BLOCKS: u64 = 1 << 14;
 

@@ -4,7 +4,8 @@
 //!   any task                      reactor thread (owns the ring)
 //!   ---------                     -------------------------------------------
 //!   push request on the inbox --> take the inbox, one entry each, one system call for all
-//!   (eventfd if it was empty)     wait for completions or the eventfd
+//!   (eventfd if it was empty)     writes that follow one another in a file go as one
+//!                                 wait for completions or the eventfd
 //!   await the reply           <-- short? again for the rest : send the reply
 //! ```
 //!
@@ -31,6 +32,10 @@ use std::sync::{Arc, LazyLock};
 const SUBMISSION_ENTRIES: u32 = 256;
 /// A transfer above this goes in pieces: the kernel's length is 32 bits and its limit just under 2 GiB.
 const PIECE_BYTES: usize = 1 << 30;
+/// Writes that follow one another go as one up to this many bytes: the blocks of a group lie in a row on every disk.
+const RUN_BYTES: usize = 1 << 20;
+/// And up to this many pieces, well below the kernel's 1,024.
+const RUN_PIECES: usize = 256;
 /// The completion that means: look into the inbox.
 const WAKE: u64 = u64::MAX;
 
@@ -48,6 +53,20 @@ struct Request {
     file: Arc<File>,
     offset: u64,
     reply: oneshot::Sender<io::Result<Transfer>>,
+}
+
+/// What the kernel has in hand.
+enum InFlight {
+    One(Request),
+    Run(Run),
+}
+
+/// Writes to one file, each beginning where the one before ends.
+struct Run {
+    pieces: Vec<Request>,
+    bytes: usize,
+    /// Where the pieces' data lies; the kernel reads this too.
+    vectors: Box<[libc::iovec]>,
 }
 
 /// The way to the reactor.
@@ -68,14 +87,17 @@ impl Ring {
         let kernel = IoUring::builder().dontfork().build(SUBMISSION_ENTRIES)?;
         let mut probe = io_uring::Probe::new();
         kernel.submitter().register_probe(&mut probe)?;
-        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
         if !needed.into_iter().all(|code| probe.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
         let ring = Arc::new(Ring { inbox: Mutex::new(Some(Vec::new())), wake });
-        let reactor = Reactor { kernel, ring: ring.clone(), in_flight: Slab::new(), woken: Box::new([0; 8]) };
-        std::thread::Builder::new().name("cenote-uring".into()).spawn(move || reactor.run())?;
+        let of_thread = ring.clone();
+        let work = move || {
+            Reactor { kernel, ring: of_thread, in_flight: Slab::new(), woken: Box::new([0; 8]) }.run();
+        };
+        std::thread::Builder::new().name("cenote-uring".into()).spawn(work)?;
         Ok(ring)
     }
 
@@ -105,7 +127,7 @@ impl Ring {
 struct Reactor {
     kernel: IoUring,
     ring: Arc<Ring>,
-    in_flight: Slab<Request>,
+    in_flight: Slab<InFlight>,
     /// Where the kernel puts the eventfd's count.
     woken: Box<[u8; 8]>,
 }
@@ -131,10 +153,18 @@ impl Reactor {
         let waiting = self.ring.inbox.lock().take();
         drop(waiting);
         std::mem::forget(self.woken);
-        for request in self.in_flight {
-            let Request { transfer, file, reply, .. } = request.1;
-            std::mem::forget((transfer, file));
-            drop(reply);
+        for (_, in_flight) in self.in_flight {
+            let requests = match in_flight {
+                InFlight::One(request) => vec![request],
+                InFlight::Run(run) => {
+                    std::mem::forget(run.vectors);
+                    run.pieces
+                }
+            };
+            for Request { transfer, file, reply, .. } in requests {
+                std::mem::forget((transfer, file));
+                drop(reply);
+            }
         }
     }
 
@@ -143,14 +173,14 @@ impl Reactor {
             match completion.user_data() {
                 WAKE => {
                     let requests = self.ring.inbox.lock().as_mut().map(std::mem::take);
-                    requests.into_iter().flatten().for_each(|request| self.submit(request));
+                    self.submit_all(requests.unwrap_or_default());
                     self.await_wake();
                 }
-                key => {
-                    if let Some(request) = self.in_flight.try_remove(key as usize) {
-                        self.complete(request, completion.result());
-                    }
-                }
+                key => match self.in_flight.try_remove(key as usize) {
+                    Some(InFlight::One(request)) => self.complete(request, completion.result()),
+                    Some(InFlight::Run(run)) => self.complete_run(run, completion.result()),
+                    None => {}
+                },
             }
         }
     }
@@ -180,6 +210,62 @@ impl Reactor {
         drop(request.reply.send(Ok(request.transfer)));
     }
 
+    /// A run that is not whole goes once more piece by piece, so that each hears of its own trouble.
+    fn complete_run(&mut self, run: Run, result: i32) {
+        let whole = usize::try_from(result).is_ok_and(|count| count == run.bytes);
+        for mut piece in run.pieces {
+            match &mut piece.transfer {
+                Transfer::Write(data, done) if whole => {
+                    *done = data.len();
+                    drop(piece.reply.send(Ok(piece.transfer)));
+                }
+                _ => self.submit(piece),
+            }
+        }
+    }
+
+    /// Submits requests that came together: writes in the order of their places, those in a row as one.
+    fn submit_all(&mut self, requests: Vec<Request>) {
+        let (mut writes, others): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| matches!(request.transfer, Transfer::Write(..)));
+        others.into_iter().for_each(|request| self.submit(request));
+        writes.sort_by_key(|request| (Arc::as_ptr(&request.file) as usize, request.offset));
+        let mut run: Vec<Request> = Vec::new();
+        let mut bytes = 0;
+        for request in writes {
+            let len = write_len(&request);
+            let follows = run.last().is_some_and(|last| {
+                Arc::ptr_eq(&last.file, &request.file)
+                    && last.offset + write_len(last) as u64 == request.offset
+            });
+            if !follows || run.len() == RUN_PIECES || bytes + len > RUN_BYTES {
+                self.submit_run(std::mem::take(&mut run), bytes);
+                bytes = 0;
+            }
+            bytes += len;
+            run.push(request);
+        }
+        self.submit_run(run, bytes);
+    }
+
+    fn submit_run(&mut self, mut pieces: Vec<Request>, bytes: usize) {
+        if pieces.len() < 2 {
+            return pieces.drain(..).for_each(|request| self.submit(request));
+        }
+        let (fd, at) = (types::Fd(pieces[0].file.as_raw_fd()), pieces[0].offset);
+        let vector = |request: &Request| match &request.transfer {
+            Transfer::Write(data, _) => {
+                Some(libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() })
+            }
+            _ => None,
+        };
+        let vectors: Box<[libc::iovec]> = pieces.iter().filter_map(vector).collect();
+        let entry = opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(at).build();
+        // The memory behind the addresses is that of the pieces' data and of the boxed vectors, which does not move.
+        let key = self.in_flight.insert(InFlight::Run(Run { pieces, bytes, vectors }));
+        self.push(entry.user_data(key as u64));
+    }
+
     fn submit(&mut self, mut request: Request) {
         let fd = types::Fd(request.file.as_raw_fd());
         let entry = match &mut request.transfer {
@@ -197,7 +283,7 @@ impl Reactor {
             Transfer::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
         // The memory behind the address is the vector's, which does not move when the request does.
-        let key = self.in_flight.insert(request);
+        let key = self.in_flight.insert(InFlight::One(request));
         self.push(entry.user_data(key as u64));
     }
 
@@ -213,5 +299,13 @@ impl Reactor {
             // Full: give what is there to the kernel. An error leaves it full, and we try again.
             let _ = self.kernel.submit();
         }
+    }
+}
+
+/// Bytes of a write.
+fn write_len(request: &Request) -> usize {
+    match &request.transfer {
+        Transfer::Write(data, _) => data.len(),
+        _ => 0,
     }
 }
