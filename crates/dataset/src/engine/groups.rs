@@ -95,10 +95,10 @@ impl Groups {
         }
         let closed = self.open();
         let next = Txg(closed.0 + 1);
+        // First, so that a dataset that is opened meanwhile, and not frozen, begins in the next group.
+        self.state.lock().open = next;
         let frozen = freeze(next);
-        let mut state = self.state.lock();
-        (state.open, state.closing) = (next, false);
-        drop(state);
+        self.state.lock().closing = false;
         self.changed.notify_waiters();
         (closed, frozen)
     }

@@ -81,8 +81,11 @@ fn freeze(engine: &Inner, next: Txg) -> Frozen {
     let datasets = engine.datasets.lock();
     let closing = Txg(next.0 - 1);
     let has_log = |dataset: &LiveDataset| dataset.objset.log().is_some_and(|log| log.is_touched(closing));
-    let dirty = datasets.values().filter(|dataset| dataset.objset.is_dirty() || has_log(dataset));
-    let datasets = dirty.map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
+    let is_dirty = |dataset: &&LiveDataset| dataset.objset.is_dirty() || has_log(dataset);
+    let (dirty, idle): (Vec<&LiveDataset>, Vec<_>) = datasets.values().partition(is_dirty);
+    let datasets = dirty.into_iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
+    // Their next change belongs to the next group, and so does what the intent log says of it.
+    idle.into_iter().for_each(|dataset| dataset.objset.relabel(next));
     let taken = |tasks: &Mutex<Vec<Task>>| std::mem::take(&mut *tasks.lock());
     Frozen { first_tasks: taken(&engine.first_tasks), datasets, tasks: taken(&engine.tasks) }
 }

@@ -5,6 +5,7 @@ mod against_model;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
+mod idle;
 mod intent_log;
 mod like_module;
 mod model;
