@@ -119,7 +119,8 @@ pub fn as_noted(argv: &[OsString]) -> String {
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();
     }
     let mut line = words.join(" ");
-    line.truncate(line.floor_char_boundary(MAX_NOTED_BYTES));
+    let end = (0..=MAX_NOTED_BYTES.min(line.len())).rev().find(|&end| line.is_char_boundary(end));
+    line.truncate(end.unwrap_or(0));
     line
 }
 

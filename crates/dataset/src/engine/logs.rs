@@ -152,7 +152,7 @@ impl Inner {
 impl SyncContext {
     /// The header that the head of a dataset gets; what its log does not need any more is freed.
     pub(super) async fn settle_log(&mut self, objset: &LiveObjset) -> Result<ZilHeader> {
-        let Some(log) = objset.log() else { return Ok(objset.on_disk().phys().zil_header.clone()) };
+        let Some(log) = objset.log() else { return Ok(objset.on_disk().phys().zil_header) };
         let settled = log.settle(self.group.txg).await;
         for bp in settled.dead {
             self.free_now(&bp).await?;

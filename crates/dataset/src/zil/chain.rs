@@ -156,7 +156,7 @@ impl Chain {
             if let Some((_, &sequence)) = replayed.range(..=txg).next_back() {
                 self.header.replay_seq = sequence;
             }
-            return Settled { header: self.header.clone(), dead: Vec::new() };
+            return Settled { header: self.header, dead: Vec::new() };
         }
         let is_of_group = |bp: &Blkptr| bp.physical_birth() <= txg;
         let (mut dead, later): (Vec<_>, Vec<_>) =
@@ -178,7 +178,7 @@ impl Chain {
         }
         let log = self.blocks.front().map_or(Blkptr::HOLE, |first| first.bp);
         self.header = ZilHeader { log, ..ZilHeader::EMPTY };
-        Settled { header: self.header.clone(), dead }
+        Settled { header: self.header, dead }
     }
 
     fn abandon(&mut self) -> Vec<Blkptr> {

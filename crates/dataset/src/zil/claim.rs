@@ -35,7 +35,7 @@ impl Found {
 
     /// A log that was read, with group `open` being the open one.
     pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> Found {
-        let mut header = header.clone();
+        let mut header = *header;
         let needs_replay = !log.records.is_empty();
         if needs_replay && !header.is_claimed() {
             header.claim_txg = open;

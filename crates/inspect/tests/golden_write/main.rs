@@ -68,12 +68,12 @@ impl Copy {
     }
 
     async fn open(&self, rt: &Runtime) -> Mos {
-        let found = discover(rt, &[self.folder.clone()]).await;
+        let found = discover(rt, std::slice::from_ref(&self.folder)).await;
         import(rt, &found.pools[0], &self.options()).await.unwrap()
     }
 
     async fn open_to_write(&self, rt: &Runtime) -> cenote_dataset::Result<Engine> {
-        let found = discover(rt, &[self.folder.clone()]).await;
+        let found = discover(rt, std::slice::from_ref(&self.folder)).await;
         let found = found.pools[0].open_for_writing(rt).await.unwrap();
         let engine = Engine::start(&import(rt, &found, &self.options()).await?).await?;
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 7 };

@@ -60,7 +60,7 @@ pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round
     // Some pools can't, some datasets are encrypted: that is not what is tested here.
     for (index, head) in heads.iter().enumerate() {
         let snapshot = format!("{}@cenote{round}", head.name());
-        if engine.snapshot(&[snapshot.clone()]).await.is_ok() && rng.below(2) == 0 {
+        if engine.snapshot(std::slice::from_ref(&snapshot)).await.is_ok() && rng.below(2) == 0 {
             let clone = format!("{}/cenote{round}-{index}", mos.pool().name());
             _ = engine.clone_snapshot(&snapshot, &clone, Vec::new()).await;
         }
