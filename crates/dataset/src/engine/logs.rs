@@ -56,7 +56,7 @@ impl Engine {
             if let Some(damage) = log.damaged {
                 return Err(damage);
             }
-            let found = Found::of(log, &objset.phys().zil_header, first);
+            let mut found = Found::of(log, &objset.phys().zil_header, first);
             if found.is_pressing(first) {
                 found.claim(&objset, &self.0.allocator, first).await?;
                 let policy = Arc::new(StoragePolicy::of(&head).await?);

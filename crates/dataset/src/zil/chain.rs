@@ -37,6 +37,8 @@ pub(super) struct Chain {
     data: Vec<Blkptr>,
     /// The group that its first block was placed in.
     begun: Txg,
+    /// The group that what was found on disk is claimed in.
+    claimed: Txg,
     /// The last group in which anything changed.
     touched: Txg,
     /// Nothing more is written to it: it goes as soon as groups cover what it holds.
@@ -64,6 +66,7 @@ impl Chain {
             blocks: found.blocks.into_iter().map(placed).collect(),
             data: found.data,
             begun: Txg(0),
+            claimed: found.claimed,
             touched: found.touched,
             replayed: found.needs_replay.then(BTreeMap::new),
             last_record: 0,
@@ -157,6 +160,9 @@ impl Chain {
                 self.header.replay_seq = sequence;
             }
             return Settled { header: self.header, dead: Vec::new() };
+        }
+        if txg <= self.claimed {
+            return Settled { header: self.header.clone(), dead: Vec::new() };
         }
         let is_of_group = |bp: &Blkptr| bp.physical_birth() <= txg;
         let (mut dead, later): (Vec<_>, Vec<_>) =

@@ -24,13 +24,22 @@ pub(crate) struct Found {
     pub(super) needs_replay: bool,
     /// The group that changes it: the open one, if there is anything to change.
     pub(super) touched: Txg,
+    /// The group that its blocks are claimed in, if they are: it is on disk before any is freed.
+    pub(super) claimed: Txg,
 }
 
 impl Found {
     /// No log.
     pub(crate) fn nothing() -> Found {
         let (blocks, data) = Default::default();
-        Found { header: ZilHeader::EMPTY, blocks, data, needs_replay: false, touched: Txg(0) }
+        Found {
+            header: ZilHeader::EMPTY,
+            blocks,
+            data,
+            needs_replay: false,
+            touched: Txg(0),
+            claimed: Txg(0),
+        }
     }
 
     /// A log that was read, with group `open` being the open one.
@@ -43,7 +52,7 @@ impl Found {
             header.claim_lr_seq = log.last_record;
             header.flags |= ZIL_REPLAY_NEEDED | ZIL_CLAIM_LR_SEQ_VALID;
         }
-        Found { header, blocks: log.chain, data: log.data, needs_replay, touched: open }
+        Found { header, blocks: log.chain, data: log.data, needs_replay, touched: open, claimed: Txg(0) }
     }
 
     /// Whether the next group has to know of it, even if nobody opens the dataset.
@@ -60,11 +69,12 @@ impl Found {
     ///
     /// # Errors
     /// A place is taken: space maps and log contradict each other.
-    pub(crate) async fn claim(&self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
+    pub(crate) async fn claim(&mut self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
         let context = ReadContext::new(Place { dataset: objset.dataset_id(), ..Place::default() });
         for bp in self.unclaimed(first) {
             objset.pool().claim(space, bp, &context, first).await?;
         }
+        (self.claimed, self.touched) = (first, Txg(first.0 + 1));
         Ok(())
     }
 }

@@ -128,12 +128,19 @@ impl FsWriter {
     /// A range was cleared, of a file that is as long as before, or ends with the range.
     pub(super) fn note_punched(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
         match range.end.checked_sub(range.start) {
-            None | Some(0) => {
-                let touched = SetAttr { mtime: Some(change.now), ..SetAttr::default() };
-                self.note_attributes(change, node, &touched);
-            }
+            None | Some(0) => self.note_touched(change, node),
             Some(length_bytes) => self.note_cleared(change, node, range.start, length_bytes),
         }
+    }
+
+    /// Nothing changed but times, as far as other records say: that of the last change of content stays what it is, and with this
+    /// record that of the last change of attributes becomes that of the replay.
+    pub(super) fn note_touched(&self, change: Change<'_>, node: &Znode) {
+        let mtime = node.get(ZplAttr::Mtime).map(words_of).map(|[seconds, nanoseconds]| Timestamp {
+            seconds: seconds.cast_signed(),
+            nanoseconds: nanoseconds as u32,
+        });
+        self.note_attributes(change, node, &SetAttr { mtime, ..SetAttr::default() });
     }
 
     /// A range was cleared; `length_bytes` 0: all from the offset on.
@@ -214,10 +221,6 @@ impl FsWriter {
 /// What a record says of an object that was made.
 fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
     let is_symlink = node.kind()? == FileKind::Symlink;
-    let crtime = node.get(ZplAttr::Crtime).unwrap_or_default();
-    let word = |at: usize| {
-        crtime.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    };
     Ok(NewObject {
         directory,
         object: node.id,
@@ -227,9 +230,16 @@ fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
         uid: node.u64(ZplAttr::Uid)?,
         gid: node.u64(ZplAttr::Gid)?,
         generation: node.u64(ZplAttr::Gen)?,
-        crtime: [word(0), word(8)],
+        crtime: words_of(node.get(ZplAttr::Crtime).unwrap_or_default()),
         rdev: node.find_u64(ZplAttr::Rdev).unwrap_or(0),
     })
+}
+
+/// A time as an attribute has it.
+fn words_of(time: &[u8]) -> [u64; 2] {
+    let word =
+        |at: usize| time.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    [word(0), word(8)]
 }
 
 /// Attributes beyond POSIX's, if any are set.

@@ -19,7 +19,7 @@ use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{LogRecord, Operation};
 
-use super::{Change, FsOptions, FsWriter, XattrStore};
+use super::{Change, FsOptions, FsWriter};
 use crate::attr::Timestamp;
 use crate::error::{FsError, Result};
 use crate::replay::ReplayReport;
@@ -34,7 +34,12 @@ const RECORDS_PER_GROUP: usize = 512;
 /// A dataset with a log can't be opened, or a group can't be written.
 pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String, ReplayReport)>> {
     let mut reports = Vec::new();
-    for pending in engine.logs_to_replay().await? {
+    let pending = engine.logs_to_replay().await?;
+    if !pending.is_empty() {
+        // That they are claimed is on disk before anything of them is freed.
+        engine.sync_all().await?;
+    }
+    for pending in pending {
         let name = pending.name.clone();
         reports.push((name, replay_log(engine, pending, now).await?));
     }
@@ -89,8 +94,6 @@ async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     }
     let mos = engine.mos().await?;
     let options = FsOptions::of(&mos, &mos.dataset(&pending.name).await?).await?;
-    // Attributes that are logged as such were set among the others, whatever the property says by now.
-    let options = FsOptions { xattr: XattrStore::Sa, ..options };
     Ok(Target::Files(FsWriter::open(live, options).await?))
 }
 

@@ -122,10 +122,30 @@ impl FsWriter {
             self.note_xattr(change, node, name, None);
         }
         match value {
-            Some(value) => self.put_xattr_file(change, node, name, value).await,
+            Some(value) => {
+                if was_inline {
+                    // That it is not in the list any more must not come after what is logged of the file.
+                    self.live().log().inspect(|log| log.release(node.id));
+                }
+                self.put_xattr_file(change, node, name, value).await
+            }
             None => self.drop_xattr_file(change, node, name).await,
         }
     }
+}
+
+/// Puts an attribute into the packed list, or takes it out, whatever may be in the hidden directory.
+pub(super) fn put_listed(node: &mut Znode, name: &str, value: &[u8]) -> Result<()> {
+    let mut list = Nvlist::new();
+    for (other, value) in inline_list(node)?.iter().flat_map(Nvlist::iter).filter(|(other, _)| *other != name)
+    {
+        list.insert(other, value.clone());
+    }
+    if !value.is_empty() {
+        list.insert(name, NvValue::ByteArray(value.to_vec()));
+    }
+    node.set(ZplAttr::Dxattr, &list.encode());
+    Ok(())
 }
 
 /// The packed list of a file, if it has one.

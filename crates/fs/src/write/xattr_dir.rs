@@ -79,6 +79,7 @@ impl FsWriter {
         self.save(change.edit, &mut file).await?;
         // Who commits the file that it belongs to has no other way to ask for it.
         self.live().log().inspect(|log| log.release(file.id));
+        self.note_touched(change, node);
         Ok(())
     }
 
@@ -111,6 +112,7 @@ impl FsWriter {
         self.remove_name(change, &mut dir, &name, false).await?;
         self.save(change.edit, &mut dir).await?;
         self.note_removed(change, dir.id, &name, false, Some(file.id));
+        self.note_touched(change, node);
         Ok(change.edit.destroy(file.id).await?)
     }
 

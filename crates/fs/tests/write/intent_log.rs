@@ -1,12 +1,16 @@
 //! Commits survive a power cut: what was done and committed, but written by no group, is there again after a replay.
 
+mod batches;
+mod module;
+mod volumes;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cenote_dataset::engine::{Engine, Host, NewPool};
+use cenote_dataset::engine::{Engine, FillRoot, Host, NewPool};
 use cenote_dataset::live::LiveObjset;
 use cenote_dataset::{ImportOptions, Mos, import};
-use cenote_device::{FileDevice, OpenOptions};
+use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
@@ -29,18 +33,31 @@ type Layout = (VdevClass, VdevKind, usize, usize);
 const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
 
 /// A pool of files of so many bytes, with a file system in its root dataset.
-pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
-    let mut vdevs = Vec::new();
-    for (class, kind, parity, count) in layout {
-        let mut devices = Vec::new();
-        for index in 0..*count {
-            let path = folder.join(format!("disk{}-{index}.img", vdevs.len()));
-            std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
-            let device = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap());
-            devices.push(NewDevice { path: path.display().to_string(), device, is_file: true });
-        }
-        vdevs.push(NewVdev { kind: kind.clone(), parity: *parity, class: *class, devices });
-    }
+async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
+    let device = |vdev: usize, index: usize| {
+        let path = folder.join(format!("disk{vdev}-{index}.img"));
+        std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
+        Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap()) as Arc<dyn Device>
+    };
+    create_on(rt, layout, device).await
+}
+
+async fn create_on(
+    rt: &Runtime,
+    layout: &[Layout],
+    device: impl Fn(usize, usize) -> Arc<dyn Device>,
+) -> Engine {
+    let new_device = |device: Arc<dyn Device>| {
+        let path = device.describe().to_owned();
+        NewDevice { path, device, is_file: false }
+    };
+    let vdev = |(at, (class, kind, parity, count)): (usize, &Layout)| NewVdev {
+        kind: kind.clone(),
+        parity: *parity,
+        class: *class,
+        devices: (0..*count).map(|index| new_device(device(at, index))).collect(),
+    };
+    let vdevs: Vec<NewVdev> = layout.iter().enumerate().map(vdev).collect();
     let new = NewPool {
         plan: plan(rt, POOL, &vdevs, None, (1, "here"), Txg(4)).unwrap(),
         features: SPA_FEATURES.iter().collect(),
@@ -48,13 +65,17 @@ pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: 
         root_properties: Vec::new(),
         cache_bytes: 16 << 20,
     };
+    Engine::create(rt, new, empty_filesystem()).await.unwrap()
+}
+
+fn empty_filesystem() -> FillRoot {
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();
         let change = Change { edit: &edit, now: at(1) };
         create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await.unwrap();
         Ok(())
     };
-    Engine::create(rt, new, Box::new(move |live| Box::pin(fill(live)))).await.unwrap()
+    Box::new(move |live| Box::pin(fill(live)))
 }
 
 async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
@@ -62,15 +83,15 @@ async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
     import(rt, &found.pools[0], &ImportOptions::default()).await.unwrap()
 }
 
-/// Some work in groups, then some that only the log has; then the power goes.
-async fn work_and_cut(engine: Engine, options: FsOptions, seed: u64) -> Model {
-    let dataset = engine.dataset(POOL).await.unwrap();
+/// Some work in groups, then some that only the log has.
+async fn work(engine: &Engine, name: &str, options: FsOptions, seed: u64) -> Model {
+    let dataset = engine.dataset(name).await.unwrap();
     let hold = engine.hold().await.unwrap();
     let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
     let mut pair = Pair::begin(fs.clone(), seed).await;
-    pair.run(100).await;
     // Or a group would be written.
     pair.empty_xattrs = false;
+    pair.run(100).await;
     drop(hold);
     fs.commit(None).await.unwrap();
     for _ in 0..4 {
@@ -91,7 +112,9 @@ fn what_was_committed_is_in_the_log() {
         rt.block_on(async {
             let engine = create(&rt, folder.path(), &[DISK], 256 << 20).await;
             let options = FsOptions { xattr, ..FsOptions::default() };
-            let model = work_and_cut(engine, options, seed + round as u64).await;
+            let model = work(&engine, POOL, options, seed + round as u64).await;
+            // The power goes.
+            drop(engine);
             let mos = reopen(&rt, folder.path()).await;
             let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
             let log = objset.intent_log().await;
@@ -153,7 +176,8 @@ fn a_replay_makes_it_a_part_of_the_tree() {
             let engine = create(&rt, folder.path(), layout, bytes).await;
             let xattr = if round % 2 == 0 { XattrStore::Sa } else { XattrStore::Dir };
             let options = FsOptions { xattr, ..FsOptions::default() };
-            let model = work_and_cut(engine, options, seed + round as u64).await;
+            let model = work(&engine, POOL, options, seed + round as u64).await;
+            drop(engine);
             replay_and_compare(&rt, folder.path(), &model).await;
         });
     }

@@ -7,6 +7,7 @@ use cenote_format::zil::attr::LogAttrs;
 use cenote_format::zil::record::Operation;
 use cenote_format::znode::{AclForm, decode_aces};
 
+use super::super::xattr::put_listed;
 use super::super::{Change, FsWriter, SetAttr};
 use super::{contradiction, time};
 use crate::error::{FsError, Result};
@@ -93,7 +94,8 @@ impl FsWriter {
     ) -> Result<(), FsError> {
         let _held = self.0.locks.exclusive(&[id]).await;
         let mut node = self.load(change.edit, id).await?;
-        self.put_xattr(change, &mut node, name, (!value.is_empty()).then_some(value)).await?;
+        let name = std::str::from_utf8(name).map_err(|_| contradiction("names an attribute in no text"))?;
+        put_listed(&mut node, name, value)?;
         node.state_changed(change)?;
         self.save(change.edit, &mut node).await
     }
