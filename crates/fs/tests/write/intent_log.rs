@@ -33,7 +33,7 @@ type Layout = (VdevClass, VdevKind, usize, usize);
 const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
 
 /// A pool of files of so many bytes, with a file system in its root dataset.
-async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
+pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
     let device = |vdev: usize, index: usize| {
         let path = folder.join(format!("disk{vdev}-{index}.img"));
         std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
