@@ -57,7 +57,7 @@ impl Engine {
                 return Err(damage);
             }
             let mut found = Found::of(log, &objset.phys().zil_header, first);
-            if found.is_pressing(first) {
+            if found.is_pressing() {
                 found.claim(&objset, &self.0.allocator, first).await?;
                 let policy = Arc::new(StoragePolicy::of(&head).await?);
                 let live = LiveObjset::new(objset, first);

@@ -23,6 +23,9 @@ use super::claim::Found;
 /// A block of the chain.
 struct Placed {
     bp: Blkptr,
+    /// The group that it was placed in. One that was found may be born in a later one than is open now: groups without changes leave no
+    /// trace on disk.
+    placed: Txg,
     /// The last group that its records, or its successor's place, belong to.
     last_txg: Txg,
     is_written: bool,
@@ -33,8 +36,8 @@ pub(super) struct Chain {
     header: ZilHeader,
     /// From the one that the head leads to.
     blocks: VecDeque<Placed>,
-    /// Content in blocks of its own: nothing but records leads there. Freed with the group of its birth, if not before.
-    data: Vec<Blkptr>,
+    /// Content in blocks of its own, and the groups it was placed in: nothing but records leads there. Freed with that group.
+    data: Vec<(Txg, Blkptr)>,
     /// The group that its first block was placed in.
     begun: Txg,
     /// The group that what was found on disk is claimed in.
@@ -59,12 +62,12 @@ pub(crate) struct Settled {
 impl Chain {
     /// A chain that was found on disk, and is to go when it is replayed.
     pub(super) fn of(found: Found) -> Chain {
-        let placed = |bp| Placed { bp, last_txg: Txg(0), is_written: true };
+        let placed = |bp| Placed { bp, placed: Txg(0), last_txg: Txg(0), is_written: true };
         Chain {
             is_ending: !found.blocks.is_empty(),
             header: found.header,
             blocks: found.blocks.into_iter().map(placed).collect(),
-            data: found.data,
+            data: found.data.into_iter().map(|bp| (Txg(0), bp)).collect(),
             begun: Txg(0),
             claimed: found.claimed,
             touched: found.touched,
@@ -104,13 +107,13 @@ impl Chain {
             Some(last) => last.last_txg = txg,
             None => self.begun = txg,
         }
-        self.blocks.push_back(Placed { bp, last_txg: txg, is_written: false });
+        self.blocks.push_back(Placed { bp, placed: txg, last_txg: txg, is_written: false });
         self.touched = txg;
     }
 
     /// Content got a block of its own in group `txg`.
     pub(super) fn add_data(&mut self, bp: Blkptr, txg: Txg) {
-        self.data.push(bp);
+        self.data.push((txg, bp));
         self.touched = txg;
     }
 
@@ -148,7 +151,7 @@ impl Chain {
 
     /// Whether all blocks are on disk that lead to places of group `txg` or an earlier one.
     fn is_complete(&self, txg: Txg) -> bool {
-        let leads_here = |next: &Placed| next.bp.physical_birth() <= txg;
+        let leads_here = |next: &Placed| next.placed <= txg;
         let mut pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         self.is_ending || pairs.all(|(block, next)| block.is_written || !leads_here(next))
     }
@@ -164,24 +167,21 @@ impl Chain {
         if txg <= self.claimed {
             return Settled { header: self.header.clone(), dead: Vec::new() };
         }
-        let is_of_group = |bp: &Blkptr| bp.physical_birth() <= txg;
-        let (mut dead, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.data).into_iter().partition(is_of_group);
-        self.data = later;
         while let Some(first) = self.blocks.front()
             && first.is_written
             && first.last_txg <= txg
-            && is_of_group(&first.bp)
+            && first.placed <= txg
         {
-            dead.extend(self.blocks.pop_front().map(|block| block.bp));
+            self.data.extend(self.blocks.pop_front().map(|block| (block.placed, block.bp)));
         }
         if self.is_ending && self.blocks.front().is_none_or(|first| !first.is_written) {
-            let (here, later): (Vec<_>, Vec<_>) =
-                self.blocks.drain(..).map(|block| block.bp).partition(is_of_group);
-            dead.extend(here);
-            self.data.extend(later);
+            self.data.extend(self.blocks.drain(..).map(|block| (block.placed, block.bp)));
             self.is_ending = false;
         }
+        let (dead, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.data).into_iter().partition(|(placed, _)| *placed <= txg);
+        self.data = later;
+        let dead = dead.into_iter().map(|(_, bp)| bp).collect();
         let log = self.blocks.front().map_or(Blkptr::HOLE, |first| first.bp);
         self.header = ZilHeader { log, ..ZilHeader::EMPTY };
         Settled { header: self.header, dead }
@@ -189,7 +189,7 @@ impl Chain {
 
     fn abandon(&mut self) -> Vec<Blkptr> {
         let blocks = self.blocks.drain(..).map(|block| block.bp);
-        blocks.chain(self.data.drain(..)).collect()
+        blocks.chain(self.data.drain(..).map(|(_, bp)| bp)).collect()
     }
 }
 

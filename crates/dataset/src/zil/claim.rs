@@ -21,6 +21,8 @@ pub(crate) struct Found {
     pub(super) header: ZilHeader,
     pub(super) blocks: Vec<Blkptr>,
     pub(super) data: Vec<Blkptr>,
+    /// Blocks that no space map has.
+    unclaimed: Vec<Blkptr>,
     pub(super) needs_replay: bool,
     /// The group that changes it: the open one, if there is anything to change.
     pub(super) touched: Txg,
@@ -31,11 +33,12 @@ pub(crate) struct Found {
 impl Found {
     /// No log.
     pub(crate) fn nothing() -> Found {
-        let (blocks, data) = Default::default();
+        let (blocks, data, unclaimed) = Default::default();
         Found {
             header: ZilHeader::EMPTY,
             blocks,
             data,
+            unclaimed,
             needs_replay: false,
             touched: Txg(0),
             claimed: Txg(0),
@@ -46,23 +49,29 @@ impl Found {
     pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> Found {
         let mut header = *header;
         let needs_replay = !log.records.is_empty();
-        if needs_replay && !header.is_claimed() {
+        let is_unclaimed = |bp: &&Blkptr| !header.is_claimed() && bp.logical_birth() >= open;
+        let unclaimed: Vec<Blkptr> =
+            log.chain.iter().chain(&log.data).filter(is_unclaimed).copied().collect();
+        if !header.is_claimed() && (needs_replay || !unclaimed.is_empty()) {
             header.claim_txg = open;
             header.claim_blk_seq = log.last_block;
             header.claim_lr_seq = log.last_record;
-            header.flags |= ZIL_REPLAY_NEEDED | ZIL_CLAIM_LR_SEQ_VALID;
+            header.flags |= ZIL_CLAIM_LR_SEQ_VALID | if needs_replay { ZIL_REPLAY_NEEDED } else { 0 };
         }
-        Found { header, blocks: log.chain, data: log.data, needs_replay, touched: open, claimed: Txg(0) }
+        Found {
+            header,
+            blocks: log.chain,
+            data: log.data,
+            unclaimed,
+            needs_replay,
+            touched: open,
+            claimed: Txg(0),
+        }
     }
 
     /// Whether the next group has to know of it, even if nobody opens the dataset.
-    pub(crate) fn is_pressing(&self, first: Txg) -> bool {
-        self.needs_replay || self.unclaimed(first).next().is_some()
-    }
-
-    /// Blocks that no space map has.
-    fn unclaimed(&self, first: Txg) -> impl Iterator<Item = &Blkptr> {
-        self.blocks.iter().chain(&self.data).filter(move |bp| bp.logical_birth() >= first)
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.needs_replay || !self.unclaimed.is_empty()
     }
 
     /// Allocates, in group `first`, what is younger than the last group on disk.
@@ -71,7 +80,7 @@ impl Found {
     /// A place is taken: space maps and log contradict each other.
     pub(crate) async fn claim(&mut self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
         let context = ReadContext::new(Place { dataset: objset.dataset_id(), ..Place::default() });
-        for bp in self.unclaimed(first) {
+        for bp in &self.unclaimed {
             objset.pool().claim(space, bp, &context, first).await?;
         }
         (self.claimed, self.touched) = (first, Txg(first.0 + 1));
