@@ -165,7 +165,7 @@ impl Chain {
             return Settled { header: self.header, dead: Vec::new() };
         }
         if txg <= self.claimed {
-            return Settled { header: self.header.clone(), dead: Vec::new() };
+            return Settled { header: self.header, dead: Vec::new() };
         }
         while let Some(first) = self.blocks.front()
             && first.is_written
