@@ -65,7 +65,7 @@ pub async fn work(engine: &Engine, name: &str, random: &mut Random) -> Vec<u8> {
                 }
                 _ => {
                     let data = pattern(random.next(), range.len());
-                    volume.write(&edit, range.start as u64, Bytes::from(data.clone())).await.unwrap();
+                    volume.write(&edit, range.start as u64, data.clone()).await.unwrap();
                     model[range].copy_from_slice(&data);
                 }
             }
