@@ -182,7 +182,12 @@ fn beyond_redundancy_the_engine_stops_and_nothing_acknowledged_is_lost() {
         let disks = Disks::new(&rt, layout.shape(), images);
         let mos = open(&rt, disks.devices()).await.unwrap();
         let possible = lab.worker.history.at(mos.uberblock().txg, acknowledged);
-        compare(&mos, possible.first().unwrap()).await.unwrap();
+        // A change that nobody was told of yet may be there or not.
+        let mut differences = Vec::new();
+        for world in &possible {
+            differences.extend(compare(&mos, world).await.err());
+        }
+        assert!(differences.len() < possible.len(), "{differences:?}");
         check_sound(&mos).await.unwrap();
     });
 }
