@@ -106,14 +106,29 @@ struct Shared {
     counters: Counters,
 }
 
+/// [`Copied`] while it grows.
 #[derive(Default)]
-struct Counters {
-    files: AtomicU64,
-    folders: AtomicU64,
-    hard_links: AtomicU64,
-    others: AtomicU64,
-    bytes: AtomicU64,
-    losses: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) files: AtomicU64,
+    pub(crate) folders: AtomicU64,
+    pub(crate) hard_links: AtomicU64,
+    pub(crate) others: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) losses: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn copied(&self) -> Copied {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Copied {
+            files: get(&self.files),
+            folders: get(&self.folders),
+            hard_links: get(&self.hard_links),
+            others: get(&self.others),
+            bytes: get(&self.bytes),
+            losses: get(&self.losses),
+        }
+    }
 }
 
 impl Copier {
@@ -134,16 +149,7 @@ impl Copier {
 
     /// What was copied so far; for progress, while copying goes on.
     pub fn copied(&self) -> Copied {
-        let counters = &self.0.counters;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Copied {
-            files: get(&counters.files),
-            folders: get(&counters.folders),
-            hard_links: get(&counters.hard_links),
-            others: get(&counters.others),
-            bytes: get(&counters.bytes),
-            losses: get(&counters.losses),
-        }
+        self.0.counters.copied()
     }
 
     /// Copies a source to `name` in `folder`. A folder that exists there is entered.

@@ -29,7 +29,7 @@ use cenote_fs::{Change, FsWriter, Timestamp};
 
 use cenote_runtime::AbortOnDrop;
 
-use crate::copy::{Copied, Loss, LossKind, Reason};
+use crate::copy::{Copied, Counters, Loss, LossKind, Reason};
 use crate::error::Result;
 
 pub use host::HostFile;
@@ -59,16 +59,6 @@ pub struct Putter {
     _groups: AbortOnDrop<()>,
     counters: Counters,
     stopped: AtomicBool,
-}
-
-#[derive(Default)]
-struct Counters {
-    files: AtomicU64,
-    folders: AtomicU64,
-    hard_links: AtomicU64,
-    others: AtomicU64,
-    bytes: AtomicU64,
-    losses: AtomicU64,
 }
 
 impl Putter {
@@ -116,15 +106,7 @@ impl Putter {
 
     /// What was copied so far.
     pub fn copied(&self) -> Copied {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Copied {
-            files: get(&self.counters.files),
-            folders: get(&self.counters.folders),
-            hard_links: get(&self.counters.hard_links),
-            others: get(&self.counters.others),
-            bytes: get(&self.counters.bytes),
-            losses: get(&self.counters.losses),
-        }
+        self.counters.copied()
     }
 
     /// The file system.
