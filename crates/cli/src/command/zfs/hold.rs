@@ -15,20 +15,23 @@ use crate::session::{Session, dataset};
     after_help = "A snapshot that is held can't be destroyed.\n\nExample: cenote zfs hold -r keep tank/home@monday"
 )]
 pub struct Hold {
-    /// The same snapshot of everything below, too
-    #[arg(short = 'r')]
-    pub recursive: bool,
-    /// Name of the hold
-    pub tag: String,
-    /// Snapshots
-    #[arg(required = true)]
-    pub snapshots: Vec<String>,
+    /// What is held
+    #[command(flatten)]
+    pub tagged: Tagged,
 }
 
 /// `zfs release`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs release -r keep tank/home@monday")]
 pub struct Release {
+    /// What is released
+    #[command(flatten)]
+    pub tagged: Tagged,
+}
+
+/// Snapshots under a hold.
+#[derive(Debug, Args)]
+pub struct Tagged {
     /// The same snapshot of everything below, too
     #[arg(short = 'r')]
     pub recursive: bool,
@@ -54,13 +57,14 @@ pub struct Bookmark {
 impl Hold {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.tag.starts_with('.') {
+        let Tagged { recursive, tag, snapshots: names } = self.tagged;
+        if tag.starts_with('.') {
             return Err(CliError::Usage("tag may not start with '.'".into()));
         }
-        for name in &self.snapshots {
+        for name in &names {
             let work = async |engine: &Engine| {
-                let names = snapshots(&engine.mos().await?, name, self.recursive).await?;
-                let held = engine.hold_snapshots(&names, &self.tag).await;
+                let names = snapshots(&engine.mos().await?, name, recursive).await?;
+                let held = engine.hold_snapshots(&names, &tag).await;
                 held.map_err(cannot(format!("hold snapshot '{name}'")))
             };
             session.change_pool(pool_of(name), work).await?;
@@ -72,18 +76,19 @@ impl Hold {
 impl Release {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for name in &self.snapshots {
+        let Tagged { recursive, tag, snapshots: names } = self.tagged;
+        for name in &names {
             let what = format!("release hold from snapshot '{name}'");
             let work = async |engine: &Engine| {
                 let mos = engine.mos().await?;
-                let mut names = snapshots(&mos, name, self.recursive).await?;
-                if self.recursive {
-                    names = held(&mos, names, &self.tag).await?;
+                let mut names = snapshots(&mos, name, recursive).await?;
+                if recursive {
+                    names = held(&mos, names, &tag).await?;
                     if names.is_empty() {
                         return Err(CliError::Refused(format!("cannot {what}: no such tag on this dataset")));
                     }
                 }
-                engine.release_snapshots(&names, &self.tag).await.map_err(cannot(&what))
+                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))
             };
             session.change_pool(pool_of(name), work).await?;
         }
