@@ -29,6 +29,16 @@ pub struct PoolFacts {
     pub views: serde_json::Value,
 }
 
+impl PoolFacts {
+    /// What unlocks an encryption root, as a user would give it. Roots that `pool.json` does not list have the key of the nearest one above.
+    pub fn key_of(&self, root: &str) -> Option<Vec<u8>> {
+        let above = self.keys.range(..=root.to_owned()).rev();
+        let key = above.into_iter().find(|(above, _)| root.starts_with(above.as_str()))?.1;
+        let Some(digits) = &key.key_hex else { return Some(key.key.clone()?.into_bytes()) };
+        (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(digits.get(i..i + 2)?, 16).ok()).collect()
+    }
+}
+
 /// How an encryption root is unlocked.
 #[derive(Debug, Clone, Deserialize)]
 pub struct KeyFacts {

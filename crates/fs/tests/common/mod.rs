@@ -26,15 +26,7 @@ pub async fn open_golden(rt: &Runtime, golden: &Golden) -> Mos {
 
 /// The keys of `pool.json`.
 pub fn keys(facts: PoolFacts) -> KeySource {
-    KeySource::new(move |info| {
-        // Roots that `pool.json` does not list have the key of the nearest one above.
-        let above = facts.keys.range(..=info.root.clone()).rev();
-        let key = above.into_iter().find(|(root, _)| info.root.starts_with(root.as_str()))?.1;
-        let raw = |hex: &String| {
-            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
-        };
-        key.key_hex.as_ref().map(raw).or_else(|| Some(key.key.clone()?.into_bytes())).map(UserKey)
-    })
+    KeySource::new(move |info| facts.key_of(&info.root).map(UserKey))
 }
 
 /// Visits the file systems of all golden pools, without snapshots, and says how many files `visit` looked at.
