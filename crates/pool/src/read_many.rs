@@ -54,16 +54,11 @@ impl Pool {
     }
 
     async fn read_batch(&self, batch: Vec<Request>) -> Vec<(usize, Result<Bytes>)> {
-        let mut extents = Extents::default();
-        let wanted: Vec<Option<Sought>> =
-            batch.iter().map(|(_, bp, ctx)| seek(self.vdevs(), &mut extents, bp, ctx)).collect();
-        let fetched = extents.fetch().await;
-        let mut results = Vec::with_capacity(batch.len());
-        for ((index, bp, ctx), sought) in batch.iter().zip(wanted) {
-            let stored = sought.and_then(|sought| sought.put_together(&fetched, Fetched::bytes));
-            results.push((*index, self.finish(bp, ctx, stored).await));
-        }
-        results
+        let (indices, requests): (Vec<usize>, Vec<_>) =
+            batch.into_iter().map(|(index, bp, ctx)| (index, (bp, ctx))).unzip();
+        let mut blocks = Vec::with_capacity(requests.len());
+        self.read_each(requests, |block| blocks.push(block)).await;
+        indices.into_iter().zip(blocks).collect()
     }
 
     /// Reads many blocks, neighbours on disk together, and decodes them one by one: `each` gets them in the order asked,
@@ -80,18 +75,13 @@ impl Pool {
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
             let stored = sought.and_then(|sought| sought.put_together(&fetched, take));
-            each(self.finish(bp, ctx, stored).await);
-        }
-    }
-
-    /// Verifies and decodes a block as it was fetched; reads it alone if it could not be, or is wrong.
-    async fn finish(&self, bp: &Blkptr, ctx: &ReadContext, stored: Option<Bytes>) -> Result<Bytes> {
-        match stored.filter(|stored| self.is_right(bp, stored)) {
-            Some(stored) => {
-                self.charge(bp, stored.len()).await;
-                self.decode(bp, stored, ctx).await
-            }
-            None => self.read(bp, ctx).await,
+            each(match stored.filter(|stored| self.is_right(bp, stored)) {
+                Some(stored) => {
+                    self.charge(bp, stored.len()).await;
+                    self.decode(bp, stored, ctx).await
+                }
+                None => self.read(bp, ctx).await,
+            });
         }
     }
 
