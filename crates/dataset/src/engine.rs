@@ -307,7 +307,7 @@ impl Engine {
         }
         let objset = dataset.objset().await?;
         let policy = Arc::new(StoragePolicy::of(&dataset).await?);
-        let log = self.open_log(&dataset, &policy).await?;
+        let log = self.open_log(dataset.id(), &objset, &policy).await?;
         let mut datasets = self.0.datasets.lock();
         // The group cannot close between this and the insertion: it takes the same lock to freeze.
         let fresh = || LiveDataset { objset: LiveObjset::new(objset, self.0.groups.open()), policy };

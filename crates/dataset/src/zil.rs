@@ -159,15 +159,7 @@ impl Log {
         is_long: bool,
     ) {
         let has_log_device = || self.0.engine.has_log_device();
-        let write = |offset_bytes, length_bytes, data| Operation::Write {
-            already_synced: false,
-            object,
-            offset_bytes,
-            length_bytes,
-            block_offset: 0,
-            bp: Blkptr::HOLE,
-            data,
-        };
+        let write = |offset, len, data| write_of(object, offset, len, Blkptr::HOLE, data);
         if !(self.0.policy.read().for_throughput || (is_long && !has_log_device())) {
             return self.append(txg, write(offset, data.len() as u64, WriteData::Copied(data)));
         }
@@ -201,6 +193,18 @@ impl Log {
     pub(crate) fn drop_through(&self, txg: Txg) {
         self.0.records.lock().drop_through(txg);
     }
+}
+
+/// That bytes were written; `bp` is where they lie if they have a block of their own.
+fn write_of(
+    object: ObjectId,
+    offset_bytes: u64,
+    length_bytes: u64,
+    bp: Blkptr,
+    data: WriteData,
+) -> Operation {
+    let (already_synced, block_offset) = (false, 0);
+    Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
 }
 
 impl std::fmt::Debug for Log {

@@ -19,6 +19,7 @@ use crate::dsl::Dataset;
 use crate::error::{DatasetError, Result};
 use crate::live::LiveObjset;
 use crate::mos::Mos;
+use crate::objset::Objset;
 use crate::sync::blocks::Group;
 use crate::sync::policy::StoragePolicy;
 use crate::zil::{Found, Log};
@@ -69,14 +70,18 @@ impl Engine {
     }
 
     /// A log for a dataset that is opened.
-    pub(super) async fn open_log(&self, dataset: &Dataset, policy: &StoragePolicy) -> Result<Log> {
-        let objset = dataset.objset().await?;
+    pub(super) async fn open_log(
+        &self,
+        dataset: DatasetId,
+        objset: &Objset,
+        policy: &StoragePolicy,
+    ) -> Result<Log> {
         let header = &objset.phys().zil_header;
         let found = match header.log.is_hole() {
             true => Found::nothing(),
             false => Found::of(objset.intent_log().await, header, self.open_txg()),
         };
-        Ok(self.log(dataset.id(), policy, found))
+        Ok(self.log(dataset, policy, found))
     }
 
     fn log(&self, dataset: DatasetId, policy: &StoragePolicy, found: Found) -> Log {

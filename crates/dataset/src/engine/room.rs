@@ -166,13 +166,14 @@ impl Engine {
     /// Reads the accounts of all opened datasets, once for each group on disk.
     async fn read_accounts(&self) -> Result<()> {
         let as_of = self.synced()?;
-        let open: Vec<DatasetId> = self.0.datasets.lock().keys().copied().collect();
-        {
+        let open: Vec<DatasetId> = {
+            let datasets = self.0.datasets.lock();
             let state = self.0.room.0.lock();
-            if state.as_of == as_of && open.iter().all(|id| state.accounts.contains_key(id)) {
+            if state.as_of == as_of && datasets.keys().all(|id| state.accounts.contains_key(id)) {
                 return Ok(());
             }
-        }
+            datasets.keys().copied().collect()
+        };
         let mos = self.mos().await?;
         let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
         let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);

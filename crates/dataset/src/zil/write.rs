@@ -22,9 +22,9 @@ use cenote_pool::alloc::AllocClass;
 use cenote_pool::write::WriteProps;
 use futures::future::try_join_all;
 
-use super::Log;
 use super::commit::Turn;
 use super::indirect::Content;
+use super::{Log, write_of};
 use crate::engine::{Engine, Hold};
 use crate::error::{DatasetError, Result};
 use crate::live::LiveObjset;
@@ -110,16 +110,7 @@ impl<'a> LogWriter<'a> {
             Content::Here(data) => (Blkptr::HOLE, WriteData::Copied(data)),
         };
         self.vdevs.extend(bp.dvas().map(|dva| dva.vdev));
-        let (already_synced, block_offset) = (false, 0);
-        Ok(Some(Operation::Write {
-            already_synced,
-            object,
-            offset_bytes,
-            length_bytes,
-            block_offset,
-            bp,
-            data,
-        }))
+        Ok(Some(write_of(object, offset_bytes, length_bytes, bp, data)))
     }
 
     /// Adds a write with its bytes, in as many pieces as it takes.
@@ -138,15 +129,7 @@ impl<'a> LogWriter<'a> {
             }
             let piece = data.split_to(data.len().min((self.room() - WRITE_BYTES) as usize));
             let length_bytes = piece.len() as u64;
-            let operation = Operation::Write {
-                already_synced: false,
-                object,
-                offset_bytes: offset,
-                length_bytes,
-                block_offset: 0,
-                bp: Blkptr::HOLE,
-                data: WriteData::Copied(piece),
-            };
+            let operation = write_of(object, offset, length_bytes, Blkptr::HOLE, WriteData::Copied(piece));
             offset += length_bytes;
             self.add(txg, operation).await?;
         }
