@@ -20,6 +20,7 @@ mod faulty;
 mod file;
 mod io;
 mod memory;
+mod spare;
 mod traced;
 
 pub use bytes::Bytes;
@@ -29,6 +30,7 @@ pub use faulty::{Fault, Faulty};
 pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use io::Io;
 pub use memory::MemoryDevice;
+pub use spare::Spare;
 pub use traced::{Event, OpCount, Traced};
 
 use std::sync::Arc;

@@ -5,16 +5,15 @@
 //!                                   ^ ends on a multiple of the alignment, for direct I/O
 //! ```
 //!
-//! Large buffers are used again ([`SPARE`]): memory fresh from the kernel is zeroed page by page first, which costs more than
-//! the read of a warm megabyte itself.
+//! Large buffers are used again ([`Spare`]).
 //!
 //! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this module has
 //! `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the memory stays
 //! where the kernel was told it is.
 #![allow(unsafe_code)] // uninitialised memory handed to read calls, which say how much of it they filled
 
+use crate::spare::Spare;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,30 +23,8 @@ use std::os::fd::AsRawFd;
 const SPARE_BYTES: usize = (1 << 20) + (16 << 10);
 /// Shorter reads are not worth such a buffer: whoever keeps a piece of one keeps all of it.
 const LEAST_FOR_SPARE_BYTES: usize = 512 << 10;
-/// Most buffers that wait to be used again: 16 MiB.
-const MOST_SPARE: usize = 16;
-
-/// Buffers of [`SPARE_BYTES`] that nobody uses now.
-static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-
-/// Memory that goes back to [`SPARE`], if it is of that size.
-struct Returned(Vec<u8>);
-
-impl AsRef<[u8]> for Returned {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Drop for Returned {
-    fn drop(&mut self) {
-        let vec = std::mem::take(&mut self.0);
-        let mut spare = SPARE.lock();
-        if spare.len() < MOST_SPARE {
-            spare.push(vec);
-        }
-    }
-}
+/// Buffers of [`SPARE_BYTES`] that nobody uses now: 16 MiB at most.
+static SPARE: Spare = Spare::new(16);
 
 pub(super) struct Buffer {
     vec: Vec<u8>,
@@ -65,7 +42,7 @@ impl Buffer {
         let room = need.next_multiple_of(align);
         let capacity = room + align - 1;
         let mut vec = if (LEAST_FOR_SPARE_BYTES..=SPARE_BYTES).contains(&capacity) {
-            let mut vec = SPARE.lock().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES));
+            let mut vec = SPARE.take().unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES));
             vec.clear();
             vec
         } else {
@@ -92,7 +69,7 @@ impl Buffer {
         let end = (start + len).min(self.vec.len());
         let whole = start == 0 && end == self.vec.len();
         let is_spare = self.vec.capacity() == SPARE_BYTES;
-        let bytes = if is_spare { Bytes::from_owner(Returned(self.vec)) } else { Bytes::from(self.vec) };
+        let bytes = if is_spare { SPARE.lend(self.vec) } else { Bytes::from(self.vec) };
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
