@@ -8,18 +8,16 @@
 //! lzjb   tokens until dst is full                        (own code, `lzjb`)
 //! zle    runs of zeros and of literals until dst is full (own code, `zle`)
 //! gzip   a zlib stream; 1 to 9 differ only in the effort of compression
-//! lz4    length u32 BE | one LZ4 block
+//! lz4    length u32 BE | one LZ4 block          (decompressed here if it is mostly runs, `lz4`)
 //! zstd   length u32 BE | level u8, version u24 BE | one Zstandard frame without its magic
 //! ```
 //!
 //! Robustness: the source may be anything. Output never passes the end of `dst`, which the caller sizes;
 //! a source that fills less than `dst` is an error too, since the rest would be stale bytes.
 //!
-//! LZ4 is `lz4_flex` in its safe variant: on 128 KiB of mixed text it decompresses 3.86 GB/s against 3.87
-//! of the C library (compression 1.26 against 1.30), so there is nothing to gain from C.
-//!
 //! Source: OpenZFS zio_compress.c, lzjb.c, zle.c, gzip.c, lz4_zfs.c, zfs_zstd.c.
 
+mod lz4;
 mod lzjb;
 mod zle;
 mod zstd;
@@ -104,7 +102,7 @@ impl Compression {
             Off => copy(src, dst),
             Lzjb => lzjb::decompress(src, dst),
             Zle => zle::decompress(src, dst),
-            Lz4 => lz4_decompress(src, dst),
+            Lz4 => lz4::decompress(src, dst),
             Zstd => zstd::decompress(src, dst),
             Gzip1 | Gzip2 | Gzip3 | Gzip4 | Gzip5 | Gzip6 | Gzip7 | Gzip8 | Gzip9 => {
                 gzip_decompress(src, dst)
@@ -141,7 +139,7 @@ impl Compression {
             Off => (src.len() <= limit_bytes).then(|| src.to_vec()),
             Lzjb => lzjb::compress(src, limit_bytes),
             Zle => zle::compress(src, limit_bytes),
-            Lz4 => lz4_compress(src, limit_bytes),
+            Lz4 => lz4::compress(src, limit_bytes),
             Zstd => zstd::compress(src, limit_bytes, level),
             Gzip1 | Gzip2 | Gzip3 | Gzip4 | Gzip5 | Gzip6 | Gzip7 | Gzip8 | Gzip9 => {
                 gzip_compress(src, limit_bytes, self as i32 - Gzip1 as i32 + 1)
@@ -206,25 +204,6 @@ fn length_prefixed(src: &[u8]) -> Result<&[u8], Problem> {
 
 fn filled(written: usize, dst: &[u8]) -> Result<(), Problem> {
     if written == dst.len() { Ok(()) } else { Err(CUT_SHORT) }
-}
-
-fn lz4_decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
-    use lz4_flex::block::{DecompressError, decompress_into};
-    match decompress_into(length_prefixed(src)?, dst) {
-        Ok(written) => filled(written, dst),
-        Err(DecompressError::OutputTooSmall { .. }) => Err(TOO_LONG),
-        Err(DecompressError::OffsetOutOfBounds) => Err(BAD_OFFSET),
-        Err(_) => Err(BAD_STREAM),
-    }
-}
-
-fn lz4_compress(src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
-    use lz4_flex::block::{compress_into, get_maximum_output_size};
-    let mut out = vec![0; 4 + get_maximum_output_size(src.len())];
-    let length = compress_into(src, &mut out[4..]).ok()?;
-    out[..4].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
-    out.truncate(4 + length);
-    (out.len() <= limit_bytes).then_some(out)
 }
 
 thread_local! {

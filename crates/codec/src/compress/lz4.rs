@@ -1,0 +1,128 @@
+//! LZ4: a token, literals, a match; again and again.
+//!
+//! ```text
+//!   token: literals 4 bits | match less 4, 4 bits    15: more bytes follow, each adds 0 to 255, the first below 255 is the last
+//!   token | more | literals | distance u16 LE | more      the last one ends after its literals
+//! ```
+//!
+//! `lz4_flex` does it, in its safe variant: on 128 KiB of mixed text it decompresses 3.86 GB/s against 3.87 of the C library
+//! (compression 1.26 against 1.30), so there is nothing to gain from C.
+//!
+//! But for blocks that are mostly runs: metadata. An indirect block of a small file is 128 KiB of which some hundred bytes are not zero, and
+//! each dataset has five of them above its dnodes. Compressors write such a run as one match with what lies a few bytes before it, and
+//! `lz4_flex` copies a match that overlaps itself byte by byte. Here it is copied in pieces that double.
+//!
+//! Source: OpenZFS `lz4_zfs.c`; the LZ4 block format.
+
+use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maximum_output_size};
+
+use super::{BAD_LENGTH, BAD_OFFSET, BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled, length_prefixed};
+
+/// A block that shrinks to less than this part of its size is mostly runs.
+const RUNS_RATIO: usize = 16;
+/// The shortest match (`MINMATCH`).
+const MIN_MATCH: usize = 4;
+/// A length that is continued in further bytes.
+const CONTINUED: u8 = 15;
+
+pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
+    let src = length_prefixed(src)?;
+    if src.len() < dst.len() / RUNS_RATIO {
+        return decompress_runs(src, dst);
+    }
+    match decompress_into(src, dst) {
+        Ok(written) => filled(written, dst),
+        Err(DecompressError::OutputTooSmall { .. }) => Err(TOO_LONG),
+        Err(DecompressError::OffsetOutOfBounds) => Err(BAD_OFFSET),
+        Err(_) => Err(BAD_STREAM),
+    }
+}
+
+fn decompress_runs(mut src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
+    let mut at = 0;
+    loop {
+        let (&token, rest) = src.split_first().ok_or(CUT_SHORT)?;
+        src = rest;
+        let literals = length(token >> 4, &mut src)?;
+        let (literals, rest) = src.split_at_checked(literals).ok_or(BAD_LENGTH)?;
+        dst.get_mut(at..at + literals.len()).ok_or(TOO_LONG)?.copy_from_slice(literals);
+        at += literals.len();
+        if rest.is_empty() {
+            return filled(at, dst);
+        }
+        let (distance, rest) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
+        src = rest;
+        let len = MIN_MATCH + length(token & CONTINUED, &mut src)?;
+        let distance = usize::from(u16::from_le_bytes(*distance));
+        if distance == 0 || distance > at {
+            return Err(BAD_OFFSET);
+        }
+        if len > dst.len() - at {
+            return Err(TOO_LONG);
+        }
+        repeat(dst, at - distance, at, len);
+        at += len;
+    }
+}
+
+/// A length that begins in a token.
+fn length(begun: u8, src: &mut &[u8]) -> Result<usize, Problem> {
+    let mut length = usize::from(begun);
+    let mut more = begun == CONTINUED;
+    while more {
+        let (&byte, rest) = src.split_first().ok_or(CUT_SHORT)?;
+        *src = rest;
+        length += usize::from(byte);
+        more = byte == u8::MAX;
+    }
+    Ok(length)
+}
+
+/// Fills `len` bytes from `at` on with what lies between `from` and there, over and over.
+fn repeat(dst: &mut [u8], from: usize, mut at: usize, len: usize) {
+    let end = at + len;
+    while at < end {
+        // All that is there already repeats itself.
+        let piece = (at - from).min(end - at);
+        dst.copy_within(from..from + piece, at);
+        at += piece;
+    }
+}
+
+pub(super) fn compress(src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
+    let mut out = vec![0; 4 + get_maximum_output_size(src.len())];
+    let length = compress_into(src, &mut out[4..]).ok()?;
+    out[..4].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
+    out.truncate(4 + length);
+    (out.len() <= limit_bytes).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Both ways agree, on what is whole and on what is damaged.
+        #[test]
+        fn runs_are_decompressed_as_anything_else(
+            pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..6), 1..300usize), 1..40),
+            flip in prop::option::of((any::<prop::sample::Index>(), 1..=255u8)),
+            cut in 0..3usize,
+        ) {
+            let data: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
+            let mut stored = compress(&data, usize::MAX).unwrap().split_off(4);
+            if let Some((at, bits)) = flip {
+                let at = at.index(stored.len());
+                stored[at] ^= bits;
+            }
+            let (mut ours, mut theirs) = (vec![0; data.len() - cut], vec![0; data.len() - cut]);
+            let done = decompress_runs(&stored, &mut ours).is_ok();
+            prop_assert_eq!(done, decompress_into(&stored, &mut theirs).is_ok_and(|written| written == theirs.len()));
+            if done {
+                prop_assert_eq!(&ours, &theirs);
+                prop_assert!(flip.is_some() || ours == data);
+            }
+        }
+    }
+}
