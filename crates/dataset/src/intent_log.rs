@@ -66,7 +66,8 @@ impl Objset {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
                 Err(error) => {
-                    log.damaged = claimed.then_some(error);
+                    let is_lost = claimed && !header.may_end_before(log.last_block, log.last_record);
+                    log.damaged = is_lost.then_some(error);
                     break;
                 }
             };

@@ -124,6 +124,13 @@ impl ZilHeader {
         if is_known { self.claim_lr_seq } else { u64::MAX }
     }
 
+    /// Whether a claimed log may end before block `block`, `record` being the last record until then: all that was claimed is there. The
+    /// last block that was claimed is the one that nobody could read.
+    pub fn may_end_before(&self, block: u64, record: u64) -> bool {
+        let last_record = self.last_record();
+        block == self.last_block() && (record == last_record || last_record == u64::MAX)
+    }
+
     /// Reads the 192 bytes.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
         let header = ZilHeader {

@@ -196,8 +196,13 @@ impl<'a> Run<'a> {
             Txg(0) => uberblock.txg,
             checkpoint => checkpoint,
         };
-        for block in log.blocks(pool, Txg(last.0.saturating_add(1))).await {
-            self.census.enter(block.bp, block.place, Under::Type, block.written);
+        let blocks = log.blocks(pool, Txg(last.0.saturating_add(1))).await;
+        for (bp, place) in blocks.live {
+            self.census.enter(bp, place, Under::Type, false);
+        }
+        for place in blocks.lost {
+            let why = "what the intent log was claimed with can't be read".into();
+            self.findings.add(Found::Structure(place, why));
         }
     }
 

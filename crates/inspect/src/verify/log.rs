@@ -1,19 +1,20 @@
 //! Blocks of intent logs.
 //!
 //! Idea: a log is a chain, each block allocated before it is written; it ends where a block does not verify. The last pointer leads to
-//! a block that is allocated and holds nothing yet: it counts as live, and is not verified.
+//! a block that is allocated and holds nothing yet, or what a power cut left of one: it counts as live, and nothing is wrong with it. Nor
+//! can it be told what else was being written then: of a log's blocks it matters only that each can be read.
 //!
 //! Which blocks are live depends on whether the log was claimed, that is, whether the pool was opened for writing after the log
 //! was last written. If not, blocks born after the uberblock's group are not allocated in this state of the pool, and
 //! the chain ends at the first of them. If so, blocks up to the number in the header count, and so do the data blocks that
-//! write records point to.
+//! write records point to; one of these that can't be read is lost.
 //!
-//! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`).
+//! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`); `zdb.c` and `dsl_scan.c` expect failures, too.
 
-use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::ZilHeader;
 use cenote_format::units::{BlockId, DatasetId, Txg};
-use cenote_format::zil::{LogBlock, LogLayout, Operation, ZIL_ZC_SEQ};
+use cenote_format::zil::{LogBlock, LogLayout, LogRecord, Operation, ZIL_ZC_SEQ};
 use cenote_pool::{Place, Pool, ReadContext};
 use std::collections::HashSet;
 
@@ -26,67 +27,67 @@ pub(super) struct Log {
     pub(super) header: ZilHeader,
 }
 
-/// A live block of a log.
-#[derive(Debug)]
-pub(super) struct LogPointer {
-    /// The block.
-    pub(super) bp: Blkptr,
-    /// Its log; the block number is the log's own count, or of a record's data, that in the file.
-    pub(super) place: Place,
-    /// It has been written.
-    pub(super) written: bool,
+/// What there is of a log.
+#[derive(Debug, Default)]
+pub(super) struct LogBlocks {
+    /// Blocks that are allocated, with their places: the block number is the log's own count, or of a record's data, that in the file.
+    pub(super) live: Vec<(Blkptr, Place)>,
+    /// Claimed blocks that can't be read.
+    pub(super) lost: Vec<Place>,
 }
 
 impl Log {
     /// Walks the chain. Blocks born at or after `first_unsynced` are not part of this state of the pool.
-    pub(super) async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> Vec<LogPointer> {
+    pub(super) async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> LogBlocks {
         let header = &self.header;
-        let (claimed, last_block) = (header.is_claimed(), header.last_block());
-        let mut found = Vec::new();
+        let claimed = header.is_claimed();
+        let mut found = LogBlocks::default();
         let mut seen = HashSet::new();
-        let mut bp = header.log;
+        let (mut bp, mut last_record) = (header.log, 0);
         while !bp.is_hole() {
             let number = bp.checksum()[ZIL_ZC_SEQ];
             let unsynced = !claimed && bp.logical_birth() >= first_unsynced;
-            if unsynced || number > last_block || !seen.insert(bp.dvas().next()) {
+            if unsynced || number > header.last_block() || !seen.insert(bp.dvas().next()) {
                 break;
             }
             let place = Place { dataset: self.dataset, block: BlockId(number), ..Place::default() };
-            let block = read_block(pool, &bp, place).await;
-            found.push(LogPointer { bp, place, written: block.is_some() });
-            let Some(block) = block else { break };
-            if claimed && !self.data_blocks(&block, &mut seen, &mut found) {
+            found.live.push((bp, place));
+            let Some(block) = read_block(pool, &bp, place).await else {
+                let is_lost = claimed && !header.may_end_before(number, last_record);
+                found.lost.extend(is_lost.then_some(place));
                 break;
+            };
+            for record in block.records() {
+                let Ok(record) = record else {
+                    // Encrypted: it may be the last.
+                    last_record = header.last_record();
+                    break;
+                };
+                if record.seq > header.last_record() {
+                    return found;
+                }
+                last_record = record.seq;
+                let data = self.claimed_data(&record).filter(|(bp, _)| seen.insert(bp.dvas().next()));
+                let Some((bp, place)) = data else { continue };
+                let is_lost = pool.read_physical(&bp, &ReadContext::new(place)).await.is_err();
+                found.lost.extend(is_lost.then_some(place));
+                found.live.push((bp, place));
             }
             bp = block.next;
         }
         found
     }
 
-    /// Adds what the write records of a block point to; `false` if the log ends in it.
-    fn data_blocks(
-        &self,
-        block: &LogBlock,
-        seen: &mut HashSet<Option<Dva>>,
-        found: &mut Vec<LogPointer>,
-    ) -> bool {
-        for record in block.records() {
-            let Ok(record) = record else { return true };
-            if record.seq > self.header.last_record() {
-                return false;
-            }
-            let Operation::Write { already_synced: false, object, offset_bytes, bp, .. } = record.operation
-            else {
-                continue;
-            };
-            let new = !bp.is_hole() && bp.logical_birth() >= self.header.claim_txg;
-            if new && seen.insert(bp.dvas().next()) {
-                let block = BlockId(offset_bytes / bp.lsize().0.max(1));
-                let place = Place { dataset: self.dataset, object, level: 0, block };
-                found.push(LogPointer { bp, place, written: true });
-            }
-        }
-        true
+    /// The block that a write record points to, if the log was claimed and it with it.
+    fn claimed_data(&self, record: &LogRecord) -> Option<(Blkptr, Place)> {
+        let Operation::Write { already_synced: false, object, offset_bytes, bp, .. } = record.operation
+        else {
+            return None;
+        };
+        let block = BlockId(offset_bytes / bp.lsize().0.max(1));
+        let place = Place { dataset: self.dataset, object, level: 0, block };
+        let is_claimed = self.header.is_claimed() && bp.logical_birth() >= self.header.claim_txg;
+        (is_claimed && !bp.is_hole()).then_some((bp, place))
     }
 }
 
