@@ -1,5 +1,6 @@
 //! Whether a pool is what the model says, and nothing is wrong with it.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use cenote_dataset::{Dataset, Mos, ObjectId, Objset};
@@ -13,13 +14,29 @@ use crate::pools::POOL;
 
 type Outcome = Result<(), String>;
 
-/// The pool holds what the model does, no more and no less.
-pub async fn compare(mos: &Mos, world: &World) -> Outcome {
+/// What is known of a dataset that is not what the model says, or not all of it.
+#[derive(Debug, Clone, Copy)]
+pub enum Known {
+    /// It is there.
+    Nothing,
+    /// This file is there as the model has it.
+    File(ObjectId),
+}
+
+/// Datasets that the model does not know, by name.
+pub type Unsure = BTreeMap<String, Known>;
+
+/// The pool holds what the model does, no more and no less, but for what it is `unsure` of.
+pub async fn compare(mos: &Mos, world: &World, unsure: &Unsure) -> Outcome {
     let heads = mos.all_datasets().await.unwrap();
     let (mut shown, mut snapshots_shown) = (0, 0);
     for head in &heads {
         let expected = world.heads.get(head.name()).ok_or_else(|| format!("{} is there", head.name()))?;
-        compare_content(head, expected).await?;
+        match unsure.get(head.name()) {
+            None => compare_content(head, expected).await?,
+            Some(Known::File(id)) => compare_one_file(head, *id, expected).await?,
+            Some(Known::Nothing) => {}
+        }
         shown += 1;
         for snapshot in head.snapshots().await.unwrap() {
             let expected = world.snapshots.get(snapshot.name());
@@ -55,6 +72,14 @@ async fn compare_content(dataset: &Dataset, expected: &Content) -> Outcome {
             if found == expected + unlinked { Ok(()) } else { Err(why()) }
         }
     }
+}
+
+async fn compare_one_file(dataset: &Dataset, id: ObjectId, expected: &Content) -> Outcome {
+    let Content::Files(files) = expected else { return Err("a volume has no files".into()) };
+    let fs = Filesystem::open(dataset.objset().await.unwrap()).await.unwrap();
+    compare_file(&fs, id, &files[&id])
+        .await
+        .map_err(|why| format!("{}: {id}, committed: {why}", dataset.name()))
 }
 
 async fn compare_file(fs: &Filesystem, id: ObjectId, node: &Node) -> Outcome {

@@ -3,22 +3,23 @@
 //! ```text
 //!   record   a pool, random operations           -> journal, history, acknowledgements
 //!   cut      at many moments of the journal      -> disks
-//!   open     the pool for writing: it must be exactly what the history says of the group found, and that no older than what
-//!            was acknowledged; whole, nothing leaked; and of some of them: go on working, and cut the power again
+//!   open     the pool for writing, replay its logs: it must be exactly what the history says of the group found and of commits since,
+//!            no older than what was acknowledged; whole, nothing leaked
+//!   again    of some: cut the power while logs are replayed, which must lead to the same; go on working, and cut it then
 //! ```
 
-use cenote_dataset::Mos;
 use cenote_dataset::engine::Engine;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 
-use crate::check::{ask_zdb, check_sound, compare};
+use crate::check::ask_zdb;
 use crate::image::Image;
 use crate::journal::{DiskShape, Journal, Moment};
-use crate::model::{History, World};
-use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::model::World;
+use crate::pools::{Disks, Layout, Vdev, create};
 use crate::power_cut::Cutter;
+use crate::run::{Expected, Run, recover};
 use crate::work::Worker;
 
 /// Cuts of each layout, all in all more than 10,000; `CENOTE_CUTS` sets another number.
@@ -29,25 +30,10 @@ const STEPS: usize = 160;
 const STEPS_AFTER: usize = 24;
 /// After one of so many cuts the work goes on, and the power is cut once more.
 const GO_ON: usize = 8;
+/// Of so many recoveries that replay logs, one is cut off.
+const CUT_RECOVERY: usize = 4;
 /// One of so many cuts is shown to `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
-
-/// What is left of a run.
-struct Run {
-    before: Vec<Image>,
-    journal: Journal,
-    history: History,
-    /// When it was known that what state is on disk.
-    acks: Vec<(Moment, usize)>,
-}
-
-impl Run {
-    /// The state of the history that was known to be on disk.
-    fn acknowledged(&self, moment: Moment) -> usize {
-        let known = self.acks.iter().take_while(|(at, _)| *at <= moment);
-        known.map(|(_, state)| *state).max().unwrap_or(0)
-    }
-}
 
 pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
     Runtime::simulate(SimConfig::seed(seed), main).0
@@ -58,7 +44,7 @@ fn record(seed: u64, layout: &Layout) -> Run {
     simulate(seed, |rt| async move {
         let disks = Disks::new(&rt, layout.shape(), layout.blank());
         let engine = create(&rt, layout, &disks.devices()).await;
-        disks.forget();
+        disks.take_journal();
         let world = Worker::new_world(&engine).await;
         work(&rt, engine, &disks, world, STEPS).await
     })
@@ -68,46 +54,38 @@ async fn work(rt: &Runtime, engine: Engine, disks: &Disks, world: World, steps: 
     let before = disks.images();
     let mut worker = Worker::begin(rt, engine, disks, world).await;
     worker.run(steps).await;
-    let journal = std::mem::take(&mut *disks.journal.lock());
-    let acks = worker.acks.lock().clone();
-    Run { before, journal, history: worker.history, acks }
+    worker.into_run(before)
 }
 
-/// Opens the pool that a cut has left; answers it, and what the model says of it.
-async fn survive(rt: &Runtime, disks: &Disks, run: &Run, moment: Moment) -> Result<(Mos, World), String> {
-    let mos = open(rt, disks.devices()).await?;
-    let txg = mos.uberblock().txg;
-    let mut why = format!("what was acknowledged is lost: the pool is as of group {txg}");
-    for world in run.history.at(txg, run.acknowledged(moment)) {
-        match compare(&mos, world).await {
-            Ok(()) => {
-                check_sound(&mos).await?;
-                return Ok((mos, world.clone()));
-            }
-            Err(differs) => why = format!("group {txg}: {differs}"),
-        }
-    }
-    Err(why)
+/// What became of a cut.
+struct Survived {
+    expected: Expected,
+    /// The disks, and what recovery did to them.
+    before: Vec<Image>,
+    recovery: Journal,
+    /// The work that went on.
+    run: Option<Run>,
 }
 
 /// Opens what a cut has left, and goes on with it if there are `steps`.
 fn after_cut(
     seed: u64,
     shape: DiskShape,
-    images: Vec<Image>,
+    before: Vec<Image>,
     run: &Run,
     moment: Moment,
     steps: usize,
-) -> Result<Option<Run>, String> {
+) -> Result<Survived, String> {
     simulate(seed, |rt| async move {
-        let disks = Disks::new(&rt, shape, images);
-        let (mos, world) = survive(&rt, &disks, run, moment).await?;
-        if steps == 0 {
-            return Ok(None);
-        }
-        let engine = Engine::start(&mos).await.map_err(|error| error.to_string())?;
-        drop(mos);
-        Ok(Some(work(&rt, engine, &disks, world, steps).await))
+        let disks = Disks::new(&rt, shape, before.clone());
+        let pool = recover(&rt, &disks).await?;
+        let expected = run.expect(&pool, moment).await?;
+        let recovery = disks.take_journal();
+        let run = match steps > 0 && expected.unsure.is_empty() {
+            true => Some(work(&rt, pool.engine, &disks, expected.world.clone(), steps).await),
+            false => None,
+        };
+        Ok(Survived { expected, before, recovery, run })
     })
 }
 
@@ -137,20 +115,40 @@ fn cut_run(seed: u64, layout: &Layout, cuts: usize) {
         let steps = if index % GO_ON == 0 { STEPS_AFTER } else { 0 };
         let seed = rng.next_u64();
         let asked = if rng.below(ASK_ZDB) == 0 { ask_zdb(&images) } else { Ok(()) };
-        let survived = asked.and_then(|()| after_cut(seed, layout.shape(), images, &run, moment, steps));
-        let outcome =
-            survived.and_then(|again| again.map_or(Ok(()), |again| cut_again(seed, layout, &again)));
-        outcome.unwrap_or_else(|why| panic!("cut at moment {moment} of {}: {why}", run.journal.now));
+        let outcome = asked.and_then(|()| {
+            let survived = after_cut(seed, layout.shape(), images, &run, moment, steps)?;
+            if index % CUT_RECOVERY == 0 && survived.recovery.now > 0 {
+                cut_recovery(seed, layout, &survived)?;
+            }
+            survived.run.map_or(Ok(()), |run| cut_again(seed, layout, &run))
+        });
+        outcome.unwrap_or_else(|why| panic!("cut {index} at moment {moment} of {}: {why}", run.journal.now));
     }
+}
+
+/// A moment of a journal, and the disks after a cut then.
+fn cut_anywhere(journal: &Journal, before: &[Image], layout: &Layout, rng: &mut Rng) -> (Moment, Vec<Image>) {
+    let moment = rng.below(journal.now as u64 + 1) as usize;
+    (moment, Cutter::new(journal, before.to_vec()).cut(moment, layout.sector_bytes, rng))
+}
+
+/// A second cut, while logs are replayed: who opens the pool then finds what the first one would have left.
+fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), String> {
+    let mut rng = Rng::stream(seed, 3);
+    let (moment, images) = cut_anywhere(&first.recovery, &first.before, layout, &mut rng);
+    let done = simulate(seed, |rt| async move {
+        let pool = recover(&rt, &Disks::new(&rt, layout.shape(), images)).await?;
+        first.expected.compare(&pool.engine).await
+    });
+    done.map_err(|why| format!("cut again at {moment} of {}, in recovery: {why}", first.recovery.now))
 }
 
 /// A second cut, while a pool that has survived one is worked on.
 fn cut_again(seed: u64, layout: &Layout, run: &Run) -> Result<(), String> {
     let mut rng = Rng::stream(seed, 2);
-    let moment = rng.below(run.journal.now as u64 + 1) as usize;
-    let images = Cutter::new(&run.journal, run.before.clone()).cut(moment, layout.sector_bytes, &mut rng);
+    let (moment, images) = cut_anywhere(&run.journal, &run.before, layout, &mut rng);
     let done = after_cut(seed, layout.shape(), images, run, moment, 0);
-    done.map(|_| ()).map_err(|why| format!("after the work went on, cut again at {moment}: {why}"))
+    done.map(drop).map_err(|why| format!("after the work went on, cut again at {moment}: {why}"))
 }
 
 /// Says how to see it again, should the test fail.

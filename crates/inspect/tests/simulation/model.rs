@@ -85,15 +85,10 @@ impl History {
         History { states: vec![State { earliest: txg, latest: txg, world }] }
     }
 
-    /// An operation of one of these groups has made the pool what it is. Of a group that is known for sure only the last
-    /// state is kept: no cut shows another.
+    /// An operation of one of these groups has made the pool what it is.
     pub fn note(&mut self, earliest: Txg, latest: Txg, world: &World) {
-        let last = self.states.last_mut().expect("it begins with one");
-        if last.world == *world {
-            // Nothing was changed: such a group may never be written.
-        } else if earliest == latest && (last.earliest, last.latest) == (earliest, latest) {
-            last.world = world.clone();
-        } else {
+        // If nothing was changed, such a group may never be written.
+        if self.states[self.last()].world != *world {
             self.states.push(State { earliest, latest, world: world.clone() });
         }
     }
@@ -103,11 +98,16 @@ impl History {
         self.states.len() - 1
     }
 
-    /// What the pool may be as group `txg` left it if state `acknowledged` is on disk: most of the time one thing. Nothing, if what
+    pub fn world(&self, state: usize) -> &World {
+        &self.states[state].world
+    }
+
+    /// What the pool may be as group `txg` left it if state `acknowledged` is on disk: most of the time one state. None, if what
     /// was acknowledged is lost.
-    pub fn at(&self, txg: Txg, acknowledged: usize) -> Vec<&World> {
+    pub fn at(&self, txg: Txg, acknowledged: usize) -> std::ops::Range<usize> {
         let sure = self.states.iter().rposition(|state| state.latest <= txg).unwrap_or(0);
-        let possible = self.states[sure.max(acknowledged)..].iter().take_while(|state| state.earliest <= txg);
-        possible.map(|state| &state.world).collect()
+        let from = sure.max(acknowledged);
+        let possible = self.states[from..].iter().take_while(|state| state.earliest <= txg);
+        from..from + possible.count()
     }
 }

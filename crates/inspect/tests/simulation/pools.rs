@@ -67,9 +67,9 @@ impl Disks {
         self.disks.iter().map(|disk| disk.image()).collect()
     }
 
-    /// Begins a new journal: all that was written so far is taken for durable.
-    pub fn forget(&self) {
-        *self.journal.lock() = Journal::default();
+    /// What was written so far; it is taken for durable, and a new journal begins.
+    pub fn take_journal(&self) -> Journal {
+        std::mem::take(&mut *self.journal.lock())
     }
 
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {

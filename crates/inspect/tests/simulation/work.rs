@@ -12,9 +12,11 @@ use cenote_fs::{FsOptions, FsWriter, VolumeWriter};
 use cenote_runtime::{JoinHandle, Rng, Runtime};
 use parking_lot::Mutex;
 
+use crate::image::Image;
 use crate::journal::Moment;
 use crate::model::{Content, History, Node, World};
 use crate::pools::{Disks, POOL, fill, now};
+use crate::run::{Commit, Run};
 use cenote_fs::FileKind;
 
 mod datasets;
@@ -25,6 +27,7 @@ pub type Acks = Arc<Mutex<Vec<(Moment, usize)>>>;
 
 /// Somebody who works on a pool.
 pub struct Worker {
+    commits: Vec<Commit>,
     rt: Runtime,
     engine: Engine,
     disks: Disks,
@@ -51,6 +54,7 @@ impl Worker {
     pub async fn begin(rt: &Runtime, engine: Engine, disks: &Disks, world: World) -> Worker {
         let txg = engine.mos().await.unwrap().uberblock().txg;
         Worker {
+            commits: Vec::new(),
             rt: rt.clone(),
             engine,
             disks: disks.clone(),
@@ -87,6 +91,7 @@ impl Worker {
             0 => self.sync().await,
             1..=2 => self.sync_in_background().await,
             3..=5 => self.change_datasets().await,
+            6..=8 => self.commit().await,
             _ => self.change_content().await,
         }
     }
@@ -135,6 +140,35 @@ impl Worker {
             volume.write(&edit, start as u64, data.clone().into()).await.unwrap();
             bytes[start..start + len].copy_from_slice(&data);
         }
+    }
+
+    /// Makes durable what was done to a dataset, or to one of its files.
+    async fn commit(&mut self) {
+        let pick = self.rng.below(self.world.heads.len() as u64) as usize;
+        let head = self.world.heads.keys().nth(pick).unwrap().clone();
+        let file = self.any_file(&head).filter(|_| self.rng.below(2) == 0);
+        let writer = self.writer(&head).await;
+        let asked = self.disks.journal.lock().now;
+        let number = self.commits.len();
+        self.commits.push(Commit { head, file, state: self.history.last(), asked, done: None });
+        match writer {
+            Writer::Files(fs) => fs.commit(file).await.unwrap(),
+            Writer::Volume(_, volume) => volume.commit().await.unwrap(),
+        }
+        self.commits[number].done = Some(self.disks.journal.lock().now);
+    }
+
+    fn any_file(&mut self, head: &str) -> Option<ObjectId> {
+        let Content::Files(files) = &self.world.heads[head] else { return None };
+        let pick = self.rng.below(files.len() as u64) as usize;
+        files.keys().nth(pick).copied()
+    }
+
+    /// Ends the work, on disks that were `before` when it began.
+    pub fn into_run(self, before: Vec<Image>) -> Run {
+        let journal = self.disks.take_journal();
+        let acks = self.acks.lock().clone();
+        Run { before, journal, history: self.history, acks, commits: self.commits }
     }
 
     /// What is there now, changes included.

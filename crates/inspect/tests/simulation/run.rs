@@ -1,0 +1,128 @@
+//! What is left of a run, and what of it must have survived a power cut.
+//!
+//! ```text
+//!   group found on disk --history--> the pool at its end       all datasets and snapshots
+//!   a commit, acknowledged           one file system, volume or file as it was then, though no group has it: from its log
+//!   a commit under way               may be there, in parts: that dataset is only to be whole
+//! ```
+
+use cenote_dataset::engine::Engine;
+use cenote_dataset::{ObjectId, Txg};
+use cenote_fs::replay_logs;
+use cenote_runtime::Runtime;
+
+use crate::check::{Known, Unsure, check_sound, compare};
+use crate::image::Image;
+use crate::journal::{Journal, Moment};
+use crate::model::{Content, History, World};
+use crate::pools::{Disks, now, open};
+
+/// A commit of a file system or volume, or of one file.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    pub head: String,
+    pub file: Option<ObjectId>,
+    pub state: usize,
+    pub asked: Moment,
+    pub done: Option<Moment>,
+}
+
+/// What is left of a run.
+pub struct Run {
+    pub before: Vec<Image>,
+    pub journal: Journal,
+    pub history: History,
+    /// When it was known that what state is on disk.
+    pub acks: Vec<(Moment, usize)>,
+    pub commits: Vec<Commit>,
+}
+
+/// What a pool should hold.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    pub world: World,
+    pub unsure: Unsure,
+}
+
+/// A pool that was opened after a power cut, whole, with its logs replayed.
+pub struct Recovered {
+    pub engine: Engine,
+    /// The group that was found.
+    pub found: Txg,
+    /// Datasets whose logs were replayed.
+    pub replayed: Vec<String>,
+}
+
+/// Opens the pool that a cut has left.
+pub async fn recover(rt: &Runtime, disks: &Disks) -> Result<Recovered, String> {
+    let mos = open(rt, disks.devices()).await?;
+    let found = mos.uberblock().txg;
+    check_sound(&mos).await?;
+    let engine = Engine::start(&mos).await.map_err(|error| error.to_string())?;
+    drop(mos);
+    let mut replayed = Vec::new();
+    for (name, report) in replay_logs(&engine, now(rt)).await.map_err(|error| error.to_string())? {
+        if let Some(why) = report.stopped {
+            return Err(format!("replay of {name} stopped: {why}"));
+        }
+        replayed.push(name);
+    }
+    engine.sync_all().await.map_err(|error| error.to_string())?;
+    if !replayed.is_empty() {
+        let mos = engine.mos().await.map_err(|error| error.to_string())?;
+        check_sound(&mos).await.map_err(|why| format!("after replay: {why}"))?;
+    }
+    Ok(Recovered { engine, found, replayed })
+}
+
+impl Expected {
+    /// The pool holds it.
+    pub async fn compare(&self, engine: &Engine) -> Result<(), String> {
+        let mos = engine.mos().await.map_err(|error| error.to_string())?;
+        compare(&mos, &self.world, &self.unsure).await
+    }
+}
+
+impl Run {
+    /// What a pool that was cut off holds: it must be what the history says of the group found and of commits since.
+    pub async fn expect(&self, pool: &Recovered, moment: Moment) -> Result<Expected, String> {
+        let (txg, replayed) = (pool.found, &pool.replayed);
+        let mut why = format!("what was acknowledged is lost: the pool is as of group {txg}");
+        for state in self.history.at(txg, self.acknowledged(moment)) {
+            let expected = self.expected(state, moment);
+            match expected.compare(&pool.engine).await {
+                Ok(()) => return Ok(expected),
+                Err(differs) => why = format!("group {txg}, logs of {replayed:?}: {differs}"),
+            }
+        }
+        Err(why)
+    }
+
+    /// The state of the history that was known to be on disk.
+    fn acknowledged(&self, moment: Moment) -> usize {
+        let known = self.acks.iter().take_while(|(at, _)| *at <= moment);
+        known.map(|(_, state)| *state).max().unwrap_or(0)
+    }
+
+    /// The pool in a state, with what commits have made durable after that.
+    fn expected(&self, state: usize, moment: Moment) -> Expected {
+        let (mut world, mut unsure) = (self.history.world(state).clone(), Unsure::new());
+        for commit in self.commits.iter().filter(|commit| commit.asked < moment && commit.state > state) {
+            let Some(content) = world.heads.get_mut(&commit.head) else { continue };
+            let is_done = commit.done.is_some_and(|done| done <= moment);
+            let (head, then) = (commit.head.clone(), &self.history.world(commit.state).heads[&commit.head]);
+            match commit.file {
+                _ if !is_done => _ = unsure.insert(head, Known::Nothing),
+                Some(file) if !has_file(then, file) => _ = unsure.insert(head, Known::Nothing),
+                Some(file) => _ = unsure.insert(head, Known::File(file)),
+                None => _ = unsure.remove(&head),
+            }
+            content.clone_from(then);
+        }
+        Expected { world, unsure }
+    }
+}
+
+fn has_file(content: &Content, file: ObjectId) -> bool {
+    matches!(content, Content::Files(files) if files.contains_key(&file))
+}
