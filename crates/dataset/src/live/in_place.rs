@@ -45,7 +45,7 @@ pub(crate) type Step<T> = std::result::Result<T, Stop>;
 pub(crate) struct Blocks<'a> {
     changed: &'a mut Changed,
     /// Blocks as they lie below, for those that the layer does not have.
-    below: &'a BTreeMap<BlockId, Bytes>,
+    below: &'a mut BTreeMap<BlockId, Bytes>,
     /// Blocks taken out of the layer to be written to: few.
     open: Vec<(BlockId, BytesMut)>,
 }
@@ -80,14 +80,11 @@ impl Blocks<'_> {
         let at = match self.open.iter().position(|(id, _)| *id == block) {
             Some(at) => at,
             None => {
-                let bytes = match self.changed.blocks.get_mut(&block) {
-                    // Nobody else looks at it: the same memory is used.
-                    Some(bytes) => {
-                        std::mem::take(bytes).try_into_mut().unwrap_or_else(|b| BytesMut::from(&b[..]))
-                    }
-                    None => BytesMut::from(self.get(block)?),
-                };
-                self.put(block, bytes);
+                let here = self.changed.blocks.get_mut(&block).map(std::mem::take);
+                let bytes = here.or_else(|| self.below.remove(&block));
+                let bytes = bytes.ok_or(Stop::Missing(block.0..block.0 + 1))?;
+                // If nobody else looks at it, the same memory is used.
+                self.put(block, bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])));
                 self.open.len() - 1
             }
         };
@@ -146,7 +143,7 @@ impl Edit {
                 current = Some(self.view().dnode(object).await?.head());
             }
             let outcome = self.layer.change(object, current.clone(), |changed| {
-                change(&mut Blocks { changed, below: &below, open: Vec::new() })
+                change(&mut Blocks { changed, below: &mut below, open: Vec::new() })
             });
             match outcome {
                 Ok(answer) => return Ok(answer),
