@@ -30,8 +30,11 @@ use std::io::{Error, ErrorKind};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use uring::{Ring, Transfer};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uring::{Ring, Transfer, Write};
+
+/// So much written to a file makes the kernel begin to write it to the disk.
+const WRITEBACK_BYTES: u64 = 8 << 20;
 
 /// A regular file or a block device, opened.
 pub struct FileDevice {
@@ -43,6 +46,8 @@ pub struct FileDevice {
     direct_align: Option<usize>,
     /// Reads try the page cache first. Cleared when the file system turns out not to offer that.
     try_cached: AtomicBool,
+    /// Bytes written into the page cache.
+    written_bytes: AtomicU64,
 }
 
 /// A read as the kernel sees it: the range asked for, widened to the alignment.
@@ -71,6 +76,7 @@ impl FileDevice {
             ring: if may_use_ring { Ring::shared() } else { None },
             try_cached: AtomicBool::new(options.io_path == IoPath::Auto && opened.direct_align.is_none()),
             direct_align: opened.direct_align,
+            written_bytes: AtomicU64::new(0),
         })
     }
 
@@ -141,6 +147,15 @@ impl FileDevice {
         })
     }
 
+    fn write(&self, offset: u64, data: Bytes, through: bool) -> Io<'_, ()> {
+        let len = data.len() as u64;
+        let checked = self.info.check_writable(Op::Write, offset, len);
+        match checked.and_then(|()| self.check_aligned(Op::Write, offset, len)) {
+            Ok(()) => Io::pending(self.write_waiting(offset, data, through)),
+            Err(error) => Io::done(Err(error)),
+        }
+    }
+
     fn check_aligned(&self, op: Op, offset: u64, len: u64) -> Result<()> {
         let align = self.direct_align.unwrap_or(1) as u64;
         if offset.is_multiple_of(align) && len.is_multiple_of(align) {
@@ -149,25 +164,41 @@ impl FileDevice {
         Err(DeviceError::Misaligned { path: self.info.path.clone(), op, offset, len, align })
     }
 
-    async fn write_waiting(&self, offset: u64, data: Bytes) -> Result<()> {
+    async fn write_waiting(&self, offset: u64, data: Bytes, through: bool) -> Result<()> {
         let len = data.len() as u64;
         let data = self.aligned(data);
         let outcome = match self.ring {
-            Some(ring) => match ring.transfer(self.file.clone(), offset, Transfer::Write(data, 0)).await {
-                Ok(Transfer::Write(_, done)) if done as u64 == len => Ok(()),
-                Ok(Transfer::Write(_, done)) => {
-                    let (path, done) = (self.info.path.clone(), done as u64);
-                    return Err(DeviceError::Short { path, op: Op::Write, offset, len, done });
+            Some(ring) => {
+                let transfer = Transfer::Write(Write { data, done: 0, through });
+                match ring.transfer(self.file.clone(), offset, transfer).await {
+                    Ok(Transfer::Write(write)) if write.done as u64 == len => self.written(ring, len),
+                    Ok(Transfer::Write(write)) => {
+                        let (path, done) = (self.info.path.clone(), write.done as u64);
+                        return Err(DeviceError::Short { path, op: Op::Write, offset, len, done });
+                    }
+                    Ok(_) => Err(Error::other("io_uring answered another request")),
+                    Err(error) => Err(error),
                 }
-                Ok(_) => Err(Error::other("io_uring answered another request")),
-                Err(error) => Err(error),
-            },
+            }
             None => {
                 let file = self.file.clone();
-                self.runtime.blocking(move || file.write_all_at(&data, offset)).await
+                let write = move || {
+                    file.write_all_at(&data, offset)?;
+                    if through { file.sync_data() } else { Ok(()) }
+                };
+                self.runtime.blocking(write).await
             }
         };
         outcome.map_err(|error| self.info.io_error(Op::Write, offset, len, error))
+    }
+
+    /// Every so often sends what is in the page cache on its way to the disk: a flush at the end would find all of it still there.
+    fn written(&self, ring: &Ring, len: u64) -> std::io::Result<()> {
+        let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
+        if self.direct_align.is_none() && before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
+            drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback)?); // on its own
+        }
+        Ok(())
     }
 
     /// The same data in memory that direct I/O accepts: copied only if it is not there already.
@@ -251,12 +282,11 @@ impl Device for FileDevice {
     }
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        let len = data.len() as u64;
-        let checked = self.info.check_writable(Op::Write, offset, len);
-        match checked.and_then(|()| self.check_aligned(Op::Write, offset, len)) {
-            Ok(()) => Io::pending(self.write_waiting(offset, data)),
-            Err(error) => Io::done(Err(error)),
-        }
+        self.write(offset, data, false)
+    }
+
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        self.write(offset, data, true)
     }
 
     fn flush(&self) -> Io<'_, ()> {

@@ -63,6 +63,14 @@ pub trait Device: Send + Sync {
     /// Writes all of `data` at `offset`. Durable only after a later [`Device::flush`].
     fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()>;
 
+    /// Writes all of `data` at `offset`, and is done when that is durable. Says nothing of other writes.
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        Io::pending(async move {
+            self.write_at(offset, data).await?;
+            self.flush().await
+        })
+    }
+
     /// Makes durable every write that was done before this call.
     fn flush(&self) -> Io<'_, ()>;
 

@@ -124,6 +124,15 @@ impl Device for MemoryDevice {
         }))
     }
 
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64).map(|()| {
+            let at = offset as usize;
+            let images = &mut *self.images.lock();
+            images.live[at..at + data.len()].copy_from_slice(&data);
+            images.durable[at..at + data.len()].copy_from_slice(&data);
+        }))
+    }
+
     fn flush(&self) -> Io<'_, ()> {
         let images = &mut *self.images.lock();
         for (offset, data) in images.unflushed.drain(..) {

@@ -47,5 +47,6 @@ pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use place::Place;
 pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
+pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};

@@ -33,7 +33,7 @@ use crate::error::{PoolError, Result};
 use crate::place::Place;
 use crate::pool::Pool;
 use crate::vdev::Layout;
-use crate::vdev::write::NotWritten;
+use crate::vdev::write::{Durable, NotWritten};
 use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
@@ -311,7 +311,7 @@ impl Pool {
         if previous.is_gang() {
             return self.overwrite_gang(bp, stored, place).await.ok().map(|()| bp);
         }
-        self.write_copies(&dvas, stored, txg).await.ok().map(|()| bp)
+        self.write_copies(&dvas, stored, txg, Durable::Flushed).await.ok().map(|()| bp)
     }
 }
 

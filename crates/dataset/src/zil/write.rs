@@ -17,9 +17,9 @@ use cenote_format::gang::EmbeddedChecksum;
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::zil::record::{LR_BYTES, LogRecord, Operation, WriteData};
 use cenote_format::zil::{LogBlock, LogLayout, ZIL_CHAIN_BYTES, ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
-use cenote_pool::Place;
 use cenote_pool::alloc::AllocClass;
 use cenote_pool::write::WriteProps;
+use cenote_pool::{Durable, Place};
 use futures::future::try_join_all;
 
 use super::commit::Turn;
@@ -88,9 +88,13 @@ impl<'a> LogWriter<'a> {
             self.left_bytes = 0;
             self.close(0).await?;
         }
-        self.write_window().await?;
-        let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
-        self.engine.pool().flush_vdevs(&vdevs, self.engine.open_txg()).await?;
+        if self.vdevs.is_empty() && self.window.len() == 1 {
+            self.write_window(Durable::AtOnce).await?;
+        } else {
+            self.write_window(Durable::Flushed).await?;
+            let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
+            self.engine.pool().flush_vdevs(&vdevs, self.engine.open_txg()).await?;
+        }
         self.log.0.chain.lock().all_written();
         Ok(())
     }
@@ -172,7 +176,7 @@ impl<'a> LogWriter<'a> {
         self.window.push((self.block, bytes.into()));
         self.block = next;
         if self.window.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() >= WINDOW_BYTES {
-            self.write_window().await?;
+            self.write_window(Durable::Flushed).await?;
         }
         Ok(())
     }
@@ -188,15 +192,17 @@ impl<'a> LogWriter<'a> {
         bytes.next_multiple_of(ZIL_MIN_BLKSZ as u64)
     }
 
-    async fn write_window(&mut self) -> Result<()> {
+    async fn write_window(&mut self, durable: Durable) -> Result<()> {
         let pool = self.engine.pool();
         let policy = self.engine.policy_of(self.log.0.dataset);
         let key = policy.as_ref().and_then(|policy| policy.key.as_deref());
         let window = std::mem::take(&mut self.window);
         self.vdevs.extend(window.iter().flat_map(|(bp, _)| bp.dvas()).map(|dva| dva.vdev));
         let place = |bp: &Blkptr| self.log.place_of(bp);
-        let writes = window.iter().map(|(bp, bytes)| pool.write_log_block(bp, bytes.clone(), key, place(bp)));
-        try_join_all(writes).await.map_err(DatasetError::from)?;
+        let write = async |(bp, bytes): (Blkptr, Bytes)| {
+            pool.write_log_block(&bp, bytes, key, place(&bp), durable).await
+        };
+        try_join_all(window.into_iter().map(write)).await.map_err(DatasetError::from)?;
         Ok(())
     }
 }

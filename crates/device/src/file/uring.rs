@@ -42,10 +42,20 @@ const WAKE: u64 = u64::MAX;
 /// What a request moves.
 pub(super) enum Transfer {
     Read(Buffer),
-    /// The data, and how much of it has been written.
-    Write(Bytes, usize),
+    Write(Write),
     /// `fdatasync`.
     Sync,
+    /// `sync_file_range`: what is dirty begins its way to the disk.
+    StartWriteback,
+}
+
+/// A write.
+pub(super) struct Write {
+    pub(super) data: Bytes,
+    /// How much of it has been written.
+    pub(super) done: usize,
+    /// Done only when it is durable (`RWF_DSYNC`).
+    pub(super) through: bool,
 }
 
 struct Request {
@@ -101,13 +111,24 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Starts a transfer. A read or write is whole unless the file ended before it.
+    /// Makes a transfer. A read or write is whole unless the file ended before it.
     pub(super) async fn transfer(
         &self,
         file: Arc<File>,
         offset: u64,
         transfer: Transfer,
     ) -> io::Result<Transfer> {
+        let outcome = self.start_transfer(file, offset, transfer)?;
+        outcome.await.unwrap_or_else(|_| Err(io::Error::other("the io_uring thread has ended")))
+    }
+
+    /// Starts a transfer. It goes on if nobody waits for its outcome.
+    pub(super) fn start_transfer(
+        &self,
+        file: Arc<File>,
+        offset: u64,
+        transfer: Transfer,
+    ) -> io::Result<oneshot::Receiver<io::Result<Transfer>>> {
         let (reply, outcome) = oneshot::channel();
         let was_empty = {
             let mut inbox = self.inbox.lock();
@@ -120,7 +141,7 @@ impl Ring {
         if was_empty {
             rustix::io::retry_on_intr(|| rustix::io::write(&self.wake, &1u64.to_ne_bytes()))?;
         }
-        outcome.await.unwrap_or_else(|_| Err(io::Error::other("the io_uring thread has ended")))
+        Ok(outcome)
     }
 }
 
@@ -198,11 +219,11 @@ impl Reactor {
                 unsafe { buffer.assume_filled(count) };
                 buffer.is_complete()
             }
-            Transfer::Write(data, done) => {
-                *done += count;
-                *done >= data.len()
+            Transfer::Write(write) => {
+                write.done += count;
+                write.done >= write.data.len()
             }
-            Transfer::Sync => true,
+            Transfer::Sync | Transfer::StartWriteback => true,
         };
         if !complete && count > 0 {
             return self.submit(request);
@@ -215,8 +236,8 @@ impl Reactor {
         let whole = usize::try_from(result).is_ok_and(|count| count == run.bytes);
         for mut piece in run.pieces {
             match &mut piece.transfer {
-                Transfer::Write(data, done) if whole => {
-                    *done = data.len();
+                Transfer::Write(write) if whole => {
+                    write.done = write.data.len();
                     drop(piece.reply.send(Ok(piece.transfer)));
                 }
                 _ => self.submit(piece),
@@ -227,7 +248,7 @@ impl Reactor {
     /// Submits requests that came together: writes in the order of their places, those in a row as one.
     fn submit_all(&mut self, requests: Vec<Request>) {
         let (mut writes, others): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| matches!(request.transfer, Transfer::Write(..)));
+            requests.into_iter().partition(|request| write_of(request).is_some_and(|write| !write.through));
         others.into_iter().for_each(|request| self.submit(request));
         writes.sort_by_key(|request| (Arc::as_ptr(&request.file) as usize, request.offset));
         let mut run: Vec<Request> = Vec::new();
@@ -253,13 +274,11 @@ impl Reactor {
             return pieces.drain(..).for_each(|request| self.submit(request));
         }
         let (fd, at) = (types::Fd(pieces[0].file.as_raw_fd()), pieces[0].offset);
-        let vector = |request: &Request| match &request.transfer {
-            Transfer::Write(data, _) => {
-                Some(libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() })
-            }
-            _ => None,
+        let vector = |Write { data, .. }: &Write| libc::iovec {
+            iov_base: data.as_ptr().cast_mut().cast(),
+            iov_len: data.len(),
         };
-        let vectors: Box<[libc::iovec]> = pieces.iter().filter_map(vector).collect();
+        let vectors: Box<[libc::iovec]> = pieces.iter().filter_map(write_of).map(vector).collect();
         let entry = opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(at).build();
         // The memory behind the addresses is that of the pieces' data and of the boxed vectors, which does not move.
         let key = self.in_flight.insert(InFlight::Run(Run { pieces, bytes, vectors }));
@@ -276,11 +295,19 @@ impl Reactor {
                     .offset(at)
                     .build()
             }
-            Transfer::Write(data, done) => {
+            Transfer::Write(Write { data, done, through }) => {
                 let (at, rest) = (request.offset + *done as u64, &data[*done..]);
-                opcode::Write::new(fd, rest.as_ptr(), rest.len().min(PIECE_BYTES) as u32).offset(at).build()
+                let flags = if *through { libc::RWF_DSYNC } else { 0 };
+                opcode::Write::new(fd, rest.as_ptr(), rest.len().min(PIECE_BYTES) as u32)
+                    .offset(at)
+                    .rw_flags(flags)
+                    .build()
             }
             Transfer::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            // Length 0: to the end of the file.
+            Transfer::StartWriteback => {
+                opcode::SyncFileRange::new(fd, 0).flags(libc::SYNC_FILE_RANGE_WRITE).build()
+            }
         };
         // The memory behind the address is the vector's, which does not move when the request does.
         let key = self.in_flight.insert(InFlight::One(request));
@@ -302,10 +329,14 @@ impl Reactor {
     }
 }
 
+fn write_of(request: &Request) -> Option<&Write> {
+    match &request.transfer {
+        Transfer::Write(write) => Some(write),
+        _ => None,
+    }
+}
+
 /// Bytes of a write.
 fn write_len(request: &Request) -> usize {
-    match &request.transfer {
-        Transfer::Write(data, _) => data.len(),
-        _ => 0,
-    }
+    write_of(request).map_or(0, |write| write.data.len())
 }

@@ -45,6 +45,13 @@ impl Device for WindowDevice {
         }
     }
 
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        match self.info.check_writable(Op::Write, offset, data.len() as u64) {
+            Ok(()) => self.base.write_through(self.start_bytes + offset, data),
+            Err(error) => Io::done(Err(error)),
+        }
+    }
+
     fn flush(&self) -> Io<'_, ()> {
         self.base.flush()
     }

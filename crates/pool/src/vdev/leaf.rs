@@ -29,6 +29,10 @@ pub(crate) struct Leaf {
     runtime: Runtime,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
+    /// Writes done.
+    writes: AtomicU64,
+    /// So many of them were done when the last flush began.
+    flushed_writes: AtomicU64,
     checksum_errors: AtomicU64,
 }
 
@@ -49,6 +53,8 @@ impl Leaf {
             runtime: runtime.clone(),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            flushed_writes: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
         }
     }
@@ -77,12 +83,29 @@ impl Leaf {
     pub(crate) async fn write(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let writing = self.device.write_at(offset_bytes, data);
+        let result = self.answer(writing, Op::Write, offset_bytes, len).await;
+        self.writes.fetch_add(1, Ordering::Release);
+        self.counting_writes(result)
+    }
+
+    /// The same, durable when it is done.
+    pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        let writing = self.device.write_through(offset_bytes, data);
         self.counting_writes(self.answer(writing, Op::Write, offset_bytes, len).await)
     }
 
-    /// Makes durable what was written; a failure is counted.
+    /// Makes durable what was written; a failure is counted. Nothing to do if nothing was written since the last flush.
     pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
-        self.counting_writes(self.answer(self.device.flush(), Op::Flush, 0, 0).await)
+        let writes = self.writes.load(Ordering::Acquire);
+        if self.flushed_writes.load(Ordering::Acquire) >= writes {
+            return Ok(());
+        }
+        let result = self.counting_writes(self.answer(self.device.flush(), Op::Flush, 0, 0).await);
+        if result.is_ok() {
+            self.flushed_writes.fetch_max(writes, Ordering::AcqRel);
+        }
+        result
     }
 
     /// Waits for a device's answer, but not for ever.

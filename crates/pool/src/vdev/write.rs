@@ -31,15 +31,24 @@ pub(crate) struct NotWritten {
     pub(crate) why: Arc<str>,
 }
 
+/// When a write is to be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// After the next flush.
+    Flushed,
+    /// When it is done: one step instead of two, for a write that is alone.
+    AtOnce,
+}
+
 impl VdevTree {
-    /// Writes a block of group `txg` at an address. Durable after a flush.
+    /// Writes a block of group `txg` at an address.
     pub(crate) async fn write(
         &self,
         runtime: &Runtime,
         dva: &Dva,
         data: &Bytes,
-        txg: Txg,
-        missed: &Missed,
+        (txg, missed): (Txg, &Missed),
+        durable: Durable,
     ) -> Result<(), NotWritten> {
         let failed = |why: Arc<str>| NotWritten { vdev: dva.vdev, why };
         let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
@@ -55,8 +64,8 @@ impl VdevTree {
             }
             let contents = top.contents(row, &data).map_err(|error| failed(error.to_string().into()))?;
             let columns = row.columns.iter().zip(contents).filter(|(_, bytes)| !bytes.is_empty());
-            writes
-                .push(join_all(columns.map(|(column, bytes)| top.write_column(column, bytes, txg, missed))));
+            let write = |(column, bytes)| top.write_column(column, bytes, (txg, missed), durable);
+            writes.push(join_all(columns.map(write)));
         }
         for (row, outcomes) in map.rows.iter().zip(join_all(writes).await) {
             let errors: Vec<Arc<str>> = outcomes.into_iter().filter_map(Result::err).collect();
@@ -137,15 +146,18 @@ impl Top {
         &self,
         column: &Column,
         bytes: Bytes,
-        txg: Txg,
-        missed: &Missed,
+        (txg, missed): (Txg, &Missed),
+        durable: Durable,
     ) -> Result<(), Arc<str>> {
         let holders = self.holders(column.slot, column.offset_bytes);
         let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
             holders.leaves.iter().partition(|leaf| leaf.is_out_of_use());
         let absent = holders.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid));
         absent.for_each(|leaf| missed.note(leaf, txg));
-        let writes = writable.iter().map(|leaf| leaf.write(column.offset_bytes, bytes.clone()));
+        let writes = writable.iter().map(async |leaf| match durable {
+            Durable::Flushed => leaf.write(column.offset_bytes, bytes.clone()).await,
+            Durable::AtOnce => leaf.write_through(column.offset_bytes, bytes.clone()).await,
+        });
         let outcomes = join_all(writes).await;
         let mut last: Arc<str> = "none of its devices is here".into();
         let mut written = false;

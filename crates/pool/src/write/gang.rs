@@ -16,6 +16,7 @@ use crate::check::native_endian;
 use crate::error::Result;
 use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
+use crate::vdev::write::Durable;
 use bytes::Bytes;
 use cenote_codec::checksum::embedded::gang_verifier;
 use cenote_codec::checksum::{Checksum, Stored};
@@ -48,7 +49,7 @@ impl Pool {
             }
             loop {
                 let header = seal_header(&pieces, &bp, &dvas, placing.txg)?;
-                match self.write_copies(&dvas, &header, placing.txg).await {
+                match self.write_copies(&dvas, &header, placing.txg, Durable::Flushed).await {
                     Ok(()) => break,
                     Err(failures) => placing.give_back(&dvas, failures),
                 }
@@ -97,12 +98,12 @@ impl Pool {
                 let dvas: Vec<Dva> = piece.dvas().collect();
                 match piece.is_gang() {
                     true => self.overwrite_gang(*piece, &bytes, place).await?,
-                    false => self.overwrite_copies(&dvas, &bytes, txg, place).await?,
+                    false => self.overwrite_copies(&dvas, &bytes, txg, place, Durable::Flushed).await?,
                 }
             }
             let dvas: Vec<Dva> = bp.dvas().collect();
             let sealed = seal_header(&header.pieces, &bp, &dvas, txg)?;
-            self.overwrite_copies(&dvas, &sealed, txg, place).await
+            self.overwrite_copies(&dvas, &sealed, txg, place, Durable::Flushed).await
         }
         .boxed()
     }

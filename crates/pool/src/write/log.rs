@@ -12,6 +12,7 @@ use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::place::Place;
 use crate::pool::Pool;
+use crate::vdev::write::Durable;
 use bytes::Bytes;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;
@@ -50,6 +51,7 @@ impl Pool {
         block: Bytes,
         key: Option<&DatasetKey>,
         place: Place,
+        durable: Durable,
     ) -> Result<()> {
         if bp.kind() != BlkptrKind::Normal || bp.psize().0 != block.len() as u64 {
             return Err(refused(place, format!("{} bytes are not what the log foretold", block.len())));
@@ -66,6 +68,6 @@ impl Pool {
             .seal_as(&mut block, bp.checksum(), native_endian(), holds)
             .map_err(|error| refused(place, error.to_string()))?;
         let dvas: Vec<Dva> = bp.dvas().collect();
-        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth(), place).await
+        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth(), place, durable).await
     }
 }

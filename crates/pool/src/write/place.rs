@@ -5,7 +5,7 @@ use crate::alloc::{AllocRequest, Allocator};
 use crate::error::{PoolError, Result};
 use crate::place::Place;
 use crate::pool::Pool;
-use crate::vdev::write::NotWritten;
+use crate::vdev::write::{Durable, NotWritten};
 use bytes::Bytes;
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
@@ -94,7 +94,7 @@ impl Pool {
                 }
                 Err(error) => return Err(error),
             };
-            match self.write_copies(&dvas, stored, placing.txg).await {
+            match self.write_copies(&dvas, stored, placing.txg, Durable::Flushed).await {
                 Ok(()) => return Ok(bp.with_dvas(&dvas)),
                 Err(failures) => placing.give_back(&dvas, failures),
             }
@@ -107,9 +107,10 @@ impl Pool {
         dvas: &[Dva],
         stored: &Bytes,
         txg: Txg,
+        durable: Durable,
     ) -> Result<(), Vec<NotWritten>> {
-        let (runtime, missed) = (self.runtime(), self.missed_here());
-        let writes = dvas.iter().map(|dva| self.vdevs().write(runtime, dva, stored, txg, missed));
+        let (runtime, missing) = (self.runtime(), (txg, self.missed_here()));
+        let writes = dvas.iter().map(|dva| self.vdevs().write(runtime, dva, stored, missing, durable));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
@@ -121,8 +122,9 @@ impl Pool {
         bytes: &Bytes,
         txg: Txg,
         place: Place,
+        durable: Durable,
     ) -> Result<()> {
-        self.write_copies(dvas, bytes, txg).await.map_err(|mut failures| match failures.pop() {
+        self.write_copies(dvas, bytes, txg, durable).await.map_err(|mut failures| match failures.pop() {
             Some(NotWritten { vdev, why }) => PoolError::NotWritten { place, vdev, why },
             None => refused(place, "it has no address".to_owned()),
         })

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cenote_codec::crypto::{Cipher, MasterKey};
 use cenote_format::dnode::ObjectType;
 use cenote_pool::alloc::AllocClass;
-use cenote_pool::{DatasetKey, Place, PoolError, ReadContext, WriteProps};
+use cenote_pool::{DatasetKey, Durable, Place, PoolError, ReadContext, WriteProps};
 use std::sync::Arc;
 
 const CHAIN: [u64; 4] = [0x1234, 0x5678, 54, 1];
@@ -38,13 +38,19 @@ fn a_log_block_is_what_its_pointer_foretold() {
 
             let text = b"a record of ninety-six bytes, which is what remains of one hundred and twenty-eight after header";
             let block = log_block(text);
-            lab.pool.write_log_block(&bp, block.clone(), key.as_deref(), place).await.unwrap();
+            lab.pool
+                .write_log_block(&bp, block.clone(), key.as_deref(), place, Durable::AtOnce)
+                .await
+                .unwrap();
             let read = lab.pool.read_log_block(&bp, &ctx).await.unwrap();
             assert!(read[..144] == block[..144] && read[184..] == block[184..]);
             let stored = lab.pool.read_physical(&bp, &ctx).await.unwrap();
             assert_eq!(stored[216..312] == *text, key.is_none());
 
-            let wrong = lab.pool.write_log_block(&bp, block.slice(..4096), key.as_deref(), place).await;
+            let wrong = lab
+                .pool
+                .write_log_block(&bp, block.slice(..4096), key.as_deref(), place, Durable::AtOnce)
+                .await;
             assert!(matches!(wrong, Err(PoolError::BadWrite { .. })));
         });
     }

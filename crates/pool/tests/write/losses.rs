@@ -1,6 +1,6 @@
 //! Devices that are missing, or fail while they are written to.
 
-use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
+use crate::lab::{Disk, FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::{LAYOUTS, check_all};
 use bytes::Bytes;
 use cenote_device::{Fault, Op};
@@ -22,7 +22,10 @@ async fn write_some(lab: &Lab, seed: u64, txg: Txg) -> Vec<(Blkptr, Bytes)> {
 }
 
 fn some_leaves(lab: &Lab, rng: &mut Rng, count: usize) -> Vec<Guid> {
-    let mut leaves: Vec<Guid> = lab.disks.keys().copied().collect();
+    some_of(lab.disks.keys().copied().collect(), rng, count)
+}
+
+fn some_of(mut leaves: Vec<Guid>, rng: &mut Rng, count: usize) -> Vec<Guid> {
     (0..count).map(|_| leaves.swap_remove(rng.below(leaves.len() as u64) as usize)).collect()
 }
 
@@ -133,12 +136,20 @@ fn a_flush_fails_only_if_a_vdev_may_lack_blocks() {
     for (seed, layout) in (280..).zip(LAYOUTS) {
         simulate(seed, async |rt| {
             let lab = Lab::of(&rt, layout, 9).await;
-            let bad = some_leaves(&lab, &mut Rng::new(seed), layout.tolerance() + 1);
+            let mut rng = Rng::new(seed);
+            let data = noise(&mut rng, 128 << 10);
+            let write = async || lab.write(&data, &props(), FIRST_TXG).await;
+            write().await;
+            // Only leaves that have something to flush are asked.
+            let has_written = |disk: &Disk| disk.memory.live_image() != disk.memory.durable_image();
+            let written = lab.disks.iter().filter(|(_, disk)| has_written(disk)).map(|(guid, _)| *guid);
+            let bad = some_of(written.collect(), &mut rng, layout.tolerance() + 1);
             for (failed, guid) in bad.iter().enumerate() {
                 assert!(lab.pool.flush(Txg(4)).await.is_ok(), "{failed} of {layout:?}");
                 lab.disks[guid].faulty.add(Fault::error(Op::Flush));
+                write().await;
             }
-            assert!(matches!(lab.pool.flush(Txg(5)).await, Err(PoolError::Unavailable { .. })));
+            assert!(matches!(lab.pool.flush(Txg(5)).await, Err(PoolError::Unavailable { .. })), "{layout:?}");
             assert_eq!(lab.pool.missed().len(), bad.len());
         });
     }
