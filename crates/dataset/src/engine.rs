@@ -66,7 +66,7 @@ use throttle::Throttle;
 
 pub use context::SyncContext;
 pub use create::{FillRoot, NewPool};
-pub(crate) use features::feature_of;
+pub(crate) use features::{feature_of, features_of_block};
 pub use groups::Hold;
 pub(crate) use history::NO_DETAILS;
 pub(crate) use logs::WeakEngine;

@@ -37,6 +37,8 @@ pub struct IntentLog {
     pub(crate) chain: Vec<Blkptr>,
     /// Content in blocks of its own, written since the log began.
     pub(crate) data: Vec<Blkptr>,
+    /// Blocks of other files that records share: one entry for each share.
+    pub(crate) clones: Vec<Blkptr>,
     /// Number of the last block of `chain`.
     pub(crate) last_block: u64,
     /// Number of the last record, synced ones included.
@@ -87,6 +89,13 @@ impl Objset {
                         return log;
                     }
                     log.data.extend((!log.data.contains(&data)).then_some(data));
+                }
+                if let Operation::CloneRange { blocks, .. } = &record.operation {
+                    let shared = blocks.iter().filter(|bp| !bp.is_hole() && !bp.is_embedded());
+                    if shared.clone().any(|bp| bp.physical_birth() >= first_txg) {
+                        return log;
+                    }
+                    log.clones.extend(shared);
                 }
                 log.last_record = record.seq;
                 match record.seq <= header.replay_seq || record.txg < first_txg {

@@ -21,6 +21,7 @@
 
 mod chunks;
 mod holes;
+mod stored;
 mod walk;
 
 use std::ops::Range;
@@ -211,12 +212,12 @@ impl Object {
     /// The block or an indirect block above it can't be read.
     pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
         let size = self.block_bytes() as usize;
-        match self.objset.layers().block(self.id, block) {
+        let bp = match self.objset.layers().block(self.id, block) {
             Shown::Data(data) => return Ok((fit(data, size), Endian::NATIVE)),
             Shown::Hole => return Ok((zeros(size), Endian::NATIVE)),
-            Shown::Below => {}
-        }
-        let bp = self.blkptr(0, block).await?;
+            Shown::Stored(bp) => bp,
+            Shown::Below => self.blkptr(0, block).await?,
+        };
         let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
         // A hole's pointer need not say: what is zero reads the same.
         let endian = if bp.is_hole() { Endian::NATIVE } else { bp.endian() };
@@ -330,17 +331,22 @@ impl Object {
         }
         let size = self.block_bytes() as usize;
         let mut is_below = vec![true; blocks.len()];
-        for (block, is_below) in blocks.iter_mut().zip(&mut is_below) {
-            let data = match self.objset.layers().block(self.id, block.id) {
+        let mut stored = Vec::new();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let (endian, data) = match self.objset.layers().block(self.id, block.id) {
                 Shown::Below => continue,
-                Shown::Hole => None,
-                Shown::Data(data) => Some(fit(data, size)),
+                Shown::Hole => (Endian::NATIVE, None),
+                Shown::Data(data) => (Endian::NATIVE, Some(fit(data, size))),
+                Shown::Stored(bp) => {
+                    stored.push((index, (bp, self.objset.context(self.id, 0, block.id))));
+                    (bp.endian(), None)
+                }
             };
-            (block.endian, block.data) = (Endian::NATIVE, Ok(data));
-            *is_below = false;
+            (block.endian, block.data) = (endian, Ok(data));
+            is_below[index] = false;
         }
-        let kept = waiting.iter().zip(requests.drain(..)).filter(|(index, _)| is_below[**index]);
-        (*waiting, *requests) = kept.map(|(&index, request)| (index, request)).unzip();
+        let below = waiting.iter().copied().zip(requests.drain(..)).filter(|(index, _)| is_below[*index]);
+        (*waiting, *requests) = below.chain(stored).unzip();
     }
 
     /// All block pointers of the object, indirect ones included, batch by batch.

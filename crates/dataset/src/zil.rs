@@ -45,6 +45,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::engine::WeakEngine;
+use crate::error::Result;
 use chain::Chain;
 use commit::Turn;
 use records::Records;
@@ -177,6 +178,14 @@ impl Log {
         if !self.0.chain.lock().is_replaying() {
             self.0.records.lock().cannot_say(txg);
         }
+    }
+
+    /// The last group on disk: what is in it, a replay will find.
+    ///
+    /// # Errors
+    /// The pool was closed, or a group could not be written.
+    pub fn last_synced(&self) -> Result<Txg> {
+        self.0.engine.upgrade()?.synced()
     }
 
     /// What waits with an object is written before what is appended from now on: it gets another name.

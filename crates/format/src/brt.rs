@@ -48,6 +48,9 @@ impl BrtVdevPhys {
     }
 }
 
+/// Bytes of vdev that one count stands for (`BRT_RANGESIZE`).
+pub const BRT_RANGE_BYTES: u64 = 16 << 20;
+
 /// Decodes counts of consecutive ranges.
 pub fn decode_entry_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = u16> + '_ {
     data.as_chunks::<2>().0.iter().map(move |c| match endian {

@@ -66,6 +66,8 @@ pub enum Refusal {
     NotPermitted = 1,
     #[error("no such file or directory")]
     NotFound = 2,
+    #[error("resource temporarily unavailable")]
+    Again = 11,
     #[error("file exists")]
     Exists = 17,
     #[error("invalid cross-device link")]

@@ -21,6 +21,7 @@
 //! File systems of version 5 only: what is older can be read. Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
+mod clone;
 mod content;
 mod create;
 mod layouts;
@@ -54,6 +55,7 @@ use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
 use locks::Locks;
 
 pub use attributes::SetAttr;
+pub use clone::{CloneSource, Position};
 pub(crate) use content::clear;
 pub use create::{NewFilesystem, create_filesystem};
 pub use make::{NewFile, NewKind};

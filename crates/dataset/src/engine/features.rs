@@ -5,8 +5,11 @@
 //!
 //! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
 
+use std::collections::BTreeSet;
+
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::Feature;
@@ -156,7 +159,25 @@ impl SyncContext {
     /// Makes a dataset a user of the features that its properties ask for.
     pub(super) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
         let dataset = self.mos().await?.dataset_by_id(id).await?;
-        for feature in missing(&dataset).await? {
+        self.activate(id, missing(&dataset).await?).await
+    }
+
+    /// Makes a dataset a user of the features that blocks came with which it shares.
+    pub(super) async fn activate_of_blocks(
+        &mut self,
+        id: DatasetId,
+        features: &BTreeSet<&'static str>,
+    ) -> Result<()> {
+        if features.is_empty() {
+            return Ok(());
+        }
+        let dataset = self.mos().await?.dataset_by_id(id).await?;
+        let wanted: Vec<&str> = features.iter().copied().collect();
+        self.activate(id, not_used(&dataset, &wanted).await?).await
+    }
+
+    async fn activate(&mut self, id: DatasetId, features: Vec<&'static Feature>) -> Result<()> {
+        for feature in features {
             self.activate_feature(ObjectId(id.0), feature, ZapValue::from(0)).await?;
         }
         Ok(())
@@ -168,7 +189,11 @@ pub(super) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> 
     let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize"];
     let numbers = dataset.numbers(names).await?;
     let needed = names.iter().zip(numbers).filter_map(|(property, number)| feature_of(property, number));
-    let wanted: Vec<&str> = needed.collect();
+    not_used(dataset, &needed.collect::<Vec<&str>>()).await
+}
+
+/// Those of the features that the pool has and the dataset does not use yet.
+async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Feature>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -181,6 +206,16 @@ pub(super) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> 
         }
     }
     Ok(missing)
+}
+
+/// Features that a block came with.
+pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static str> {
+    let asked = [
+        ("checksum", u64::from(bp.checksum_id())),
+        ("compression", u64::from(bp.compression_id())),
+        ("recordsize", bp.lsize().0),
+    ];
+    asked.into_iter().filter_map(|(property, number)| feature_of(property, number))
 }
 
 /// The feature that came with what a setting asks for.

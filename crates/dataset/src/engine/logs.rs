@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, Weak};
 
+use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::{ObjsetType, ZilHeader};
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_pool::Pool;
@@ -60,11 +61,22 @@ impl Engine {
             let mut found = Found::of(log, &objset.phys().zil_header, first);
             if found.is_pressing() {
                 found.claim(&objset, &self.0.allocator, first).await?;
+                self.share_with_log(&found.to_share).await?;
                 let policy = Arc::new(StoragePolicy::of(&head).await?);
                 let live = LiveObjset::new(objset, first);
                 live.set_log(self.log(head.id(), &policy, found));
                 self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy });
             }
+        }
+        Ok(())
+    }
+
+    /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
+    async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
+        let (mos, pool) = (self.0.mos.edit(), self.pool());
+        let mut shared = self.0.shared.lock().await;
+        for bp in blocks {
+            shared.share_clone(&mos, &pool, bp).await?;
         }
         Ok(())
     }
@@ -159,9 +171,8 @@ impl SyncContext {
     pub(super) async fn settle_log(&mut self, objset: &LiveObjset) -> Result<ZilHeader> {
         let Some(log) = objset.log() else { return Ok(objset.on_disk().phys().zil_header) };
         let settled = log.settle(self.group.txg).await;
-        for bp in settled.dead {
-            self.free_now(&bp).await?;
-        }
+        // Not at once: the group that frees what a log shared may be the one in which a file gets it.
+        self.dead.extend(settled.dead);
         let on_disk = objset.on_disk();
         let (had_log, has_log) = (!on_disk.phys().zil_header.log.is_hole(), !settled.header.log.is_hole());
         if had_log != has_log && on_disk.phys().objset_type == ObjsetType::Zfs {
@@ -175,7 +186,10 @@ impl SyncContext {
         let open = self.engine.datasets.lock().get(&head.id()).cloned();
         let blocks = match open.as_ref().and_then(|open| open.objset.log()) {
             Some(log) => log.abandon(),
-            None => head.objset_head().await?.intent_log().await.chain,
+            None => {
+                let objset = head.objset_head().await?;
+                Found::of(objset.intent_log().await, &objset.phys().zil_header, self.txg()).into_blocks()
+            }
         };
         for bp in blocks {
             self.free_now(&bp).await?;

@@ -154,7 +154,9 @@ impl SyncContext {
         let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
         let bp = *on_disk.bp();
         dataset.objset.synced(on_disk);
-        self.settle(id, bp, sink.take_ledger(), dataset.policy.reserved_bytes).await
+        let ledger = sink.take_ledger();
+        self.activate_of_blocks(id, &ledger.features).await?;
+        self.settle(id, bp, ledger, dataset.policy.reserved_bytes).await
     }
 
     /// Writes the MOS and space maps until writing them changes nothing more.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_format::blkptr::BLKPTR_BYTES;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
 use cenote_format::units::{BlockId, ObjectId, Txg};
 
@@ -217,6 +217,28 @@ impl Edit {
 
     fn put(&self, object: ObjectId, current: DnodeHead, block: BlockId, data: Bytes) {
         self.layer.change(object, Some(current), |changed| changed.put(block, data));
+    }
+
+    /// Gives an object shares of blocks on disk, from `first` on, in the place of its own; where they are holes it gets holes. They must be
+    /// data that this set can read, and have owners until the group is written.
+    ///
+    /// # Errors
+    /// There is no such object, or its blocks are of another size.
+    pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
+        let dnode = self.view().dnode(object).await?;
+        let is_other_size = |bp: &Blkptr| bp.lsize().0 != u64::from(dnode.data_block_bytes);
+        if blocks.iter().filter(|bp| !bp.is_hole()).any(is_other_size) {
+            return Err(self.view().damaged(object, "has blocks of another size than what it is to share"));
+        }
+        self.layer.change(object, Some(dnode.head()), |changed| {
+            for (block, bp) in (first.0..).zip(blocks) {
+                match bp.is_hole() {
+                    true => changed.punch(block..block + 1),
+                    false => changed.share(BlockId(block), *bp),
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Frees `count` whole blocks from `first` on: they read as zeros.

@@ -119,8 +119,10 @@ impl Blocks<'_> {
 
 impl Drop for Blocks<'_> {
     fn drop(&mut self) {
-        let open = self.open.drain(..).map(|(block, bytes)| (block, bytes.freeze()));
-        self.changed.blocks.extend(open);
+        for (block, bytes) in self.open.drain(..) {
+            self.changed.clones.remove(&block);
+            self.changed.blocks.insert(block, bytes.freeze());
+        }
     }
 }
 

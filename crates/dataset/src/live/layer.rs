@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use parking_lot::Mutex;
@@ -44,7 +45,9 @@ pub(crate) struct Changed {
     pub(crate) fresh: bool,
     /// Blocks written.
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
-    /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` were written after that.
+    /// Blocks that it shares from now on: where they lie on disk. None of them is in `blocks`.
+    pub(crate) clones: BTreeMap<BlockId, Blkptr>,
+    /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` and `clones` came after that.
     pub(crate) punched: BTreeMap<u64, u64>,
     /// The spill block: written, or removed.
     pub(crate) spill: Option<Option<Bytes>>,
@@ -57,6 +60,8 @@ pub(crate) struct Changed {
 pub(crate) enum Shown {
     /// Its content.
     Data(Bytes),
+    /// Where it lies on disk, although not in this object's tree yet.
+    Stored(Blkptr),
     /// Zeros.
     Hole,
     /// What lies below.
@@ -108,8 +113,9 @@ impl Layer {
             return Some(from);
         }
         let written = changed.blocks.range(from..).next().map(|(&block, _)| block);
+        let cloned = changed.clones.range(from..).next().map(|(&block, _)| block);
         let punched = changed.punched.range(from.0..).next().map(|(&start, _)| BlockId(start));
-        written.into_iter().chain(punched).min()
+        written.into_iter().chain(cloned).chain(punched).min()
     }
 
     /// Nothing was changed.
@@ -158,33 +164,43 @@ impl Layer {
 
 impl Changed {
     pub(crate) fn block(&self, block: BlockId) -> Shown {
-        match self.blocks.get(&block) {
-            Some(data) => Shown::Data(data.clone()),
-            None if self.fresh || self.is_punched(block) => Shown::Hole,
-            None => Shown::Below,
+        match (self.blocks.get(&block), self.clones.get(&block)) {
+            (Some(data), _) => Shown::Data(data.clone()),
+            (None, Some(bp)) => Shown::Stored(*bp),
+            (None, None) if self.fresh || self.is_punched(block) => Shown::Hole,
+            (None, None) => Shown::Below,
         }
     }
 
     /// Writes a block.
     pub(crate) fn put(&mut self, block: BlockId, data: Bytes) {
         self.index = None;
+        self.clones.remove(&block);
         self.blocks.insert(block, data);
+        self.reach(block);
+    }
+
+    /// Shares a block.
+    pub(crate) fn share(&mut self, block: BlockId, bp: Blkptr) {
+        self.blocks.remove(&block);
+        self.clones.insert(block, bp);
+        self.reach(block);
+    }
+
+    fn reach(&mut self, block: BlockId) {
         if let Some(head) = &mut self.head {
             head.max_block_id = head.max_block_id.max(block);
         }
     }
 
-    /// Frees blocks: those written in this group are forgotten, what lies below is hidden.
+    /// Frees blocks: those of this group are forgotten, what lies below is hidden.
     pub(crate) fn punch(&mut self, range: Range<u64>) {
         self.index = None;
         if range.is_empty() {
             return;
         }
-        let forgotten: Vec<BlockId> =
-            self.blocks.range(BlockId(range.start)..BlockId(range.end)).map(|(&block, _)| block).collect();
-        for block in forgotten {
-            self.blocks.remove(&block);
-        }
+        forget(&mut self.blocks, &range);
+        forget(&mut self.clones, &range);
         if self.fresh {
             return;
         }
@@ -207,15 +223,23 @@ impl Changed {
     /// It says nothing but what the head was before.
     fn is_only(&self, head: &Option<DnodeHead>) -> bool {
         let changes_content = self.fresh || self.spill.is_some();
-        !changes_content && self.blocks.is_empty() && self.punched.is_empty() && self.head == *head
+        let has_blocks = !self.blocks.is_empty() || !self.clones.is_empty();
+        !changes_content && !has_blocks && self.punched.is_empty() && self.head == *head
     }
 
     fn bytes(&self) -> u64 {
         // Kept simple: objects have few blocks changed at a time, or are written in large ones.
         let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
         let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
-        self.blocks.len() as u64 * block + spill + 512
+        let clones = self.clones.len() * BLKPTR_BYTES;
+        self.blocks.len() as u64 * block + clones as u64 + spill + 512
     }
+}
+
+fn forget<V>(blocks: &mut BTreeMap<BlockId, V>, range: &Range<u64>) {
+    let gone: Vec<BlockId> =
+        blocks.range(BlockId(range.start)..BlockId(range.end)).map(|(&block, _)| block).collect();
+    gone.iter().for_each(|block| _ = blocks.remove(block));
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Object {
     pub(super) async fn region(&self, block: u64) -> Region {
         let layers = self.objset().layers();
         let kind = match layers.block(self.id(), BlockId(block)) {
-            Shown::Data(_) => RegionKind::Data,
+            Shown::Data(_) | Shown::Stored(_) => RegionKind::Data,
             Shown::Hole => RegionKind::Hole,
             Shown::Below => {
                 let region = self.region_on_disk(block).await;

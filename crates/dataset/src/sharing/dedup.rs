@@ -136,9 +136,9 @@ impl DedupTables {
         }
     }
 
-    /// One reference more to a block that was found.
-    pub(super) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
-        self.count(mos, pool, bp, 1).await.map(|_| ())
+    /// One reference more to a block; `false`: no table knows it.
+    pub(super) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
+        self.count(mos, pool, bp, 1).await
     }
 
     /// A new block, with its first reference.
@@ -160,9 +160,9 @@ impl DedupTables {
         Ok(())
     }
 
-    /// One reference less to a block. Answers whether it is free with that: if no table knows it.
+    /// One reference less to a block; `false`: no table knows it.
     pub(super) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
-        Ok(!self.count(mos, pool, bp, -1).await?)
+        self.count(mos, pool, bp, -1).await
     }
 
     /// Counts references to a block; `false`: no table knows it.

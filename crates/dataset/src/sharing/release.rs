@@ -1,4 +1,4 @@
-//! Blocks with several owners, freed: only the last owner gives the space back.
+//! Blocks with several owners, shared and freed: only the last owner gives the space back.
 //!
 //! Idea: each free asks here first. A pointer says whether its block is in a deduplication table; whether it was cloned, only the table of
 //! cloned blocks knows, of which a short array of counts in memory rules out most. Changes gather in memory and go into the MOS in each
@@ -33,8 +33,8 @@ impl SharedBlocks {
         if bp.kind() != BlkptrKind::Normal {
             return Ok(true);
         }
-        if bp.is_dedup() {
-            return self.deduplicated.release(mos, pool, bp).await;
+        if bp.is_dedup() && self.deduplicated.release(mos, pool, bp).await? {
+            return Ok(false);
         }
         if bp.level() > 0 || bp.object_type().is_metadata() {
             return Ok(true);
@@ -53,9 +53,17 @@ impl SharedBlocks {
         self.deduplicated.find_alike(mos, pool, bp, copies).await
     }
 
-    /// A block that was found has one owner more.
+    /// A block that was found by its checksum has one owner more.
     pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
-        self.deduplicated.share(mos, pool, bp).await
+        self.deduplicated.share(mos, pool, bp).await.map(|_| ())
+    }
+
+    /// A block has one owner more, whether or not a table knows its checksum.
+    pub(crate) async fn share_clone(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        match bp.is_dedup() && self.deduplicated.share(mos, pool, bp).await? {
+            true => Ok(()),
+            false => self.clones.add(mos, pool, bp).await,
+        }
     }
 
     /// A block that was written is to be found from now on.

@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dsl_dataset.c` (`dsl_dataset_block_born`, `dsl_dataset_block_kill`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::policy::{Dedup, StoragePolicy};
 use crate::deadlist::BlockSpace;
+use crate::engine::features_of_block;
 use crate::error::Result;
 use crate::live::LiveObjset;
 use crate::object::SPILL_BLOCK;
@@ -71,6 +73,8 @@ pub(crate) struct Ledger {
     pub(crate) births: Vec<Blkptr>,
     /// Blocks that the set does not refer to any more.
     pub(crate) dead: Vec<Blkptr>,
+    /// Features that blocks of other sets came with.
+    pub(crate) features: BTreeSet<&'static str>,
 }
 
 /// A block to be written.
@@ -188,6 +192,20 @@ impl BlockSink {
         }
         shared.enter(&mos, &group.pool, &written.bp).await?;
         Ok(Written { bp: written.bp.with_dedup(true), ..written })
+    }
+
+    /// A block that is on disk gets one owner more; what it takes the place of is dead.
+    pub(crate) async fn share(&self, bp: &Blkptr, old: &Blkptr) -> Result<Blkptr> {
+        let group = &self.group;
+        if let Some(tables) = group.tables.as_ref().filter(|_| !bp.is_embedded()) {
+            let mut shared = tables.shared.lock().await;
+            shared.share_clone(&tables.mos.edit(), &group.pool, bp).await?;
+        }
+        let shared = bp.shared_in(group.txg);
+        self.ledger.lock().features.extend(features_of_block(&shared));
+        self.bear(&shared);
+        self.kill(old);
+        Ok(shared)
     }
 
     /// A block is not referred to any more.

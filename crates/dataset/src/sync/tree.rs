@@ -26,7 +26,7 @@ use cenote_format::units::{BlockId, Lsize, ObjectId};
 use super::blocks::{BlockSink, NewBlock};
 use super::in_batches;
 use crate::error::Result;
-use crate::live::Changed;
+use crate::live::{Changed, Shown};
 use crate::object::{Object, SPILL_BLOCK};
 
 /// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
@@ -47,8 +47,9 @@ pub(super) async fn write_tree(
     let writer = TreeWriter { sink, object, head, old, old_tree: &old_tree };
     let mut updates = Updates::new();
     for (&start, &end) in &changed.punched {
-        writer.free_range(start, end, &changed.blocks, &mut updates).await?;
+        writer.free_range(start, end, &changed, &mut updates).await?;
     }
+    writer.share(changed.clones, &mut updates).await?;
     writer.write_data(changed.blocks, &mut updates).await?;
     let levels = old_tree.levels.max(levels_needed(head)).max(least_levels);
     for level in 1..levels {
@@ -103,14 +104,8 @@ impl TreeWriter<'_> {
         }
     }
 
-    /// Frees what a range has on disk, but for blocks that are written anew: those are freed when that is done.
-    async fn free_range(
-        &self,
-        start: u64,
-        end: u64,
-        written: &BTreeMap<BlockId, Bytes>,
-        updates: &mut Updates,
-    ) -> Result<()> {
+    /// Frees what a range has on disk, but for blocks that get new content: those are freed when that is done.
+    async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
         let Some(old) = self.old else { return Ok(()) };
         let mut next = start;
         while let Some(BlockId(first)) = old.next_data_block(BlockId(next)).await?.filter(|b| b.0 < end) {
@@ -118,12 +113,21 @@ impl TreeWriter<'_> {
             for run in old.pointers(0, first..next).await {
                 for (i, bp) in run.pointers?.into_iter().enumerate().filter(|(_, bp)| !bp.is_hole()) {
                     let block = run.first.0 + i as u64;
-                    if !written.contains_key(&BlockId(block)) {
+                    if changed.block(BlockId(block)) == Shown::Hole {
                         self.sink.kill(&bp);
                         updates.insert(block, self.sink.hole(&bp));
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Puts pointers in place to blocks that the object shares from now on.
+    async fn share(&self, clones: BTreeMap<BlockId, Blkptr>, updates: &mut Updates) -> Result<()> {
+        for (BlockId(block), bp) in clones {
+            let old = self.old_pointer(0, block).await?;
+            updates.insert(block, self.sink.share(&bp, &old).await?);
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 //! than the last group. The first group after the import notes them, and in the head that the log was claimed and how far it goes: even if
 //! devices come back later, nothing beyond is ever taken for a part of it.
 //!
-//! Source: OpenZFS `zil.c` (`zil_claim`, `zil_claim_log_block`, `zil_claim_write`).
+//! A claimed log owns what its records share of other files: else it might be freed before they are replayed, by a record before them.
+//!
+//! Source: OpenZFS `zil.c` (`zil_claim`, `zil_claim_log_block`, `zil_claim_write`, `zil_claim_clone_range`).
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, ZilHeader};
@@ -23,6 +25,8 @@ pub(crate) struct Found {
     pub(super) data: Vec<Blkptr>,
     /// Blocks that no space map has.
     unclaimed: Vec<Blkptr>,
+    /// Blocks of other files that it is to become an owner of; `data` has them, too.
+    pub(crate) to_share: Vec<Blkptr>,
     pub(super) needs_replay: bool,
     /// The group that changes it: the open one, if there is anything to change.
     pub(super) touched: Txg,
@@ -33,12 +37,13 @@ pub(crate) struct Found {
 impl Found {
     /// No log.
     pub(crate) fn nothing() -> Found {
-        let (blocks, data, unclaimed) = Default::default();
+        let (blocks, data, unclaimed, to_share) = Default::default();
         Found {
             header: ZilHeader::EMPTY,
             blocks,
             data,
             unclaimed,
+            to_share,
             needs_replay: false,
             touched: Txg(0),
             claimed: Txg(0),
@@ -52,21 +57,32 @@ impl Found {
         let is_unclaimed = |bp: &&Blkptr| !header.is_claimed() && bp.logical_birth() >= open;
         let unclaimed: Vec<Blkptr> =
             log.chain.iter().chain(&log.data).filter(is_unclaimed).copied().collect();
+        let (mut data, mut to_share) = (log.data, Vec::new());
         if !header.is_claimed() && (needs_replay || !unclaimed.is_empty()) {
+            to_share.clone_from(&log.clones);
             header.claim_txg = open;
             header.claim_blk_seq = log.last_block;
             header.claim_lr_seq = log.last_record;
             header.flags |= ZIL_CLAIM_LR_SEQ_VALID | if needs_replay { ZIL_REPLAY_NEEDED } else { 0 };
         }
+        if header.is_claimed() {
+            data.extend(log.clones);
+        }
         Found {
             header,
             blocks: log.chain,
-            data: log.data,
+            data,
             unclaimed,
+            to_share,
             needs_replay,
             touched: open,
             claimed: Txg(0),
         }
+    }
+
+    /// All that it has: it is given up.
+    pub(crate) fn into_blocks(self) -> Vec<Blkptr> {
+        self.blocks.into_iter().chain(self.data).collect()
     }
 
     /// Whether the next group has to know of it, even if nobody opens the dataset.

@@ -164,6 +164,17 @@ impl Blkptr {
         self
     }
 
+    /// The pointer of one more owner, since group `txg`, to a block that stays where and as old as it is.
+    #[must_use]
+    pub fn shared_in(mut self, txg: Txg) -> Blkptr {
+        if self.is_embedded() {
+            // There is no other birth: the payload is in its place.
+            self.words[LOGICAL_BIRTH] = txg.0;
+            return self;
+        }
+        self.with_births(txg, self.physical_birth())
+    }
+
     /// Sets both births, where they differ: a block that is shared or was moved.
     #[must_use]
     pub fn with_births(mut self, logical: Txg, physical: Txg) -> Blkptr {
@@ -233,9 +244,11 @@ mod tests {
             match Blkptr::embedded(&id, 15, &payload) {
                 None => prop_assert!(payload.is_empty() || payload.len() > BPE_PAYLOAD_BYTES),
                 Some(bp) => {
-                    prop_assert_eq!(bp.embedded_payload(), payload);
+                    prop_assert_eq!(&bp.embedded_payload(), &payload);
                     prop_assert_eq!((bp.kind(), bp.lsize()), (BlkptrKind::Embedded, id.lsize));
                     prop_assert_eq!((bp.compression_id(), bp.logical_birth()), (15, Txg(77)));
+                    let shared = bp.shared_in(Txg(99));
+                    prop_assert_eq!((shared.embedded_payload(), shared.logical_birth()), (payload, Txg(99)));
                 }
             }
         }

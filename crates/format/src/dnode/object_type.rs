@@ -22,7 +22,8 @@ const DMU_OT_NEWTYPE: u8 = 0x80;
 const DMU_OT_METADATA: u8 = 0x40;
 const DMU_OT_ENCRYPTED: u8 = 0x20;
 const DMU_OT_BYTESWAP_MASK: u8 = 0x1f;
-/// `DMU_BSWAP_ZAP`, the only byte-swap class that tells something about content.
+/// Byte-swap classes: what content is made of.
+const DMU_BSWAP_UINT64: u8 = 3;
 const DMU_BSWAP_ZAP: u8 = 4;
 
 macro_rules! object_types {
@@ -40,6 +41,9 @@ macro_rules! object_types {
         impl ObjectType {
             /// `DMU_OTN_ZAP_METADATA`: tables of the pool that were added later, and objects that became tables.
             pub const ZAP_METADATA: ObjectType = ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_ZAP);
+            /// `DMU_OTN_UINT64_METADATA`: arrays of words of the pool that were added later.
+            pub const UINT64_METADATA: ObjectType =
+                ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_UINT64);
         }
 
         /// (metadata, encrypted, name) by number.

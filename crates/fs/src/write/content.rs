@@ -31,14 +31,7 @@ impl FsWriter {
     /// It is no file, or one that may not change; it would get too large; a block that is written in part can't be read.
     pub async fn write(&self, change: Change<'_>, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
-        let mut node = self.load(change.edit, object).await?;
-        check_file(&node)?;
-        let is_appending = offset >= node.u64(ZplAttr::Size)?;
-        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
-            || (node.has_flag(pflags::APPENDONLY)? && !is_appending)
-        {
-            return Err(Refusal::NotPermitted.of(object));
-        }
+        let mut node = self.load_to_write(change.edit, object, offset).await?;
         if data.is_empty() {
             return Ok(());
         }
@@ -83,6 +76,19 @@ impl FsWriter {
         self.save(change.edit, &mut node).await?;
         self.note_punched(change, &node, range);
         Ok(())
+    }
+
+    /// A file that takes content at an offset.
+    pub(super) async fn load_to_write(&self, edit: &Edit, object: ObjectId, offset: u64) -> Result<Znode> {
+        let node = self.load(edit, object).await?;
+        check_file(&node)?;
+        let is_appending = offset >= node.u64(ZplAttr::Size)?;
+        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
+            || (node.has_flag(pflags::APPENDONLY)? && !is_appending)
+        {
+            return Err(Refusal::NotPermitted.of(object));
+        }
+        Ok(node)
     }
 
     async fn load_to_clear(&self, edit: &Edit, object: ObjectId) -> Result<Znode> {

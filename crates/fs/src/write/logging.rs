@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cenote_dataset::zil::Log;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -122,6 +123,26 @@ impl FsWriter {
     pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, offset: u64, data: Bytes) {
         if let Some(log) = self.log_of(node) {
             log.append_write(change.edit.txg(), node.id, offset, data, node.block_bytes.into());
+        }
+    }
+
+    /// A range got shares of other files' blocks.
+    pub(super) fn note_cloned(
+        &self,
+        change: Change<'_>,
+        node: &Znode,
+        range: Range<u64>,
+        blocks: Vec<Blkptr>,
+    ) {
+        if let Some(log) = self.log_of(node) {
+            let operation = Operation::CloneRange {
+                object: node.id,
+                offset_bytes: range.start,
+                length_bytes: range.end - range.start,
+                block_bytes: node.block_bytes.into(),
+                blocks,
+            };
+            log.append(change.edit.txg(), operation);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct FsOptions {
     pub projects: bool,
     /// Feature `zilsaxattr` is enabled: extended attributes among the others go into the intent log.
     pub logs_xattrs: bool,
+    /// Feature `block_cloning` is enabled: files may share blocks.
+    pub clones: bool,
     /// Property and feature `longname`: names may have 1023 bytes.
     pub long_names: bool,
 }
@@ -50,6 +52,7 @@ impl Default for FsOptions {
             posix_acl: false,
             projects: true,
             logs_xattrs: true,
+            clones: true,
             long_names: false,
         }
     }
@@ -98,6 +101,7 @@ impl FsOptions {
             posix_acl: number("acltype").await? == Some(1),
             projects: is_enabled("project_quota"),
             logs_xattrs: is_enabled("zilsaxattr"),
+            clones: is_enabled("block_cloning"),
             long_names: number("longname").await? == Some(1) && is_enabled("longname"),
         })
     }

@@ -25,12 +25,12 @@ use crate::on_disk::{POOL, assert_zdb_is_content};
 use crate::scratch::at;
 
 /// The moment of the replay: no file has this time.
-const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
+pub const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
 
 /// Class, kind, parity and number of devices of a vdev.
-type Layout = (VdevClass, VdevKind, usize, usize);
+pub type Layout = (VdevClass, VdevKind, usize, usize);
 
-const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
+pub const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
 
 /// A pool of files of so many bytes, with a file system in its root dataset.
 pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
@@ -68,7 +68,7 @@ async fn create_on(
     Engine::create(rt, new, empty_filesystem()).await.unwrap()
 }
 
-fn empty_filesystem() -> FillRoot {
+pub fn empty_filesystem() -> FillRoot {
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();
         let change = Change { edit: &edit, now: at(1) };
@@ -78,7 +78,7 @@ fn empty_filesystem() -> FillRoot {
     Box::new(move |live| Box::pin(fill(live)))
 }
 
-async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
+pub async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     import(rt, &found.pools[0], &ImportOptions::default()).await.unwrap()
 }
@@ -127,7 +127,7 @@ fn what_was_committed_is_in_the_log() {
     }
 }
 
-async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
+pub async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     let found = found.pools[0].open_for_writing(rt).await.unwrap();
     Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap()
@@ -135,7 +135,7 @@ async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
 
 const HOST: (u64, &str) = (1, "here");
 
-async fn export(engine: &Engine) {
+pub async fn export(engine: &Engine) {
     let host = Host { id: HOST.0, name: HOST.1.into() };
     engine.set_state(PoolState::Exported, host).await.unwrap();
 }

@@ -61,20 +61,25 @@ fn range(offset: u64, len: u64) -> Result<Range<u64>, FsError> {
     end.map(|end| offset..end).ok_or_else(|| contradiction("reaches beyond the largest file"))
 }
 
-/// The blocks that a record clones, and where they go.
-fn clones(operation: &Operation) -> Result<Vec<(u64, Blkptr)>> {
+/// Blocks that a record clones, and where they go.
+struct Clones<'a> {
+    range: Range<u64>,
+    block_bytes: u64,
+    blocks: &'a [Blkptr],
+}
+
+fn clones(operation: &Operation) -> Result<Clones<'_>> {
     let Operation::CloneRange { offset_bytes, length_bytes, block_bytes, blocks, .. } = operation else {
         return Err(contradiction("is not a clone"));
     };
-    range(*offset_bytes, *length_bytes)?;
-    if *block_bytes == 0 || *block_bytes > MAX_BLOCK_BYTES || offset_bytes % block_bytes != 0 {
+    let (range, block_bytes) = (range(*offset_bytes, *length_bytes)?, *block_bytes);
+    if block_bytes == 0 || block_bytes > MAX_BLOCK_BYTES || !range.start.is_multiple_of(block_bytes) {
         return Err(contradiction("clones to where no block begins"));
     }
-    let place = |(index, bp): (usize, &Blkptr)| {
-        let at = range(*offset_bytes, block_bytes.saturating_mul(index as u64))?.end;
-        range(at, *block_bytes).map(|place| (place.start, *bp))
-    };
-    blocks.iter().enumerate().map(place).collect()
+    if (range.end - range.start).div_ceil(block_bytes) != blocks.len() as u64 {
+        return Err(contradiction("clones more or fewer blocks than it says"));
+    }
+    Ok(Clones { range, block_bytes, blocks })
 }
 
 impl FsWriter {
@@ -123,26 +128,17 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// Puts copies of what was cloned in place.
+    /// Shares again what was cloned; the log keeps it from being freed until then.
     pub(super) async fn replay_clones(
         &self,
         change: Change<'_>,
         id: ObjectId,
         operation: &Operation,
     ) -> Result<()> {
-        let Operation::CloneRange { offset_bytes, length_bytes, .. } = operation else { return Ok(()) };
+        let Clones { range, block_bytes, blocks } = clones(operation)?;
         let _held = self.0.locks.exclusive(&[id]).await;
         let mut node = self.load(change.edit, id).await?;
-        let end = range(*offset_bytes, *length_bytes)?.end;
-        let size = node.u64(ZplAttr::Size)?.max(end);
-        for (at, bp) in clones(operation)? {
-            let mut data = read_block(change.edit, id, &bp).await?;
-            data.truncate(size.saturating_sub(at).min(data.len() as u64) as usize);
-            self.put(change.edit, &mut node, at, data).await?;
-        }
-        node.set_u64(ZplAttr::Size, size);
-        node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.share(change, &mut node, range, block_bytes, blocks).await
     }
 }
 
@@ -166,10 +162,11 @@ impl VolumeWriter {
                 self.write(edit, piece.offset, piece.data).await?;
             }
             Operation::CloneRange { .. } => {
-                for (at, bp) in clones(operation).map_err(contradicts)? {
-                    let data = read_block(edit, ZVOL_OBJECT, &bp).await?;
-                    self.write(edit, at, data).await?;
+                let Clones { range, block_bytes, blocks } = clones(operation).map_err(contradicts)?;
+                if range.end > size {
+                    return Ok(false);
                 }
+                edit.share_blocks(ZVOL_OBJECT, BlockId(range.start / block_bytes), blocks).await?;
             }
             Operation::Truncate { offset_bytes, length_bytes, .. } => {
                 let cleared = range(*offset_bytes, *length_bytes).map_err(contradicts)?;

@@ -1,0 +1,204 @@
+//! Cloning: a range of a file gets shares of another's blocks, and nothing is copied (`copy_file_range`, reflink).
+//!
+//! ```text
+//!   source  [a][b][ ][c']         block c has changed and is only in memory: not yet, a group first
+//!            |  |  |
+//!   target  [a][b][ ]             pointers to the same blocks, born in this group; holes stay holes
+//! ```
+//!
+//! Idea: a pointer says all that is needed to read its block, so a block of one file can be put in the place of one of another, if both
+//! files have blocks of that size and, where they are encrypted, one key. How many owners a block has is counted when the group is written.
+//!
+//! Source: OpenZFS `zfs_vnops.c` (`zfs_clone_range`), `dmu.c` (`dmu_read_l0_bps`, `dmu_brt_clone`), `zfs_log.c`
+//! (`zfs_log_clone_range`).
+
+use std::sync::Arc;
+
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_format::zil::ZIL_CHAIN_BYTES;
+use cenote_format::zil::record::LR_BYTES;
+use tokio::sync::RwLockReadGuard;
+
+use super::locks::Held;
+use super::znode::Znode;
+use super::{Change, FsWriter};
+use crate::attr::FileKind;
+use crate::error::{Refusal, Result};
+use crate::filesystem::Filesystem;
+
+/// Blocks cloned at once: what a record of the largest log block holds (`zil_max_log_data`).
+const MAX_BLOCKS: u64 = (((128 << 10) - ZIL_CHAIN_BYTES - LR_BYTES - 5 * 8) / BLKPTR_BYTES) as u64;
+
+/// Whose blocks are to be shared.
+#[derive(Debug, Clone, Copy)]
+pub enum CloneSource<'a> {
+    /// A file system that others may change meanwhile; it may be the target itself.
+    Live(&'a FsWriter),
+    /// A snapshot, which the caller keeps from being destroyed.
+    Snapshot(&'a Filesystem),
+}
+
+/// A file and an offset in it.
+pub type Position = (ObjectId, u64);
+
+/// Locks on a source and a target.
+type Both<'a> = (Held<'a>, Option<RwLockReadGuard<'a, ()>>);
+
+/// What is to be shared: `len` bytes in blocks of `block_bytes`, of a file of `from_size` bytes.
+struct Request {
+    from: u64,
+    from_size: u64,
+    to: u64,
+    len: u64,
+    block_bytes: u64,
+}
+
+impl FsWriter {
+    /// Makes `len` bytes of a file share the blocks of another, or of another part of itself; answers how many it did: fewer if the source
+    /// ends, or if a record can't tell of so many. Offsets are those of blocks, and so is the end unless both files end there.
+    ///
+    /// # Errors
+    /// [`Refusal::Again`]: the source has just changed; write a group first. [`Refusal::Invalid`]: the blocks don't fit, and
+    /// [`Refusal::CrossDevice`], [`Refusal::NotSupported`]: they can't be shared: copy instead. What the target refuses; damage.
+    pub async fn clone_range(
+        &self,
+        change: Change<'_>,
+        source: CloneSource<'_>,
+        from: Position,
+        to: Position,
+        len: u64,
+    ) -> Result<u64> {
+        let _held = self.hold_with_source(&source, from.0, to.0).await;
+        let view = source.view();
+        self.check_source(&view, to.0)?;
+        let attr = view.attr(from.0).await?;
+        if attr.kind() != FileKind::Regular {
+            return Err(Refusal::Invalid.of(from.0));
+        }
+        let mut node = self.load_to_write(change.edit, to.0, to.1).await?;
+        let object = view.objset().object(from.0).await?;
+        let block_bytes = object.block_bytes();
+        let len = len.min(attr.size.saturating_sub(from.1)).min(MAX_BLOCKS.saturating_mul(block_bytes));
+        if len == 0 {
+            return Ok(0);
+        }
+        let is_same = source.is_live(self) && from.0 == to.0;
+        if is_same && from.1 < to.1.saturating_add(len) && to.1 < from.1.saturating_add(len) {
+            return Err(Refusal::Invalid.of(to.0));
+        }
+        let request = Request { from: from.1, from_size: attr.size, to: to.1, len, block_bytes };
+        if !self.fits(&node, &request)? {
+            return Err(Refusal::Invalid.of(to.0));
+        }
+        let first = from.1 / block_bytes;
+        let blocks = object.stored_blocks(first..first + len.div_ceil(block_bytes)).await?;
+        let blocks = self.settled(blocks).await?.ok_or_else(|| Refusal::Again.of(from.0))?;
+        self.share(change, &mut node, request.to..request.to + len, block_bytes, &blocks).await?;
+        self.note_cloned(change, &node, request.to..request.to + len, blocks);
+        Ok(len)
+    }
+
+    /// Puts shares of blocks into a file that the caller holds; it may grow by that.
+    pub(super) async fn share(
+        &self,
+        change: Change<'_>,
+        node: &mut Znode,
+        range: std::ops::Range<u64>,
+        block_bytes: u64,
+        blocks: &[Blkptr],
+    ) -> Result<()> {
+        if u64::from(node.block_bytes) < block_bytes {
+            change.edit.set_block_bytes(node.id, block_bytes as u32).await?;
+            node.block_bytes = block_bytes as u32;
+        }
+        change.edit.share_blocks(node.id, BlockId(range.start / block_bytes), blocks).await?;
+        node.set_u64(ZplAttr::Size, node.u64(ZplAttr::Size)?.max(range.end));
+        node.content_changed(change)?;
+        self.save(change.edit, node).await
+    }
+
+    /// Holds a source still and a target to change it.
+    async fn hold_with_source<'a>(
+        &'a self,
+        source: &CloneSource<'a>,
+        from: ObjectId,
+        to: ObjectId,
+    ) -> Both<'a> {
+        match source {
+            CloneSource::Snapshot(_) => (self.0.locks.exclusive(&[to]).await, None),
+            CloneSource::Live(other) if source.is_live(self) => {
+                (other.0.locks.exclusive(&[from, to]).await, None)
+            }
+            // Of two that clone from each other, both begin with the same.
+            CloneSource::Live(other) if other.live().dataset_id() < self.live().dataset_id() => {
+                let theirs = other.0.locks.shared(from).await;
+                (self.0.locks.exclusive(&[to]).await, Some(theirs))
+            }
+            CloneSource::Live(other) => {
+                let ours = self.0.locks.exclusive(&[to]).await;
+                (ours, Some(other.0.locks.shared(from).await))
+            }
+        }
+    }
+
+    /// Refuses what can't be shared between two file systems at all.
+    fn check_source(&self, source: &Filesystem, target: ObjectId) -> Result<()> {
+        if !self.options().clones {
+            return Err(Refusal::NotSupported.of(target));
+        }
+        let (ours, theirs) = (self.live().on_disk(), source.objset().clone());
+        let [our_key, their_key] = [&ours, &theirs].map(|objset| objset.key().map(|key| key.master().guid()));
+        match ours.pool().guid() == theirs.pool().guid() && our_key == their_key {
+            true => Ok(()),
+            false => Err(Refusal::CrossDevice.of(target)),
+        }
+    }
+
+    /// Whether the source's blocks can be put there, if need be after the target's one block has grown.
+    fn fits(&self, node: &Znode, request: &Request) -> Result<bool> {
+        let Request { from, from_size, to, len, block_bytes } = *request;
+        let (size, old_block) = (node.u64(ZplAttr::Size)?, u64::from(node.block_bytes));
+        let may_grow = size <= old_block && node.max_block.0 == 0;
+        let has_size = block_bytes == old_block || block_bytes > old_block && may_grow;
+        let is_aligned = from.is_multiple_of(block_bytes) && to.is_multiple_of(block_bytes);
+        let ends_files = len == from_size - from && len >= size.saturating_sub(to);
+        // A file with several small blocks would keep them for good.
+        let gets_stuck = len <= block_bytes
+            && block_bytes < self.options().record_bytes.into()
+            && size <= block_bytes
+            && to + len > block_bytes;
+        let is_sound = to.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
+        Ok(is_sound
+            && has_size
+            && is_aligned
+            && (to == 0 || block_bytes.is_power_of_two())
+            && (len.is_multiple_of(block_bytes) || ends_files)
+            && !gets_stuck)
+    }
+
+    /// Blocks, if all of them are there whatever happens now: a replay must find them.
+    async fn settled(&self, blocks: Option<Vec<Blkptr>>) -> Result<Option<Vec<Blkptr>>> {
+        let synced = match self.live().log() {
+            Some(log) => log.last_synced()?,
+            None => Txg(u64::MAX),
+        };
+        let is_settled = |bp: &Blkptr| bp.is_hole() || bp.is_embedded() || bp.physical_birth() <= synced;
+        Ok(blocks.filter(|blocks| blocks.iter().all(is_settled)))
+    }
+}
+
+impl CloneSource<'_> {
+    fn view(&self) -> Filesystem {
+        match self {
+            CloneSource::Live(fs) => fs.view(),
+            CloneSource::Snapshot(fs) => (*fs).clone(),
+        }
+    }
+
+    /// Whether it is that very file system.
+    fn is_live(&self, fs: &FsWriter) -> bool {
+        matches!(self, CloneSource::Live(other) if Arc::ptr_eq(&other.0, &fs.0))
+    }
+}
