@@ -5,6 +5,7 @@
 mod disks;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use disks::{Disks, noise};
@@ -87,6 +88,48 @@ fn volumes_are_promised_what_they_need_and_grow_with_it() {
     disks.fails("zfs set volblocksize=16K tank/full", "'volblocksize' is readonly");
     disks.fails("zfs create -V 10G tank/huge", "cannot create 'tank/huge': out of space");
     disks.fails("zfs create tank/full/below", "parent is not a filesystem");
+    disks.zdb_is_content();
+}
+
+#[test]
+fn volumes_take_files_and_streams_and_give_them_back() {
+    let disks = pool();
+    disks.cenote("zfs create -s -V 16M -b 16K tank/vm", &[]);
+    let (image, copy) = (disks.path().join("vm.img"), disks.path().join("copy.img"));
+    // Data, a hole, data that ends within a block, and less than the volume holds.
+    let mut content = noise(9, 3_000_000);
+    content.resize(9_000_000, 0);
+    content.extend(noise(10, 1_234_567));
+    let file = fs::File::create(&image).unwrap();
+    for range in [0..3_000_000, 9_000_000..content.len()] {
+        file.write_all_at(&content[range.clone()], range.start as u64).unwrap();
+    }
+    let volume = Path::new("tank/vm");
+    disks.cenote("volume cp", &[&image, volume]);
+    content.resize(16 << 20, 0);
+    disks.cenote("volume cp", &[volume, &copy]);
+    assert!(fs::read(&copy).unwrap() == content);
+    let used = number(&disks, "zfs get -Hp -o value referenced tank/vm");
+    assert!((4_234_567..5_500_000).contains(&used), "the hole is none: {used}");
+
+    disks.fails(&format!("volume cp {} tank/vm", image.display()), "tank/vm is not empty; -f overwrites it");
+    fs::write(&image, noise(11, 70_000)).unwrap();
+    let piped = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"))
+        .args(["-d", disks.path().to_str().unwrap(), "volume", "cp", "-f", "-", "tank/vm"])
+        .stdin(fs::File::open(&image).unwrap())
+        .output();
+    assert!(piped.unwrap().status.success());
+    disks.cenote("volume cp -f", &[volume, &copy]);
+    let mut content = noise(11, 70_000);
+    content.resize(16 << 20, 0);
+    assert!(fs::read(&copy).unwrap() == content, "what was there is cleared");
+
+    fs::File::create(&image).unwrap().set_len((16 << 20) + 1).unwrap();
+    disks.fails(
+        &format!("volume cp -f {} tank/vm", image.display()),
+        "`cenote zfs set volsize=16793600 tank/vm`",
+    );
+    disks.fails(&format!("volume cp {} tank/a", image.display()), "volume");
     disks.zdb_is_content();
 }
 

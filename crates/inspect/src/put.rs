@@ -19,6 +19,7 @@ mod host;
 mod remove;
 mod room;
 mod tree;
+mod volume;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ use crate::copy::{Copied, Counters, Loss, LossKind, Reason};
 use crate::error::Result;
 
 pub use host::HostFile;
+pub use volume::{VolumePutter, VolumeSource};
 
 /// Changes in memory while files are copied: two groups of 64 MiB, and what comes while they are written.
 const DIRTY_BYTES_MAX: u64 = 256 << 20;

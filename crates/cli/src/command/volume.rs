@@ -1,4 +1,6 @@
-//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device.
+//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or the other way.
+
+mod put;
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -14,23 +16,27 @@ use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_i
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Copy a volume's content out, holes kept
+    /// Copy a volume's content out, or in; holes kept
     Cp(VolumeCp),
 }
 
 /// `cenote volume cp`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote volume cp tank/vm@monday vm.img")]
+#[command(
+    after_help = "What begins with / or ., or exists here, is a file. A volume that gets content has to be there (`cenote zfs create -V`); \
+what lies beyond the end of the source is cleared.\n\n\
+Examples:\n  cenote volume cp tank/vm@monday vm.img\n  cenote volume cp vm.img tank/vm\n  zcat vm.img.gz | cenote volume cp - tank/vm"
+)]
 pub struct VolumeCp {
-    /// Replace a file that exists, overwrite a device
+    /// Replace a file that exists, overwrite a device, or a volume that is not empty
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Fill unreadable blocks with zeros, go on, and list them
     #[arg(long)]
     pub partial: bool,
-    /// POOL/VOLUME[@SNAPSHOT]
-    pub volume: String,
-    /// A file (sparse where the volume has holes) or a block device; `-` for standard output
+    /// POOL/VOLUME[@SNAPSHOT], or a file or block device; `-` for standard input
+    pub source: String,
+    /// A file (sparse where the volume has holes) or a block device, `-` for standard output; or POOL/VOLUME
     pub destination: PathBuf,
 }
 
@@ -44,7 +50,10 @@ impl VolumeCommand {
 
 impl VolumeCp {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let target: Target = self.volume.parse().map_err(CliError::Usage)?;
+        if is_here(&self.source) {
+            return self.put(session).await;
+        }
+        let target: Target = self.source.parse().map_err(CliError::Usage)?;
         if target.path.is_some() {
             return Err(CliError::Usage(
                 "volume cp takes a volume; files are copied with `cenote cp`".into(),
@@ -62,7 +71,7 @@ impl VolumeCp {
         let told = losses.clone();
         let copier = Copier::new(session.runtime(), options, move |loss| told.add(loss));
         let progress = Progress::bytes(volume.size_bytes(), false);
-        let work = copier.copy_volume(&volume, self.volume.as_bytes(), sink);
+        let work = copier.copy_volume(&volume, self.source.as_bytes(), sink);
         let work = async {
             let copied = watch(session.runtime(), work, |_| progress.set(copier.copied().bytes)).await;
             progress.finish();
@@ -118,4 +127,9 @@ impl VolumeCp {
             }
         }
     }
+}
+
+/// A file of this system rather than a volume.
+fn is_here(name: &str) -> bool {
+    name == "-" || name.starts_with(['/', '.']) || Path::new(name).exists()
 }

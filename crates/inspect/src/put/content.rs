@@ -17,7 +17,7 @@ use crate::copy::LossKind;
 use crate::error::Result;
 
 /// Read and written at once; pieces begin at multiples of it, so that blocks up to this size are written whole.
-const PIECE_BYTES: u64 = 1 << 20;
+pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
 impl Putter {
     /// Copies the content of a file into a new, empty one. Whether all of it is there.
@@ -68,7 +68,7 @@ impl Putter {
 }
 
 /// The next range that is no hole, at most to the end of a piece.
-fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
+pub(super) fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     if at >= size {
         return None;
     }
@@ -83,7 +83,7 @@ fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     (start < hole).then(|| (start, hole.min(piece)))
 }
 
-fn read(file: &File, start: u64, end: u64) -> std::io::Result<Bytes> {
+pub(super) fn read(file: &File, start: u64, end: u64) -> std::io::Result<Bytes> {
     let mut data = vec![0; (end - start) as usize];
     let mut done = 0;
     while done < data.len() {

@@ -1,0 +1,146 @@
+//! Copying into a volume: what a file, a device or a stream holds, and zeros where those have holes and after their end.
+//!
+//! Memory: the engine's bound on changes, and one piece.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_dataset::engine::{Engine, Need, OpenDataset};
+use cenote_dataset::live::Edit;
+use cenote_fs::VolumeWriter;
+use cenote_runtime::AbortOnDrop;
+
+use super::DIRTY_BYTES_MAX;
+use super::content::{PIECE_BYTES, next_piece, read};
+use crate::error::{InspectError, Result};
+
+/// Where a volume's content comes from.
+pub enum VolumeSource {
+    /// A file or device, and its size: what it knows to be holes is not read.
+    File(File, u64),
+    /// A stream, as long as it will be.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// Changes one volume of a pool. Groups are written as they fill.
+pub struct VolumePutter {
+    engine: Engine,
+    dataset: OpenDataset,
+    volume: VolumeWriter,
+    /// Groups are written while this is there.
+    _groups: AbortOnDrop<()>,
+    bytes: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl VolumePutter {
+    /// For the volume in a data set.
+    ///
+    /// # Errors
+    /// It is no volume, or can't be read.
+    pub async fn open(engine: &Engine, dataset: OpenDataset) -> Result<VolumePutter> {
+        let volume = VolumeWriter::open(dataset.live().clone()).await?;
+        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
+        Ok(VolumePutter {
+            engine: engine.clone(),
+            dataset,
+            volume,
+            _groups: engine.sync_in_background(),
+            bytes: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        })
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &VolumeWriter {
+        &self.volume
+    }
+
+    /// Ends the work at the next piece.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes copied so far.
+    pub fn copied_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Copies `source`, which `name` is called in errors. Whether all of it is there: it is not if the work was stopped.
+    ///
+    /// # Errors
+    /// The source can't be read, or is longer than the volume; the pool has no room.
+    pub async fn put(&self, source: VolumeSource, name: &str) -> Result<bool> {
+        match source {
+            VolumeSource::File(file, size_bytes) => self.put_file(Arc::new(file), size_bytes, name).await,
+            VolumeSource::Stream(stream) => self.put_stream(stream, name).await,
+        }
+    }
+
+    async fn put_file(&self, file: Arc<File>, size_bytes: u64, name: &str) -> Result<bool> {
+        let mut done = 0;
+        while let Some((start, end)) = next_piece(&file, done, size_bytes) {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            self.clear(done, start).await?;
+            let reader = file.clone();
+            let data = self.engine.runtime().blocking(move || read(&reader, start, end)).await;
+            let data = data.map_err(InspectError::io(name))?;
+            if data.is_empty() {
+                break; // it has become shorter
+            }
+            done = start + data.len() as u64;
+            self.write(start, data).await?;
+        }
+        self.clear(done, self.volume.size_bytes()).await?;
+        Ok(true)
+    }
+
+    async fn put_stream(&self, mut stream: Box<dyn Read + Send>, name: &str) -> Result<bool> {
+        let mut done = 0;
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let fill = move || {
+                let mut data = Vec::with_capacity(PIECE_BYTES as usize);
+                stream.by_ref().take(PIECE_BYTES).read_to_end(&mut data).map(|_| (stream, Bytes::from(data)))
+            };
+            let data;
+            (stream, data) = self.engine.runtime().blocking(fill).await.map_err(InspectError::io(name))?;
+            if data.is_empty() {
+                break;
+            }
+            let start = done;
+            done += data.len() as u64;
+            self.write(start, data).await?;
+        }
+        self.clear(done, self.volume.size_bytes()).await?;
+        Ok(true)
+    }
+
+    async fn write(&self, start: u64, data: Bytes) -> Result<()> {
+        let len = data.len() as u64;
+        self.change(Need::Write(len), async |edit| self.volume.write(edit, start, data).await).await?;
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn clear(&self, start: u64, end: u64) -> Result<()> {
+        if start >= end {
+            return Ok(());
+        }
+        // Blocks at the edges may have to be written.
+        let need = Need::Write(2 * self.volume.block_bytes());
+        self.change(need, async |edit| self.volume.write_zeros(edit, start..end).await).await
+    }
+
+    async fn change(&self, need: Need, act: impl AsyncFnOnce(&Edit) -> cenote_fs::Result<()>) -> Result<()> {
+        let hold = self.engine.hold_for(self.dataset.live(), need).await?;
+        Ok(act(&self.dataset.edit(&hold)).await?)
+    }
+}
