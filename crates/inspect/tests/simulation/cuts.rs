@@ -22,7 +22,7 @@ use crate::power_cut::Cutter;
 use crate::run::{Expected, Run, recover};
 use crate::work::Worker;
 
-/// Cuts of each layout, all in all more than 10,000; `CENOTE_CUTS` sets another number.
+/// Cuts of each layout, all in all more than 10,000; `CENOTE_CUTS` sets another number, rounded up to whole runs.
 const CUTS: usize = 1120;
 const CUTS_PER_RUN: usize = 112;
 /// Operations of a run, and after a cut.
@@ -78,7 +78,7 @@ fn after_cut(
 ) -> Result<Survived, String> {
     simulate(seed, |rt| async move {
         let disks = Disks::new(&rt, shape, before.clone());
-        let pool = recover(&rt, &disks).await?;
+        let pool = recover(&rt, disks.devices()).await?;
         let expected = run.expect(&pool, moment).await?;
         let recovery = disks.take_journal();
         let run = match steps > 0 && expected.unsure.is_empty() {
@@ -91,7 +91,7 @@ fn after_cut(
 
 /// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a group becomes the pool's
 /// state.
-fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
+pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     let mut moments: Vec<Moment> = (0..count)
         .map(|index| match journal.flushes.len() {
             flushes if index % 2 == 0 && flushes > 0 => {
@@ -106,11 +106,11 @@ fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
 }
 
 /// Cuts one run at many moments.
-fn cut_run(seed: u64, layout: &Layout, cuts: usize) {
+fn cut_run(seed: u64, layout: &Layout) {
     let mut rng = Rng::stream(seed, 1);
     let run = record(seed, layout);
     let mut cutter = Cutter::new(&run.journal, run.before.clone());
-    for (index, moment) in moments(&run.journal, cuts, &mut rng).into_iter().enumerate() {
+    for (index, moment) in moments(&run.journal, CUTS_PER_RUN, &mut rng).into_iter().enumerate() {
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
         let steps = if index % GO_ON == 0 { STEPS_AFTER } else { 0 };
         let seed = rng.next_u64();
@@ -137,7 +137,7 @@ fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), Stri
     let mut rng = Rng::stream(seed, 3);
     let (moment, images) = cut_anywhere(&first.recovery, &first.before, layout, &mut rng);
     let done = simulate(seed, |rt| async move {
-        let pool = recover(&rt, &Disks::new(&rt, layout.shape(), images)).await?;
+        let pool = recover(&rt, Disks::new(&rt, layout.shape(), images).devices()).await?;
         first.expected.compare(&pool.engine).await
     });
     done.map_err(|why| format!("cut again at {moment} of {}, in recovery: {why}", first.recovery.now))
@@ -174,16 +174,30 @@ fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
     let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes };
     if let Some(seed) = number("CENOTE_SEED") {
         let _replay = Replay { test, seed };
-        return cut_run(seed, &layout, CUTS_PER_RUN);
+        return cut_run(seed, &layout);
     }
-    let mut left = number("CENOTE_CUTS").map_or(CUTS, |cuts| cuts as usize);
+    let cuts = number("CENOTE_CUTS").map_or(CUTS, |cuts| cuts as usize);
     let seeds = Runtime::real(Some(1));
-    while left > 0 {
+    for _ in 0..cuts.div_ceil(CUTS_PER_RUN) {
         let replay = Replay { test, seed: seeds.random_u64() };
-        let cuts = left.min(CUTS_PER_RUN);
-        cut_run(replay.seed, &layout, cuts);
-        left -= cuts;
+        cut_run(replay.seed, &layout);
     }
+}
+
+/// What is needed to see a failure again.
+#[test]
+fn a_seed_decides_all() {
+    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal), (Disk, 0, 1, Log)], sector_bytes: 512 };
+    let seed = Runtime::real(Some(1)).random_u64();
+    let (first, second) = (record(seed, &layout), record(seed, &layout));
+    let journal = |run: &Run| -> Vec<_> {
+        run.journal
+            .writes
+            .iter()
+            .map(|write| (write.asked, write.disk, write.offset, write.data.clone()))
+            .collect()
+    };
+    assert!(journal(&first) == journal(&second), "seed {seed}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cenote_dataset::engine::{Engine, Need};
 use cenote_dataset::properties::Value;
 use cenote_dataset::{Mos, ObjectId};
 use cenote_fs::write::{NewFile, NewKind};
-use cenote_fs::{Change, FsError, FsOptions, FsWriter, Refusal};
+use cenote_fs::{Change, Filesystem, FsError, FsOptions, FsWriter, Refusal};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{Disk, Raidz};
 use cenote_runtime::{Rng, Runtime};
@@ -14,6 +14,7 @@ use cenote_runtime::{Rng, Runtime};
 use crate::check::{ask_zdb, check_sound};
 use crate::cuts::{Replay, number, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
+use crate::run::recover;
 
 /// A file system that is filled with files that don't compress, and emptied.
 struct Files {
@@ -134,6 +135,40 @@ fn a_full_pool_refuses_writes_and_can_still_delete() {
 #[test]
 fn a_full_raidz_refuses_writes_and_can_still_delete() {
     on_pool("a_full_raidz_refuses_writes_and_can_still_delete", (Raidz, 1, 3, Normal), fill_and_empty);
+}
+
+/// The power goes when a pool is full: each file that was committed is there, and none that is gone.
+async fn commit_until_full(rt: Runtime, disks: Disks, engine: Engine) {
+    let mut files = Files::of(&rt, &engine, POOL).await;
+    for _ in 0..4 {
+        loop {
+            let made = files.make(250_000).await;
+            files.fs.commit(None).await.unwrap();
+            if let Err(error) = made {
+                assert_eq!(error.refusal(), Some(Refusal::NoSpace), "{error}");
+                break;
+            }
+        }
+        for _ in 0..files.files.len() / 2 {
+            files.remove().await;
+            files.fs.commit(None).await.unwrap();
+        }
+        let copy = Disks::new(&rt, Layout { vdevs: Vec::new(), sector_bytes: 512 }.shape(), disks.images());
+        let pool = recover(&rt, copy.devices()).await.unwrap();
+        let mos = pool.engine.mos().await.unwrap();
+        let there = Filesystem::open(mos.dataset(POOL).await.unwrap().objset().await.unwrap()).await.unwrap();
+        let there = there.list(there.root()).await.unwrap().into_iter();
+        let mut there: Vec<_> = there.map(|entry| (entry.name.to_vec(), entry.object)).collect();
+        let mut made = files.files.clone();
+        there.sort();
+        made.sort();
+        assert_eq!(there, made);
+    }
+}
+
+#[test]
+fn a_full_pool_keeps_what_was_committed() {
+    on_pool("a_full_pool_keeps_what_was_committed", (Disk, 0, 1, Normal), commit_until_full);
 }
 
 #[test]

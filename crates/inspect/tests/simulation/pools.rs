@@ -73,7 +73,13 @@ impl Disks {
     }
 
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
+        self.devices_but(&[])
+    }
+
+    /// Those there are if some are gone.
+    pub fn devices_but(&self, gone: &[usize]) -> Vec<Arc<dyn Device>> {
+        let there = self.disks.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+        there.map(|(_, disk)| disk.clone() as Arc<dyn Device>).collect()
     }
 }
 

@@ -6,8 +6,11 @@
 //!   a commit under way               may be there, in parts: that dataset is only to be whole
 //! ```
 
+use std::sync::Arc;
+
 use cenote_dataset::engine::Engine;
 use cenote_dataset::{ObjectId, Txg};
+use cenote_device::Device;
 use cenote_fs::replay_logs;
 use cenote_runtime::Runtime;
 
@@ -15,7 +18,7 @@ use crate::check::{Known, Unsure, check_sound, compare};
 use crate::image::Image;
 use crate::journal::{Journal, Moment};
 use crate::model::{Content, History, World};
-use crate::pools::{Disks, now, open};
+use crate::pools::{now, open};
 
 /// A commit of a file system or volume, or of one file.
 #[derive(Debug, Clone)]
@@ -54,8 +57,8 @@ pub struct Recovered {
 }
 
 /// Opens the pool that a cut has left.
-pub async fn recover(rt: &Runtime, disks: &Disks) -> Result<Recovered, String> {
-    let mos = open(rt, disks.devices()).await?;
+pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
+    let mos = open(rt, devices).await?;
     let found = mos.uberblock().txg;
     check_sound(&mos).await?;
     let engine = Engine::start(&mos).await.map_err(|error| error.to_string())?;
