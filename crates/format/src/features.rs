@@ -19,6 +19,51 @@ pub fn spa_version_is_known(version: u64) -> bool {
     (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version) || version == SPA_VERSION_FEATURES
 }
 
+/// What came with versions of pools before feature flags, `SPA_VERSION_*`: the one place that says what an old pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Since {
+    /// The oldest pools that are changed here: heads know what they have to themselves (`UNIQUE_ACCURATE`).
+    Unique = 9,
+    /// Everything descends from `$ORIGIN`, and snapshots know their clones (`ORIGIN`, `NEXT_CLONES`).
+    Origin = 11,
+    /// Snapshots have properties (`SNAP_PROPS`).
+    SnapshotProperties = 12,
+    /// Directories know what uses their space (`USED_BREAKDOWN`).
+    UsedBreakdown = 13,
+    /// Users and groups are accounted (`USERSPACE`).
+    Userspace = 15,
+    /// Snapshots can be held (`USERREFS`).
+    Holds = 18,
+    /// `compression=zle` (`ZLE_COMPRESSION`).
+    Zle = 20,
+    /// Blocks that are alike can be stored once (`DEDUP`).
+    Dedup = 21,
+    /// Log blocks have their checksum in front (`SLIM_ZIL`).
+    SlimLog = 23,
+    /// Files have system attributes (`SA`).
+    Attributes = 24,
+    /// Deadlists are sorted by birth, and directories know their clones (`DEADLISTS`, `DIR_CLONES`).
+    Deadlists = 26,
+}
+
+impl Since {
+    /// Whether pools of that version have it.
+    pub fn is_in(self, version: u64) -> bool {
+        version >= self as u64
+    }
+}
+
+/// The newest version of file systems that a pool of that version can have, `zfs_zpl_version_map`.
+pub fn zpl_version_of(spa_version: u64) -> u64 {
+    match spa_version {
+        version if Since::Attributes.is_in(version) => ZPL_VERSION,
+        version if Since::Userspace.is_in(version) => 4,
+        version if Since::Unique.is_in(version) => 3,
+        _ => 1,
+    }
+}
+
 /// What a dataset's own field for a feature holds, `zfeature_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureType {

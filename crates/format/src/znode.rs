@@ -21,7 +21,7 @@ mod fuid;
 #[cfg(test)]
 mod tests;
 
-pub use acl::{Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces, encode_log_aces};
+pub use acl::{INLINE_BYTES as ZFS_ACE_SPACE, Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces, encode_log_aces};
 pub use dirent::{Dirent, FileKind};
 pub use flags::*;
 pub use fuid::{Fuid, FuidTable};
@@ -134,6 +134,11 @@ impl ZnodePhys {
         let mut r = Reader::new(WHAT, bonus, endian);
         let fields = ZnodeFields::read(&mut r)?;
         Ok(ZnodePhys { fields, acl: AclPhys::read(&mut r)?, tail: r.bytes(r.remaining())?.to_vec() })
+    }
+
+    /// An old znode with what follows it: the target of a short symbolic link, or a scanner's stamp.
+    pub fn new(fields: ZnodeFields, acl: AclPhys, tail: &[u8]) -> ZnodePhys {
+        ZnodePhys { fields, acl, tail: tail.to_vec() }
     }
 
     /// The bonus as bytes.

@@ -18,7 +18,7 @@
 //! Permissions are the caller's to check; what the file system itself forbids (immutable files, full names, other kinds) is
 //! refused here, with the error that Linux gives ([`Refusal`]). Nothing is changed by an operation that is refused.
 //!
-//! File systems of version 5 only: what is older can be read. Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
+//! File systems of version 1 can only be read: their directories don't say of what kind a file is. Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
 mod clone;
@@ -64,8 +64,10 @@ pub use rename::RenameMode;
 pub use replay::replay_logs;
 pub use xattr::SetXattr;
 
-/// The version that SA came with, and the only one that is written.
+/// The version that system attributes came with.
 const ZPL_VERSION_SA: u64 = 5;
+/// The oldest that is written.
+const ZPL_VERSION_DIRENT_TYPE: u64 = 2;
 /// `MAXNAMELEN - 1`, and the same with feature `longname`.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_LONG_NAME_BYTES: usize = 1023;
@@ -101,11 +103,12 @@ impl FsWriter {
     /// Opens a file system to change it.
     ///
     /// # Errors
-    /// It can't be read, or is of an older version than 5.
+    /// It can't be read, or is of version 1.
     pub async fn open(live: LiveObjset, options: FsOptions) -> Result<FsWriter> {
         let fs = Filesystem::open(live.view()).await?;
         let master = fs.master().clone();
-        if master.version < ZPL_VERSION_SA || master.sa_attrs.is_none() {
+        let lacks_tables = master.version >= ZPL_VERSION_SA && master.sa_attrs.is_none();
+        if master.version < ZPL_VERSION_DIRENT_TYPE || lacks_tables {
             return Err(Refusal::ReadOnly.of(fs.root()));
         }
         let writer = FsWriter::of_parts(live, master, options);
@@ -114,6 +117,7 @@ impl FsWriter {
     }
 
     fn of_parts(live: LiveObjset, master: MasterNode, options: FsOptions) -> FsWriter {
+        let options = options.for_version(master.version);
         FsWriter(Arc::new(Inner {
             live,
             master,
@@ -164,7 +168,7 @@ impl FsWriter {
 
     /// The dataset's properties have changed.
     pub fn set_options(&self, options: FsOptions) {
-        *self.0.options.write() = options;
+        *self.0.options.write() = options.for_version(self.0.master.version);
     }
 
     /// Looks a name up while others change the directory.

@@ -12,6 +12,7 @@ use crate::place::Place;
 use crate::vdev::missed::{Missed, MissedTxgs};
 use crate::vdev::{VdevTree, build};
 use cenote_codec::checksum::ChecksumSalt;
+use cenote_format::features::Since;
 use cenote_format::indirect::IndirectMapping;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
@@ -180,6 +181,11 @@ impl Pool {
     /// SPA version as the uberblock says.
     pub fn version(&self) -> u64 {
         self.uberblock.version
+    }
+
+    /// Whether it has what came with a version: all pools with feature flags have it.
+    pub fn has(&self, what: Since) -> bool {
+        what.is_in(self.version())
     }
 
     /// The root that was chosen.

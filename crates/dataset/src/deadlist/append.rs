@@ -12,6 +12,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
+use cenote_format::features::Since;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::words::Words;
 
@@ -23,6 +24,8 @@ use crate::zap::ZapEdit;
 
 /// `SPA_OLD_MAXBLOCKSIZE`: blocks of lists.
 const LIST_BLOCK_BYTES: u32 = 128 << 10;
+/// `BPOBJ_SIZE_V1`: the head of lists without lists within, of pools before version 26.
+const HEAD_WITHOUT_LISTS_BYTES: usize = 32;
 /// `BPOBJ_SIZE_V2`: the head without the count of entries that are marked as freed.
 const HEAD_WITHOUT_FREED_BYTES: usize = 48;
 const EMPTY_FEATURE: &str = "empty_bpobj";
@@ -88,13 +91,22 @@ impl<'a> BlockLists<'a> {
         BlockLists { mos, dsize }
     }
 
+    /// Deadlists of the pool are sorted by birth; those of older pools are plain lists.
+    pub(super) fn has_deadlists(&self) -> bool {
+        self.mos.view().pool().has(Since::Deadlists)
+    }
+
     /// Makes a list (`bpobj_alloc`).
     ///
     /// # Errors
     /// The MOS is damaged.
     pub async fn create(&self) -> Result<ObjectId> {
         let livelists = FeatureCounts::of(self.mos).count(LIVELIST_FEATURE).await?.unwrap_or(0);
-        let head_bytes = if livelists > 0 { BpobjPhys::COUNT * 8 } else { HEAD_WITHOUT_FREED_BYTES };
+        let head_bytes = match livelists {
+            _ if !self.has_deadlists() => HEAD_WITHOUT_LISTS_BYTES,
+            0 => HEAD_WITHOUT_FREED_BYTES,
+            _ => BpobjPhys::COUNT * 8,
+        };
         let new = NewObject::of(ObjectType::BPOBJ).block_bytes(LIST_BLOCK_BYTES);
         self.mos.create(&new.bonus(ObjectType::BPOBJ_HDR, vec![0; head_bytes])).await
     }
@@ -194,7 +206,7 @@ impl<'a> BlockLists<'a> {
     }
 
     /// The space of entries, frees counting as less.
-    fn space(&self, entries: &[BpobjEntry]) -> BlockSpace {
+    pub(super) fn space(&self, entries: &[BpobjEntry]) -> BlockSpace {
         entries.iter().fold(BlockSpace::default(), |sum, entry| {
             let space = BlockSpace::of(&entry.bp, (self.dsize)(&entry.bp));
             if entry.freed { sum.minus(space) } else { sum.plus(space) }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use cenote_format::Phys;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::deadlist::{DeadlistPhys, deadlist_key};
@@ -42,6 +43,10 @@ impl<'a> DeadlistEdit<'a> {
     /// # Errors
     /// The MOS is damaged.
     pub async fn create(lists: BlockLists<'a>) -> Result<DeadlistEdit<'a>> {
+        if !lists.has_deadlists() {
+            let object = lists.create().await?;
+            return Ok(DeadlistEdit { lists, object, by_birth: None, space: BlockSpace::default() });
+        }
         let new = NewObject::of(ObjectType::DEADLIST);
         let new = new.bonus(ObjectType::DEADLIST_HDR, vec![0; DeadlistPhys::COUNT * 8]);
         let object = NewZap::in_object(new).create(lists.mos).await?;
@@ -72,34 +77,56 @@ impl<'a> DeadlistEdit<'a> {
         self.space
     }
 
-    /// Space of the lists with keys from `from` up to, not including, `to` (`dsl_deadlist_space_range`).
+    /// Space of blocks born after `from` and up to `to`, where lists begin: of the lists with these keys; in a plain list, of
+    /// each such block (`dsl_deadlist_space_range`).
     ///
     /// # Errors
-    /// A list is damaged; it has no keys.
+    /// A list is damaged.
     pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
         let mut space = BlockSpace::default();
-        for (_, list) in self.keyed()?.range(from..to.max(from)) {
-            let list = Bpobj::open(&self.lists.mos.view(), *list).await?;
-            space = space.plus(BlockSpace::of_list(list.phys()));
+        if let Some(by_birth) = &self.by_birth {
+            for (_, list) in by_birth.range(from..to.max(from)) {
+                let list = Bpobj::open(&self.lists.mos.view(), *list).await?;
+                space = space.plus(BlockSpace::of_list(list.phys()));
+            }
+            return Ok(space);
+        }
+        let mut entries = Bpobj::open(&self.lists.mos.view(), self.object).await?.entries();
+        while let Some(batch) = entries.next_batch().await {
+            let born = |entry: &BpobjEntry| entry.bp.logical_birth();
+            let between: Vec<BpobjEntry> =
+                batch?.into_iter().filter(|entry| born(entry) > from && born(entry) <= to).collect();
+            space = space.plus(self.lists.space(&between));
         }
         Ok(space)
     }
 
-    /// The lists with keys from `from` on, by key.
+    /// The lists with keys from `from` on, by key; none if it is a plain list.
     ///
     /// # Errors
-    /// A list is damaged; it has no keys.
+    /// A list is damaged.
     pub async fn lists_from(&self, from: Txg) -> Result<Vec<(Txg, Bpobj)>> {
         let mut lists = Vec::new();
-        for (key, list) in self.keyed()?.range(from..) {
+        for (key, list) in self.by_birth.iter().flat_map(|by_birth| by_birth.range(from..)) {
             lists.push((*key, Bpobj::open(&self.lists.mos.view(), *list).await?));
         }
         Ok(lists)
     }
 
-    fn keyed(&self) -> Result<&BTreeMap<Txg, ObjectId>> {
-        let why = "is of a pool older than version 26, in which snapshots can't be destroyed yet";
-        self.by_birth.as_ref().ok_or_else(|| self.damaged(why))
+    /// Takes the blocks born after `from` off a plain list; none if it is sorted by birth. Memory: all blocks of the list.
+    ///
+    /// # Errors
+    /// The list is damaged.
+    pub async fn take_from_plain(&mut self, from: Txg) -> Result<Vec<Blkptr>> {
+        if self.by_birth.is_some() {
+            return Ok(Vec::new());
+        }
+        let all = self.lists.take_all(self.object).await?;
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|bp| bp.logical_birth() > from);
+        let kept: Vec<BpobjEntry> = kept.into_iter().map(|bp| BpobjEntry { bp, freed: false }).collect();
+        self.space = BlockSpace::default();
+        self.insert(&kept).await?;
+        Ok(taken)
     }
 
     /// Adds blocks that died; to a livelist, blocks that were written or freed (`dsl_deadlist_insert`).

@@ -8,6 +8,7 @@
 
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::dsl::names::dir_field;
+use cenote_format::features::Since;
 use cenote_format::objset::ObjsetType;
 use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
@@ -150,6 +151,9 @@ impl SyncContext {
 
     /// The snapshot that all datasets descend from; none in old pools.
     async fn empty_origin(&self) -> Result<Option<ObjectId>> {
+        if !self.has(Since::Origin) {
+            return Ok(None);
+        }
         let head = self.dir_phys(self.special_dir(ORIGIN_DIR_NAME).await?).await?.head_dataset;
         let origin = self.dataset_phys(head).await?.prev_snapshot;
         Ok((origin.0 != 0).then_some(origin))

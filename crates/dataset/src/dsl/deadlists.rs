@@ -24,7 +24,7 @@ impl SyncContext {
         Ok(DeadlistEdit::open(BlockLists::new(&edit, &dsize), deadlist).await?.space().into())
     }
 
-    /// Frees a deadlist's blocks under keys from `from` on, and the keys.
+    /// Frees a deadlist's blocks born after `from`, and the keys from there on.
     pub(super) async fn free_dead_from(&self, deadlist: ObjectId, from: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let mut opened = DeadlistEdit::open(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -36,6 +36,9 @@ impl SyncContext {
                 }
             }
             opened.drop_key(key).await?;
+        }
+        for bp in opened.take_from_plain(from).await? {
+            self.free_now(&bp).await?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 
 use cenote_format::dsl::names::dir_field;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
+use cenote_format::features::Since;
 use cenote_format::units::{ObjectId, Txg};
 
 use super::Dataset;
@@ -51,10 +52,10 @@ impl SyncContext {
         for name in names {
             name::split_at(name, '@')?;
             let snapshot = mos.dataset(name).await?;
-            if in_use == InUse::Refuse {
+            // Only what can be held can wait for it.
+            if in_use == InUse::Refuse || !self.has(Since::Holds) {
                 refuse_if_used(&snapshot).await?;
             }
-            self.require_keyed_deadlist(&snapshot).await?;
             if found.iter().all(|other| other.id() != snapshot.id()) {
                 found.push(snapshot);
             }
@@ -81,11 +82,6 @@ impl SyncContext {
             return Ok(());
         }
         self.remove_snapshot(ObjectId(snapshot.id().0), snapshot.name()).await
-    }
-
-    /// Pools before version 26 have deadlists that are plain lists, which would have to be sorted here.
-    async fn require_keyed_deadlist(&self, snapshot: &Dataset) -> Result<()> {
-        self.dead_space(snapshot.phys().deadlist, Txg(0), Txg(0)).await.map(|_| ())
     }
 
     async fn remove_snapshot(&mut self, id: ObjectId, full: &str) -> Result<()> {
@@ -205,6 +201,9 @@ async fn refuse_if_used(snapshot: &Dataset) -> Result<()> {
     if let Some(clone) = snapshot.clones().await?.first() {
         let why = format!("'{}' is a clone of it; destroy or promote that first", clone.name());
         return Err(DatasetError::busy(name, why));
+    }
+    if snapshot.phys().num_children > 1 {
+        return Err(DatasetError::busy(name, "it has clones, which pools of this version have no list of"));
     }
     Ok(())
 }

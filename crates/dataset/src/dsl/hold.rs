@@ -3,6 +3,7 @@
 //! Source: OpenZFS `dsl_userhold.c`.
 
 use cenote_format::dnode::ObjectType;
+use cenote_format::features::Since;
 use cenote_format::units::ObjectId;
 
 use super::{Dataset, name};
@@ -56,6 +57,7 @@ impl SyncContext {
         if tag.is_empty() || tag.len() > MAX_TAG_BYTES || tag.contains('\0') {
             return Err(DatasetError::BadName { name: tag.into(), why: "tag too long, or empty".into() });
         }
+        self.require(Since::Holds, tag)?;
         for snapshot in self.snapshots_held(names, tag, false).await? {
             let (edit, id) = (self.edit(), ObjectId(snapshot.id().0));
             let refs = snapshot.holds().await?.len() + 1;

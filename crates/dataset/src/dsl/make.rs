@@ -10,7 +10,7 @@ use cenote_format::dsl::{
     DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
     DslDatasetPhys, DslDirPhys,
 };
-use cenote_format::features::Feature;
+use cenote_format::features::{Feature, Since};
 use cenote_format::units::{Guid, ObjectId, Txg};
 
 use super::account::Account;
@@ -34,7 +34,9 @@ impl SyncContext {
         let mut phys = DslDirPhys::zeroed();
         phys.creation_time_s = self.now_s();
         phys.parent = parent.unwrap_or_default();
-        phys.flags = DD_FLAG_USED_BREAKDOWN;
+        if self.has(Since::UsedBreakdown) {
+            phys.flags = DD_FLAG_USED_BREAKDOWN;
+        }
         let new = NewObject::of(ObjectType::DSL_DIR);
         let id = edit.create(&new.bonus(ObjectType::DSL_DIR, phys.encode(Endian::NATIVE))).await?;
         match parent {
@@ -106,17 +108,21 @@ impl SyncContext {
         self.copy_features(origin, id).await?;
 
         from.num_children += 1;
-        if from.next_clones_zap.0 == 0 {
-            from.next_clones_zap = NewZap::of(ObjectType::NEXT_CLONES).create(&edit).await?;
+        if self.has(Since::Origin) {
+            if from.next_clones_zap.0 == 0 {
+                from.next_clones_zap = NewZap::of(ObjectType::NEXT_CLONES).create(&edit).await?;
+            }
+            add_number(&ZapEdit::new(&edit, from.next_clones_zap), id).await?;
         }
-        add_number(&ZapEdit::new(&edit, from.next_clones_zap), id).await?;
         self.set_dataset_phys(origin, &from).await?;
         let mut origin_dir = self.dir_phys(from.dir).await?;
-        if origin_dir.clones_zap.0 == 0 {
-            origin_dir.clones_zap = NewZap::of(ObjectType::DSL_CLONES).create(&edit).await?;
-            self.set_dir_phys(from.dir, &origin_dir).await?;
+        if self.has(Since::Deadlists) {
+            if origin_dir.clones_zap.0 == 0 {
+                origin_dir.clones_zap = NewZap::of(ObjectType::DSL_CLONES).create(&edit).await?;
+                self.set_dir_phys(from.dir, &origin_dir).await?;
+            }
+            add_number(&ZapEdit::new(&edit, origin_dir.clones_zap), id).await?;
         }
-        add_number(&ZapEdit::new(&edit, origin_dir.clones_zap), id).await?;
         let head = self.dataset_phys(origin_dir.head_dataset).await?;
         self.clone_deadlist(head.deadlist, from.creation_txg).await
     }

@@ -11,6 +11,7 @@
 
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{dataset_field, dir_field};
+use cenote_format::features::Since;
 use cenote_format::units::{ObjectId, Txg};
 
 use super::account::Account;
@@ -57,6 +58,7 @@ impl Engine {
 
 impl SyncContext {
     async fn promote(&mut self, clone: &str) -> Result<()> {
+        self.require(Since::Deadlists, clone)?;
         let parties = self.parties(clone).await?;
         self.refuse_encrypted(&parties.clone, "promoted").await?;
         self.check_promotion(&parties).await?;

@@ -8,7 +8,10 @@
 
 mod check;
 
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
 use cenote_format::dnode::ObjectType;
+use cenote_format::features::Since;
 use cenote_format::props::{AppliesTo, Prop, ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
 use cenote_format::units::{DatasetId, ObjectId};
 
@@ -64,6 +67,9 @@ impl SyncContext {
             DatasetKind::Snapshot => AppliesTo::SNAP,
         };
         check_setting(name, property, value, applies, SetAt::Existing)?;
+        if dataset.is_snapshot() {
+            self.require(Since::SnapshotProperties, name)?;
+        }
         self.require_feature(name, property, value).await?;
         self.check_limit(&dataset, property, value).await?;
         self.store_setting(&dataset, property, value).await?;
@@ -217,6 +223,11 @@ impl SyncContext {
     /// What is set must not make the pool write what its features don't allow.
     pub(super) async fn require_feature(&self, name: &str, property: &str, value: &Value) -> Result<()> {
         let Value::Number(number) = *value else { return Ok(()) };
+        match property {
+            "dedup" if number != Checksum::Off as u64 => self.require(Since::Dedup, name)?,
+            "compression" if number == Compression::Zle as u64 => self.require(Since::Zle, name)?,
+            _ => {}
+        }
         let Some(feature) = feature_of(property, number) else { return Ok(()) };
         match FeatureCounts::of(&self.edit()).count(feature).await? {
             Some(_) => Ok(()),

@@ -6,6 +6,7 @@
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 
 use cenote_format::dsl::names::{dataset_field, dir_field};
+use cenote_format::features::Since;
 use cenote_format::units::ObjectId;
 
 use cenote_format::props::AppliesTo;
@@ -49,14 +50,10 @@ impl SyncContext {
     /// Answers `false` if one of the datasets has a snapshot of this very group.
     async fn snapshot(&mut self, names: &[String], settings: &Settings) -> Result<bool> {
         let mos = self.mos().await?;
+        let first = names.first().map_or("", |name| name);
         for (property, value) in settings {
-            check_setting(
-                names.first().map_or("", |name| name),
-                property,
-                value,
-                AppliesTo::SNAP,
-                SetAt::Creation,
-            )?;
+            self.require(Since::SnapshotProperties, first)?;
+            check_setting(first, property, value, AppliesTo::SNAP, SetAt::Creation)?;
         }
         let mut heads: Vec<(Dataset, String)> = Vec::new();
         for full in names {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::Since;
 use cenote_format::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 
@@ -81,8 +82,10 @@ impl SyncContext {
         self.activate_missing(dataset).await?;
         let engine = &self.engine;
         let mut phys = ObjsetPhys::empty(kind);
-        // What users own is counted from the start.
-        phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
+        if self.has(Since::Userspace) {
+            // What users own is counted from the start.
+            phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
+        }
         let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, None, phys);
         let objset = LiveObjset::new(empty, self.group.txg);
         let mos = self.mos().await?;
@@ -119,6 +122,22 @@ impl SyncContext {
     /// Takes back object sets made for a dataset that is not to be.
     pub(crate) fn unmake_objset(&mut self, dataset: DatasetId) {
         self.born_objsets.retain(|born| born.objset.dataset_id() != dataset);
+    }
+
+    /// Whether the pool has what came with a version.
+    pub(crate) fn has(&self, what: Since) -> bool {
+        self.group.pool.has(what)
+    }
+
+    /// Refuses what old pools can't do.
+    pub(crate) fn require(&self, what: Since, name: &str) -> Result<()> {
+        match self.has(what) {
+            true => Ok(()),
+            false => Err(DatasetError::unsuitable(
+                name,
+                format!("pool must be upgraded to version {} for this (`zpool upgrade`)", what as u64),
+            )),
+        }
     }
 
     /// Seconds since 1970.

@@ -1,18 +1,15 @@
 //! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
 //!
 //! Refused are pools with something that each write or free must take into account and that this engine does not know how to:
-//! heartbeats of a shared pool, forms of lists that are no longer made. Reading needs none of it.
+//! heartbeats of a shared pool, accounts of the oldest versions. Reading needs none of it.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::features::Feature;
+use cenote_format::features::{Feature, Since};
 use cenote_pool::VdevState;
 
 use crate::error::{DatasetError, Result};
 use crate::mos::Mos;
-
-/// `SPA_VERSION_DEADLISTS`: older pools have lists of dead blocks of another form, which this engine does not make.
-const SPA_VERSION_DEADLISTS: u64 = 26;
 
 /// Refuses a pool that this engine would damage.
 pub(super) async fn check(mos: &Mos) -> Result<()> {
@@ -23,8 +20,8 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
     if mos.uberblock().endian != Endian::NATIVE {
         return refused("it was written by a machine of the other byte order");
     }
-    if mos.pool().version() < SPA_VERSION_DEADLISTS {
-        return refused("its version is older than 26: `zpool upgrade` brings it up to date");
+    if !mos.pool().has(Since::Unique) {
+        return refused("its version is older than 9: `zpool upgrade` brings it up to date");
     }
     let health = mos.pool().status();
     if !health.is_importable() || health.root.children.iter().any(|top| top.state < VdevState::Degraded) {

@@ -20,7 +20,8 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::{
     DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
 };
-use cenote_format::objset::{OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
+use cenote_format::features::Since;
+use cenote_format::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
 use cenote_format::units::{BlockId, ObjectId};
 
 use super::blocks::{BlockSink, NewBlock};
@@ -171,12 +172,14 @@ fn new_meta_head() -> DnodeHead {
 }
 
 async fn write_head(sink: &BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Blkptr> {
+    let has_accounts = sink.group().pool.has(Since::Userspace);
+    let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
     let new = NewBlock {
         object: META_DNODE_OBJECT,
         object_type: ObjectType::OBJSET,
         level: 0,
         block: BlockId(0),
-        data: phys.encode(OBJSET_PHYS_SIZE_V3).into(),
+        data: phys.encode(head_bytes).into(),
         old: *old.bp(),
         fill,
         checksum_id: 0,

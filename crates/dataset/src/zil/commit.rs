@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use cenote_format::features::Since;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_format::zil::ZIL_MIN_BLKSZ;
 
@@ -71,6 +72,10 @@ impl Log {
     /// Writes all records that are to be.
     async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<()> {
         let unsaid = self.0.records.lock().unsaid();
+        // Logs of older pools have another form: there a group takes their place.
+        if !engine.pool().has(Since::SlimLog) {
+            return engine.sync_all().await;
+        }
         engine.sync(unsaid).await?;
         if !self.0.records.lock().has_any(engine.synced()?) {
             return Ok(());

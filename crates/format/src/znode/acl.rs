@@ -36,7 +36,7 @@ const DENIED: u16 = 1;
 /// Types of entries that carry object types, `ACE_*_OBJECT_ACE_TYPE`.
 const OBJECT_TYPES: std::ops::RangeInclusive<u16> = 5..=8;
 /// Bytes for entries in an old znode, `ZFS_ACE_SPACE`.
-const INLINE_BYTES: usize = 72;
+pub const INLINE_BYTES: usize = 72;
 /// Bytes of an entry of version 0, and the least of one of version 1.
 const OLD_ACE_BYTES: usize = 12;
 const ACE_HEAD_BYTES: usize = 8;
@@ -188,6 +188,20 @@ pub struct AclPhys {
 }
 
 impl AclPhys {
+    /// A list of `count` entries, packed as `form` says. It is inline unless it is in an object of its own.
+    ///
+    /// # Errors
+    /// More bytes than there is room for inline.
+    pub fn new(form: AclForm, count: usize, packed: &[u8], external: Option<ObjectId>) -> Result<AclPhys> {
+        let mut inline = [0; INLINE_BYTES];
+        if external.is_none() {
+            at_most("ACL bytes", packed.len() as u64, INLINE_BYTES as u64)?;
+            inline[..packed.len()].copy_from_slice(packed);
+        }
+        let (count, size_bytes) = (count as u32, packed.len() as u64);
+        Ok(AclPhys { external, form, count, size_bytes, inline, endian: Endian::NATIVE })
+    }
+
     /// Reads the 88 bytes.
     ///
     /// # Errors

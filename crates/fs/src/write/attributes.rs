@@ -131,6 +131,9 @@ impl FsWriter {
         if is_fixed || has_fixed_size || (acl_stays && set.mode.is_some()) {
             return Err(Refusal::NotPermitted.of(node.id));
         }
+        if set.project.is_some() && self.has_znodes() {
+            return Err(Refusal::NotSupported.of(node.id));
+        }
         match (set.size, kind) {
             (Some(size), FileKind::Regular) if size > i64::MAX as u64 => Err(Refusal::TooLarge.of(node.id)),
             (None, _) | (Some(_), FileKind::Regular) => Ok(()),

@@ -11,13 +11,14 @@ use cenote_dataset::live::LiveObjset;
 use cenote_dataset::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP};
 use cenote_dataset::{NewZap, ZapEdit};
 use cenote_format::dnode::ObjectType;
+use cenote_format::features::zpl_version_of;
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 
 use super::make::Making;
-use super::{Change, FsOptions, FsWriter};
+use super::{Change, FsOptions, FsWriter, ZPL_VERSION_SA};
 use crate::error::Result;
-use crate::filesystem::{CaseSensitivity, MASTER_NODE, MasterNode, Normalization, ZPL_VERSION};
+use crate::filesystem::{CaseSensitivity, MASTER_NODE, MasterNode, Normalization};
 
 /// What a new file system is to be like, for good.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +67,7 @@ impl NewFilesystem {
     }
 }
 
-/// Makes a file system of version 5 in an object set that is empty.
+/// Makes a file system in an object set that is empty, of the newest version that its pool can have.
 ///
 /// # Errors
 /// It is not empty.
@@ -83,19 +84,24 @@ pub async fn create_filesystem(
     master.add("normalization", new.normalization_word()).await?;
     master.add("utf8only", u64::from(utf8_only)).await?;
     master.add("casesensitivity", new.case_word()).await?;
-    master.add("VERSION", ZPL_VERSION).await?;
-    let sa_attrs = NewZap::of(ObjectType::SA_MASTER_NODE).create(edit).await?;
-    master.add("SA_ATTRS", sa_attrs.0).await?;
+    let version = zpl_version_of(live.view().pool().version());
+    master.add("VERSION", version).await?;
+    let mut sa_attrs = None;
+    if version >= ZPL_VERSION_SA {
+        let table = NewZap::of(ObjectType::SA_MASTER_NODE).create(edit).await?;
+        master.add("SA_ATTRS", table.0).await?;
+        sa_attrs = Some(table);
+    }
     let queue = NewZap::of(ObjectType::UNLINKED_SET).create(edit).await?;
     master.add("DELETE_QUEUE", queue.0).await?;
 
     let known = MasterNode {
-        version: ZPL_VERSION,
+        version,
         root: ObjectId(0),
         delete_queue: Some(queue),
         shares: None,
         fuids: None,
-        sa_attrs: Some(sa_attrs),
+        sa_attrs,
         case: new.case,
         normalization: new.normalization,
         utf8_only,

@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_mknode`), whose order of attributes is the layout of all files.
 
+use bytes::Bytes;
 use cenote_dataset::NewZap;
 use cenote_dataset::live::NewObject;
 use cenote_format::bytes::Endian;
@@ -11,7 +12,7 @@ use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, encode_aces};
 
 use super::replay::AsLogged;
-use super::znode::{Znode, put, time_bytes};
+use super::znode::{Znode, old, put, time_bytes};
 use super::{Change, FsWriter};
 use crate::acl::rules::{Acl, mode_of};
 use crate::attr::pflags;
@@ -152,9 +153,15 @@ impl FsWriter {
         let options = self.options();
         let slots = new.as_logged.map_or(options.dnode_slots, |logged| logged.slots).clamp(1, 32);
         let values = self.first_values(change, new);
-        let room = DnodeHead::bonus_room(slots, 1);
-        let (bonus, spill) = self.pack(change.edit, new.parent, &values, room, &None).await?;
-        let object = |kind| NewObject::of(kind).bonus(ObjectType::SA, bonus.clone()).slots(slots);
+        let (bonus_type, bonus, spill) = match self.has_znodes() {
+            true => (ObjectType::ZNODE, self.pack_old(change.edit, new.parent, &values, None).await?.0, None),
+            false => {
+                let room = DnodeHead::bonus_room(slots, 1);
+                let (bonus, spill) = self.pack(change.edit, new.parent, &values, room, &None).await?;
+                (ObjectType::SA, bonus, spill)
+            }
+        };
+        let object = |kind| NewObject::of(kind).bonus(bonus_type, bonus.clone()).slots(slots);
         let table = NewZap::in_object(object(ObjectType::DIRECTORY_CONTENTS)).normalized(self.table_flags());
         let file = object(ObjectType::PLAIN_FILE_CONTENTS);
         let is_dir = new.kind == NewKind::Directory;
@@ -171,6 +178,13 @@ impl FsWriter {
         };
         if spill.is_some() {
             change.edit.set_spill(id, spill).await?;
+        }
+        if let NewKind::Symlink(target) = new.kind
+            && self.has_znodes()
+            && !old::fits_behind(target)
+        {
+            change.edit.set_block_bytes(id, old::block_for(target)).await?;
+            change.edit.write(id, 0, Bytes::copy_from_slice(target)).await?;
         }
         Ok(id)
     }

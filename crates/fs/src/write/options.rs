@@ -2,6 +2,7 @@
 
 use cenote_dataset::{Dataset, FeatureState, Mos};
 
+use super::ZPL_VERSION_SA;
 use crate::acl::{AclInherit, AclMode};
 use crate::error::Result;
 
@@ -59,6 +60,15 @@ impl Default for FsOptions {
 }
 
 impl FsOptions {
+    /// Without what files had not yet in that version of file systems.
+    pub(super) fn for_version(self, version: u64) -> FsOptions {
+        if version >= ZPL_VERSION_SA {
+            return self;
+        }
+        let xattr = if self.xattr == XattrStore::Sa { XattrStore::Dir } else { self.xattr };
+        FsOptions { xattr, dnode_slots: 1, projects: false, logs_xattrs: false, ..self }
+    }
+
     /// What the properties of a dataset, and the features of its pool, say.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ impl FsWriter {
             }
         }
         self.free_xattr_dir(change.edit, &node).await?;
-        change.edit.destroy(object).await?;
+        self.destroy(change.edit, &node).await?;
         let _turn = self.0.queue.lock().await;
         let queue = self.delete_queue()?;
         match ZapEdit::new(change.edit, queue).remove(&format!("{:x}", object.0)).await {

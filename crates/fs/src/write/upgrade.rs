@@ -1,4 +1,4 @@
-//! Files of before an upgrade to version 5: their znode becomes attributes when they are first changed.
+//! Znodes become attributes: in memory always, on disk when a file of before an upgrade to version 5 is first changed.
 //!
 //! Source: OpenZFS `zfs_sa.c` (`zfs_sa_upgrade`), which gives them the order of new files; it leaves symbolic links as they are.
 

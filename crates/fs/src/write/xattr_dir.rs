@@ -113,7 +113,7 @@ impl FsWriter {
         self.save(change.edit, &mut dir).await?;
         self.note_removed(change, dir.id, &name, false, Some(file.id));
         self.note_touched(change, node);
-        Ok(change.edit.destroy(file.id).await?)
+        self.destroy(change.edit, &file).await
     }
 
     /// Frees the hidden directory with all that is in it.
@@ -122,9 +122,9 @@ impl FsWriter {
         for entry in Zap::open_id(&edit.view(), dir.id).await?.to_vec().await? {
             let Some(word) = entry.value.as_u64() else { continue };
             let file = self.load_xattr(edit, DirEntry::decode(entry.name, word).object).await?;
-            edit.destroy(file.id).await?;
+            self.destroy(edit, &file).await?;
         }
-        Ok(edit.destroy(dir.id).await?)
+        self.destroy(edit, &dir).await
     }
 
     /// The hidden directory belongs to whom the file belongs.

@@ -1,5 +1,7 @@
 //! A file's attributes while an operation changes them: loaded, changed, saved.
 
+pub(super) mod old;
+
 use bytes::Bytes;
 use cenote_dataset::Object;
 use cenote_dataset::live::Edit;
@@ -32,7 +34,7 @@ pub(super) struct Znode {
     room_bytes: usize,
     /// The spill block as it is.
     spill: Option<Bytes>,
-    /// The object that an old znode had its ACL in; the attributes have it from now on.
+    /// The object that a znode has its ACL in.
     old_acl: Option<ObjectId>,
 }
 
@@ -63,6 +65,11 @@ impl FsWriter {
 
     /// Writes changed attributes back.
     pub(super) async fn save(&self, edit: &Edit, node: &mut Znode) -> Result<()> {
+        if self.has_znodes() {
+            let (bonus, acl) = self.pack_old(edit, node.id, &node.values, node.old_acl).await?;
+            node.old_acl = acl;
+            return Ok(edit.set_bonus(node.id, ObjectType::ZNODE, bonus).await?);
+        }
         let (bonus, spill) = self.pack(edit, node.id, &node.values, node.room_bytes, &node.spill).await?;
         if spill.is_none() && node.spill.is_some() {
             edit.set_spill(node.id, None).await?;
@@ -72,6 +79,7 @@ impl FsWriter {
             edit.set_spill(node.id, spill.clone()).await?;
         }
         node.spill = spill;
+        // The attributes have it from now on.
         match node.old_acl.take() {
             Some(old) => Ok(edit.destroy(old).await?),
             None => Ok(()),
