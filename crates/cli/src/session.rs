@@ -147,6 +147,11 @@ impl Session {
         self.open_with(found, self.keys.source()).await
     }
 
+    /// Who knows keys: those given, files, the terminal.
+    pub fn keys(&self) -> KeySource {
+        self.keys.source()
+    }
+
     /// Opens a pool for what can be shown without keys: nobody is asked for one, those given are used.
     pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, CliError> {
         self.open_with(found, self.keys.given()).await

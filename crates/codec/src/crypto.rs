@@ -72,8 +72,8 @@ pub enum CryptoError {
     /// The wrapping key does not open the master key.
     #[error("the key is not the one this dataset was encrypted with")]
     WrongKey,
-    /// A raw or hex key of the wrong length, or a digit that is none.
-    #[error("the key must be exactly {0}")]
+    /// A key of the wrong length, or a digit that is none.
+    #[error("the key must be {0}")]
     BadKeyFormat(&'static str),
     /// The MAC does not match: damaged or tampered with.
     #[error("authentication failed: the block is not what was encrypted")]

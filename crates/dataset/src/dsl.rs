@@ -20,9 +20,11 @@
 pub(crate) mod account;
 mod blocks;
 pub mod bookmark;
+mod change_key;
 mod clone;
 mod counts;
 mod create;
+pub(crate) mod crypt;
 mod dataset;
 mod deadlists;
 mod destroy;

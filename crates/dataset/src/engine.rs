@@ -50,7 +50,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use crate::error::{DatasetError, Result};
-use crate::keys::KeySource;
+use crate::keys::Keyring;
 use crate::live::{Edit, LiveObjset};
 use crate::mos::Mos;
 use crate::objset::Objset;
@@ -84,7 +84,7 @@ struct Inner {
     pool: RwLock<Pool>,
     cache: Arc<BlockCache>,
     allocator: Arc<Allocator>,
-    keys: KeySource,
+    keys: Arc<Keyring>,
     groups: Arc<Groups>,
     /// Changed only by whoever writes a group.
     mos: LiveObjset,
@@ -239,6 +239,11 @@ impl Engine {
     pub async fn sync_all(&self) -> Result<()> {
         let open = self.0.groups.open();
         self.sync(open).await
+    }
+
+    /// Keys of encrypted datasets.
+    pub(crate) fn keys(&self) -> &Keyring {
+        &self.0.keys
     }
 
     /// Time, tasks and randomness.

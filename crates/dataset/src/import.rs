@@ -35,7 +35,7 @@ use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass, VdevConfig};
 use cenote_runtime::Runtime;
 
 use crate::error::{DatasetError, Result};
-use crate::keys::KeySource;
+use crate::keys::{KeySource, Keyring};
 use crate::mos::Mos;
 use crate::objset::Objset;
 use crate::zap::Zap;
@@ -213,7 +213,7 @@ async fn open_tree(
     }
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
     let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
-    Ok(Mos::new(objset, directory, config, root_dir, options.keys.clone()))
+    Ok(Mos::new(objset, directory, config, root_dir, Arc::new(Keyring::new(options.keys.clone()))))
 }
 
 async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<ObjectId> {

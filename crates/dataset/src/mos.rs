@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 use crate::deadlist::Bpobj;
 use crate::dsl::{Dataset, Dir};
 use crate::error::{DatasetError, Result};
-use crate::keys::{KeySource, Keyring};
+use crate::keys::Keyring;
 use crate::objset::Objset;
 use crate::zap::{Zap, ZapEntry};
 
@@ -57,7 +57,7 @@ struct Inner {
     directory: Zap,
     config: Nvlist,
     root_dir: ObjectId,
-    keyring: Keyring,
+    keyring: Arc<Keyring>,
     /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
     usable_bytes: OnceCell<u64>,
 }
@@ -68,31 +68,19 @@ impl Mos {
         directory: Zap,
         config: Nvlist,
         root_dir: ObjectId,
-        keys: KeySource,
+        keyring: Arc<Keyring>,
     ) -> Mos {
-        Mos(Arc::new(Inner {
-            objset,
-            directory,
-            config,
-            root_dir,
-            keyring: Keyring::new(keys),
-            usable_bytes: OnceCell::new(),
-        }))
+        Mos(Arc::new(Inner { objset, directory, config, root_dir, keyring, usable_bytes: OnceCell::new() }))
     }
 
     /// The MOS of a pool whose configuration is at hand elsewhere.
     ///
     /// # Errors
     /// The object directory is damaged.
-    pub(crate) async fn at(objset: &Objset, keys: KeySource) -> Result<Mos> {
+    pub(crate) async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
         let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
         let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
-        Ok(Mos::new(objset.clone(), directory, Nvlist::new(), ObjectId(root_dir), keys))
-    }
-
-    /// Where users' keys come from.
-    pub(crate) fn keys(&self) -> &KeySource {
-        self.0.keyring.source()
+        Ok(Mos::new(objset.clone(), directory, Nvlist::new(), ObjectId(root_dir), keyring))
     }
 
     /// The pool below: blocks, vdevs, status.
@@ -125,7 +113,7 @@ impl Mos {
         self.pool().uberblock()
     }
 
-    pub(crate) fn keyring(&self) -> &Keyring {
+    pub(crate) fn keyring(&self) -> &Arc<Keyring> {
         &self.0.keyring
     }
 

@@ -21,7 +21,9 @@ mod fuid;
 #[cfg(test)]
 mod tests;
 
-pub use acl::{INLINE_BYTES as ZFS_ACE_SPACE, Ace, AceWho, AclForm, AclPhys, decode_aces, encode_aces, encode_log_aces};
+pub use acl::{
+    Ace, AceWho, AclForm, AclPhys, INLINE_BYTES as ZFS_ACE_SPACE, decode_aces, encode_aces, encode_log_aces,
+};
 pub use dirent::{Dirent, FileKind};
 pub use flags::*;
 pub use fuid::{Fuid, FuidTable};

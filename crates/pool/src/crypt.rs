@@ -64,9 +64,8 @@ impl DatasetKey {
     /// The salt for the next block to be written: a new one at random now and then.
     fn next_salt(&self, rt: &Runtime) -> KeySalt {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (salt, left) = writing
-            .filter(|(_, left)| *left > 0)
-            .unwrap_or_else(|| (rt.random_u64().to_ne_bytes(), MAX_SALT_USES));
+        let (salt, left) =
+            writing.filter(|(_, left)| *left > 0).unwrap_or_else(|| (secret(rt), MAX_SALT_USES));
         *writing = Some((salt, left - 1));
         salt
     }
@@ -138,10 +137,13 @@ fn open(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Result<Bytes, CryptoErr
 
 /// A salt and an IV never used before. The MAC is still to come.
 pub(crate) fn fresh_params(rt: &Runtime, key: &DatasetKey) -> CryptParams {
-    let mut iv = [0; 12];
-    iv[..8].copy_from_slice(&rt.random_u64().to_ne_bytes());
-    iv[8..].copy_from_slice(&rt.random_u64().to_ne_bytes()[..4]);
-    CryptParams { salt: key.next_salt(rt), iv, mac: [0; 16] }
+    CryptParams { salt: key.next_salt(rt), iv: secret(rt), mac: [0; 16] }
+}
+
+fn secret<const N: usize>(rt: &Runtime) -> [u8; N] {
+    let mut bytes = [0; N];
+    rt.fill_secret(&mut bytes);
+    bytes
 }
 
 /// Encrypts or authenticates a block, by its type and level. `stored` is what will be stored, `clear` what it was before

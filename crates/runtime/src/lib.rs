@@ -154,6 +154,18 @@ impl Runtime {
         }
     }
 
+    /// Fills bytes at random such that nobody can guess them, for keys and all that keeps them safe: from the operating system here,
+    /// from the seed there.
+    ///
+    /// # Panics
+    /// The operating system has no randomness to give.
+    pub fn fill_secret(&self, bytes: &mut [u8]) {
+        match &*self.backend {
+            Backend::Real(real) => real.fill_secret(bytes),
+            Backend::Simulated(sim) => sim.fill_secret(bytes),
+        }
+    }
+
     /// A generator of one's own, seeded from [`Runtime::random_u64`]: no lock per draw.
     pub fn rng(&self) -> Rng {
         Rng::new(self.random_u64())

@@ -68,6 +68,10 @@ impl Real {
         self.rng.lock().next_u64()
     }
 
+    pub(crate) fn fill_secret(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system has no randomness: {error}"));
+    }
+
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match self.handle.spawn_blocking(call).await {
             Ok(output) => output,

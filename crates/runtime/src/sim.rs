@@ -279,6 +279,12 @@ impl Simulation {
         drawn
     }
 
+    pub(crate) fn fill_secret(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.random_u64().to_le_bytes()[..chunk.len()]);
+        }
+    }
+
     pub(crate) fn cores(&self) -> usize {
         self.config.cores.max(1)
     }

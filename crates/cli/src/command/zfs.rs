@@ -11,6 +11,7 @@ pub(super) mod fill;
 mod get;
 mod hold;
 mod holds;
+mod key;
 mod list;
 mod owner;
 pub(super) mod refusal;
@@ -57,6 +58,10 @@ pub enum Zfs {
     Hold(hold::Hold),
     /// Remove holds
     Release(hold::Release),
+    /// Give an encrypted dataset another key
+    ChangeKey(key::ChangeKey),
+    /// Try keys of encrypted datasets
+    LoadKey(key::LoadKey),
     /// Datasets, snapshots, bookmarks and their sizes
     List(List),
     /// Properties, with where each value comes from
@@ -186,6 +191,8 @@ impl Zfs {
             Zfs::Inherit(inherit) => inherit.run(session).await,
             Zfs::Hold(hold) => hold.run(session).await,
             Zfs::Release(release) => release.run(session).await,
+            Zfs::ChangeKey(change) => change.run(session).await,
+            Zfs::LoadKey(load) => load.run(session).await,
             Zfs::List(list) => list.run(session).await,
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,

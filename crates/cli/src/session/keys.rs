@@ -2,46 +2,74 @@
 //!
 //! `DATASET=pass:TEXT`, `hex:HEX`, `file:PATH` (the file's content: 32 raw bytes, 64 hex digits or a passphrase, as the
 //! dataset's keyformat says) and `env:NAME`. A key is for an encryption root and serves all datasets below that inherit it.
+//! A root that is made or gets another key asks for the new one in the same ways.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
 
 use cenote_dataset::keys::{EncryptionInfo, KeySource, UserKey};
 
 use crate::outcome::CliError;
 
-/// Keys by encryption root.
+/// The longest key, with its end of line.
+const MAX_KEY_BYTES: u64 = 513;
+
+/// Keys by encryption root. Of a root that gets another key the first is that which it has, the last that which it gets.
 #[derive(Clone, Default)]
-pub struct GivenKeys(Arc<HashMap<String, UserKey>>);
+pub struct GivenKeys(Arc<HashMap<String, Vec<UserKey>>>);
 
 impl GivenKeys {
     /// Reads the values of all `--key` options.
     pub fn parse(options: &[String]) -> Result<GivenKeys, CliError> {
-        let mut keys = HashMap::new();
+        let mut keys: HashMap<String, Vec<UserKey>> = HashMap::new();
         for option in options {
             let (dataset, key) = option.split_once('=').ok_or_else(|| {
                 CliError::Usage("--key: write DATASET=pass:TEXT, hex:, file: or env:".into())
             })?;
-            keys.insert(dataset.to_string(), parse_key(dataset, key)?);
+            keys.entry(dataset.to_string()).or_default().push(parse_key(dataset, key)?);
         }
         Ok(GivenKeys(Arc::new(keys)))
     }
 
-    /// Only the keys that were given.
-    pub fn given(&self) -> KeySource {
-        let keys = self.0.clone();
-        KeySource::new(move |info: &EncryptionInfo| keys.get(&info.root).cloned())
+    fn find(&self, info: &EncryptionInfo) -> Option<UserKey> {
+        let keys = self.0.get(&info.root)?;
+        if is_new(info) { keys.last().cloned() } else { keys.first().cloned() }
     }
 
-    /// What the engine asks for keys: those given, then the terminal if there is one.
+    /// Only the keys that were given.
+    pub fn given(&self) -> KeySource {
+        let keys = self.clone();
+        KeySource::new(move |info: &EncryptionInfo| keys.find(info))
+    }
+
+    /// What the engine asks for keys: those given, then the file that the dataset says has it, then the terminal.
     pub fn source(&self) -> KeySource {
-        let keys = self.0.clone();
-        KeySource::new(move |info: &EncryptionInfo| match keys.get(&info.root) {
-            Some(key) => Some(key.clone()),
-            None => ask(info),
+        let keys = self.clone();
+        KeySource::new(move |info: &EncryptionInfo| {
+            keys.find(info).or_else(|| from_file(info)).or_else(|| ask(info))
         })
     }
+}
+
+/// The key is that of a root which is to be made, or gets another one.
+fn is_new(info: &EncryptionInfo) -> bool {
+    info.key_object.0 == 0
+}
+
+/// The key in the file that `keylocation` names.
+fn from_file(info: &EncryptionInfo) -> Option<UserKey> {
+    let path = info.keylocation.as_deref()?.strip_prefix("file://")?;
+    let read = || -> io::Result<Vec<u8>> {
+        let mut key = Vec::new();
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("is no file"));
+        }
+        std::fs::File::open(path)?.take(MAX_KEY_BYTES).read_to_end(&mut key)?;
+        Ok(key)
+    };
+    let key = read().inspect_err(|error| eprintln!("cenote: key of {}: {path}: {error}", info.root));
+    key.ok().map(UserKey)
 }
 
 fn parse_key(dataset: &str, key: &str) -> Result<UserKey, CliError> {
@@ -59,13 +87,36 @@ fn parse_key(dataset: &str, key: &str) -> Result<UserKey, CliError> {
     Ok(UserKey(bytes))
 }
 
-/// Asks for a passphrase or hex key. Returns nothing if there is no terminal or the answer is empty.
+/// Asks for a passphrase or hex key at the terminal, for a new one twice. Returns nothing if there is no terminal or the answer is empty. A
+/// new key may come through a pipe.
 fn ask(info: &EncryptionInfo) -> Option<UserKey> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !io::stdin().is_terminal() {
+        return if is_new(info) { piped() } else { None };
+    }
+    if !io::stderr().is_terminal() {
         return None;
     }
-    let answer =
-        rpassword::prompt_password(format!("Key for {} (enter to go on without): ", info.root)).ok()?;
+    let root = &info.root;
+    if !is_new(info) {
+        return prompt(&format!("Key for {root} (enter to go on without): "));
+    }
+    let key = prompt(&format!("Enter new key for '{root}': "))?;
+    let again = prompt(&format!("Re-enter new key for '{root}': "))?;
+    if again.0 != key.0 {
+        eprintln!("cenote: the keys do not match");
+        return None;
+    }
+    Some(key)
+}
+
+fn piped() -> Option<UserKey> {
+    let mut key = Vec::new();
+    io::stdin().take(MAX_KEY_BYTES).read_to_end(&mut key).ok()?;
+    (!key.is_empty()).then_some(UserKey(key))
+}
+
+fn prompt(text: &str) -> Option<UserKey> {
+    let answer = rpassword::prompt_password(text).ok()?;
     (!answer.is_empty()).then(|| UserKey(answer.into_bytes()))
 }
 
@@ -79,6 +130,6 @@ mod tests {
             assert!(GivenKeys::parse(&[option.into()]).is_err(), "{option}");
         }
         let keys = GivenKeys::parse(&["tank/a=pass:x:y=z".into()]).unwrap();
-        assert_eq!(keys.0["tank/a"].0, b"x:y=z");
+        assert_eq!(keys.0["tank/a"][0].0, b"x:y=z");
     }
 }

@@ -24,12 +24,12 @@ impl Drop for WrappingKey {
 impl WrappingKey {
     /// `keyformat=raw`: exactly 32 bytes.
     pub fn from_raw(key: &[u8]) -> Result<Self, CryptoError> {
-        key.try_into().map(Self).map_err(|_| CryptoError::BadKeyFormat("32 bytes"))
+        key.try_into().map(Self).map_err(|_| CryptoError::BadKeyFormat("exactly 32 bytes"))
     }
 
     /// `keyformat=hex`: exactly 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Result<Self, CryptoError> {
-        const BAD: CryptoError = CryptoError::BadKeyFormat("64 hexadecimal digits");
+        const BAD: CryptoError = CryptoError::BadKeyFormat("exactly 64 hexadecimal digits");
         let digit = |c: u8| char::from(c).to_digit(16).ok_or(BAD);
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(BAD) };
         let mut key = Self([0; 32]);
@@ -117,7 +117,7 @@ impl WrappedKey {
                 version: self.version,
                 guid: self.guid,
                 master,
-                hmac: hmac::Key::new(hmac::HMAC_SHA512, &secret_both[key_bytes..]),
+                hmac: HmacKey::new(secret_both[key_bytes..].first_chunk().unwrap_or(&[0; HMAC_KEY_BYTES])),
             }
         });
         secret.zeroize();
@@ -140,15 +140,24 @@ impl WrappedKey {
         }
     }
 
-    /// Wraps keys, for tests and for what will write. `self` gives identity and nonce.
-    #[cfg(test)]
-    pub(super) fn wrap(&mut self, wrapping: &WrappingKey) {
+    /// Wraps the keys that are here in clear. `self` gives identity and nonce.
+    pub(super) fn seal(&mut self, wrapping: &WrappingKey) -> Result<(), CryptoError> {
         let key_bytes = self.cipher.key_bytes();
-        let mut secret = [&self.master[..key_bytes], &self.hmac[..]].concat();
+        let mut secret = [0; 32 + HMAC_KEY_BYTES];
+        let both = &mut secret[..key_bytes + HMAC_KEY_BYTES];
+        both[..key_bytes].copy_from_slice(&self.master[..key_bytes]);
+        both[key_bytes..].copy_from_slice(&self.hmac);
         let key = BlockKey::new(self.cipher.for_wrapping(), &wrapping.0);
-        self.mac = key.seal(&self.iv, &self.aad()[..self.aad_bytes()], &mut secret).unwrap();
-        self.master[..key_bytes].copy_from_slice(&secret[..key_bytes]);
-        self.hmac.copy_from_slice(&secret[key_bytes..]);
+        let sealed = key.seal(&self.iv, &self.aad()[..self.aad_bytes()], both);
+        self.master[..key_bytes].copy_from_slice(&both[..key_bytes]);
+        self.hmac.copy_from_slice(&both[key_bytes..]);
+        if sealed.is_err() {
+            self.master.zeroize();
+            self.hmac.zeroize();
+        }
+        secret.zeroize();
+        self.mac = sealed?;
+        Ok(())
     }
 }
 
@@ -158,12 +167,30 @@ pub struct MasterKey {
     version: KeyVersion,
     guid: u64,
     master: [u8; 32],
-    hmac: hmac::Key,
+    hmac: HmacKey,
 }
 
 impl Drop for MasterKey {
     fn drop(&mut self) {
         self.master.zeroize();
+    }
+}
+
+/// The HMAC key, ready and as it is wrapped.
+struct HmacKey {
+    key: hmac::Key,
+    bytes: [u8; HMAC_KEY_BYTES],
+}
+
+impl HmacKey {
+    fn new(bytes: &[u8; HMAC_KEY_BYTES]) -> Self {
+        HmacKey { key: hmac::Key::new(hmac::HMAC_SHA512, bytes), bytes: *bytes }
+    }
+}
+
+impl Drop for HmacKey {
+    fn drop(&mut self) {
+        self.bytes.zeroize();
     }
 }
 
@@ -179,8 +206,34 @@ impl MasterKey {
     pub fn new(cipher: Cipher, guid: u64, master: &[u8; 32], hmac: &[u8; HMAC_KEY_BYTES]) -> Self {
         let mut own = [0; 32];
         own[..cipher.key_bytes()].copy_from_slice(&master[..cipher.key_bytes()]);
-        let hmac = hmac::Key::new(hmac::HMAC_SHA512, hmac);
-        MasterKey { cipher, version: KeyVersion::V1, guid, master: own, hmac }
+        let key = MasterKey { cipher, version: KeyVersion::V1, guid, master: own, hmac: HmacKey::new(hmac) };
+        own.zeroize();
+        key
+    }
+
+    /// Keys of a new dataset. `fill` fills bytes at random, such that nobody can guess them.
+    #[must_use]
+    pub fn random(cipher: Cipher, mut fill: impl FnMut(&mut [u8])) -> Self {
+        let (mut guid, mut master, mut hmac) = ([0; 8], [0; 32], [0; HMAC_KEY_BYTES]);
+        fill(&mut guid);
+        fill(&mut master);
+        fill(&mut hmac);
+        let key = MasterKey::new(cipher, u64::from_le_bytes(guid), &master, &hmac);
+        master.zeroize();
+        hmac.zeroize();
+        key
+    }
+
+    /// The keys as the pool stores them. An `iv` must never be used twice with one wrapping key.
+    ///
+    /// # Errors
+    /// The cipher fails.
+    pub fn wrap(&self, wrapping: &WrappingKey, iv: Iv) -> Result<WrappedKey, CryptoError> {
+        let MasterKey { cipher, version, guid, master, .. } = *self;
+        let mut wrapped =
+            WrappedKey { cipher, version, guid, iv, mac: [0; 16], master, hmac: self.hmac.bytes };
+        wrapped.seal(wrapping)?;
+        Ok(wrapped)
     }
 
     /// Cipher of all blocks under this key.
@@ -236,11 +289,11 @@ impl MasterKey {
     /// The MAC of a block that is authenticated and not encrypted, over its bytes as they will be stored.
     #[must_use]
     pub fn mac(&self, stored: &[u8]) -> Mac {
-        let digest = hmac::sign(&self.hmac, stored);
+        let digest = hmac::sign(&self.hmac.key, stored);
         std::array::from_fn(|i| digest.as_ref()[i])
     }
 
     pub(super) fn hmac(&self) -> hmac::Context {
-        hmac::Context::with_key(&self.hmac)
+        hmac::Context::with_key(&self.hmac.key)
     }
 }

@@ -114,7 +114,7 @@ fn wrapped(cipher: Cipher, version: KeyVersion, wrapping: &WrappingKey) -> Wrapp
     master[..cipher.key_bytes()].fill(0x3c);
     let mut key =
         WrappedKey { cipher, version, guid: 77, iv: [9; 12], mac: [0; 16], master, hmac: [0x5a; 64] };
-    key.wrap(wrapping);
+    key.seal(wrapping).unwrap();
     key
 }
 
@@ -131,6 +131,24 @@ fn a_wrapped_key_opens_with_its_own_wrapping_key_and_identity_only() {
             let stolen = WrappedKey { guid: 78, ..key };
             assert_eq!(stolen.unwrap(&wrapping).err(), Some(CryptoError::WrongKey));
         }
+    }
+}
+
+#[test]
+fn a_key_that_is_wrapped_anew_is_the_same_key() {
+    let (old, new) = (WrappingKey::from_raw(&[1; 32]).unwrap(), WrappingKey::from_raw(&[2; 32]).unwrap());
+    for cipher in Cipher::ALL {
+        let mut next = 0;
+        let master =
+            MasterKey::random(cipher, |bytes| bytes.iter_mut().for_each(|b| (*b, next) = (next, next + 1)));
+        let mut data = b"secret".to_vec();
+        let mac = master.block_key(&[1; 8]).seal(&[3; 12], b"", &mut data).unwrap();
+        let again = master.wrap(&old, [4; 12]).unwrap().unwrap(&old).unwrap().wrap(&new, [5; 12]).unwrap();
+        assert_eq!(again.unwrap(&old).err(), Some(CryptoError::WrongKey));
+        let again = again.unwrap(&new).unwrap();
+        assert_eq!(again.mac(b"x"), master.mac(b"x"));
+        assert_eq!(again.block_key(&[1; 8]).open(&[3; 12], &mac, b"", &mut data), Ok(()));
+        assert_eq!(data, b"secret");
     }
 }
 

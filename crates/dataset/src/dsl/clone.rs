@@ -62,13 +62,16 @@ impl SyncContext {
     ) -> Result<()> {
         name::split_at(snapshot, '@')?;
         let origin = self.mos().await?.dataset(snapshot).await?;
-        self.refuse_encrypted(&origin, "cloned from it").await?;
+        if !origin.dir().encryption().await?.is_none() {
+            origin.key().await?;
+        }
         let parent = self.parent_of_new(name).await?;
         self.check_clone_settings(&origin, name, settings).await?;
         let (_, own) = name::split_child(name)?;
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, Some(ObjectId(origin.id().0)), 0).await?;
         made.push(head);
+        self.share_key(origin.dir(), dir).await?;
         self.count_if_others_are(&self.mos().await?.dataset(name).await?).await?;
         self.make_livelist(dir).await?;
         self.without_log(DatasetId(head.0)).await?;

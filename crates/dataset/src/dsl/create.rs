@@ -7,12 +7,12 @@
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync`).
 
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
-use cenote_format::dsl::names::dir_field;
 use cenote_format::features::Since;
 use cenote_format::objset::ObjsetType;
 use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
 
+use super::crypt::NewCrypt;
 use super::make::ORIGIN_DIR_NAME;
 use super::set::{SetAt, check_setting};
 use super::{Dataset, DatasetKind, name};
@@ -23,9 +23,19 @@ use crate::properties::Value;
 /// Properties by name, as they are stored.
 pub type Settings = Vec<(String, Value)>;
 
-/// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set.
-const KEPT_INSIDE: [&str; 6] =
-    ["version", "normalization", "utf8only", "casesensitivity", "volsize", "volblocksize"];
+/// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set, or with its keys.
+const KEPT_ELSEWHERE: [&str; 10] = [
+    "version",
+    "normalization",
+    "utf8only",
+    "casesensitivity",
+    "volsize",
+    "volblocksize",
+    "encryption",
+    "keyformat",
+    "pbkdf2iters",
+    "pbkdf2salt",
+];
 /// `ZFS_CASE_INSENSITIVE`.
 const CASE_INSENSITIVE: Value = Value::Number(1);
 
@@ -34,11 +44,19 @@ pub(crate) fn is_case_insensitive((property, value): &(String, Value)) -> bool {
     property == "casesensitivity" && *value == CASE_INSENSITIVE
 }
 
+/// What a new dataset is to be like.
+struct Making {
+    kind: ObjsetType,
+    settings: Settings,
+    crypt: Option<NewCrypt>,
+    fill: FillRoot,
+}
+
 impl Engine {
     /// Makes a file system. `fill` makes what an empty one has; what the settings say of that (`casesensitivity`...) is for it to heed.
     ///
     /// # Errors
-    /// The name can't be or is taken, there is no parent, a setting can't be; or what `fill` says.
+    /// The name can't be or is taken, there is no parent, a setting can't be, a key is missing; or what `fill` says.
     pub async fn create_filesystem(&self, name: &str, settings: Settings, fill: FillRoot) -> Result<()> {
         self.create_dataset(name, ObjsetType::Zfs, settings, fill).await
     }
@@ -55,38 +73,32 @@ impl Engine {
         &self,
         name: &str,
         kind: ObjsetType,
-        settings: Settings,
+        mut settings: Settings,
         fill: FillRoot,
     ) -> Result<()> {
-        let name = name.to_owned();
-        self.run(move |context| {
-            Box::pin(async move { context.create_dataset(&name, kind, settings, fill).await })
-        })
-        .await
+        let crypt = self.plan_encryption(name, &mut settings).await?;
+        let (name, making) = (name.to_owned(), Making { kind, settings, crypt, fill });
+        self.run(move |context| Box::pin(async move { context.create_dataset(&name, making).await })).await
     }
 }
 
 impl SyncContext {
-    async fn create_dataset(
-        &mut self,
-        name: &str,
-        kind: ObjsetType,
-        settings: Settings,
-        fill: FillRoot,
-    ) -> Result<()> {
+    async fn create_dataset(&mut self, name: &str, making: Making) -> Result<()> {
+        let Making { kind, settings, crypt, .. } = &making;
         let parent = self.parent_of_new(name).await?;
-        let applies = if kind == ObjsetType::Zvol { AppliesTo::VOL } else { AppliesTo::FS };
-        for (property, value) in &settings {
+        let applies = if *kind == ObjsetType::Zvol { AppliesTo::VOL } else { AppliesTo::FS };
+        for (property, value) in settings {
             check_setting(name, property, value, applies, SetAt::Creation)?;
             self.require_feature(name, property, value).await?;
         }
+        self.check_encryption(name, crypt.as_ref()).await?;
         let (_, own) = name::split_child(name)?;
         let is_ci = settings.iter().any(is_case_insensitive);
         let origin = self.empty_origin().await?;
         let dir = self.make_dir(Some(parent.dir().id()), own).await?;
         let head = self.make_head(dir, origin, if is_ci { DS_FLAG_CI_DATASET } else { 0 }).await?;
         self.count_if_others_are(&self.mos().await?.dataset(name).await?).await?;
-        let made = self.furnish(name, head, kind, settings, fill).await;
+        let made = self.furnish(name, dir, head, making).await;
         if made.is_err() {
             self.unmake_objset(DatasetId(head.0));
             self.remove_head(head).await?;
@@ -94,15 +106,12 @@ impl SyncContext {
         made
     }
 
-    async fn furnish(
-        &mut self,
-        name: &str,
-        head: ObjectId,
-        kind: ObjsetType,
-        settings: Settings,
-        fill: FillRoot,
-    ) -> Result<()> {
+    async fn furnish(&mut self, name: &str, dir: ObjectId, head: ObjectId, making: Making) -> Result<()> {
+        let Making { kind, settings, crypt, fill } = making;
         self.log_of_dataset((name, head), "create", NO_DETAILS).await?;
+        if let Some(crypt) = &crypt {
+            self.encrypt(dir, head, crypt).await?;
+        }
         self.set_at_creation(DatasetId(head.0), &settings).await?;
         fill(self.make_objset(DatasetId(head.0), kind).await?).await
     }
@@ -110,7 +119,7 @@ impl SyncContext {
     /// Stores the settings of a new head that were checked, but for what its object set keeps.
     pub(crate) async fn set_at_creation(&mut self, head: DatasetId, settings: &Settings) -> Result<()> {
         for (property, value) in settings {
-            if !KEPT_INSIDE.contains(&property.as_str()) {
+            if !KEPT_ELSEWHERE.contains(&property.as_str()) {
                 let dataset = self.mos().await?.dataset_by_id(head).await?;
                 // Whatever keeps a new dataset from being promised so much.
                 let no_room = |_| DatasetError::unsuitable(dataset.name(), "out of space");
@@ -136,17 +145,7 @@ impl SyncContext {
         if parent.dir().child(own).await?.is_some() {
             return Err(DatasetError::DatasetExists { name: name.into() });
         }
-        self.refuse_encrypted(&parent, "made below it").await?;
         Ok(parent)
-    }
-
-    /// New versions of encrypted datasets would need keys of their own.
-    pub(super) async fn refuse_encrypted(&self, dataset: &Dataset, what: &str) -> Result<()> {
-        if dataset.dir().field(dir_field::CRYPTO_KEY_OBJ).await?.is_none() {
-            return Ok(());
-        }
-        let why = format!("is encrypted; datasets can't be {what} yet (use the OpenZFS module)");
-        Err(DatasetError::unsuitable(dataset.name(), why))
     }
 
     /// The snapshot that all datasets descend from; none in old pools.

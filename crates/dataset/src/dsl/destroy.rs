@@ -6,7 +6,7 @@
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
-use cenote_format::dsl::names::{crypto_key, dataset_field, dir_field, pool as names};
+use cenote_format::dsl::names::{dataset_field, dir_field, pool as names};
 use cenote_format::dsl::{DslDatasetPhys, bookmark};
 use cenote_format::features::Feature;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
@@ -175,7 +175,7 @@ impl SyncContext {
         self.set_reservation(id, 0).await?;
         let dir = self.dir_phys(id).await?;
         self.count(dir.parent, dir_field::FILESYSTEM_COUNT, -1).await?;
-        self.leave_crypto_key(id).await?;
+        self.leave_key(id).await?;
         if dir.deleg_zap.0 != 0 {
             for who in Zap::open_id(&edit.view(), dir.deleg_zap).await?.to_vec().await? {
                 if let Some(permissions) = who.value.as_u64() {
@@ -194,21 +194,6 @@ impl SyncContext {
         let own = own.ok_or_else(|| self.damaged("a directory is not among its parent's children"))?;
         ZapEdit::new(&edit, siblings).remove(own.name_text().as_str()).await?;
         self.free_zapified(id).await
-    }
-
-    /// One dataset less uses an encryption key, which is given up with the last.
-    async fn leave_crypto_key(&mut self, dir: ObjectId) -> Result<()> {
-        let edit = self.edit();
-        if !edit.view().dnode(dir).await?.object_type.is_zap() {
-            return Ok(());
-        }
-        let key = ZapEdit::new(&edit, dir).get(dir_field::CRYPTO_KEY_OBJ).await?;
-        let Some(key) = key.and_then(|key| key.as_u64()).map(ObjectId) else { return Ok(()) };
-        let fields = ZapEdit::new(&edit, key);
-        match fields.get(crypto_key::REFCOUNT).await?.and_then(|count| count.as_u64()).unwrap_or(1) {
-            0 | 1 => edit.destroy(key).await,
-            count => fields.update(crypto_key::REFCOUNT, count - 1).await,
-        }
     }
 }
 

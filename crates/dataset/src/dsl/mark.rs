@@ -10,12 +10,12 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS};
 use cenote_format::dsl::names::dataset_field;
-use cenote_format::units::{ObjectId, Txg};
+use cenote_format::units::{Guid, ObjectId, Txg};
 use cenote_format::words::Phys;
 
 use super::account::add;
 use super::bookmark::Bookmark as Named;
-use super::name;
+use super::{Dataset, name};
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
@@ -53,7 +53,6 @@ impl SyncContext {
             return Err(DatasetError::unsuitable(mark, why));
         }
         let head = self.mos().await?.dataset(path).await?;
-        self.refuse_encrypted(&head, "bookmarked").await?;
         if FeatureCounts::of(&self.edit()).count("bookmarks").await?.is_none() {
             return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
         }
@@ -70,16 +69,19 @@ impl SyncContext {
                 name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
                 let snapshot = self.mos().await?.dataset(source).await?;
                 let origin = format!("target_snap={} redact_obj=0", snapshot.id());
-                (self.bookmark_of(snapshot.phys()).await?, origin)
+                (self.bookmark_of(&snapshot).await?, origin)
             }
         };
         let (edit, id) = (self.edit(), ObjectId(head.id().0));
         let zap = self.bookmark_table(id).await?;
         let words = phys.to_words();
-        let words = if has_sizes(&phys) { &words[..] } else { &words[..OLD_WORDS] };
+        let is_long = has_sizes(&phys) || phys.ivset_guid.0 != 0;
+        let words = if is_long { &words[..] } else { &words[..OLD_WORDS] };
         ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(words)).await?;
-        if has_sizes(&phys) {
+        if is_long {
             self.use_feature("bookmark_v2", 1).await?;
+        }
+        if has_sizes(&phys) {
             self.use_feature("bookmark_written", 1).await?;
         }
         let details = format!("name={own} creation_txg={} {origin}", phys.creation_txg);
@@ -87,8 +89,11 @@ impl SyncContext {
     }
 
     /// What a bookmark keeps of a snapshot; sizes only if the pool has feature `bookmark_written` (`dsl_bookmark_set_phys`).
-    async fn bookmark_of(&self, snapshot: &DslDatasetPhys) -> Result<Bookmark> {
+    async fn bookmark_of(&self, dataset: &Dataset) -> Result<Bookmark> {
+        let snapshot = dataset.phys();
+        let ivset = dataset.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
         let mut mark = Bookmark {
+            ivset_guid: Guid(ivset.unwrap_or(0)),
             guid: snapshot.guid,
             creation_txg: snapshot.creation_txg,
             creation_time_s: snapshot.creation_time_s,

@@ -15,6 +15,7 @@ use cenote_format::features::Since;
 use cenote_format::units::{ObjectId, Txg};
 
 use super::account::Account;
+use super::change_key::check_key_stays;
 use super::make::{add_number, remove_number};
 use super::rename::room_for;
 use super::{Dataset, name};
@@ -60,8 +61,8 @@ impl SyncContext {
     async fn promote(&mut self, clone: &str) -> Result<()> {
         self.require(Since::Deadlists, clone)?;
         let parties = self.parties(clone).await?;
-        self.refuse_encrypted(&parties.clone, "promoted").await?;
         self.check_promotion(&parties).await?;
+        check_key_stays(&parties.owner, &parties.clone).await?;
         let accounts = self.accounts_of(&parties).await?;
         let needed_bytes = accounts.moved.used.max(0) as u64;
         let available_bytes = room_for(parties.owner.dir(), parties.clone.dir());
@@ -77,6 +78,7 @@ impl SyncContext {
         }
         self.move_bookmarks(&parties).await?;
         self.move_space(&parties, &accounts).await?;
+        self.move_root(&parties.owner, &parties.clone).await?;
         self.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await
     }
 

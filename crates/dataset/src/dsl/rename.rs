@@ -50,7 +50,7 @@ impl SyncContext {
             return Err(DatasetError::unsuitable(from, why));
         }
         let parent = self.parent_of_new(to).await?;
-        self.refuse_encrypted(&dataset, "moved").await?;
+        check_root_stays(&dataset, &parent).await?;
         self.check_lengths(&dataset, from, to).await?;
         let (id, old_parent, new_parent) =
             (dataset.dir().id(), dataset.dir().phys().parent, parent.dir().id());
@@ -154,4 +154,18 @@ pub(super) fn room_for(from: &Dir, to: &Dir) -> u64 {
     let own = std::iter::once(to.clone()).chain(above(to)).take_while(|dir| !shared.contains(&dir.id()));
     let limited = own.filter(|dir| dir.phys().quota_bytes != 0);
     limited.map(|dir| dir.phys().quota_bytes.saturating_sub(dir.phys().used_bytes)).min().unwrap_or(u64::MAX)
+}
+
+/// What has its key from above must stay below the same encryption root (`dsl_dir_rename_crypt_check`).
+async fn check_root_stays(dataset: &Dataset, parent: &Dataset) -> Result<()> {
+    let Some(own) = dataset.dir().encryption().await? else { return Ok(()) };
+    let is_root = own.root_dir == dataset.dir().id();
+    let above = parent.dir().encryption().await?.map(|above| above.root_dir);
+    match is_root || above == Some(own.root_dir) {
+        true => Ok(()),
+        false => Err(DatasetError::unsuitable(
+            dataset.name(),
+            "cannot move encrypted child outside of its encryption root",
+        )),
+    }
 }

@@ -70,6 +70,9 @@ impl SyncContext {
         if dataset.is_snapshot() {
             self.require(Since::SnapshotProperties, name)?;
         }
+        if property == "keylocation" {
+            check_keylocation(&dataset, value).await?;
+        }
         self.require_feature(name, property, value).await?;
         self.check_limit(&dataset, property, value).await?;
         self.store_setting(&dataset, property, value).await?;
@@ -103,6 +106,12 @@ impl SyncContext {
         let head = ObjectId(dataset.id().0);
         self.log_of_dataset((name, head), "inherit", &format!("{property}={text}")).await?;
         self.refresh_policies().await
+    }
+
+    /// Removes a setting that nothing follows from.
+    pub(super) async fn forget_setting(&mut self, dataset: &Dataset, property: &str) -> Result<()> {
+        let Some(table) = self.settings_table(dataset, false).await? else { return Ok(()) };
+        remove_if_there(&ZapEdit::new(&self.edit(), table), property).await
     }
 
     /// Stores a setting that was checked, with what follows from it.
@@ -234,6 +243,20 @@ impl SyncContext {
             None => Err(not_enabled(name, property, feature)),
         }
     }
+}
+
+/// Where a key is to be found is a matter of encryption roots (`dsl_crypto_can_set_keylocation`).
+async fn check_keylocation(dataset: &Dataset, value: &Value) -> Result<()> {
+    let is_none = matches!(value, Value::Text(text) if text == "none");
+    let why = match dataset.dir().encryption().await? {
+        None if !is_none => "keylocation must be 'none' for unencrypted datasets",
+        Some(_) if is_none => "keylocation must not be 'none' for encrypted datasets",
+        Some(info) if info.root_dir != dataset.dir().id() => {
+            "Keylocation may only be set on encryption roots."
+        }
+        _ => return Ok(()),
+    };
+    Err(refused(dataset.name(), "keylocation", why))
 }
 
 /// A value as the history notes it: numbers as they are stored.

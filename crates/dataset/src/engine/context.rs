@@ -8,8 +8,11 @@ use cenote_format::features::Since;
 use cenote_format::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 
+use cenote_runtime::Runtime;
+
 use super::{Inner, LiveDataset};
 use crate::error::{DatasetError, Result};
+use crate::keys::Keyring;
 use crate::live::{Edit, LiveObjset};
 use crate::mos::Mos;
 use crate::objset::Objset;
@@ -86,10 +89,9 @@ impl SyncContext {
             // What users own is counted from the start.
             phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
         }
-        let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, None, phys);
+        let policy = StoragePolicy::of(&self.mos().await?.dataset_by_id(dataset).await?).await?;
+        let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, policy.key.clone(), phys);
         let objset = LiveObjset::new(empty, self.group.txg);
-        let mos = self.mos().await?;
-        let policy = StoragePolicy::of(&mos.dataset_by_id(dataset).await?).await?;
         self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy) });
         Ok(objset)
     }
@@ -138,6 +140,15 @@ impl SyncContext {
                 format!("pool must be upgraded to version {} for this (`zpool upgrade`)", what as u64),
             )),
         }
+    }
+
+    /// Keys of encrypted datasets.
+    pub(crate) fn keys(&self) -> &Keyring {
+        &self.engine.keys
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.engine.runtime
     }
 
     /// Seconds since 1970.

@@ -36,10 +36,11 @@ use super::missed::Missed;
 use super::space::SpaceMaps;
 use super::throttle::Throttle;
 use super::{Engine, Features, Inner, SyncContext, feature_of};
+use crate::dsl::crypt::NewCrypt;
 use crate::dsl::make::{ORIGIN_DIR_NAME, TXG_INITIAL};
 use crate::dsl::{DatasetKind, Settings, check_settings, is_case_insensitive, not_enabled};
 use crate::error::Result;
-use crate::keys::KeySource;
+use crate::keys::{KeySource, Keyring};
 use crate::live::{LiveObjset, NewObject};
 use crate::objset::Objset;
 use crate::properties::Value;
@@ -67,6 +68,8 @@ pub struct NewPool {
     pub properties: Vec<(&'static str, u64)>,
     /// Properties of the root file system that are set.
     pub root_properties: Settings,
+    /// Who knows the key of the root file system, if that is to be encrypted.
+    pub keys: KeySource,
     /// Memory for metadata blocks.
     pub cache_bytes: usize,
 }
@@ -79,14 +82,21 @@ impl Engine {
     ///
     /// # Errors
     /// A property can't be so, in which case nothing was written; or a device fails.
-    pub async fn create(rt: &Runtime, new: NewPool, fill_root: FillRoot) -> Result<Engine> {
+    pub async fn create(rt: &Runtime, mut new: NewPool, fill_root: FillRoot) -> Result<Engine> {
         check_root(&new)?;
+        let keys = Keyring::new(new.keys.clone());
+        let name = new.plan.config.name.clone();
+        let crypt = NewCrypt::plan(rt, &keys, &name, None, &mut new.root_properties).await?;
+        let features = new.features.iter().any(|feature| feature.name == "encryption");
+        if crypt.is_some() && !features {
+            return Err(not_enabled(&name, "encryption", "encryption"));
+        }
         let config = new.plan.config.clone();
         init_devices(&config, &new.plan.found).await?;
         let before = Txg(TXG_INITIAL.0 - 1);
         let uberblock = Uberblock::before_first(SPA_VERSION_FEATURES, before, guid_sum(&config.vdev_tree));
         let mut salt = [0; 32];
-        salt.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rt.random_u64().to_ne_bytes()));
+        rt.fill_secret(&mut salt);
         // The root file system's blocks may need the salt before it is on disk.
         let trusted = Trusted {
             config: new.plan.found.config.clone(),
@@ -102,7 +112,7 @@ impl Engine {
         let inner = Inner {
             runtime: rt.clone(),
             allocator: Arc::new(empty_space(&pool)),
-            keys: KeySource::default(),
+            keys: Arc::new(keys),
             groups: Arc::new(Groups::after(uberblock.txg)),
             mos_on_disk: nothing.clone().into(),
             room: Arc::default(),
@@ -129,14 +139,22 @@ impl Engine {
         };
         let engine = Engine(Arc::new(inner));
         engine
-            .run(move |context| Box::pin(async move { context.make_pool(&new, salt, fill_root).await }))
+            .run(move |context| {
+                Box::pin(async move { context.make_pool(&new, salt, crypt, fill_root).await })
+            })
             .await?;
         Ok(engine)
     }
 }
 
 impl SyncContext {
-    async fn make_pool(&mut self, new: &NewPool, salt: [u8; 32], fill_root: FillRoot) -> Result<()> {
+    async fn make_pool(
+        &mut self,
+        new: &NewPool,
+        salt: [u8; 32],
+        crypt: Option<NewCrypt>,
+        fill_root: FillRoot,
+    ) -> Result<()> {
         let edit = self.edit();
         NewZap::of(ObjectType::OBJECT_DIRECTORY).create_at(&edit, DMU_POOL_DIRECTORY_OBJECT).await?;
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
@@ -158,6 +176,9 @@ impl SyncContext {
         let head = self.make_head(root, Some(origin), flags).await?;
         self.make_history().await?;
         self.log_version("create").await?;
+        if let Some(crypt) = &crypt {
+            self.encrypt(root, head, crypt).await?;
+        }
         self.set_at_creation(DatasetId(head.0), &new.root_properties).await?;
         let objset = self.make_objset(DatasetId(head.0), ObjsetType::Zfs).await?;
         fill_root(objset).await?;

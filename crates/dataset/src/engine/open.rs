@@ -42,7 +42,7 @@ impl Engine {
             runtime: pool.runtime().clone(),
             cache: mos.objset().cache().clone(),
             allocator: Arc::new(allocator),
-            keys: mos.keys().clone(),
+            keys: mos.keyring().clone(),
             groups: Arc::new(Groups::after(synced)),
             mos_on_disk: mos.objset().clone().into(),
             room: Arc::default(),

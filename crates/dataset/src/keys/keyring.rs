@@ -8,6 +8,7 @@ use cenote_codec::crypto::{Cipher, CryptoError, KeyVersion, WrappedKey, Wrapping
 use cenote_format::dsl::names::crypto_key as names;
 use cenote_format::units::{Guid, ObjectId};
 use cenote_pool::DatasetKey;
+use cenote_runtime::Runtime;
 use tokio::sync::Mutex;
 
 use super::{KeySource, UserKey};
@@ -17,6 +18,9 @@ use crate::zap::Zap;
 
 /// Rounds of PBKDF2 that are believed; OpenZFS sets no upper limit, and a hostile pool could ask for hours.
 const MAX_PBKDF2_ITERS: u64 = 100_000_000;
+
+/// `MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`.
+const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = 8..=512;
 
 /// `keyformat`: what the user's key looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +56,7 @@ pub enum KeyStatus {
     Unavailable,
 }
 
-/// What is known of a dataset's encryption without its key.
+/// What is known of a dataset's encryption without its key. Of one that is to be made, `key_object` is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionInfo {
     /// The dataset whose key it is: one's own or that of a dataset above.
@@ -90,11 +94,6 @@ impl Keyring {
         Keyring { source, ..Keyring::default() }
     }
 
-    /// Where users' keys come from.
-    pub(crate) fn source(&self) -> &KeySource {
-        &self.source
-    }
-
     /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
     pub(crate) async fn dataset_key(
         &self,
@@ -106,9 +105,8 @@ impl Keyring {
         if let Some(key) = unwrapped.get(&info.key_object) {
             return Ok(key.clone());
         }
-        let wrapping = self.wrapping_key(mos, info).await?.ok_or_else(|| DatasetError::KeyMissing {
-            name: dataset.into(),
-            root: info.root.as_str().into(),
+        let wrapping = self.wrapping_key(mos.pool().runtime(), info).await?.ok_or_else(|| {
+            DatasetError::KeyMissing { name: dataset.into(), root: info.root.as_str().into() }
         })?;
         let wrapped = read_wrapped(mos, info).await?;
         let master = wrapped.unwrap(&wrapping).map_err(|e| wrong_key(info, e))?;
@@ -117,20 +115,54 @@ impl Keyring {
         Ok(key)
     }
 
-    async fn wrapping_key(&self, mos: &Mos, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
+    /// The user's key of an encryption root, right or wrong; asked for once.
+    pub(crate) async fn wrapping_key(
+        &self,
+        runtime: &Runtime,
+        info: &EncryptionInfo,
+    ) -> Result<Option<Arc<WrappingKey>>> {
         let mut wrapping = self.wrapping.lock().await;
         if let Some(known) = wrapping.get(&info.root_dir) {
             return Ok(known.clone());
         }
-        let (source, about) = (self.source.clone(), info.clone());
-        let runtime = mos.pool().runtime();
-        let derived = runtime
-            .blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose())
-            .await
-            .map_err(|e| wrong_key(info, e))?
-            .map(Arc::new);
+        let derived = self.ask(runtime, info).await?;
         wrapping.insert(info.root_dir, derived.clone());
         Ok(derived)
+    }
+
+    /// Asks for the user's key of an encryption root, which need not be one yet.
+    pub(crate) async fn ask(
+        &self,
+        runtime: &Runtime,
+        info: &EncryptionInfo,
+    ) -> Result<Option<Arc<WrappingKey>>> {
+        let (source, about) = (self.source.clone(), info.clone());
+        let derived =
+            runtime.blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose()).await;
+        Ok(derived.map_err(|e| wrong_key(info, e))?.map(Arc::new))
+    }
+
+    /// An encryption root has this key from now on.
+    pub(crate) async fn learn(&self, root_dir: ObjectId, key: Arc<WrappingKey>) {
+        self.wrapping.lock().await.insert(root_dir, Some(key));
+    }
+
+    /// Another directory is the encryption root, with the same key.
+    pub(crate) async fn move_root(&self, from: ObjectId, to: ObjectId) {
+        let mut wrapping = self.wrapping.lock().await;
+        if let Some(key) = wrapping.remove(&from) {
+            wrapping.insert(to, key);
+        }
+    }
+
+    /// A directory is no encryption root any more.
+    pub(crate) async fn forget_root(&self, root_dir: ObjectId) {
+        self.wrapping.lock().await.remove(&root_dir);
+    }
+
+    /// A key object is gone; another one may get its number.
+    pub(crate) async fn forget_key(&self, key_object: ObjectId) {
+        self.unwrapped.lock().await.remove(&key_object);
     }
 }
 
@@ -138,9 +170,14 @@ fn derive(key: &UserKey, info: &EncryptionInfo) -> Result<WrappingKey, CryptoErr
     match KeyFormat::from_number(info.keyformat) {
         Some(KeyFormat::Hex) => WrappingKey::from_hex(String::from_utf8_lossy(&key.0).trim_end()),
         Some(KeyFormat::Passphrase) => {
+            // A file's last line ends there, too.
+            let typed = key.0.strip_suffix(b"\n").unwrap_or(&key.0);
+            if !PASSPHRASE_BYTES.contains(&typed.len()) {
+                return Err(CryptoError::BadKeyFormat("8 to 512 bytes long"));
+            }
             let rounds = info.pbkdf2_iters.min(MAX_PBKDF2_ITERS) as u32;
             let rounds = NonZeroU32::new(rounds).unwrap_or(NonZeroU32::MIN);
-            Ok(WrappingKey::from_passphrase(&key.0, info.pbkdf2_salt, rounds))
+            Ok(WrappingKey::from_passphrase(typed, info.pbkdf2_salt, rounds))
         }
         Some(KeyFormat::Raw) | None => WrappingKey::from_raw(&key.0),
     }

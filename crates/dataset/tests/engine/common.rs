@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_dataset::engine::{Engine, NewPool};
 use cenote_dataset::live::{LiveObjset, NewObject};
-use cenote_dataset::{BlockId, ImportOptions, Mos, NewZap, ObjectId, Result, import};
+use cenote_dataset::{BlockId, ImportOptions, KeySource, Mos, NewZap, ObjectId, Result, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::{Feature, SPA_FEATURES};
@@ -44,13 +44,15 @@ pub(crate) async fn create_with(
     features: Vec<&'static Feature>,
 ) -> Engine {
     let devices = devices(rt, folder, *count);
-    let vdev = NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
+    let vdev =
+        NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
         features,
         properties: Vec::new(),
         root_properties: Vec::new(),
+        keys: KeySource::default(),
         cache_bytes: 16 << 20,
     };
     Engine::create(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cenote_dataset::engine::{Engine, FillRoot, Host, NewPool};
 use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{ImportOptions, Mos, import};
+use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::Txg;
@@ -54,6 +54,7 @@ async fn create_on(
     let vdev = |(at, (class, kind, parity, count)): (usize, &Layout)| NewVdev {
         kind: kind.clone(),
         parity: *parity,
+       
         class: *class,
         devices: (0..*count).map(|index| new_device(device(at, index))).collect(),
     };
@@ -63,6 +64,7 @@ async fn create_on(
         features: SPA_FEATURES.iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
+        keys: KeySource::default(),
         cache_bytes: 16 << 20,
     };
     Engine::create(rt, new, empty_filesystem()).await.unwrap()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cenote_dataset::engine::{Engine, NewPool};
 use cenote_dataset::live::LiveObjset;
 use cenote_dataset::objset::USERUSED_OBJECT;
-use cenote_dataset::{ImportOptions, ObjectId, Objset, Zap, import};
+use cenote_dataset::{ImportOptions, KeySource, ObjectId, Objset, Zap, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::SPA_FEATURES;
@@ -37,6 +37,7 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
         features: SPA_FEATURES.iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
+        keys: KeySource::default(),
         cache_bytes: 16 << 20,
     };
     let fill = |live: LiveObjset| async move {

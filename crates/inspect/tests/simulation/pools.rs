@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cenote_dataset::engine::{Engine, NewPool};
 use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{ImportOptions, Mos, Txg, import};
+use cenote_dataset::{ImportOptions, KeySource, Mos, Txg, import};
 use cenote_device::Device;
 use cenote_format::features::SPA_FEATURES;
 use cenote_fs::write::{NewFilesystem, create_filesystem};
@@ -108,6 +108,7 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
         .map(|(kind, parity, count, class)| NewVdev {
             kind: kind.clone(),
             parity: *parity,
+           
             class: *class,
             devices: devices.by_ref().take(*count).collect(),
         })
@@ -117,6 +118,7 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
         features: SPA_FEATURES.iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
+        keys: KeySource::default(),
         cache_bytes: CACHE_BYTES,
     };
     let now = now(rt);

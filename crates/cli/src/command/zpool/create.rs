@@ -32,6 +32,8 @@ const MOST_NAME_BYTES: usize = 240;
 #[derive(Debug, Args)]
 #[command(
     after_help = "VDEV is DEVICE, `mirror DEVICE...`, or `raidz[1|2|3] DEVICE...`; after `log`, `special`, `dedup` or `cache` they are for that.\n\
+    The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) is that of --key, in the file that keylocation names, \
+    typed, or comes through a pipe.\n\
     DEVICE is a block device or a file that has its size already. The pool is left exported.\n\n\
     Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c"
 )]
@@ -100,6 +102,7 @@ impl Create {
             features: properties.features,
             properties: numbers,
             root_properties: root,
+            keys: session.keys(),
             cache_bytes: session.cache_bytes(),
         };
         let fill = fill::filesystem(session, filesystem, projects);

@@ -23,6 +23,9 @@ const SET_ELSEWHERE: [(&str, &str); 3] = [
     ("mlslabel", "mlslabels are unsupported"),
 ];
 
+/// Where keys may be found, `zfs_prop_valid_keylocation`.
+const KEY_PLACES: [&str; 3] = ["file:///", "https://", "http://"];
+
 /// When a property is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::dsl) enum SetAt {
@@ -67,9 +70,6 @@ pub(in crate::dsl) fn check_setting(
     let is_new = at == SetAt::Creation;
     if prop.is_read_only() || prop.is_one_time() && !is_new {
         return refuse(format!("'{property}' is readonly"));
-    }
-    if matches!(property, "encryption" | "keyformat" | "pbkdf2iters" | "pbkdf2salt") {
-        return refuse("encrypted datasets can't be made yet".into());
     }
     let elsewhere = SET_ELSEWHERE.iter().find(|(other, _)| *other == property);
     let is_kept_inside = is_new && matches!(property, "volsize" | "version");
@@ -117,9 +117,12 @@ fn check_text(name: &str, text: &str) -> Result<(), String> {
         "mountpoint" if !text.starts_with('/') && !["none", "legacy"].contains(&text) => {
             Err(format!("'{name}' must be an absolute path, 'none', or 'legacy'"))
         }
-        // Whatever is encrypted has its location from when it was made.
-        "keylocation" if text != "none" => {
-            Err("keylocation must be 'none' for unencrypted datasets; keys can't be changed here yet".into())
+        "keylocation"
+            if !["none", "prompt"].contains(&text)
+                && !KEY_PLACES.iter().any(|scheme| text.starts_with(scheme)) =>
+        {
+            Err("invalid keylocation: must be 'none', 'prompt' or begin with file:///, https:// or http://"
+                .into())
         }
         _ => Ok(()),
     }
