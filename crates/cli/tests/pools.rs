@@ -7,6 +7,7 @@ mod disks;
 use std::fs;
 use std::path::Path;
 
+use cenote_testkit::{copy_image, golden};
 use disks::{Disks, noise};
 
 /// Puts a file of 3 MB into the pool.
@@ -135,4 +136,30 @@ fn properties_features_and_names_are_changed() {
     disks.cenote("zpool import -D -f shed tank", &[]);
     assert_filled(&disks, 1);
     disks.zdb_is_content();
+}
+
+#[test]
+fn a_pool_from_which_vdevs_were_removed_takes_devices_and_gives_them_back() {
+    let Some(golden) = golden("removed") else { return println!("no golden pools: skipped") };
+    let disks = Disks::new(&[96; 4]);
+    let (pool, images) = (golden.facts().pool, golden.images());
+    for disk in golden.facts().disks {
+        let file = disk.file.trim_end_matches(".zst");
+        copy_image(&images.join(file), &disks.path().join(file));
+    }
+    let before = disks.cenote(&format!("du -s {pool}:/"), &[]);
+    let why = "does not support adding raidz";
+    disks.fails(&format!("zpool add -f {pool} raidz a b"), why);
+    disks.cenote(&format!("zpool add {pool} a spare d"), &[]);
+    disks.cenote(&format!("zpool attach {pool} a b"), &[]);
+    let file = disks.path().join("content");
+    fs::write(&file, noise(1, 3_000_000)).unwrap();
+    disks.cenote("cp", &[&file, Path::new(&format!("{pool}:/file"))]);
+    disks.cenote(&format!("zpool detach {pool} a"), &[]);
+    fs::remove_file(disks.path().join("a")).unwrap();
+    assert!(disks.run(&format!("cat {pool}:/file"), &[]).stdout == noise(1, 3_000_000));
+    disks.cenote(&format!("rm {pool}:/file"), &[]);
+    assert_eq!(disks.cenote(&format!("du -s {pool}:/"), &[]), before);
+    disks.cenote(&format!("verify {pool}"), &[]);
+    disks.zdb_is_content_with(&pool);
 }

@@ -93,6 +93,8 @@ fn a_tree_goes_into_pools_of_all_layouts_and_comes_back() {
         ("-O xattr=on -O checksum=sha512", "raidz2 a b c d special mirror e f g", 7),
         ("-O checksum=skein -O compression=gzip-1", "raidz3 a b c d e", 5),
         ("-f -o compatibility=openzfs-2.3", "a mirror b c", 3),
+        ("-o ashift=12 -O recordsize=1M", "draid1:2d:1s a b c d e spare f", 6),
+        ("-O recordsize=64K", "draid2 a b c d e f", 6),
     ] {
         println!("{options} {vdevs}");
         let disks = Disks::new(&vec![128; disks]);
@@ -154,8 +156,8 @@ fn devices_that_are_in_use_are_refused() {
     disks.fails("zpool create tank nothing", "nothing");
     disks.fails("zpool create tank mirror a d", "different sizes");
     disks.fails("zpool create tank d mirror a b", "mismatched");
-    disks.fails("zpool create tank draid a b c", "dRAID");
-    disks.fails("zpool create tank a spare b", "can't be made yet");
+    disks.fails("zpool create tank draid:3d a b c", "dRAID data");
+    disks.fails("zpool create tank a spare mirror b c", "single");
     disks.fails("zpool create -o ashift=8 tank a", "ashift");
     disks.fails("zpool create -d tank a", "lz4_compress");
     File::create(disks.path().join("tiny")).unwrap().set_len(63 * MIB).unwrap();

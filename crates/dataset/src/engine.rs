@@ -16,6 +16,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync`), `dsl_pool.c` (`dsl_pool_sync`), `dsl_synctask.c`.
 
+mod auxiliary;
 mod checkpoint;
 mod context;
 mod create;

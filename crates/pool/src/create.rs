@@ -14,7 +14,9 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::{PoolError, Result};
 use crate::label::SPA_MINDEVSIZE;
 use cenote_device::Device;
+use cenote_format::draid::{VDEV_DRAID_REFLOW_RESERVE, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::features::SPA_VERSION_FEATURES;
+pub use cenote_format::label::DraidConfig;
 use cenote_format::label::{PoolConfig, PoolState, VDEV_LABELS_BYTES};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{Guid, Txg};
@@ -51,10 +53,12 @@ pub struct NewDevice {
 /// A top-level vdev that is to be part of a pool.
 #[derive(Clone)]
 pub struct NewVdev {
-    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], or [`VdevKind::Disk`] for a single device of either kind.
+    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], [`VdevKind::Draid`], or [`VdevKind::Disk`] for a single device of either kind.
     pub kind: VdevKind,
-    /// RAID-Z: parity columns.
+    /// RAID-Z and dRAID: parity columns.
     pub parity: usize,
+    /// dRAID: its shape.
+    pub draid: Option<DraidConfig>,
     /// What it is for.
     pub class: VdevClass,
     /// Its devices.
@@ -191,12 +195,30 @@ fn top(
     top.create_txg = txg;
     top.class = vdev.class;
     top.parity = vdev.parity;
-    top.asize_bytes =
-        if vdev.kind == VdevKind::Raidz { smallest * vdev.devices.len() as u64 } else { smallest };
+    top.draid = vdev.draid;
+    let count = vdev.devices.len() as u64;
+    top.asize_bytes = match (&vdev.kind, vdev.draid) {
+        (VdevKind::Raidz, _) => smallest * count,
+        (VdevKind::Draid, Some(shape)) => {
+            let width = shape.data + vdev.parity as u64;
+            if shape.spares.saturating_add(width) > count {
+                return Err(refused("a dRAID has fewer devices than a group and its spares take".into()));
+            }
+            draid_asize(smallest, count - shape.spares, width)
+        }
+        _ => smallest,
+    };
     top.ashift = ashift;
     top.metaslab_shift = metaslab_shift(top.asize_bytes);
     top.children = children;
     Ok(top)
+}
+
+/// What can be allocated on a dRAID: whole rows of its children, without what expansion might need, in whole groups (`vdev_draid_open`).
+fn draid_asize(child_bytes: u64, disks: u64, group_width: u64) -> u64 {
+    let rows = child_bytes.saturating_sub(VDEV_DRAID_REFLOW_RESERVE) / VDEV_DRAID_ROWHEIGHT;
+    let group_bytes = group_width * VDEV_DRAID_ROWHEIGHT;
+    rows * VDEV_DRAID_ROWHEIGHT * disks / group_bytes * group_bytes
 }
 
 /// log2 of the size of a vdev's metaslabs: about 200 of them, none too small or too large (`vdev_metaslab_set_size`).

@@ -140,8 +140,7 @@ impl Pool {
         Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() }
     }
 
-    /// The same pool with vdevs that joined or left, and their devices: what is written with it goes to the new ones. Vdevs that were removed
-    /// are not known to it.
+    /// The same pool with vdevs that joined or left, and their devices: what is written with it goes to the new ones.
     pub fn with_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) -> Pool {
         let grown = self.with_devices(joining);
         let config = PoolConfig { vdevs, ..grown.parts.config.clone() };
@@ -149,7 +148,7 @@ impl Pool {
             runtime: &grown.parts.runtime,
             uberblock: &grown.uberblock,
             found: &grown.parts.found,
-            indirect: &BTreeMap::new(),
+            indirect: &grown.parts.vdevs.indirect_maps(),
             behind: &grown.parts.behind,
             earlier: grown.parts.vdevs.leaves(),
         };

@@ -46,7 +46,11 @@ impl Disks {
 
     /// `zdb` reads all blocks, and finds as much allocated as referenced.
     pub fn zdb_is_content(&self) {
-        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(POOL).output();
+        self.zdb_is_content_with(POOL);
+    }
+
+    pub fn zdb_is_content_with(&self, pool: &str) {
+        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(pool).output();
         let Ok(output) = zdb else {
             assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
             println!("zdb is not installed: not compared");

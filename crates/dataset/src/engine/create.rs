@@ -21,7 +21,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
 use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
-use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig};
+use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
@@ -195,7 +195,8 @@ impl SyncContext {
         edit.set_storage(deferred, 0, cenote_codec::compress::Compression::Off as u8).await?;
         directory.add(names::SYNC_BPOBJ, deferred.0).await?;
         directory.add(names::CHECKSUM_SALT, &ZapValue::new(1, salt.to_vec().into())).await?;
-        self.make_vdev_zaps().await
+        self.make_vdev_zaps().await?;
+        self.add_distributed_spares(&new.plan.config.vdev_tree.children).await
     }
 
     async fn set_pool_properties(&mut self, new: &NewPool) -> Result<()> {
@@ -232,6 +233,9 @@ impl SyncContext {
                 }
                 if matches!(top.class, VdevClass::Special | VdevClass::Dedup) {
                     self.use_feature("allocation_classes", 1).await?;
+                }
+                if top.kind == VdevKind::Draid {
+                    self.use_feature("draid", 1).await?;
                 }
             }
             self.make_leaf_zaps(top, map).await?;

@@ -14,11 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use cenote_format::dnode::ObjectType;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::features::SPA_VERSION_FEATURES;
-use cenote_format::label::{AuxConfig, LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
-use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::dsl::names::pool as names;
+use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_pool::FoundDevice;
 use cenote_pool::create::{NewDevice, NewTops, NewVdev, plan_vdevs};
@@ -27,30 +24,16 @@ use cenote_pool::label::{clear_labels, init_device};
 use super::create::guid_sum;
 use super::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
-use crate::live::NewObject;
 use crate::spacemaps::metaslab_extent;
 use crate::zap::ZapEdit;
-
-/// `ASHIFT_MIN`.
-const ASHIFT_MIN: u32 = 9;
-/// Blocks of a packed list, `SPA_CONFIG_BLOCKSIZE`.
-const LIST_BLOCK_BYTES: u32 = 16 << 10;
 
 impl Engine {
     /// Adds top-level vdevs. What was on their devices is lost; blocks go to them when the pool is opened the next time.
     ///
     /// # Errors
-    /// A device is too small or fails; a vdev was removed from the pool.
+    /// A device is too small or fails; a vdev is being removed; RAID-Z for a pool from which vdevs were removed.
     pub async fn add_vdevs(&self, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
         self.run(move |context| Box::pin(async move { context.add_vdevs(&vdevs, ashift).await })).await
-    }
-
-    /// Adds devices that keep copies of what is read often; this engine itself puts nothing there.
-    ///
-    /// # Errors
-    /// A device fails.
-    pub async fn add_cache(&self, devices: Vec<NewDevice>) -> Result<()> {
-        self.run(move |context| Box::pin(async move { context.add_cache(&devices).await })).await
     }
 
     /// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. All that is allocated is copied before this
@@ -75,66 +58,27 @@ impl Engine {
 
 impl SyncContext {
     async fn add_vdevs(&mut self, vdevs: &[NewVdev], ashift: Option<u32>) -> Result<()> {
-        self.refuse_removed_vdevs()?;
+        self.refuse_removal()?;
         let mut config = self.engine.config.lock().clone();
+        let has_removed = config.vdev_tree.children.iter().any(|top| top.kind == VdevKind::Indirect);
+        if has_removed && vdevs.iter().any(|vdev| vdev.parity > 0) {
+            let why = "a pool with removed vdevs does not support adding raidz or dRAID vdevs";
+            return Err(DatasetError::unsuitable(&config.name, why));
+        }
         let first = config.vdev_tree.children.len() as u64;
         let runtime = self.engine.runtime.clone();
         let at = (first, self.txg());
         let NewTops { configs, devices } = plan_vdevs(&runtime, &config.name, vdevs, ashift, at)?;
         config.vdev_children = Some(first + configs.len() as u64);
-        config.vdev_tree.children.extend(configs);
+        config.vdev_tree.children.extend(configs.iter().cloned());
         self.take_tree(config, devices).await?;
-        self.make_vdev_zaps().await
-    }
-
-    async fn add_cache(&mut self, devices: &[NewDevice]) -> Result<()> {
-        let mut all = self.mos().await?.pool().config().l2cache.clone();
-        for new in devices {
-            let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
-            let mut vdev = VdevConfig::new(kind, 0, Guid(self.random().max(1)));
-            (vdev.path, vdev.create_txg) = (Some(new.path.clone()), self.txg());
-            vdev.ashift = new.device.info().sector_bytes.max(1 << ASHIFT_MIN).ilog2();
-            let label = AuxConfig {
-                version: SPA_VERSION_FEATURES,
-                guid: vdev.guid,
-                ashift: Some(vdev.ashift),
-                path: vdev.path.clone(),
-                devid: None,
-                phys_path: None,
-                other: Nvlist::new(),
-            };
-            init_device(&*new.device, &LabelConfig::L2cache(label)).await?;
-            all.push(vdev);
-        }
-        let mut list = Nvlist::new();
-        let list_of = all.iter().map(VdevConfig::encode_auxiliary).collect();
-        list.insert(names::L2CACHE, NvValue::NvlistArray(list_of));
-        self.store_list(names::L2CACHE, &list).await
-    }
-
-    /// A packed list that the object directory names.
-    async fn store_list(&mut self, name: &str, list: &Nvlist) -> Result<()> {
-        let edit = self.edit();
-        let object = match self.find_directory_object(name).await? {
-            Some(object) => object,
-            None => {
-                let new = NewObject::of(ObjectType::PACKED_NVLIST)
-                    .block_bytes(LIST_BLOCK_BYTES)
-                    .bonus(ObjectType::PACKED_NVLIST_SIZE, vec![0; 8]);
-                let object = edit.create(&new).await?;
-                ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(name, object.0).await?;
-                object
-            }
-        };
-        let packed = list.encode();
-        let len = (packed.len() as u64).to_ne_bytes().to_vec();
-        edit.write(object, 0, packed.into()).await?;
-        edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
+        self.make_vdev_zaps().await?;
+        self.add_distributed_spares(&configs).await
     }
 
     async fn attach(&mut self, to: Guid, new: &NewDevice) -> Result<()> {
         self.refuse_checkpoint().await?;
-        self.refuse_removed_vdevs()?;
+        self.refuse_removal()?;
         let mut config = self.engine.config.lock().clone();
         let pool = config.name.clone();
         let refused = |why: &str| DatasetError::unsuitable(&pool, why);
@@ -177,7 +121,7 @@ impl SyncContext {
 
     async fn detach(&mut self, guid: Guid) -> Result<FoundDevice> {
         self.refuse_checkpoint().await?;
-        self.refuse_removed_vdevs()?;
+        self.refuse_removal()?;
         let mut config = self.engine.config.lock().clone();
         let pool = config.name.clone();
         let refused = |why: &str| DatasetError::unsuitable(&pool, why);
@@ -279,13 +223,13 @@ impl SyncContext {
         found.and_then(|vdev| vdev.path.clone()).unwrap_or_else(|| leaf.to_string())
     }
 
-    /// Where the blocks of removed vdevs went is not carried over to a new tree.
-    fn refuse_removed_vdevs(&self) -> Result<()> {
+    /// While a vdev is being removed, its copies must find the others as they were.
+    fn refuse_removal(&self) -> Result<()> {
         let config = self.engine.config.lock();
-        match config.vdev_tree.children.iter().any(|top| top.kind == VdevKind::Indirect) {
+        match config.vdev_tree.children.iter().any(|top| top.removing) {
             true => Err(DatasetError::unsuitable(
                 &config.name,
-                "a vdev was removed: its devices can't be changed here",
+                "a vdev is being removed; wait until that is done",
             )),
             false => Ok(()),
         }

@@ -45,7 +45,7 @@ pub(crate) async fn create_with(
 ) -> Engine {
     let devices = devices(rt, folder, *count);
     let vdev =
-        NewVdev { kind: kind.clone(), parity: *parity, class: VdevClass::Normal, devices };
+        NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,

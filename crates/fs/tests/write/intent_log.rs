@@ -54,7 +54,7 @@ async fn create_on(
     let vdev = |(at, (class, kind, parity, count)): (usize, &Layout)| NewVdev {
         kind: kind.clone(),
         parity: *parity,
-       
+        draid: None,
         class: *class,
         devices: (0..*count).map(|index| new_device(device(at, index))).collect(),
     };

@@ -108,7 +108,7 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
         .map(|(kind, parity, count, class)| NewVdev {
             kind: kind.clone(),
             parity: *parity,
-           
+            draid: None,
             class: *class,
             devices: devices.by_ref().take(*count).collect(),
         })

@@ -5,6 +5,7 @@
 
 pub(super) mod compatibility;
 pub(super) mod devices;
+mod draid;
 pub(super) mod layout;
 pub(super) mod properties;
 
@@ -31,7 +32,8 @@ const MOST_NAME_BYTES: usize = 240;
 /// `zpool create`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "VDEV is DEVICE, `mirror DEVICE...`, or `raidz[1|2|3] DEVICE...`; after `log`, `special`, `dedup` or `cache` they are for that.\n\
+    after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...`, or `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`; after \
+    `log`, `special`, `dedup`, `spare` or `cache` they are for that.\n\
     The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) is that of --key, in the file that keylocation names, \
     typed, or comes through a pipe.\n\
     DEVICE is a block device or a file that has its size already. The pool is left exported.\n\n\
@@ -68,17 +70,17 @@ impl Create {
         let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
         let mut root = settings::parse(&self.root_options, None).map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
-        let layout::Layout { groups, cache } = layout::parse(&self.vdevs).map_err(refused)?;
+        let layout::Layout { groups, spares, cache } = layout::parse(&self.vdevs).map_err(refused)?;
         layout::require_data(&groups).map_err(|why| refused(why.into()))?;
-        let has = |name| properties.features.iter().any(|feature| feature.name == name);
-        if groups.iter().any(layout::Group::needs_classes) && !has("allocation_classes") {
-            return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
-        }
+        let has = |name: &str| properties.features.iter().any(|feature| feature.name == name);
+        check_features(&groups, has).map_err(|why| refused(why.into()))?;
         check_kernel(&self.pool)?;
         let vdevs = devices::open(session.runtime(), &groups)?;
+        let spares = devices::open_all(session.runtime(), &spares)?;
         let cache = devices::open_all(session.runtime(), &cache)?;
         if !self.force {
-            let all: Vec<&NewDevice> = vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&cache).collect();
+            let in_vdevs = vdevs.iter().flat_map(|vdev| &vdev.devices);
+            let all: Vec<&NewDevice> = in_vdevs.chain(&spares).chain(&cache).collect();
             let mut problems = devices::in_the_way(session.runtime(), &self.pool, &all).await;
             problems.extend(layout::mismatch(&groups, &devices::sizes(&vdevs)));
             if !problems.is_empty() {
@@ -89,7 +91,11 @@ impl Create {
         let name = (host.id, host.name.as_str());
         let mut plan = plan(session.runtime(), &self.pool, &vdevs, properties.ashift, name, FIRST_TXG)?;
         if self.dry_run {
-            print(drawing(&self.pool, &groups, &vdevs) + &cache_lines(&cache))?;
+            print(
+                drawing(&self.pool, &groups, &vdevs)
+                    + &lines_beside("spares", &spares)
+                    + &lines_beside("cache", &cache),
+            )?;
             return Ok(Outcome::Done);
         }
         let projects = has("project_quota");
@@ -107,6 +113,9 @@ impl Create {
         };
         let fill = fill::filesystem(session, filesystem, projects);
         let engine = Engine::create(session.runtime(), new, fill).await?;
+        if !spares.is_empty() {
+            engine.add_spares(spares).await?;
+        }
         if !cache.is_empty() {
             engine.add_cache(cache).await?;
         }
@@ -140,12 +149,27 @@ fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> Strin
     heading + &layout_lines(groups, vdevs, 0)
 }
 
-/// Cache devices, a line each.
-pub(super) fn cache_lines(cache: &[NewDevice]) -> String {
-    let heading = if cache.is_empty() { "" } else { "\tcache\n" };
-    let lines =
-        cache.iter().map(|new| format!("\t  {}\t{}\n", new.path, nice_bytes(new.device.size_bytes())));
-    std::iter::once(heading.to_owned()).chain(lines).collect()
+/// Devices beside the vdevs under a heading, a line each.
+pub(super) fn lines_beside(heading: &str, devices: &[NewDevice]) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let line = |new: &NewDevice| format!("\t  {}\t{}\n", new.path, nice_bytes(new.device.size_bytes()));
+    std::iter::once(format!("\t{heading}\n")).chain(devices.iter().map(line)).collect()
+}
+
+/// Vdevs of some kinds came with features.
+pub(super) fn check_features(
+    groups: &[layout::Group<'_>],
+    has: impl Fn(&str) -> bool,
+) -> Result<(), &'static str> {
+    if groups.iter().any(layout::Group::needs_classes) && !has("allocation_classes") {
+        return Err("special and dedup vdevs need feature@allocation_classes");
+    }
+    match groups.iter().any(|group| group.draid.is_some()) && !has("draid") {
+        true => Err("draid vdevs need feature@draid"),
+        false => Ok(()),
+    }
 }
 
 /// New vdevs, of which the first gets the number `first`, a device a line.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cenote_dataset::engine::Engine;
-use cenote_dataset::{Mos, Value};
+use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_format::units::Guid;
 use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::{VdevConfig, VdevKind};
@@ -15,7 +15,7 @@ use clap::Args;
 use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
-use super::create::{cache_lines, devices, layout_lines};
+use super::create::{check_features, devices, layout_lines, lines_beside};
 use super::properties::Properties;
 use super::tree::{self, Style};
 use crate::command::zfs::refusal::cannot;
@@ -89,18 +89,21 @@ pub struct Detach {
 struct New<'a> {
     groups: &'a [Group<'a>],
     vdevs: Vec<NewVdev>,
+    spares: Vec<NewDevice>,
     cache: Vec<NewDevice>,
 }
 
 impl<'a> New<'a> {
     fn open(session: &Session, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
         let vdevs = devices::open(session.runtime(), &layout.groups)?;
+        let spares = devices::open_all(session.runtime(), &layout.spares)?;
         let cache = devices::open_all(session.runtime(), &layout.cache)?;
-        Ok(New { groups: &layout.groups, vdevs, cache })
+        Ok(New { groups: &layout.groups, vdevs, spares, cache })
     }
 
     fn all(&self) -> Vec<&NewDevice> {
-        self.vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&self.cache).collect()
+        let in_vdevs = self.vdevs.iter().flat_map(|vdev| &vdev.devices);
+        in_vdevs.chain(&self.spares).chain(&self.cache).collect()
     }
 }
 
@@ -122,6 +125,9 @@ impl Add {
             if !new.vdevs.is_empty() {
                 engine.add_vdevs(new.vdevs, ashift).await.map_err(cannot(&what))?;
             }
+            if !new.spares.is_empty() {
+                engine.add_spares(new.spares).await.map_err(cannot(&what))?;
+            }
             if !new.cache.is_empty() {
                 engine.add_cache(new.cache).await.map_err(cannot(&what))?;
             }
@@ -140,12 +146,11 @@ impl Add {
             _ => None,
         };
         let ashift = ashift_option(&self.options).map_err(refused)?.or(of_pool);
-        let has_classes = mos.features().await?.iter().any(|(feature, state)| {
-            feature.name == "allocation_classes" && *state != cenote_dataset::FeatureState::Disabled
-        });
-        if new.groups.iter().any(Group::needs_classes) && !has_classes {
-            return Err(refused("special and dedup vdevs need feature@allocation_classes".into()));
-        }
+        let features = mos.features().await?;
+        let has = |name: &str| {
+            features.iter().any(|(feature, state)| feature.name == name && *state != FeatureState::Disabled)
+        };
+        check_features(new.groups, has).map_err(|why| refused(why.into()))?;
         if self.force {
             return Ok(ashift);
         }
@@ -178,7 +183,9 @@ impl Add {
                 let _ = writeln!(out, "\t    {}", tree::name(leaf, style));
             }
         }
-        out + &layout_lines(new.groups, &new.vdevs, health.root.children.len()) + &cache_lines(&new.cache)
+        out + &layout_lines(new.groups, &new.vdevs, health.root.children.len())
+            + &lines_beside("spares", &new.spares)
+            + &lines_beside("cache", &new.cache)
     }
 }
 
@@ -187,10 +194,11 @@ fn existing(mos: &Mos) -> Vec<Group<'static>> {
     let tops = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data());
     let group = |top: &VdevConfig| {
         let kind = match top.kind {
-            VdevKind::Mirror | VdevKind::Raidz => top.kind.clone(),
+            VdevKind::Mirror | VdevKind::Raidz | VdevKind::Draid => top.kind.clone(),
             _ => VdevKind::Disk,
         };
-        Group { kind, parity: top.parity, class: top.class, devices: vec![""; top.children.len().max(1)] }
+        let devices = vec![""; top.children.len().max(1)];
+        Group { kind, parity: top.parity, draid: top.draid, class: top.class, devices }
     };
     tops.map(group).collect()
 }

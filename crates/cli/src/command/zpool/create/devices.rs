@@ -16,8 +16,8 @@ pub fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError
     let vdev = |group: &Group<'_>| {
         let devices: Result<Vec<NewDevice>, CliError> =
             group.devices.iter().map(|typed| open_one(rt, typed)).collect();
-        let (kind, parity, class) = (group.kind.clone(), group.parity, group.class);
-        Ok(NewVdev { kind, parity, class, devices: devices? })
+        let (kind, parity, draid, class) = (group.kind.clone(), group.parity, group.draid, group.class);
+        Ok(NewVdev { kind, parity, draid, class, devices: devices? })
     };
     groups.iter().map(vdev).collect()
 }

@@ -1,80 +1,112 @@
 //! The vdevs of a new pool as they are typed: `mirror a b special mirror c d log e`.
 //!
-//! Idea: a word that is no keyword is a device. `mirror` and `raidz` gather the devices that follow; `log`, `special`, `dedup` and `cache` say what
-//! all that follows is for.
+//! Idea: a word that is no keyword is a device. `mirror`, `raidz` and `draid` gather the devices that follow; `log`, `special`, `dedup`, `spare` and
+//! `cache` say what all that follows is for.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`, `get_replication`).
 
+use cenote_pool::create::DraidConfig;
 use cenote_pool::{VdevClass, VdevKind};
+
+use super::draid;
 
 /// Devices of one vdev whose sizes differ by more are not meant to be together, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
-
-/// Words that say what all that follows is for.
-const KEYWORDS: [&str; 5] = ["log", "special", "dedup", "spare", "cache"];
 
 /// A vdev as it was typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group<'a> {
     /// [`VdevKind::Disk`] for a single device of either kind.
     pub kind: VdevKind,
-    /// RAID-Z: parity columns.
+    /// RAID-Z and dRAID: parity columns.
     pub parity: usize,
+    /// dRAID: its shape.
+    pub draid: Option<DraidConfig>,
     /// What it is for.
     pub class: VdevClass,
     /// Its devices, as typed.
     pub devices: Vec<&'a str>,
 }
 
-/// Vdevs and cache devices as they were typed.
+/// Vdevs, and devices beside them, as they were typed.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
     /// The vdevs.
     pub groups: Vec<Group<'a>>,
+    /// Devices that stand in for those that fail.
+    pub spares: Vec<&'a str>,
     /// Devices that keep copies of what is read often.
     pub cache: Vec<&'a str>,
 }
 
+/// What the words that follow are.
+#[derive(Clone, Copy, PartialEq)]
+enum Section {
+    Vdevs(VdevClass),
+    Spares,
+    Cache,
+}
+
+impl Section {
+    fn named(word: &str) -> Option<Section> {
+        match word {
+            "log" => Some(Section::Vdevs(VdevClass::Log)),
+            "special" => Some(Section::Vdevs(VdevClass::Special)),
+            "dedup" => Some(Section::Vdevs(VdevClass::Dedup)),
+            "spare" => Some(Section::Spares),
+            "cache" => Some(Section::Cache),
+            _ => None,
+        }
+    }
+}
+
 /// Takes the words of the command line apart. The error says what is wrong with them.
 pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
-    let Layout { mut groups, mut cache } = Layout::default();
-    let mut class = VdevClass::Normal;
-    let (mut gathers, mut is_cache) = (false, false);
+    let mut layout = Layout::default();
+    let mut typed_draids = Vec::new();
+    let (mut section, mut gathers) = (Section::Vdevs(VdevClass::Normal), false);
     for word in words {
-        is_cache &= !KEYWORDS.contains(&word.as_str());
-        match word.as_str() {
-            "log" if groups.iter().any(|group| group.class == VdevClass::Log) => {
+        let groups = &mut layout.groups;
+        if let Some(named) = Section::named(word) {
+            if word == "log" && groups.iter().any(|group| group.class == VdevClass::Log) {
                 return Err("'log' can be said only once".into());
             }
-            "log" => (class, gathers) = (VdevClass::Log, false),
-            "special" => (class, gathers) = (VdevClass::Special, false),
-            "dedup" => (class, gathers) = (VdevClass::Dedup, false),
-            "cache" => (is_cache, gathers) = (true, false),
-            "spare" => return Err("'spare' devices can't be made yet".into()),
-            word if word.starts_with("draid") => {
-                return Err(format!("{word}: dRAID can be read and written, but not made yet; use raidz"));
+            (section, gathers) = (named, false);
+            continue;
+        }
+        let draid = draid::parse(word).transpose()?;
+        let kind = match &draid {
+            Some(typed) => Some((VdevKind::Draid, typed.parity)),
+            None => grouping(word)?,
+        };
+        match (section, kind) {
+            (Section::Spares, None) => layout.spares.push(word),
+            (Section::Cache, None) => layout.cache.push(word),
+            (Section::Spares | Section::Cache, Some(_)) => {
+                return Err(format!("'spare' and 'cache' devices are single, not {word}"));
             }
-            word => match grouping(word)? {
-                Some(_) if is_cache => return Err(format!("'cache' devices are single, not {word}")),
-                Some((kind, _)) if kind != VdevKind::Mirror && class != VdevClass::Normal => {
-                    return Err(format!("'{}' devices can be single or mirrors, not {word}", class.name()));
-                }
-                Some((kind, parity)) => {
-                    groups.push(Group { kind, parity, class, devices: Vec::new() });
-                    gathers = true;
-                }
-                None if is_cache => cache.push(word),
-                None => match groups.last_mut().filter(|_| gathers) {
-                    Some(group) => group.devices.push(word),
-                    None => {
-                        groups.push(Group { kind: VdevKind::Disk, parity: 0, class, devices: vec![word] })
-                    }
-                },
+            (Section::Vdevs(class), Some((kind, _)))
+                if kind != VdevKind::Mirror && class != VdevClass::Normal =>
+            {
+                return Err(format!("'{}' devices can be single or mirrors, not {word}", class.name()));
+            }
+            (Section::Vdevs(class), Some((kind, parity))) => {
+                typed_draids.extend(draid.map(|typed| (groups.len(), typed)));
+                groups.push(Group { kind, parity, draid: None, class, devices: Vec::new() });
+                gathers = true;
+            }
+            (Section::Vdevs(class), None) => match groups.last_mut().filter(|_| gathers) {
+                Some(group) => group.devices.push(word),
+                None => groups.push(Group::single(class, word)),
             },
         }
     }
-    check(&groups, &cache)?;
-    Ok(Layout { groups, cache })
+    for (index, typed) in typed_draids {
+        let group = &mut layout.groups[index];
+        group.draid = Some(typed.shape(group.devices.len())?);
+    }
+    check(&layout)?;
+    Ok(layout)
 }
 
 /// `mirror`, `raidz`, `raidz1` to `raidz3`.
@@ -101,11 +133,11 @@ pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
     }
 }
 
-fn check(groups: &[Group<'_>], cache: &[&str]) -> Result<(), String> {
-    for group in groups {
+fn check(layout: &Layout<'_>) -> Result<(), String> {
+    for group in &layout.groups {
         let least = match group.kind {
             VdevKind::Mirror => 2,
-            VdevKind::Raidz => group.parity + 1,
+            VdevKind::Raidz | VdevKind::Draid => group.parity + 1,
             _ => 1,
         };
         if group.devices.len() < least {
@@ -115,8 +147,9 @@ fn check(groups: &[Group<'_>], cache: &[&str]) -> Result<(), String> {
             return Err(format!("{} has at most 255 devices", group.name()));
         }
     }
-    let mut all: Vec<&str> = groups.iter().flat_map(|group| group.devices.iter().copied()).collect();
-    all.extend_from_slice(cache);
+    let mut all: Vec<&str> = layout.groups.iter().flat_map(|group| group.devices.iter().copied()).collect();
+    all.extend_from_slice(&layout.spares);
+    all.extend_from_slice(&layout.cache);
     all.sort_unstable();
     match all.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("{} is named twice", pair[0])),
@@ -148,7 +181,11 @@ pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<Stri
     })
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    fn single(class: VdevClass, device: &'a str) -> Group<'a> {
+        Group { kind: VdevKind::Disk, parity: 0, draid: None, class, devices: vec![device] }
+    }
+
     /// It is for blocks of some kinds only, which came with a feature.
     pub fn needs_classes(&self) -> bool {
         matches!(self.class, VdevClass::Special | VdevClass::Dedup)
@@ -159,6 +196,10 @@ impl Group<'_> {
         match self.kind {
             VdevKind::Mirror => "mirror".into(),
             VdevKind::Raidz => format!("raidz{}", self.parity),
+            VdevKind::Draid => {
+                let (data, spares) = self.draid.map_or((0, 0), |shape| (shape.data, shape.spares));
+                format!("draid{}:{data}d:{}c:{spares}s", self.parity, self.devices.len())
+            }
             _ => "single device".into(),
         }
     }
@@ -198,9 +239,10 @@ mod tests {
             ]
         );
         assert_eq!(shape("raidz a b c"), shape("raidz1 a b c"));
-        let words = words("mirror a b cache c d log e");
+        let words = words("mirror a b cache c d spare f log e");
         let layout = parse(&words).unwrap();
-        assert!(layout.groups.len() == 2 && layout.cache == ["c", "d"]);
+        assert!(layout.groups.len() == 2 && layout.cache == ["c", "d"] && layout.spares == ["f"]);
+        assert_eq!(shape("draid2:2d:1s a b c d e f"), [("draid2:2d:6c:1s".into(), normal, 6)]);
         assert_eq!(shape("raidz3 a b c d e")[0].0, "raidz3");
     }
 
@@ -213,10 +255,12 @@ mod tests {
             "raidz4 a b c d e f",
             "a a",
             "a log raidz b c",
-            "a spare b",
+            "a spare mirror b c",
+            "a spare a",
             "a cache mirror b c",
             "a cache a",
-            "draid a b c",
+            "draid2 a b",
+            "draid:4d a b c",
             "a log b log c",
             "mirror a b mirror",
             "a special",
