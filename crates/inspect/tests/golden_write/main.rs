@@ -2,7 +2,7 @@
 //! and by our own verification, with the content that it should have. In the end all is destroyed that can be, which frees
 //! what the OpenZFS module allocated, in every way that it may be shared.
 //!
-//! `CENOTE_POOLS=a,b` runs only those; `CENOTE_SEED` repeats a run; `CENOTE_KEEP=DIR` leaves the copies there, worked on and exported.
+//! Several pools at a time. `CENOTE_POOLS=a,b` runs only those; `CENOTE_SEED` repeats a run; `CENOTE_KEEP=DIR` leaves the copies there, worked on and exported.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
@@ -11,6 +11,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cenote_dataset::engine::{Engine, Host};
 use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
@@ -132,19 +133,31 @@ async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) {
     copy.assert_clean(rt, "after all was destroyed").await;
 }
 
+fn change_copy(name: &str, seed: u64) {
+    let rt = Runtime::real(None);
+    let copy = Copy::of(golden(name).unwrap());
+    rt.block_on(async { change(&rt, &copy, &mut Rng::new(seed)).await });
+    println!("{name}: changed, and clean");
+}
+
 #[test]
 fn golden_pools_are_changed_and_stay_clean() {
-    let rt = Runtime::real(None);
     let only = std::env::var("CENOTE_POOLS").ok();
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
     let seed = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| rt.random_u64());
+    let seed = seed.unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     println!("CENOTE_SEED={seed}");
-    for name in golden_names() {
-        if only.as_ref().is_some_and(|only| !only.split(',').any(|one| one == name)) {
-            continue;
+    let names: Vec<String> = golden_names().into_iter().filter(|name| is_wanted(name)).collect();
+    let next = AtomicUsize::new(0);
+    // A pool mostly waits: for its disks, or for `zdb`.
+    let width = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..width {
+            scope.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    change_copy(name, seed);
+                }
+            });
         }
-        let copy = Copy::of(golden(&name).unwrap());
-        rt.block_on(async { change(&rt, &copy, &mut Rng::new(seed)).await });
-        println!("{name}: changed, and clean");
-    }
+    });
 }
