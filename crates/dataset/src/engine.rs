@@ -21,6 +21,7 @@ mod checkpoint;
 mod context;
 mod create;
 mod features;
+mod freeing;
 mod groups;
 mod history;
 mod logs;
@@ -59,6 +60,7 @@ use crate::sharing::SharedBlocks;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 use crate::zil::Log;
+use freeing::Freeing;
 use groups::Groups;
 use missed::Missed;
 use room::Room;
@@ -92,6 +94,7 @@ struct Inner {
     /// As the last group on disk left it: blocks of the one that is being written may be written over by its next pass.
     mos_on_disk: RwLock<Objset>,
     room: Arc<Room>,
+    freeing: Freeing,
     throttle: Throttle,
     mos_policy: Arc<StoragePolicy>,
     features: Features,

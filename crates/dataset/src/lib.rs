@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
+pub mod dead_tree;
 pub mod deadlist;
 pub mod dsl;
 pub mod engine;

@@ -27,6 +27,9 @@ use crate::keys::Keyring;
 use crate::objset::Objset;
 use crate::zap::{Zap, ZapEntry};
 
+/// The directory below the root that is charged for what is being freed, `FREE_DIR_NAME`.
+pub(crate) const FREE_DIR_NAME: &str = "$FREE";
+
 /// Whether a pool uses a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureState {
@@ -196,6 +199,14 @@ impl Mos {
             }
         }
         Ok(lists)
+    }
+
+    /// Bytes that what was destroyed still takes (`freeing`).
+    ///
+    /// # Errors
+    /// A directory is damaged.
+    pub async fn freeing_bytes(&self) -> Result<u64> {
+        Ok(self.root_dir().await?.child(FREE_DIR_NAME).await?.map_or(0, |dir| dir.phys().used_bytes))
     }
 
     /// Trees of destroyed datasets that are still being freed in the background.

@@ -270,6 +270,6 @@ fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
 }
 
 /// Adds what may be negative. An account that would fall below zero, as a damaged pool's might, stays at zero.
-pub(super) fn add(account: &mut u64, delta: i64) {
+pub(crate) fn add(account: &mut u64, delta: i64) {
     *account = account.saturating_add_signed(delta);
 }

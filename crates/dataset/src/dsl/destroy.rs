@@ -1,8 +1,9 @@
 //! File systems and volumes destroyed: `zfs destroy pool/a`.
 //!
 //! Idea: what is to be freed is what the head has and no snapshot: all that was born after the version it began with (a clone's origin; the
-//! empty one otherwise). All is freed in one group. It is walked twice, first only to see that all can be read: a task that fails
-//! must leave all as it was.
+//! empty one otherwise). A clone's livelist says what that is; other trees are left to be freed in the background (`engine/freeing`).
+//! Pools without feature `async_destroy` have no list for that: all is freed in one group. It is walked twice, first only to see that all
+//! can be read: a task that fails must leave all as it was.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
@@ -51,18 +52,29 @@ impl SyncContext {
         let phys = *head.phys();
         let origin = head.origin().await?;
         let livelist = self.livelist(phys.dir).await?;
-        let how = if livelist.is_some() { "livelist" } else { "synchronous" };
-        match livelist {
-            Some(livelist) => self.free_clone(&head, livelist).await?,
+        let is_later = livelist.is_none() && !phys.bp.is_hole() && self.frees_in_background().await?;
+        let how = match livelist {
+            Some(livelist) => {
+                self.free_clone(&head, livelist).await?;
+                "livelist"
+            }
+            None if is_later => {
+                self.refuse_log(&head.objset_head().await?, name)?;
+                "bptree"
+            }
             None => {
                 self.survey_blocks(&head, phys.prev_snapshot_txg).await?;
                 self.free_blocks(&head, phys.prev_snapshot_txg).await?;
+                "synchronous"
             }
-        }
+        };
         self.free_log(&head).await?;
         let details = format!("({how}, mintxg={})", phys.prev_snapshot_txg);
         self.log_of_dataset((name, ObjectId(head.id().0)), "destroy", &details).await?;
-        self.remove_head(ObjectId(head.id().0)).await?;
+        let used = self.remove_head(ObjectId(head.id().0)).await?;
+        if is_later {
+            self.free_tree_later(phys.bp, phys.prev_snapshot_txg, used).await?;
+        }
         if let Some(origin) = origin {
             self.remove_if_deferred(&origin).await?;
         }
@@ -119,8 +131,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Removes a head whose blocks are free, and its directory.
-    pub(super) async fn remove_head(&mut self, id: ObjectId) -> Result<()> {
+    /// Removes a head whose blocks are free or will be, and its directory; answers what they took.
+    pub(super) async fn remove_head(&mut self, id: ObjectId) -> Result<Space> {
         let edit = self.edit();
         let phys = self.dataset_phys(id).await?;
         let held_back = self.refreservation(id).await?.saturating_sub(phys.unique_bytes);
@@ -147,7 +159,8 @@ impl SyncContext {
         self.clear_bootfs(id).await?;
         self.free_zapified(id).await?;
         self.close(DatasetId(id.0));
-        self.remove_dir(phys.dir).await
+        self.remove_dir(phys.dir).await?;
+        Ok(used)
     }
 
     /// A clone's origin has one child less.

@@ -31,6 +31,7 @@ use cenote_pool::{Pool, Trusted};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 
+use super::freeing::Freeing;
 use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
@@ -42,6 +43,7 @@ use crate::dsl::{DatasetKind, Settings, check_settings, is_case_insensitive, not
 use crate::error::Result;
 use crate::keys::{KeySource, Keyring};
 use crate::live::{LiveObjset, NewObject};
+use crate::mos::FREE_DIR_NAME;
 use crate::objset::Objset;
 use crate::properties::Value;
 use crate::spacemaps::metaslab_extent;
@@ -51,8 +53,6 @@ use crate::zap::{NewZap, ZapEdit, ZapValue};
 
 /// The directory of what the MOS takes, `MOS_DIR_NAME`.
 pub(super) const MOS_DIR_NAME: &str = "$MOS";
-/// `FREE_DIR_NAME`.
-const FREE_DIR_NAME: &str = "$FREE";
 /// Blocks of the list of deferred frees, small since it is written in each group.
 const DEFERRED_BLOCK_BYTES: u32 = 16 << 10;
 /// `SPA_CONFIG_BLOCKSIZE`.
@@ -116,6 +116,7 @@ impl Engine {
             groups: Arc::new(Groups::after(uberblock.txg)),
             mos_on_disk: nothing.clone().into(),
             room: Arc::default(),
+            freeing: Freeing::default(),
             throttle: Throttle::default(),
             mos: LiveObjset::new(nothing, TXG_INITIAL),
             mos_policy: Arc::new(StoragePolicy::of_mos()),

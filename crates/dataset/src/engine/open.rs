@@ -8,6 +8,7 @@ use cenote_format::dsl::names::pool as names;
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{ObjectId, Txg, VdevId};
 
+use super::freeing::Freeing;
 use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
@@ -46,6 +47,7 @@ impl Engine {
             groups: Arc::new(Groups::after(synced)),
             mos_on_disk: mos.objset().clone().into(),
             room: Arc::default(),
+            freeing: Freeing::of(mos).await?,
             throttle: Throttle::default(),
             mos: LiveObjset::new(mos.objset().clone(), Txg(synced.0 + 1)),
             mos_policy: Arc::new(StoragePolicy::of_mos()),

@@ -4,6 +4,7 @@
 //!   close the group; freeze the layers of all object sets
 //!   datasets     settle the intent log, write each frozen layer, settle births and deaths in the MOS
 //!   tasks        change the MOS, may make new datasets: write those, too
+//!   freeing      some of what was destroyed
 //!   pass 1..     write the MOS, free what died, write space maps: they are objects of the MOS, so it has changed again
 //!                from pass 2 on blocks of this group are overwritten in place, and deaths are left to the next group
 //!   labels, uberblock
@@ -57,7 +58,11 @@ impl Frozen {
 /// Closes the open group and brings it to the disk; answers its number, with an error as well.
 pub(super) async fn sync_open_group(engine: &Arc<Inner>) -> Result<Txg, (Txg, DatasetError)> {
     let (txg, frozen) = engine.groups.close(|next| freeze(engine, next)).await;
-    if frozen.datasets.is_empty() && !frozen.has_tasks() && !engine.mos.is_dirty() {
+    if frozen.datasets.is_empty()
+        && !frozen.has_tasks()
+        && !engine.mos.is_dirty()
+        && !engine.freeing.is_pending()
+    {
         return Ok(txg);
     }
     write_group(engine, txg, frozen).await.map_err(|error| (txg, error))?;
@@ -162,6 +167,7 @@ impl SyncContext {
     /// Writes the MOS and space maps until writing them changes nothing more.
     async fn converge(&mut self) -> Result<()> {
         self.free_deferred().await?;
+        self.free_pending().await?;
         while self.engine.mos.is_dirty() || !self.dead.is_empty() || self.has_missed() {
             if self.group.pass > MAX_PASSES {
                 return Err(self.damaged("writing it changes it again and again"));

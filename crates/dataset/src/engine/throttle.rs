@@ -111,7 +111,9 @@ impl Engine {
 impl Inner {
     fn has_changes(&self) -> bool {
         let datasets = self.datasets.lock();
-        datasets.values().any(|dataset| dataset.objset.is_dirty()) || !self.tasks.lock().is_empty()
+        datasets.values().any(|dataset| dataset.objset.is_dirty())
+            || !self.tasks.lock().is_empty()
+            || self.freeing.is_pending()
     }
 }
 

@@ -6,4 +6,5 @@ mod accounts;
 mod common;
 mod datasets;
 mod dedup;
+mod freeing;
 mod groups;

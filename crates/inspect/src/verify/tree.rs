@@ -22,6 +22,7 @@
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
 
 use cenote_codec::compress::Compression;
+use cenote_dataset::dead_tree::Mark;
 use cenote_dataset::object::SPILL_BLOCK;
 use cenote_dataset::objset::{
     GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
@@ -29,7 +30,7 @@ use cenote_dataset::objset::{
 use cenote_format::FormatError;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::bpobj::BptreeEntry;
-use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, ObjectType};
+use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, ObjectType};
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
@@ -102,8 +103,7 @@ impl Tree {
 
     /// What is left of a destroyed dataset's tree. It is freed from the leaves up, in order, as far as its mark says.
     pub(super) fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
-        let mark = (entry.resume != [0; 4]).then(|| Mark::new(entry.resume));
-        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark };
+        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark: Mark::of(entry.resume) };
         let place = Place { dataset: DatasetId(u64::MAX), ..Place::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
         tree
@@ -237,7 +237,12 @@ impl Tree {
         if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.logical_birth() <= born_after {
             return;
         }
-        if self.mark.is_some_and(|mark| mark.is_past(&place, holds)) {
+        let fanout_shift = match holds {
+            Some(Holds::Pointers { fanout_shift }) => fanout_shift,
+            _ => 0,
+        };
+        let is_objset = matches!(holds, Some(Holds::Objset { .. }));
+        if !is_objset && self.mark.is_some_and(|mark| mark.is_past(&place, fanout_shift)) {
             return;
         }
         met.push(Met::Block { bp, place });
@@ -245,49 +250,6 @@ impl Tree {
             && (place.level == 0 || !bp.is_embedded())
         {
             self.pending.push(Node { bp, place, born_after, holds });
-        }
-    }
-}
-
-/// How far a tree has been freed. Dnode blocks go after the blocks of their objects, the object set last.
-#[derive(Clone, Copy)]
-struct Mark {
-    /// Objects below this number are gone with all their blocks.
-    object: u64,
-    /// Of that object, blocks below this one are gone.
-    block: u64,
-    /// Blocks of dnodes below this one are gone.
-    dnode_block: u64,
-}
-
-impl Mark {
-    /// From the bookmark of the block that comes next: object set, object, level (0), block.
-    fn new([_, object, _, block]: [u64; 4]) -> Mark {
-        if ObjectId(object) == META_DNODE_OBJECT {
-            return Mark {
-                object: block.saturating_add(1).saturating_mul(DNODES_PER_BLOCK),
-                block: 0,
-                dnode_block: block,
-            };
-        }
-        Mark { object, block, dnode_block: object / DNODES_PER_BLOCK }
-    }
-
-    /// A block and all below it are gone.
-    fn is_past(&self, place: &Place, holds: Option<Holds>) -> bool {
-        let fanout_shift = match holds {
-            Some(Holds::Objset { .. }) => return false,
-            Some(Holds::Pointers { fanout_shift }) => u32::from(fanout_shift),
-            _ => 0,
-        };
-        let shift = fanout_shift * u32::from(place.level);
-        let end = place.block.0.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
-        let end = end.unwrap_or(u64::MAX);
-        match place.object {
-            META_DNODE_OBJECT => end <= self.dnode_block,
-            // Accounting objects have the highest numbers and are freed last.
-            object if object.0 != self.object => object.0 < self.object,
-            _ => place.block != SPILL_BLOCK && end <= self.block,
         }
     }
 }

@@ -22,6 +22,7 @@ pub async fn everything(engine: &Engine) {
         if gone == 0 {
             // Damage and logs keep some.
             left.iter().for_each(|why| println!("not destroyed: {why}"));
+            engine.finish_freeing().await.unwrap();
             return;
         }
     }

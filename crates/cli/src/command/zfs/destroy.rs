@@ -16,7 +16,8 @@ use clap::Args;
 use super::pool_of;
 use super::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, dataset, print};
+use crate::render::nice_bytes;
+use crate::session::{Progress, Session, dataset, interrupted, print};
 
 /// `zfs destroy`
 #[derive(Debug, Args)]
@@ -74,7 +75,8 @@ impl Destroy {
         session
             .change_pool(pool, async |engine| {
                 let plan = self.plan(&engine.mos().await?).await?;
-                self.carry_out(engine, plan).await
+                let outcome = self.carry_out(engine, plan).await?;
+                self.free(engine).await.map(|()| outcome)
             })
             .await
     }
@@ -135,6 +137,28 @@ impl Destroy {
             (false, true, false) => print(format!("will destroy {name}\n")),
             (false, false, _) => Ok(()),
         }
+    }
+
+    /// Waits until what was destroyed is free: nobody goes on with it when this program ends.
+    async fn free(&self, engine: &Engine) -> Result<(), CliError> {
+        let total = engine.mos().await?.freeing_bytes().await?;
+        let progress = Progress::bytes(total, false);
+        progress.message("freeing");
+        while engine.is_freeing() {
+            tokio::select! {
+                biased;
+                () = interrupted() => {
+                    let left = nice_bytes(engine.mos().await?.freeing_bytes().await?);
+                    let name = &self.target;
+                    let why = format!("interrupted; {name} is destroyed, its last {left} are freed when the pool is next changed");
+                    return Err(CliError::Stopped(why));
+                }
+                done = engine.sync_all() => done?,
+            }
+            progress.set(total.saturating_sub(engine.mos().await?.freeing_bytes().await?));
+        }
+        progress.finish();
+        Ok(())
     }
 
     /// Works the plan off. With `-r` what can't be destroyed does not keep the rest.

@@ -18,8 +18,7 @@ use cenote_pool::{PoolHealth, VdevClass};
 use crate::outcome::CliError;
 use crate::render::{nice_bytes, nice_number};
 
-/// Directories of the root that hold what is being freed, and what could not be.
-const FREE_DIR: &str = "$FREE";
+/// The directory of the root that holds what could not be freed.
 const LEAK_DIR: &str = "$LEAK";
 
 /// A pool's properties.
@@ -133,7 +132,7 @@ async fn facts(
         ("allocated", number(sum.allocated_bytes)),
         ("readonly", number(1)),
         ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
-        ("freeing", number(used_by(mos, FREE_DIR).await?)),
+        ("freeing", number(mos.freeing_bytes().await?)),
         ("leaked", number(used_by(mos, LEAK_DIR).await?)),
         ("fragmentation", sum.fragmentation_percent.map_or_else(|| text("-"), number)),
         ("checkpoint", number(sum.checkpoint_bytes)),
