@@ -17,6 +17,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_format::zil::record::{LogRecord, Operation, WriteData};
 use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
+use cenote_pool::PoolError;
 
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
@@ -43,7 +44,7 @@ pub struct IntentLog {
     pub(crate) last_block: u64,
     /// Number of the last record, synced ones included.
     pub(crate) last_record: u64,
-    /// Why reading ended before the log did: a claimed block is damaged, or a record can't be decoded.
+    /// Why reading ended before the log did: a device fails to read a block, a claimed one is damaged, or a record can't be decoded.
     pub damaged: Option<DatasetError>,
 }
 
@@ -68,8 +69,11 @@ impl Objset {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
                 Err(error) => {
-                    let is_lost = claimed && !header.may_end_before(log.last_block, log.last_record);
-                    log.damaged = is_lost.then_some(error);
+                    let is_end = match claimed {
+                        true => header.may_end_before(log.last_block, log.last_record),
+                        false => is_torn(&error),
+                    };
+                    log.damaged = (!is_end).then_some(error);
                     break;
                 }
             };
@@ -85,7 +89,8 @@ impl Objset {
                 };
                 if let Some(data) = content_of(&record).filter(|bp| bp.logical_birth() >= first_txg) {
                     // One that did not get to the disk was promised to nobody.
-                    if !claimed && !self.is_readable(&data).await {
+                    if !claimed && let Err(error) = self.read_stored(&data).await {
+                        log.damaged = (!is_torn(&error)).then_some(error);
                         return log;
                     }
                     log.data.extend((!log.data.contains(&data)).then_some(data));
@@ -108,8 +113,8 @@ impl Objset {
         log
     }
 
-    async fn is_readable(&self, bp: &Blkptr) -> bool {
-        self.pool().read_physical(bp, &self.context(ObjectId(0), 0, BlockId(0))).await.is_ok()
+    async fn read_stored(&self, bp: &Blkptr) -> Result<Bytes> {
+        Ok(self.pool().read_physical(bp, &self.context(ObjectId(0), 0, BlockId(0))).await?)
     }
 
     /// Reads one block of the chain; `None` if what is there is not that block: the end.
@@ -125,6 +130,11 @@ impl Objset {
         let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
         Ok(block.continues(bp).then_some(block))
     }
+}
+
+/// Whether a block is not there, or not whole: it was being written when the power went. One that a device fails to read may be.
+fn is_torn(error: &DatasetError) -> bool {
+    matches!(error, DatasetError::Pool(PoolError::Checksum { .. }))
 }
 
 /// The block that a record's content is in.

@@ -8,8 +8,10 @@ use std::time::Duration;
 use cenote_dataset::engine::Engine;
 use cenote_dataset::{DatasetError, Mos, Txg};
 use cenote_device::{Device, Fault, Faulty, Op};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_pool::VdevClass::{Log, Normal, Special};
-use cenote_pool::VdevKind::{Mirror, Raidz};
+use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_pool::VdevState;
 use cenote_runtime::Runtime;
 
@@ -206,6 +208,47 @@ fn power_cuts_while_disks_fail() {
         survives_cuts(rt.clone(), layout, victims, dead).await;
         survives_cuts(rt.clone(), layout, victims, hung).await;
         survives_cuts(rt, layout, victims, || vec![Fault::error(Op::Write).chance(0.3)]).await;
+    });
+}
+
+/// The first block of a log that holds records, of any dataset.
+async fn log_block(mos: &Mos) -> Option<Blkptr> {
+    for head in mos.all_datasets().await.unwrap() {
+        let objset = head.objset().await.unwrap();
+        if !objset.intent_log().await.records.is_empty() {
+            return Some(objset.phys().zil_header.log);
+        }
+    }
+    None
+}
+
+/// It may hold what was acknowledged.
+#[test]
+fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
+    let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512 };
+    let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
+    let _replay = Replay { test: "a_log_that_cant_be_read", seed };
+    simulate(seed, |rt| async move {
+        let mut lab = Lab::new(&rt, &layout).await;
+        let (disks, block) = loop {
+            lab.worker.run(1).await;
+            let disks = Disks::new(&rt, layout.shape(), lab.disks.images());
+            let mos = open(&rt, disks.devices()).await.unwrap();
+            if let Some(block) = log_block(&mos).await {
+                break (disks, block.dvas().next().unwrap());
+            }
+        };
+        let start = VDEV_LABEL_START_SIZE + block.offset_bytes;
+        let place = start..start + block.asize.0;
+        let unreadable =
+            Faulty::new(disks.devices()[0].clone(), seed).with(Fault::error(Op::Read).within(place));
+        let mos = open(&rt, vec![Arc::new(unreadable)]).await.unwrap();
+        let refused = Engine::start(&mos).await.map(drop);
+        assert!(refused.as_ref().is_err_and(DatasetError::is_damage), "{refused:?}");
+
+        let run = lab.worker.into_run(Vec::new());
+        let pool = recover(&rt, disks.devices()).await.unwrap();
+        run.expect(&pool, run.journal.now).await.unwrap();
     });
 }
 
