@@ -31,6 +31,7 @@ mod removed;
 mod room;
 mod settings;
 mod space;
+mod space_check;
 mod state;
 mod sync;
 mod throttle;
@@ -75,6 +76,7 @@ pub(crate) use history::NO_DETAILS;
 pub(crate) use logs::WeakEngine;
 pub use room::Need;
 pub use settings::PoolSetting;
+pub(crate) use space_check::SpaceCheck;
 pub use state::Host;
 
 /// An opened pool that takes changes. Cloning it costs one atomic increment.
@@ -145,7 +147,8 @@ struct LiveDataset {
 type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
 
 impl Engine {
-    /// Takes a hold on the open group, in which objects may then be changed.
+    /// Takes a hold on the open group, in which objects may then be changed: without asking for room, and at once. Whoever changes what users asked
+    /// for takes [`Engine::hold_for`]; this is for what must not be refused (what was promised before: logs, replays) and bounds itself.
     ///
     /// # Errors
     /// [`DatasetError::Stopped`]: a group could not be written.
@@ -165,19 +168,28 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        self.run_among(&self.0.tasks, task).await
+        self.run_within(SpaceCheck::None, task).await
     }
 
-    /// The same for a task that must come before anything is freed in its group.
-    async fn run_first<T, F>(&self, task: F) -> Result<T>
+    /// The same for a task that may use so much of the slop.
+    pub(crate) async fn run_within<T, F>(&self, check: SpaceCheck, task: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        self.run_among(&self.0.first_tasks, task).await
+        self.run_among(&self.0.tasks, check, task).await
     }
 
-    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, task: F) -> Result<T>
+    /// The same for a task that must come before anything is freed in its group.
+    async fn run_first<T, F>(&self, check: SpaceCheck, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_among(&self.0.first_tasks, check, task).await
+    }
+
+    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, task: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
@@ -188,7 +200,10 @@ impl Engine {
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();
-                let outcome = task(context).await;
+                let outcome = match context.check_space(check).await {
+                    Ok(()) => task(context).await,
+                    Err(full) => Err(full),
+                };
                 if let Err(error) = &outcome
                     && !error.is_refusal()
                     && context.changes() != before
@@ -319,7 +334,10 @@ impl Engine {
         let log = self.open_log(dataset.id(), &objset, &policy).await?;
         let mut datasets = self.0.datasets.lock();
         // The group cannot close between this and the insertion: it takes the same lock to freeze.
-        let fresh = || LiveDataset { objset: LiveObjset::new(objset, self.0.groups.open()), policy };
+        let fresh = || {
+            let objset = LiveObjset::counted(objset, self.0.groups.open(), self.0.throttle.dirty());
+            LiveDataset { objset, policy }
+        };
         let open = datasets.entry(dataset.id()).or_insert_with(fresh).objset.clone();
         drop(datasets);
         open.set_log(log);

@@ -16,6 +16,7 @@
 
 #![allow(dead_code)]
 
+mod dirty;
 mod edit;
 mod in_place;
 mod layer;
@@ -33,6 +34,7 @@ use crate::objset::Objset;
 use crate::zil::Log;
 use slots::Slots;
 
+pub(crate) use dirty::DirtyTotal;
 pub use edit::{Edit, NewObject};
 pub(crate) use in_place::{Blocks, Step};
 pub(crate) use layer::{Changed, Layer, Shown};
@@ -43,6 +45,7 @@ pub struct LiveObjset(Arc<Inner>);
 
 struct Inner {
     dataset: DatasetId,
+    dirty: DirtyTotal,
     state: RwLock<State>,
     slots: Mutex<Slots>,
     /// Where operations leave records; none in sets that are not open to change (the MOS, what is being made).
@@ -68,9 +71,15 @@ impl State {
 impl LiveObjset {
     /// An object set whose changes begin in group `txg`.
     pub fn new(on_disk: Objset, txg: Txg) -> LiveObjset {
+        LiveObjset::counted(on_disk, txg, &DirtyTotal::default())
+    }
+
+    /// The same, with what has changed counted in a sum.
+    pub(crate) fn counted(on_disk: Objset, txg: Txg, dirty: &DirtyTotal) -> LiveObjset {
         let dataset = on_disk.dataset_id();
-        let state = RwLock::new(State::new(on_disk, None, Arc::new(Layer::new(txg))));
-        LiveObjset(Arc::new(Inner { dataset, state, slots: Mutex::default(), log: OnceLock::new() }))
+        let state = RwLock::new(State::new(on_disk, None, Arc::new(Layer::new(txg, dirty))));
+        let dirty = dirty.clone();
+        LiveObjset(Arc::new(Inner { dataset, dirty, state, slots: Mutex::default(), log: OnceLock::new() }))
     }
 
     /// The dataset whose content it is; 0 for the MOS.
@@ -123,7 +132,7 @@ impl LiveObjset {
     /// Bytes of changes in memory.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         let state = self.0.state.read();
-        state.open.dirty_bytes() + state.syncing.as_ref().map_or(0, |layer| layer.dirty_bytes())
+        state.open.dirty().bytes() + state.syncing.as_ref().map_or(0, |layer| layer.dirty().bytes())
     }
 
     /// Whether the open group has changed anything.
@@ -135,7 +144,8 @@ impl LiveObjset {
     pub(crate) fn relabel(&self, txg: Txg) {
         let mut state = self.0.state.write();
         if state.open.is_empty() {
-            *state = State::new(state.on_disk.clone(), state.syncing.clone(), Arc::new(Layer::new(txg)));
+            let open = Arc::new(Layer::new(txg, &self.0.dirty));
+            *state = State::new(state.on_disk.clone(), state.syncing.clone(), open);
         }
     }
 
@@ -144,14 +154,23 @@ impl LiveObjset {
         let mut state = self.0.state.write();
         debug_assert!(state.syncing.is_none());
         let frozen = state.open.clone();
-        *state = State::new(state.on_disk.clone(), Some(frozen.clone()), Arc::new(Layer::new(next)));
+        let open = Arc::new(Layer::new(next, &self.0.dirty));
+        *state = State::new(state.on_disk.clone(), Some(frozen.clone()), open);
         frozen
     }
 
     /// The frozen layer is on disk: `tree` holds it.
     pub(crate) fn synced(&self, tree: Objset) {
         let mut state = self.0.state.write();
+        state.syncing.iter().for_each(|layer| layer.dirty().settle());
         *state = State::new(tree, None, state.open.clone());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.syncing.iter().chain([&state.open]).for_each(|layer| layer.dirty().settle());
     }
 }
 

@@ -10,7 +10,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 use super::create::Settings;
 use super::set::{SetAt, check_setting};
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::Result;
 use cenote_format::objset::ObjsetType;
 
@@ -28,8 +28,10 @@ impl Engine {
     /// # Errors
     /// The same.
     pub async fn clone_snapshots(&self, clones: Vec<(String, String)>, settings: Settings) -> Result<()> {
-        self.run(move |context| Box::pin(async move { context.clone_snapshots(&clones, &settings).await }))
-            .await
+        self.run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move { context.clone_snapshots(&clones, &settings).await })
+        })
+        .await
     }
 }
 

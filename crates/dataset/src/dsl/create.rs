@@ -16,7 +16,7 @@ use super::crypt::NewCrypt;
 use super::make::ORIGIN_DIR_NAME;
 use super::set::{SetAt, check_setting};
 use super::{Dataset, DatasetKind, name};
-use crate::engine::{Engine, FillRoot, NO_DETAILS, SyncContext};
+use crate::engine::{Engine, FillRoot, NO_DETAILS, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::properties::Value;
 
@@ -78,7 +78,10 @@ impl Engine {
     ) -> Result<()> {
         let crypt = self.plan_encryption(name, &mut settings).await?;
         let (name, making) = (name.to_owned(), Making { kind, settings, crypt, fill });
-        self.run(move |context| Box::pin(async move { context.create_dataset(&name, making).await })).await
+        self.run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move { context.create_dataset(&name, making).await })
+        })
+        .await
     }
 }
 

@@ -17,7 +17,7 @@ use super::account::Account;
 use super::blocks::Blocks;
 use super::make::remove_number;
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
 use crate::sync::blocks::Space;
@@ -30,7 +30,10 @@ impl Engine {
     /// It has some, or is open; a block that leads to others can't be read.
     pub async fn destroy_dataset(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |context| Box::pin(async move { context.destroy_dataset(&name).await })).await
+        self.run_within(SpaceCheck::ExtraReserved, move |context| {
+            Box::pin(async move { context.destroy_dataset(&name).await })
+        })
+        .await
     }
 }
 

@@ -19,7 +19,7 @@ use super::Dataset;
 use super::account::{Account, add};
 use super::make::{add_number, remove_number};
 use super::name;
-use crate::engine::{Engine, NO_DETAILS, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 use crate::zap::ZapEdit;
@@ -40,8 +40,10 @@ impl Engine {
     /// There is none of that name, or it is held or has clones.
     pub async fn destroy_snapshots(&self, names: &[String], in_use: InUse) -> Result<()> {
         let names = names.to_vec();
-        self.run(move |context| Box::pin(async move { context.destroy_snapshots(&names, in_use).await }))
-            .await
+        self.run_within(SpaceCheck::ExtraReserved, move |context| {
+            Box::pin(async move { context.destroy_snapshots(&names, in_use).await })
+        })
+        .await
     }
 }
 

@@ -7,7 +7,7 @@ use cenote_format::features::Since;
 use cenote_format::units::ObjectId;
 
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::zap::{NewZap, ZapEdit};
 
@@ -21,7 +21,10 @@ impl Engine {
     /// There is no such snapshot, or one has a hold of that tag.
     pub async fn hold_snapshots(&self, snapshots: &[String], tag: &str) -> Result<()> {
         let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
-        self.run(move |context| Box::pin(async move { context.hold_snapshots(&snapshots, &tag).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.hold_snapshots(&snapshots, &tag).await })
+        })
+        .await
     }
 
     /// Removes holds, all or none. A snapshot that was only waiting for that is destroyed.

@@ -16,7 +16,7 @@ use cenote_format::words::Phys;
 use super::account::add;
 use super::bookmark::Bookmark as Named;
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
 use crate::sync::blocks::Space;
@@ -32,7 +32,10 @@ impl Engine {
     /// There is no such snapshot or bookmark, the name can't be or is taken, or the pool has no bookmarks.
     pub async fn bookmark(&self, source: &str, mark: &str) -> Result<()> {
         let (source, mark) = (source.to_owned(), mark.to_owned());
-        self.run(move |context| Box::pin(async move { context.bookmark(&source, &mark).await })).await
+        self.run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move { context.bookmark(&source, &mark).await })
+        })
+        .await
     }
 
     /// Removes a bookmark.
@@ -41,7 +44,10 @@ impl Engine {
     /// There is none of that name.
     pub async fn destroy_bookmark(&self, mark: &str) -> Result<()> {
         let mark = mark.to_owned();
-        self.run(move |context| Box::pin(async move { context.destroy_bookmark(&mark).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.destroy_bookmark(&mark).await })
+        })
+        .await
     }
 }
 

@@ -19,7 +19,7 @@ use super::change_key::check_key_stays;
 use super::make::{add_number, remove_number};
 use super::rename::room_for;
 use super::{Dataset, name};
-use crate::engine::{Engine, NO_DETAILS, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 use crate::zap::{NewZap, Zap, ZapEdit};
@@ -53,7 +53,10 @@ impl Engine {
     /// It is no clone, has snapshots of the same names, or no room for what it takes over.
     pub async fn promote(&self, clone: &str) -> Result<()> {
         let clone = clone.to_owned();
-        self.run(move |context| Box::pin(async move { context.promote(&clone).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.promote(&clone).await })
+        })
+        .await
     }
 }
 

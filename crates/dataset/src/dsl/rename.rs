@@ -9,7 +9,7 @@ use cenote_format::units::ObjectId;
 
 use super::account::Account;
 use super::{Dataset, Dir, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 use crate::zap::ZapEdit;
@@ -21,7 +21,10 @@ impl Engine {
     /// The new name can't be or is taken, has no parent, or lies below the old one.
     pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.run(move |context| Box::pin(async move { context.rename(&from, &to).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.rename(&from, &to).await })
+        })
+        .await
     }
 
     /// Gives snapshots, each of another dataset, other names: pairs of the old and the new one. All are renamed, or none.
@@ -29,7 +32,10 @@ impl Engine {
     /// # Errors
     /// As [`Engine::rename`].
     pub async fn rename_snapshots(&self, renames: Vec<(String, String)>) -> Result<()> {
-        self.run(move |context| Box::pin(async move { context.rename_snapshots(&renames).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.rename_snapshots(&renames).await })
+        })
+        .await
     }
 }
 

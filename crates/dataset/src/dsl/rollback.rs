@@ -8,7 +8,7 @@ use cenote_format::units::{ObjectId, Txg};
 
 use super::account::Account;
 use super::{Dataset, name};
-use crate::engine::{Engine, SyncContext};
+use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::sync::blocks::Space;
 
@@ -19,7 +19,10 @@ impl Engine {
     /// That is not the last one, the dataset is open, or what is to be freed can't be found.
     pub async fn rollback(&self, snapshot: &str) -> Result<()> {
         let snapshot = snapshot.to_owned();
-        self.run(move |context| Box::pin(async move { context.rollback(&snapshot).await })).await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.rollback(&snapshot).await })
+        })
+        .await
     }
 }
 

@@ -17,7 +17,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 
 use super::account::Account;
 use super::{Dataset, DatasetKind};
-use crate::engine::{Engine, SyncContext, feature_of};
+use crate::engine::{Engine, SpaceCheck, SyncContext, feature_of};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
 use crate::properties::Value;
@@ -43,8 +43,10 @@ impl Engine {
     /// The dataset has no such property, can't have that value, or has no room for what is promised.
     pub async fn set_property(&self, name: &str, property: &str, value: Value) -> Result<()> {
         let (name, property) = (name.to_owned(), property.to_owned());
-        self.run(move |context| Box::pin(async move { context.set_property(&name, &property, &value).await }))
-            .await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.set_property(&name, &property, &value).await })
+        })
+        .await
     }
 
     /// Removes a setting: what is above a dataset, or the default, is in force again; or what was received.
@@ -53,8 +55,10 @@ impl Engine {
     /// There is no such property, or it is not one that is inherited.
     pub async fn inherit(&self, name: &str, property: &str, instead: Instead) -> Result<()> {
         let (name, property) = (name.to_owned(), property.to_owned());
-        self.run(move |context| Box::pin(async move { context.inherit(&name, &property, instead).await }))
-            .await
+        self.run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { context.inherit(&name, &property, instead).await })
+        })
+        .await
     }
 }
 

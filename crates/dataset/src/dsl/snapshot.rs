@@ -14,7 +14,7 @@ use cenote_format::props::AppliesTo;
 use super::create::Settings;
 use super::set::{SetAt, check_setting};
 use super::{Dataset, name};
-use crate::engine::{Engine, NO_DETAILS, SyncContext};
+use crate::engine::{Engine, NO_DETAILS, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
 use crate::zap::{ZapEdit, ZapValue};
@@ -36,7 +36,9 @@ impl Engine {
         loop {
             let (names, settings) = (names.to_vec(), settings.clone());
             let taken = self
-                .run(move |context| Box::pin(async move { context.snapshot(&names, &settings).await }))
+                .run_within(SpaceCheck::Normal, move |context| {
+                    Box::pin(async move { context.snapshot(&names, &settings).await })
+                })
                 .await?;
             // Two snapshots of one group could not be told apart by births: the second has to wait for the next.
             if taken {

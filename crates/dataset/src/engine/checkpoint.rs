@@ -22,7 +22,7 @@ use cenote_pool::alloc::Allocator;
 use cenote_pool::ranges::Ranges;
 
 use super::space::changes;
-use super::{Engine, SyncContext};
+use super::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;
 use crate::mos::Mos;
@@ -47,7 +47,8 @@ impl Engine {
     /// There is one already, the pool can't have one, or a vdev is being removed.
     pub async fn take_checkpoint(&self) -> Result<()> {
         self.sync_all().await?;
-        self.run_first(|context| Box::pin(async move { context.take_checkpoint().await })).await
+        self.run_first(SpaceCheck::Normal, |context| Box::pin(async move { context.take_checkpoint().await }))
+            .await
     }
 
     /// Gives the checkpoint up, and with it the space that only it has (`zpool checkpoint -d`).
@@ -55,7 +56,10 @@ impl Engine {
     /// # Errors
     /// There is none; a map of what it has is damaged.
     pub async fn discard_checkpoint(&self) -> Result<()> {
-        self.run_first(|context| Box::pin(async move { context.discard_checkpoint().await })).await
+        self.run_first(SpaceCheck::ExtraReserved, |context| {
+            Box::pin(async move { context.discard_checkpoint().await })
+        })
+        .await
     }
 }
 
@@ -63,12 +67,15 @@ impl SyncContext {
     async fn take_checkpoint(&mut self) -> Result<()> {
         let refused = |why: &str| Err(DatasetError::unsuitable(self.group.pool.name(), why));
         match FeatureCounts::of(&self.edit()).count(FEATURE).await? {
-            None => return refused("has no feature zpool_checkpoint enabled"),
+            None => return refused("pool must be upgraded to support this (feature@zpool_checkpoint)"),
             Some(0) => {}
-            Some(_) => return refused("has a checkpoint already; discard it first"),
+            Some(_) => return refused("checkpoint exists"),
         }
         if self.group.pool.vdevs().tops().any(|vdev| vdev.removing) {
-            return refused("has a vdev that is being removed; take the checkpoint after that");
+            return refused("device removal in progress");
+        }
+        if self.group.pool.vdevs().tops().any(|vdev| vdev.raidz_expanding) {
+            return refused("raidz expansion in progress");
         }
         let uberblock = *self.group.pool.uberblock();
         let uberblock = Uberblock { checkpoint_txg: uberblock.txg, ..uberblock };
@@ -79,13 +86,13 @@ impl SyncContext {
         directory.add(names::ZPOOL_CHECKPOINT, &ZapValue::from_words(&words)).await?;
         self.use_feature(FEATURE, 1).await?;
         self.group.allocator.keep_for_checkpoint(uberblock.txg);
-        Ok(())
+        self.log_event("spa checkpoint", &format!("checkpointed uberblock txg={}", uberblock.txg)).await
     }
 
     async fn discard_checkpoint(&mut self) -> Result<()> {
         let edit = self.edit();
         if FeatureCounts::of(&edit).count(FEATURE).await?.unwrap_or(0) == 0 {
-            return Err(DatasetError::unsuitable(self.group.pool.name(), "has no checkpoint"));
+            return Err(DatasetError::NoCheckpoint { pool: self.group.pool.name().into() });
         }
         // One whose maps OpenZFS has begun to work off has no uberblock any more.
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
@@ -96,7 +103,9 @@ impl SyncContext {
         for (vdev, top_zap) in self.top_zaps() {
             self.free_kept(vdev, top_zap).await?;
         }
-        self.use_feature(FEATURE, -1).await.map(|_| ())
+        self.use_feature(FEATURE, -1).await?;
+        let details = "finished discarding checkpointed state from the pool";
+        self.log_event("spa discard checkpoint", details).await
     }
 
     /// Refuses what a pool can't be brought back from to its checkpoint: another tree of vdevs.

@@ -51,6 +51,7 @@ struct State {
     pool: PoolRoom,
     accounts: BTreeMap<DatasetId, Arc<Accounts>>,
     asked: BTreeMap<DatasetId, u64>,
+    asked_by_all: u64,
 }
 
 /// What the pool can hold.
@@ -98,8 +99,10 @@ pub(super) struct Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if let Some(asked) = self.room.0.lock().asked.get_mut(&self.dataset) {
+        let mut state = self.room.0.lock();
+        if let Some(asked) = state.asked.get_mut(&self.dataset) {
             *asked -= self.bytes;
+            state.asked_by_all -= self.bytes;
         }
     }
 }
@@ -113,7 +116,7 @@ impl Engine {
         let mut patience = PATIENCE;
         loop {
             self.wait_for_memory().await?;
-            self.read_accounts().await?;
+            self.read_accounts(dataset.dataset_id()).await?;
             let hold = self.hold().await?;
             let verdict = match self.ask(dataset.dataset_id(), need) {
                 Ok(asked) => return Ok(hold.with(asked)),
@@ -138,42 +141,49 @@ impl Engine {
 
     /// Asks for room, and notes it.
     fn ask(&self, dataset: DatasetId, need: Need) -> Result<Asked, Verdict> {
-        let dirty: Vec<(DatasetId, u64)> = {
-            let datasets = self.0.datasets.lock();
-            datasets.iter().map(|(&id, open)| (id, open.objset.dirty_bytes())).collect()
-        };
+        let dirty_of_all = self.dirty_bytes();
         let mut state = self.0.room.0.lock();
         // Opened a moment ago: its first change goes through.
         if let Some(accounts) = state.accounts.get(&dataset) {
-            let in_flight = |dir: ObjectId| -> u64 {
-                let below = dirty.iter().filter(|(id, _)| {
-                    let accounts = state.accounts.get(id);
-                    accounts.is_some_and(|accounts| accounts.dirs.iter().any(|above| above.id == dir))
-                });
-                let asked = |id| state.asked.get(id).copied().unwrap_or(0);
-                below.map(|(id, dirty)| dirty + asked(id)).sum::<u64>() * ASIZE_INFLATION
-            };
-            match accounts.verdict(need, state.pool, in_flight) {
-                Verdict::Fits => {}
-                other => return Err(other),
+            // What fits beside all that is in flight anywhere need not be looked at more closely.
+            let of_all = (dirty_of_all + state.asked_by_all).saturating_mul(ASIZE_INFLATION);
+            if accounts.verdict(need, state.pool, |_| of_all) != Verdict::Fits {
+                let in_flight = self.in_flight(&state);
+                match accounts.verdict(need, state.pool, |dir| in_flight.get(&dir).copied().unwrap_or(0)) {
+                    Verdict::Fits => {}
+                    other => return Err(other),
+                }
             }
         }
         let bytes = need.bytes();
         *state.asked.entry(dataset).or_default() += bytes;
+        state.asked_by_all += bytes;
         Ok(Asked { room: self.0.room.clone(), dataset, bytes })
     }
 
-    /// Reads the accounts of all opened datasets, once for each group on disk.
-    async fn read_accounts(&self) -> Result<()> {
+    /// What may yet be written below each directory.
+    fn in_flight(&self, state: &State) -> BTreeMap<ObjectId, u64> {
+        let mut in_flight: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        for (id, open) in self.0.datasets.lock().iter() {
+            let asked = state.asked.get(id).copied().unwrap_or(0);
+            let bytes = (open.objset.dirty_bytes() + asked).saturating_mul(ASIZE_INFLATION);
+            for dir in state.accounts.get(id).iter().flat_map(|accounts| &accounts.dirs) {
+                *in_flight.entry(dir.id).or_default() += bytes;
+            }
+        }
+        in_flight
+    }
+
+    /// Reads the accounts of all opened datasets, once for each group on disk, and when `dataset` has come since.
+    async fn read_accounts(&self, dataset: DatasetId) -> Result<()> {
         let as_of = self.synced()?;
-        let open: Vec<DatasetId> = {
-            let datasets = self.0.datasets.lock();
+        {
             let state = self.0.room.0.lock();
-            if state.as_of == as_of && datasets.keys().all(|id| state.accounts.contains_key(id)) {
+            if state.as_of == as_of && state.accounts.contains_key(&dataset) {
                 return Ok(());
             }
-            datasets.keys().copied().collect()
-        };
+        }
+        let open: Vec<DatasetId> = self.0.datasets.lock().keys().copied().collect();
         let mos = self.mos().await?;
         let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
         let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use super::{Engine, Inner};
 use crate::error::Result;
+use crate::live::DirtyTotal;
 
 /// Bytes of changes in memory at most, unless said otherwise: `zfs_dirty_data_max`, which is a tenth of the memory of most machines.
 const DIRTY_BYTES_MAX: u64 = 512 << 20;
@@ -41,6 +42,7 @@ const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bound on changes in memory.
 pub(super) struct Throttle {
     max_bytes: AtomicU64,
+    dirty: DirtyTotal,
     /// When the last delay ends.
     last_delay: Mutex<Instant>,
     /// It is time to write a group.
@@ -49,7 +51,15 @@ pub(super) struct Throttle {
 
 impl Default for Throttle {
     fn default() -> Self {
-        Throttle { max_bytes: DIRTY_BYTES_MAX.into(), last_delay: Mutex::default(), due: Arc::default() }
+        let (dirty, last_delay, due) = Default::default();
+        Throttle { max_bytes: DIRTY_BYTES_MAX.into(), dirty, last_delay, due }
+    }
+}
+
+impl Throttle {
+    /// What has changed, of all datasets.
+    pub(super) fn dirty(&self) -> &DirtyTotal {
+        &self.dirty
     }
 }
 
@@ -61,7 +71,7 @@ impl Engine {
 
     /// Bytes that have changed and are not on disk yet.
     pub fn dirty_bytes(&self) -> u64 {
-        self.0.datasets.lock().values().map(|dataset| dataset.objset.dirty_bytes()).sum()
+        self.0.throttle.dirty.bytes()
     }
 
     /// Writes groups by itself, every five seconds or as memory fills, until what this answers is dropped; who changes anything then

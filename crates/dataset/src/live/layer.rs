@@ -23,6 +23,7 @@ use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use parking_lot::Mutex;
 
+use super::dirty::{Dirty, DirtyTotal};
 use crate::zap::MicroIndex;
 
 /// What a group changes in an object set.
@@ -31,7 +32,7 @@ pub(crate) struct Layer {
     pub(crate) txg: Txg,
     objects: Mutex<BTreeMap<ObjectId, Changed>>,
     /// Bytes of blocks held: what the bound on dirty data counts.
-    dirty_bytes: AtomicU64,
+    dirty: Dirty,
     /// How often something was changed: who has failed knows whether it had begun.
     changes: AtomicU64,
 }
@@ -69,8 +70,8 @@ pub(crate) enum Shown {
 }
 
 impl Layer {
-    pub(crate) fn new(txg: Txg) -> Layer {
-        Layer { txg, objects: Mutex::default(), dirty_bytes: AtomicU64::new(0), changes: AtomicU64::new(0) }
+    pub(crate) fn new(txg: Txg, total: &DirtyTotal) -> Layer {
+        Layer { txg, objects: Mutex::default(), dirty: Dirty::of(total), changes: AtomicU64::new(0) }
     }
 
     /// What it shows of a block.
@@ -123,8 +124,8 @@ impl Layer {
         self.objects.lock().is_empty()
     }
 
-    pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.dirty_bytes.load(Ordering::Relaxed)
+    pub(crate) fn dirty(&self) -> &Dirty {
+        &self.dirty
     }
 
     /// How often something was changed.
@@ -144,15 +145,14 @@ impl Layer {
         let head_before = if is_first { current.clone() } else { None };
         let changed =
             objects.entry(object).or_insert_with(|| Changed { head: current, ..Changed::default() });
-        let before = changed.bytes();
+        let before = if is_first { 0 } else { changed.bytes() };
         let result = change(changed);
         if is_first && changed.is_only(&head_before) {
             objects.remove(&object);
             return result;
         }
         self.changes.fetch_add(1, Ordering::Relaxed);
-        // Wraps on the way down and back: the sum is right.
-        self.dirty_bytes.fetch_add(changed.bytes().wrapping_sub(before), Ordering::Relaxed);
+        self.dirty.replace(before, changed.bytes());
         result
     }
 
