@@ -38,7 +38,7 @@ pub use file::OpenFile;
 pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
 pub use replay::ReplayReport;
-pub use userspace::{Counted, OwnerSpace, SpaceBy, set_quota};
+pub use userspace::{Counted, OwnerSpace, SpaceBy};
 pub use volume::{Volume, VolumeWriter};
 pub use write::{Change, FsOptions, FsWriter, replay_logs};
 pub use xattr::Xattr;

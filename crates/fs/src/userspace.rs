@@ -29,6 +29,20 @@ pub enum SpaceBy {
     Project,
 }
 
+impl SpaceBy {
+    /// All of them.
+    pub const ALL: [SpaceBy; 3] = [SpaceBy::User, SpaceBy::Group, SpaceBy::Project];
+
+    /// The object of what is used.
+    fn used(self) -> ObjectId {
+        match self {
+            SpaceBy::User => USERUSED_OBJECT,
+            SpaceBy::Group => GROUPUSED_OBJECT,
+            SpaceBy::Project => PROJECTUSED_OBJECT,
+        }
+    }
+}
+
 /// One owner's use and limits; 0 is no limit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerSpace {
@@ -52,7 +66,7 @@ pub enum Counted {
 }
 
 /// The table of limits, as the master node calls it (`zfs_userquota_prop_prefixes`).
-fn limits(by: SpaceBy, counted: Counted) -> &'static str {
+pub(crate) fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     match (by, counted) {
         (SpaceBy::User, Counted::Bytes) => "userquota@",
         (SpaceBy::User, Counted::Objects) => "userobjquota@",
@@ -63,11 +77,14 @@ fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     }
 }
 
-/// Limits what an owner (a FUID, or the number of a project) may have in a file system; 0: no limit (`zfs_set_userquota`).
-///
-/// # Errors
-/// It is no file system, or its tables are damaged.
-pub async fn set_quota(edit: &Edit, by: SpaceBy, counted: Counted, owner: u64, limit: u64) -> Result<()> {
+/// Enters a limit, or takes it away: 0.
+pub(crate) async fn set_quota(
+    edit: &Edit,
+    by: SpaceBy,
+    counted: Counted,
+    owner: u64,
+    limit: u64,
+) -> Result<()> {
     let master = ZapEdit::new(edit, MASTER_NODE);
     let name = limits(by, counted);
     let table = match master.get(name).await?.and_then(|value| value.as_u64()) {
@@ -94,21 +111,36 @@ impl Filesystem {
     /// # Errors
     /// A table can't be read.
     pub async fn space_of(&self, by: SpaceBy, owner: u64) -> Result<OwnerSpace> {
-        let used = match by {
-            SpaceBy::User => USERUSED_OBJECT,
-            SpaceBy::Group => GROUPUSED_OBJECT,
-            SpaceBy::Project => PROJECTUSED_OBJECT,
-        };
         let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
         let quota = master.get_u64(limits(by, Counted::Bytes)).await?.map(ObjectId);
         let object_quota = master.get_u64(limits(by, Counted::Objects)).await?.map(ObjectId);
-        let (name, objects) = (format!("{owner:x}"), format!("obj-{owner:x}"));
+        let name = format!("{owner:x}");
         Ok(OwnerSpace {
-            used_bytes: self.number_in(Some(used), &name).await?,
+            used_bytes: self.used_by(by, Counted::Bytes, owner).await?,
             quota_bytes: self.number_in(quota, &name).await?,
-            used_objects: self.number_in(Some(used), &objects).await?,
+            used_objects: self.used_by(by, Counted::Objects, owner).await?,
             quota_objects: self.number_in(object_quota, &name).await?,
         })
+    }
+
+    /// Whether an owner has used up what a table of limits says, as of the last group on disk.
+    pub(crate) async fn is_over(
+        &self,
+        table: ObjectId,
+        by: SpaceBy,
+        counted: Counted,
+        owner: u64,
+    ) -> Result<bool> {
+        let limit = self.number_in(Some(table), &format!("{owner:x}")).await?;
+        Ok(limit != 0 && self.used_by(by, counted, owner).await? >= limit)
+    }
+
+    async fn used_by(&self, by: SpaceBy, counted: Counted, owner: u64) -> Result<u64> {
+        let name = match counted {
+            Counted::Bytes => format!("{owner:x}"),
+            Counted::Objects => format!("obj-{owner:x}"),
+        };
+        self.number_in(Some(by.used()), &name).await
     }
 
     /// The domains of owners that are not POSIX's.

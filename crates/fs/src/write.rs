@@ -31,6 +31,7 @@ mod make;
 mod names;
 mod options;
 mod posix_acl;
+mod quota;
 mod rename;
 mod replay;
 mod unlinked;
@@ -53,6 +54,7 @@ use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
 use locks::Locks;
+use quota::QuotaTables;
 
 pub use attributes::SetAttr;
 pub use clone::{CloneSource, Position};
@@ -92,6 +94,7 @@ struct Inner {
     registry: RwLock<Arc<SaRegistry>>,
     /// Attributes that have a number in `registry` but not on disk yet. Who holds it may add layouts.
     unregistered: tokio::sync::Mutex<Vec<ZplAttr>>,
+    quotas: RwLock<QuotaTables>,
     locks: Locks,
     /// Held while directories move: their order of above and below stays.
     moves: tokio::sync::Mutex<()>,
@@ -111,7 +114,9 @@ impl FsWriter {
         if master.version < ZPL_VERSION_DIRENT_TYPE || lacks_tables {
             return Err(Refusal::ReadOnly.of(fs.root()));
         }
+        let quotas = QuotaTables::read(&fs).await?;
         let writer = FsWriter::of_parts(live, master, options);
+        *writer.0.quotas.write() = quotas;
         writer.know_attributes(fs.sa_registry().clone()).await?;
         Ok(writer)
     }
@@ -124,6 +129,7 @@ impl FsWriter {
             options: RwLock::new(options),
             registry: RwLock::default(),
             unregistered: tokio::sync::Mutex::default(),
+            quotas: RwLock::default(),
             locks: Locks::new(),
             moves: tokio::sync::Mutex::default(),
             queue: tokio::sync::Mutex::default(),

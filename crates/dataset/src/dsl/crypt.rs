@@ -22,8 +22,8 @@ use cenote_format::features::Feature;
 use cenote_format::units::{Guid, ObjectId};
 use cenote_runtime::Runtime;
 
-use super::create::Settings;
 use super::Dir;
+use super::create::Settings;
 use crate::engine::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::features::FeatureCounts;

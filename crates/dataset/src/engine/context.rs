@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::features::Since;
-use cenote_format::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, ObjsetPhys, ObjsetType};
+use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 
 use cenote_runtime::Runtime;
@@ -83,15 +82,13 @@ impl SyncContext {
     /// Gives a head that has no content yet an empty object set, which is written in this group.
     pub(crate) async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
         self.activate_missing(dataset).await?;
-        let engine = &self.engine;
+        let counted = self.count_owners(dataset, kind).await?;
         let mut phys = ObjsetPhys::empty(kind);
-        if self.has(Since::Userspace) {
-            // What users own is counted from the start.
-            phys.flags = OBJSET_FLAG_USERACCOUNTING_COMPLETE;
-        }
+        phys.flags = counted;
         let policy = StoragePolicy::of(&self.mos().await?.dataset_by_id(dataset).await?).await?;
+        let engine = &self.engine;
         let empty = Objset::empty(&self.group.pool, &engine.cache, dataset, policy.key.clone(), phys);
-        let objset = LiveObjset::new(empty, self.group.txg);
+        let objset = LiveObjset::counted(empty, self.group.txg, engine.throttle.dirty());
         self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy) });
         Ok(objset)
     }

@@ -12,7 +12,11 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::features::Feature;
+use cenote_format::features::{Feature, Since};
+use cenote_format::objset::{
+    OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
+    OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE, ObjsetType,
+};
 use cenote_format::props::SPA_COMPRESSBITS;
 use cenote_format::units::{DatasetId, ObjectId};
 
@@ -29,6 +33,11 @@ const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 const CHECKSUM_MASK: u64 = 0xff;
 /// Above it is the level.
 const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
+/// Features with which more than users' and groups' bytes is counted.
+const COUNTED: [(&str, u64); 2] = [
+    ("userobj_accounting", OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE),
+    ("project_quota", OBJSET_FLAG_PROJECTQUOTA_COMPLETE),
+];
 const ENABLED_TXG: &str = "enabled_txg";
 
 impl SyncContext {
@@ -140,6 +149,24 @@ impl SyncContext {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl SyncContext {
+    /// What owners have of a new set is counted from the start; answers the flags that say so (`dmu_objset_create_impl`).
+    pub(super) async fn count_owners(&mut self, id: DatasetId, kind: ObjsetType) -> Result<u64> {
+        let mut flags = if self.has(Since::Userspace) { OBJSET_FLAG_USERACCOUNTING_COMPLETE } else { 0 };
+        if kind != ObjsetType::Zfs {
+            return Ok(flags);
+        }
+        for (name, flag) in COUNTED {
+            let Some(feature) = Feature::by_name(name) else { continue };
+            if self.count_of(feature).await?.is_some() {
+                self.activate_feature(ObjectId(id.0), feature, ZapValue::from(0)).await?;
+                flags |= flag;
+            }
+        }
+        Ok(flags)
     }
 }
 

@@ -39,7 +39,8 @@ impl PendingReplay {
 }
 
 impl Log {
-    pub(crate) fn needs_replay(&self) -> bool {
+    /// Whether it was found, and its records have to be done again before anything else.
+    pub fn needs_replay(&self) -> bool {
         self.0.chain.lock().is_replaying()
     }
 }

@@ -68,6 +68,7 @@ impl FsWriter {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
         self.check_settable(&node, set)?;
+        self.check_new_owners(&node, set).await?;
         if let Some(size) = set.size {
             self.resize(change.edit, &mut node, size).await?;
             node.set_time(ZplAttr::Mtime, change.now);

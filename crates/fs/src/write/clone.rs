@@ -92,6 +92,7 @@ impl FsWriter {
         if !self.fits(&node, &request)? {
             return Err(Refusal::Invalid.of(to.0));
         }
+        self.check_bytes(&node).await?;
         let first = from.1 / block_bytes;
         let blocks = object.stored_blocks(first..first + len.div_ceil(block_bytes)).await?;
         let blocks = self.settled(blocks).await?.ok_or_else(|| Refusal::Again.of(from.0))?;

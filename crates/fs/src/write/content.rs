@@ -35,6 +35,7 @@ impl FsWriter {
         if data.is_empty() {
             return Ok(());
         }
+        self.check_bytes(&node).await?;
         self.put(change.edit, &mut node, offset, data.clone()).await?;
         node.content_changed(change)?;
         self.save(change.edit, &mut node).await?;

@@ -149,7 +149,11 @@ impl<'a> Making<'a> {
 
 impl FsWriter {
     /// Makes an object; it has no name yet.
+    ///
+    /// # Errors
+    /// Its owners have as much as they may; damage.
     pub(super) async fn make(&self, change: Change<'_>, new: &Making<'_>) -> Result<ObjectId> {
+        self.check_new((new.uid, new.gid, new.project), new.parent).await?;
         let options = self.options();
         let slots = new.as_logged.map_or(options.dnode_slots, |logged| logged.slots).clamp(1, 32);
         let values = self.first_values(change, new);

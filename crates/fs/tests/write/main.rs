@@ -14,6 +14,7 @@ mod model;
 mod new_like_module;
 mod on_disk;
 mod operations;
+mod quotas;
 mod random;
 mod scratch;
 mod together;

@@ -75,6 +75,7 @@ async fn assert_accounts(fs: &Filesystem, objset: &Objset) {
             if dnode.bonus_type == ObjectType::SA {
                 let uid = fs.attr(id).await.unwrap().uid;
                 *owned.entry(format!("{uid:x}")).or_default() += dnode.used_bytes + 512;
+                *owned.entry(format!("obj-{uid:x}")).or_default() += 1;
             }
         }
     }

@@ -55,6 +55,16 @@ pub fn dir(mode: u32) -> NewFile<'static> {
     NewFile { kind: NewKind::Directory, ..file(mode) }
 }
 
+/// Bytes that don't compress.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
 /// Bytes that tell their place.
 pub fn pattern(seed: u64, len: usize) -> Bytes {
     (0..len as u64).map(|i| ((i.wrapping_mul(seed | 1)) >> 5) as u8 ^ seed as u8).collect()

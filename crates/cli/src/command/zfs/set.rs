@@ -1,10 +1,10 @@
 //! `zfs set`, `inherit`.
 
 use cenote_dataset::dsl::{Instead, Settings};
-use cenote_dataset::engine::Engine;
+use cenote_dataset::engine::{Engine, Need};
 use cenote_dataset::{Dataset, DatasetError, DatasetKind, Value};
 use cenote_format::props::AppliesTo;
-use cenote_fs::{FsError, VolumeWriter, set_quota};
+use cenote_fs::{FsError, FsOptions, FsWriter, VolumeWriter};
 use clap::Args;
 
 use super::owner::OwnerProp;
@@ -145,10 +145,12 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
         return Err(refused("property doesn't apply to datasets of this type"));
     }
     let open = engine.dataset(name).await?;
-    let hold = engine.hold().await?;
-    let set = set_quota(&open.edit(&hold), by, counted, owner, limit).await;
-    drop(hold);
-    match set {
+    let set = async {
+        let fs = FsWriter::open(open.live().clone(), FsOptions::default()).await?;
+        let hold = engine.hold_for(open.live(), Need::Free).await?;
+        fs.set_quota(&open.edit(&hold), by, counted, owner, limit).await
+    };
+    match set.await {
         Ok(()) => engine.sync_all().await,
         Err(FsError::Dataset(error)) => Err(error),
         Err(other) => Err(refused(&other.to_string())),
@@ -159,7 +161,7 @@ async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetEr
     let open = engine.dataset(name).await?;
     let resized = async {
         let volume = VolumeWriter::open(open.live().clone()).await?;
-        let hold = engine.hold().await?;
+        let hold = engine.hold_for(open.live(), Need::Free).await?;
         volume.resize(&open.edit(&hold), bytes).await
     };
     match resized.await {

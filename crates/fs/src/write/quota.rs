@@ -1,0 +1,107 @@
+//! Limits of what users, groups and projects own, kept.
+//!
+//! Idea: who owns how much is counted when a group is written, so owners are compared with their limits as of the last one: they may get over them by
+//! what one group holds. Nothing is refused that frees, or that a log says was done already.
+//!
+//! Source: OpenZFS `zfs_quota.c` (`zfs_id_overblockquota`, `zfs_id_overobjquota`), `zfs_acl.c` (`zfs_acl_ids_overquota`).
+
+use cenote_dataset::Zap;
+use cenote_dataset::live::Edit;
+use cenote_dataset::zil::Log;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::ObjectId;
+
+use super::znode::Znode;
+use super::{FsWriter, SetAttr};
+use crate::error::{Refusal, Result};
+use crate::filesystem::{Filesystem, MASTER_NODE};
+use crate::userspace::{self, Counted, SpaceBy};
+
+/// Tables of limits; each is there from its first limit on.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct QuotaTables([[Option<ObjectId>; 2]; 3]);
+
+impl QuotaTables {
+    /// Those that the master node names.
+    pub(super) async fn read(fs: &Filesystem) -> Result<QuotaTables> {
+        let master = Zap::open_id(fs.objset(), MASTER_NODE).await?;
+        let mut tables = QuotaTables::default();
+        for by in SpaceBy::ALL {
+            for counted in [Counted::Bytes, Counted::Objects] {
+                let table = master.get_u64(userspace::limits(by, counted)).await?;
+                tables.0[by as usize][counted as usize] = table.map(ObjectId);
+            }
+        }
+        Ok(tables)
+    }
+
+    fn of(&self, by: SpaceBy, counted: Counted) -> Option<ObjectId> {
+        self.0[by as usize][counted as usize]
+    }
+}
+
+impl FsWriter {
+    /// Limits what an owner (a FUID, or the number of a project) may have; 0: no limit (`zfs_set_userquota`).
+    ///
+    /// # Errors
+    /// Tables are damaged.
+    pub async fn set_quota(
+        &self,
+        edit: &Edit,
+        by: SpaceBy,
+        counted: Counted,
+        owner: u64,
+        limit: u64,
+    ) -> Result<()> {
+        userspace::set_quota(edit, by, counted, owner, limit).await?;
+        *self.0.quotas.write() = QuotaTables::read(&self.view()).await?;
+        Ok(())
+    }
+
+    /// Refuses more content to a file whose owners have used up their bytes.
+    pub(super) async fn check_bytes(&self, node: &Znode) -> Result<()> {
+        let owners = [
+            (SpaceBy::User, node.u64(ZplAttr::Uid)?),
+            (SpaceBy::Group, node.u64(ZplAttr::Gid)?),
+            (SpaceBy::Project, node.project()),
+        ];
+        self.check(&owners, &[Counted::Bytes], node.id).await
+    }
+
+    /// Refuses a new object to owners who have used up anything; `at` is its directory.
+    pub(super) async fn check_new(
+        &self,
+        (user, group, project): (u64, u64, u64),
+        at: ObjectId,
+    ) -> Result<()> {
+        let owners = [(SpaceBy::User, user), (SpaceBy::Group, group), (SpaceBy::Project, project)];
+        self.check(&owners, &[Counted::Bytes, Counted::Objects], at).await
+    }
+
+    /// Refuses a file to new owners who have used up anything.
+    pub(super) async fn check_new_owners(&self, node: &Znode, set: &SetAttr) -> Result<()> {
+        let before = [node.find_u64(ZplAttr::Uid), node.find_u64(ZplAttr::Gid), Some(node.project())];
+        let after = [set.uid, set.gid, set.project.map(u64::from)];
+        let changes = SpaceBy::ALL.into_iter().zip(before.into_iter().zip(after));
+        let new =
+            changes.filter_map(|(by, (before, after))| after.filter(|_| before != after).map(|id| (by, id)));
+        self.check(&new.collect::<Vec<_>>(), &[Counted::Bytes, Counted::Objects], node.id).await
+    }
+
+    async fn check(&self, owners: &[(SpaceBy, u64)], counted: &[Counted], object: ObjectId) -> Result<()> {
+        let tables = *self.0.quotas.read();
+        // Whatever is of no project belongs to this one.
+        let limited = owners.iter().filter(|owner| **owner != (SpaceBy::Project, 0));
+        for &(by, owner) in limited {
+            for &counted in counted {
+                if let Some(table) = tables.of(by, counted)
+                    && !self.live().log().is_some_and(Log::needs_replay)
+                    && self.view().is_over(table, by, counted, owner).await?
+                {
+                    return Err(Refusal::Quota.of(object));
+                }
+            }
+        }
+        Ok(())
+    }
+}
