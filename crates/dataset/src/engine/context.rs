@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::Since;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 
