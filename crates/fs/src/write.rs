@@ -18,7 +18,7 @@
 //! Permissions are the caller's to check; what the file system itself forbids (immutable files, full names, other kinds) is
 //! refused here, with the error that Linux gives ([`Refusal`]). Nothing is changed by an operation that is refused.
 //!
-//! File systems of version 1 can only be read: their directories don't say of what kind a file is. Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
+//! File systems of older versions than 5 stay what they are (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
 mod clone;
@@ -68,7 +68,7 @@ pub use xattr::SetXattr;
 
 /// The version that system attributes came with.
 const ZPL_VERSION_SA: u64 = 5;
-/// The oldest that is written.
+/// The version from which on directories say of what kind a file is.
 const ZPL_VERSION_DIRENT_TYPE: u64 = 2;
 /// `MAXNAMELEN - 1`, and the same with feature `longname`.
 const MAX_NAME_BYTES: usize = 255;
@@ -106,12 +106,11 @@ impl FsWriter {
     /// Opens a file system to change it.
     ///
     /// # Errors
-    /// It can't be read, or is of version 1.
+    /// It can't be read, or its tables of attributes are missing.
     pub async fn open(live: LiveObjset, options: FsOptions) -> Result<FsWriter> {
         let fs = Filesystem::open(live.view()).await?;
         let master = fs.master().clone();
-        let lacks_tables = master.version >= ZPL_VERSION_SA && master.sa_attrs.is_none();
-        if master.version < ZPL_VERSION_DIRENT_TYPE || lacks_tables {
+        if master.version >= ZPL_VERSION_SA && master.sa_attrs.is_none() {
             return Err(Refusal::ReadOnly.of(fs.root()));
         }
         let quotas = QuotaTables::read(&fs).await?;

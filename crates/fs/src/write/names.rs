@@ -14,7 +14,7 @@ use cenote_format::znode::{Dirent, FileKind};
 use super::locks::Held;
 use super::make::{Making, NewFile};
 use super::znode::Znode;
-use super::{Change, FsWriter, table_error};
+use super::{Change, FsWriter, ZPL_VERSION_DIRENT_TYPE, table_error};
 use crate::attr::pflags;
 use crate::directory::DirEntry;
 use crate::error::{Refusal, Result};
@@ -186,7 +186,8 @@ impl FsWriter {
         object: ObjectId,
         kind: FileKind,
     ) -> Result<()> {
-        let word = Dirent { object, kind: Some(kind) }.to_word();
+        let said = Some(kind).filter(|_| self.0.master.version >= ZPL_VERSION_DIRENT_TYPE);
+        let word = Dirent { object, kind: said }.to_word();
         let table = ZapEdit::new(change.edit, parent.id);
         table.add(name, word).await.map_err(|error| table_error(error, parent.id, name))?;
         let is_dir = u64::from(kind == FileKind::Directory);

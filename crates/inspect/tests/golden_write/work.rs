@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use cenote_dataset::dsl::{Dataset, DatasetKind};
 use cenote_dataset::engine::Engine;
+use cenote_dataset::live::LiveObjset;
 use cenote_dataset::{Mos, ObjectId};
 use cenote_fs::attr::Timestamp;
-use cenote_fs::write::{NewFile, NewKind, SetAttr};
+use cenote_fs::write::{NewFile, NewFilesystem, NewKind, SetAttr, create_filesystem};
 use cenote_fs::{Change, FileKind, Filesystem, FsOptions, FsWriter, Volume, VolumeWriter};
 use cenote_runtime::Rng;
 
@@ -15,6 +16,7 @@ use cenote_runtime::Rng;
 const MAX_FILES: usize = 40;
 /// Bytes of a file that are compared.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
+const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 7 };
 /// Datasets worked on.
 const MAX_DATASETS: usize = 8;
 
@@ -39,8 +41,22 @@ async fn start_of(fs: &Filesystem, object: ObjectId) -> Option<Bytes> {
     fs.open_file(object).await.ok()?.read(0, MAX_COMPARED_BYTES).await.ok()
 }
 
-/// Changes some of each dataset, and takes snapshots and clones.
+/// An empty file system, of the version that its pool can have, below the root: with its key, if that is encrypted.
+async fn make_filesystem(engine: &Engine, name: &str) {
+    let fill = |live: LiveObjset| async move {
+        let edit = live.edit();
+        let change = Change { edit: &edit, now: NOW };
+        let options = FsOptions { projects: false, ..FsOptions::default() };
+        create_filesystem(&live, change, &NewFilesystem::default(), options).await.unwrap();
+        Ok(())
+    };
+    engine.create_filesystem(name, Vec::new(), Box::new(move |live| Box::pin(fill(live)))).await.unwrap();
+}
+
+/// Changes some of each dataset, makes one, and takes snapshots and clones.
 pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round: u64) {
+    let mos = engine.mos().await.unwrap();
+    make_filesystem(engine, &format!("{}/made{round}", mos.pool().name())).await;
     let mos = engine.mos().await.unwrap();
     let mut heads: Vec<Dataset> = mos.all_datasets().await.unwrap();
     heads.retain(|dataset| !dataset.is_snapshot() && !dataset.name().contains('$'));
@@ -90,13 +106,14 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
     };
     let hold = engine.hold().await.unwrap();
     let edit = dataset.edit(&hold);
-    let change = Change { edit: &edit, now: Timestamp { seconds: 1_700_000_000, nanoseconds: 7 } };
+    let change = Change { edit: &edit, now: NOW };
     let mut touched = Vec::new();
     for (dir, entry, object) in files(&fs.view(), fs.root()).await {
         match rng.below(8) {
             0..2 => {
                 if let Ok(Some(last)) = fs.unlink(change, dir, &entry).await {
-                    assert!(fs.free_unlinked(change, last).await.unwrap());
+                    // A large one goes in steps.
+                    while !fs.free_unlinked(change, last).await.unwrap() {}
                 }
             }
             2..4 => {
