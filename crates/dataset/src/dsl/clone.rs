@@ -64,9 +64,8 @@ impl SyncContext {
     ) -> Result<()> {
         name::split_at(snapshot, '@')?;
         let origin = self.mos().await?.dataset(snapshot).await?;
-        if !origin.dir().encryption().await?.is_none() {
-            origin.key().await?;
-        }
+        // Its log is read on the way.
+        origin.key().await?;
         let parent = self.parent_of_new(name).await?;
         self.check_clone_settings(&origin, name, settings).await?;
         let (_, own) = name::split_child(name)?;

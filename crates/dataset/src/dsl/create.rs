@@ -94,7 +94,9 @@ impl SyncContext {
             check_setting(name, property, value, applies, SetAt::Creation)?;
             self.require_feature(name, property, value).await?;
         }
-        self.check_encryption(name, crypt.as_ref()).await?;
+        if crypt.is_some() {
+            self.check_encryption(name).await?;
+        }
         let (_, own) = name::split_child(name)?;
         let is_ci = settings.iter().any(is_case_insensitive);
         let origin = self.empty_origin().await?;

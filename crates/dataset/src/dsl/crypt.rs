@@ -210,16 +210,12 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Whether datasets can be encrypted here (`dmu_objset_create_crypt_check`).
-    pub(super) async fn check_encryption(&self, name: &str, new: Option<&NewCrypt>) -> Result<()> {
-        let features = [FEATURE, "bookmark_v2"];
-        for feature in features.iter().filter(|_| new.is_some()) {
-            let edit = self.edit();
-            if FeatureCounts::of(&edit).count(feature).await?.is_none() {
-                return Err(DatasetError::unsuitable(
-                    name,
-                    format!("Encryption feature not enabled (feature@{feature})."),
-                ));
+    /// Datasets can be encrypted only with the features that came with it (`dmu_objset_create_crypt_check`).
+    pub(super) async fn check_encryption(&self, name: &str) -> Result<()> {
+        for feature in [FEATURE, "bookmark_v2"] {
+            if FeatureCounts::of(&self.edit()).count(feature).await?.is_none() {
+                let why = format!("Encryption feature not enabled (feature@{feature}).");
+                return Err(DatasetError::unsuitable(name, why));
             }
         }
         Ok(())

@@ -87,8 +87,7 @@ impl Engine {
         let keys = Keyring::new(new.keys.clone());
         let name = new.plan.config.name.clone();
         let crypt = NewCrypt::plan(rt, &keys, &name, None, &mut new.root_properties).await?;
-        let features = new.features.iter().any(|feature| feature.name == "encryption");
-        if crypt.is_some() && !features {
+        if crypt.is_some() && !new.features.iter().any(|feature| feature.name == "encryption") {
             return Err(not_enabled(&name, "encryption", "encryption"));
         }
         let config = new.plan.config.clone();
