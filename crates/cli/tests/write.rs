@@ -132,7 +132,7 @@ fn files_are_replaced_made_and_removed() {
     assert_eq!(disks.cenote("cat tank:/x/y/top/small", &[]), "other words\n");
     // The other name of the old file keeps the old content.
     assert_eq!(disks.cenote("cat tank:/x/y/top/deep/linked", &[]), "some words\n");
-    disks.fails("cp -r tank:/x tank:/z", "from pool to pool");
+    disks.fails("cp -r tank:/x other:/z", "from one pool to another");
     disks.fails("--txg 5 mkdir tank:/z", "only the newest state");
     disks.cenote("cp --no-metadata", &[&top.join("small"), Path::new("tank:/plain")]);
     assert!(disks.cenote("stat tank:/plain", &[]).contains("(-rw-r--r--)"));
@@ -230,4 +230,40 @@ fn what_another_machine_left_in_use_is_taken_over_only_by_force() {
         disks.cenote(&format!("zpool export -f {pool}"), &[]);
         disks.cenote(&format!("zpool sync {pool}"), &[]);
     }
+}
+
+#[test]
+fn copies_within_a_pool_share_blocks_with_their_sources() {
+    let source = tree();
+    let disks = Disks::new(&[256]);
+    disks.cenote("zpool create -o compatibility=openzfs-2.3 tank a", &[]);
+    disks.cenote("zfs create -o recordsize=32K tank/other", &[]);
+    disks.cenote("cp -r", &[&source.path().join("top"), Path::new("tank:/")]);
+    disks.cenote("zfs snapshot tank@then", &[]);
+    disks.cenote("cp -r tank:/top tank/other:/", &[]);
+    disks.cenote("rm -r tank:/top", &[]);
+    disks.cenote("cp -r tank@then:/top tank:/found", &[]);
+    disks.zdb_is_content();
+    let saved: u64 = disks.cenote("zpool get -Hp -o value bclonesaved tank", &[]).trim().parse().unwrap();
+    assert!(saved > 6_000_000, "{saved}");
+    let into_itself = disks.run("cp -r tank:/found tank:/found/deep", &[]);
+    assert!(String::from_utf8_lossy(&into_itself.stderr).contains("into itself"), "{into_itself:?}");
+
+    let back = tempfile::tempdir().unwrap();
+    disks.cenote("zfs destroy tank@then", &[]);
+    for (round, (copy, other)) in
+        [("tank/other:/top", "tank:/found"), ("tank:/found", "tank/other:/top")].iter().enumerate()
+    {
+        let place = back.path().join(round.to_string());
+        disks.cenote(&format!("cp -r {copy}"), &[&place]);
+        assert_same_trees(&source.path().join("top"), &place);
+        assert_eq!(xattr(&place.join("small"), "user.note"), b"an attribute");
+        if round == 0 {
+            disks.cenote(&format!("rm -r {other}"), &[]);
+            disks.zdb_is_content();
+            disks.cenote("cp -r tank/other:/top tank:/found", &[]);
+        }
+    }
+    disks.cenote("verify tank", &[]);
+    disks.zdb_is_content();
 }

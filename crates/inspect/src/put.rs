@@ -1,4 +1,4 @@
-//! Copying into a pool: files and folders of this system, as `cp -a` would, and what of them the pool could not take.
+//! Copying into a pool: files and folders of this system or of the pool itself, as `cp -a` would, and what of them the pool could not take.
 //!
 //! ```text
 //!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
@@ -16,15 +16,17 @@
 mod content;
 mod dress;
 mod host;
+mod pool_file;
 mod remove;
 mod room;
+mod source;
 mod tree;
 mod volume;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cenote_dataset::engine::Engine;
+use cenote_dataset::engine::{Engine, Need};
 use cenote_format::units::ObjectId;
 use cenote_fs::{Change, FsWriter, Timestamp};
 
@@ -34,6 +36,7 @@ use crate::copy::{Copied, Counters, Loss, LossKind, Reason};
 use crate::error::Result;
 
 pub use host::HostFile;
+pub use pool_file::PoolFile;
 pub use volume::{VolumePutter, VolumeSource};
 
 /// Changes in memory while files are copied: two groups of 64 MiB, and what comes while they are written.
@@ -47,7 +50,7 @@ pub struct PutOptions {
     /// Keep owners, modes, times, extended attributes, ACLs and flags.
     pub metadata: bool,
     /// User and group that files get otherwise.
-    pub owner: (u32, u32),
+    pub owner: (u64, u64),
 }
 
 /// Changes one file system of a pool: copies into it, removes from it. Groups are written as they fill.
@@ -101,6 +104,37 @@ impl Putter {
         tree::Walk::new(self).put_into(source, path, dir).await
     }
 
+    /// Copies a file or folder of the same pool to `name` in a directory. Files share their blocks with it, where they can.
+    ///
+    /// # Errors
+    /// Those of [`Putter::put`].
+    pub async fn put_shared(&self, source: PoolFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+        match self.is_endless(&source, path, dir).await? {
+            true => Ok(()),
+            false => tree::Walk::new(self).put(source, path, dir, name).await,
+        }
+    }
+
+    /// Copies what is in a folder of the same pool, as [`Putter::put_into`].
+    ///
+    /// # Errors
+    /// Those of [`Putter::put`].
+    pub async fn put_shared_into(&self, source: PoolFile, path: &Path, dir: ObjectId) -> Result<()> {
+        match self.is_endless(&source, path, dir).await? {
+            true => Ok(()),
+            false => tree::Walk::new(self).put_into(source, path, dir).await,
+        }
+    }
+
+    /// Tells of a copy that would have to hold itself.
+    async fn is_endless(&self, source: &PoolFile, path: &Path, dir: ObjectId) -> Result<bool> {
+        let is_endless = source.has_below(dir).await?;
+        if is_endless {
+            self.lost(path, LossKind::File, Reason::Because("a folder can't be copied into itself"));
+        }
+        Ok(is_endless)
+    }
+
     /// Ends the work at the next file, which is left out; also in the middle of a large one, which then is not there.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
@@ -116,12 +150,21 @@ impl Putter {
         &self.fs
     }
 
-    /// Does something in the open group, now.
+    /// Does something in the open group, now: to a file, but for its content.
     pub async fn change<T>(
         &self,
         act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
     ) -> cenote_fs::Result<T> {
-        let _hold = self.engine.hold().await?;
+        self.change_with(Need::Write(room::FILE_BYTES), act).await
+    }
+
+    /// The same for what needs more room, or less.
+    async fn change_with<T>(
+        &self,
+        need: Need,
+        act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
+    ) -> cenote_fs::Result<T> {
+        let _hold = self.engine.hold_for(self.fs.live(), need).await?;
         let edit = self.fs.live().edit();
         act(Change { edit: &edit, now: self.now() }).await
     }

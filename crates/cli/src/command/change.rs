@@ -43,7 +43,8 @@ pub async fn putter(
     (replace, metadata): (bool, bool),
     losses: &Losses,
 ) -> Result<Putter, CliError> {
-    let options = PutOptions { replace, metadata, owner: (geteuid().as_raw(), getegid().as_raw()) };
+    let options =
+        PutOptions { replace, metadata, owner: (geteuid().as_raw().into(), getegid().as_raw().into()) };
     let mos = engine.mos().await?;
     let found = dataset(&mos, name).await?;
     if found.property("readonly").await?.is_some_and(|property| property.number() == Some(1)) {

@@ -1,4 +1,4 @@
-//! `cenote cp`: copies files and trees out of a pool, or into one, and says what it could not copy.
+//! `cenote cp`: copies files and trees out of a pool, into one, or within one, and says what it could not copy.
 //!
 //! The destination is understood as `cp` does: a folder that exists receives the sources under their own names; otherwise it is the
 //! name of the one copy. A source that ends in `/.` means what is in the folder.
@@ -25,7 +25,9 @@ pub use losses::{Losses, show_progress};
 #[command(
     after_help = "Into a pool: its devices are locked while the copy runs, and it is left exported. Memory: changes of two transaction groups of\n\
     64 MiB, beside --cache.\n\n\
-    Examples: cenote cp -r tank/home@monday:/projects ./projects\n          cenote cp -r ./projects tank/home:/"
+    Within a pool: files share their blocks with the source, so copies take no space until they are changed.\n\n\
+    Examples: cenote cp -r tank/home@monday:/projects ./projects\n          cenote cp -r ./projects tank/home:/\n          \
+    cenote cp -r tank/home@monday:/projects tank/home:/found"
 )]
 pub struct Cp {
     /// Folders with all that is in them
@@ -41,7 +43,7 @@ pub struct Cp {
     #[arg(long)]
     pub partial: bool,
     /// Sources, each POOL/DATASET[@SNAPSHOT]:/PATH, and last a folder (or, for one file, a name) of this system; or sources of this
-    /// system, and last POOL/DATASET:/PATH
+    /// system or of the pool, and last POOL/DATASET:/PATH
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_dataset::engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::SetAttr;
+use cenote_fs::{Change, FsError};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -21,7 +23,12 @@ pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
 impl Putter {
     /// Copies the content of a file into a new, empty one. Whether all of it is there.
-    pub(super) async fn put_content(&self, source: &HostFile, path: &Path, object: ObjectId) -> Result<bool> {
+    pub(super) async fn put_host_content(
+        &self,
+        source: &HostFile,
+        path: &Path,
+        object: ObjectId,
+    ) -> Result<bool> {
         let size = source.stat.st_size.cast_unsigned();
         if size == 0 {
             return Ok(true);
@@ -54,11 +61,14 @@ impl Putter {
                 break; // it has become shorter
             }
             let len = data.len() as u64;
-            self.make_room(len).await?;
-            if let Err(error) =
-                self.change(async |change| self.fs.write(change, object, start, data).await).await
-            {
-                return told(error.into());
+            let write = async |change: Change<'_>| self.fs.write(change, object, start, data).await;
+            match self.change_with(Need::Write(len), write).await {
+                Ok(()) => {}
+                Err(FsError::Dataset(error)) => match self.full(&error) {
+                    Some(full) => return Err(full),
+                    None => return told(FsError::from(error).into()),
+                },
+                Err(error) => return told(error.into()),
             }
             self.count(|counters| &counters.bytes, len);
             at = start + len;

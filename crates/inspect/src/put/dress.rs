@@ -9,21 +9,19 @@ use cenote_fs::{FileKind, Refusal, Timestamp};
 use rustix::fs::IFlags;
 
 use super::Putter;
-use super::host::{HostFile, permissions};
+use super::host::HostFile;
+use super::source::Source;
 use crate::copy::{LossKind, Reason};
 
 impl Putter {
     /// Makes an object look like its source. Times and flags come last, as the one follow from all changes and the others forbid them.
-    pub(super) async fn dress(&self, source: &HostFile, path: &Path, object: ObjectId) {
-        if !self.options.metadata {
-            return;
-        }
+    pub(super) async fn dress_as_host(&self, source: &HostFile, path: &Path, object: ObjectId) {
         self.put_xattrs(source, path, object).await;
         let stat = &source.stat;
         let flags = source.flags();
         let flag = |host, ours| if flags.contains(host) { ours } else { 0 };
         let set = SetAttr {
-            mode: (source.kind() != FileKind::Symlink).then(|| permissions(stat)),
+            mode: (source.kind() != FileKind::Symlink).then(|| source.permissions()),
             uid: Some(stat.st_uid.into()),
             gid: Some(stat.st_gid.into()),
             atime: Some(time(stat.st_atime, stat.st_atime_nsec)),
@@ -53,19 +51,23 @@ impl Putter {
                     continue;
                 }
             };
-            let set = async |change: cenote_fs::Change<'_>| {
-                self.fs.set_xattr(change, object, &name, Some(&value), SetXattr::Any).await
+            self.put_xattr(path, object, &name, &value).await;
+        }
+    }
+
+    pub(super) async fn put_xattr(&self, path: &Path, object: ObjectId, name: &[u8], value: &[u8]) {
+        let set = async |change: cenote_fs::Change<'_>| {
+            self.fs.set_xattr(change, object, name, Some(value), SetXattr::Any).await
+        };
+        if let Err(error) = self.change(set).await {
+            let is_acl = name.starts_with(b"system.posix_acl_");
+            let reason = match error.refusal() {
+                Some(Refusal::NotSupported) if is_acl => {
+                    Reason::Because("the file system has acltype=off; with acltype=posix it takes ACLs")
+                }
+                _ => error.into(),
             };
-            if let Err(error) = self.change(set).await {
-                let is_acl = name.starts_with(b"system.posix_acl_");
-                let reason = match error.refusal() {
-                    Some(Refusal::NotSupported) if is_acl => {
-                        Reason::Because("the file system has acltype=off; with acltype=posix it takes ACLs")
-                    }
-                    _ => error.into(),
-                };
-                self.lost(path, LossKind::Xattr(name), reason);
-            }
+            self.lost(path, LossKind::Xattr(name.to_vec()), reason);
         }
     }
 }

@@ -8,15 +8,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use cenote_format::units::ObjectId;
 use cenote_fs::FileKind;
-use rustix::fs::{CWD, Dir, IFlags, Mode, OFlags, RawMode, Stat, fstat, openat};
+use rustix::fs::{CWD, Dir, IFlags, Mode, OFlags, RawMode, Stat, fstat, major, minor, openat};
 use rustix::io::Errno;
+
+use super::Putter;
+use super::source::Source;
+use crate::copy::Reason;
 
 /// Room for names or a value of extended attributes: at first, and at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const LEAST_XATTR_BYTES: usize = 256;
 const MOST_XATTR_BYTES: usize = 64 << 10;
 
-/// A file of any kind, open.
+/// A file of this system of any kind, open.
 #[derive(Debug)]
 pub struct HostFile {
     fd: OwnedFd,
@@ -32,33 +37,9 @@ impl HostFile {
         open(CWD, path.as_os_str().as_bytes(), if follow { OFlags::empty() } else { OFlags::NOFOLLOW })
     }
 
-    /// Opens a name in this folder.
-    pub(super) fn enter(&self, name: &[u8]) -> Result<HostFile, Errno> {
-        open(&self.fd, name, OFlags::NOFOLLOW)
-    }
-
     /// What it is.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.stat.st_mode.into())
-    }
-
-    /// The names in this folder, sorted.
-    pub(super) fn names(&self) -> Result<Vec<OsString>, Errno> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(OsString::from_vec(name.to_vec()));
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    /// What a symbolic link says.
-    pub(super) fn target(&self) -> Result<Vec<u8>, Errno> {
-        Ok(rustix::fs::readlinkat(&self.fd, c"", Vec::new())?.into_bytes())
     }
 
     /// The names of its extended attributes.
@@ -92,6 +73,62 @@ impl HostFile {
     }
 }
 
+impl Source for HostFile {
+    fn kind(&self) -> FileKind {
+        HostFile::kind(self)
+    }
+
+    fn permissions(&self) -> u32 {
+        (self.stat.st_mode as RawMode) & 0o7777
+    }
+
+    fn owner(&self) -> (u64, u64) {
+        (self.stat.st_uid.into(), self.stat.st_gid.into())
+    }
+
+    fn device(&self) -> (u32, u32) {
+        (major(self.stat.st_rdev), minor(self.stat.st_rdev))
+    }
+
+    fn link_key(&self) -> Option<(u64, u64)> {
+        (self.stat.st_nlink > 1).then_some((self.stat.st_dev, self.stat.st_ino))
+    }
+
+    async fn names(&self) -> Result<Vec<OsString>, Reason> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn enter(&self, name: &[u8]) -> Result<HostFile, Reason> {
+        Ok(open(&self.fd, name, OFlags::NOFOLLOW)?)
+    }
+
+    async fn target(&self) -> Result<Vec<u8>, Reason> {
+        Ok(rustix::fs::readlinkat(&self.fd, c"", Vec::new())?.into_bytes())
+    }
+
+    async fn put_content(
+        &self,
+        putter: &Putter,
+        path: &Path,
+        object: ObjectId,
+    ) -> crate::error::Result<bool> {
+        putter.put_host_content(self, path, object).await
+    }
+
+    async fn dress(&self, putter: &Putter, path: &Path, object: ObjectId) {
+        putter.dress_as_host(self, path, object).await;
+    }
+}
+
 fn open(at: impl std::os::fd::AsFd, name: &[u8], nofollow: OFlags) -> Result<HostFile, Errno> {
     let located = openat(&at, name, OFlags::PATH | OFlags::CLOEXEC | nofollow, Mode::empty())?;
     let stat = fstat(&located)?;
@@ -118,9 +155,4 @@ fn grown(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Er
             Err(errno) => return Err(errno),
         }
     }
-}
-
-/// Permissions, set-id and sticky bits.
-pub(super) fn permissions(stat: &Stat) -> u32 {
-    (stat.st_mode as RawMode) & 0o7777
 }

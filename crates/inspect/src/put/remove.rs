@@ -1,7 +1,8 @@
 //! Removing files, and folders with all that is in them.
 
+use cenote_dataset::engine::Need;
 use cenote_format::units::ObjectId;
-use cenote_fs::FileKind;
+use cenote_fs::{Change, FileKind};
 
 use super::Putter;
 use crate::error::Result;
@@ -17,7 +18,6 @@ impl Putter {
             if self.is_stopped() {
                 break;
             }
-            self.make_room_to_remove().await?;
             let entry = self.fs.lookup(dir, &name).await?;
             let entry = entry.ok_or_else(|| cenote_fs::Refusal::NotFound.named(dir, &name))?;
             let is_folder = match entry.kind {
@@ -30,7 +30,7 @@ impl Putter {
                 stack.extend(below.into_iter().map(|below| (entry.object, below.name.to_vec(), false)));
                 continue;
             }
-            let gone = self.change(async |change| match is_folder {
+            let gone = self.change_with(Need::Free, async |change| match is_folder {
                 true => self.fs.rmdir(change, dir, &name).await.map(Some),
                 false => self.fs.unlink(change, dir, &name).await,
             });
@@ -49,7 +49,8 @@ impl Putter {
         if self.fs.view().unlinked().await?.is_empty() {
             return Ok(());
         }
-        while self.change(async |change| self.fs.drain_delete_queue(change).await).await? > 0 {
+        let drain = async |change: Change<'_>| self.fs.drain_delete_queue(change).await;
+        while self.change_with(Need::Free, drain).await? > 0 {
             self.engine.sync_all().await?;
         }
         Ok(())
@@ -57,7 +58,8 @@ impl Putter {
 
     /// Frees a file without names, a large one over several groups.
     pub(super) async fn free(&self, object: ObjectId) -> Result<()> {
-        while !self.change(async |change| self.fs.free_unlinked(change, object).await).await? {
+        let free = async |change: Change<'_>| self.fs.free_unlinked(change, object).await;
+        while !self.change_with(Need::Free, free).await? {
             self.engine.sync_all().await?;
         }
         Ok(())

@@ -10,40 +10,28 @@ use super::Putter;
 use crate::error::{InspectError, Result};
 
 /// What a file is counted with, beside its content.
-const FILE_BYTES: u64 = 8 << 10;
+pub(super) const FILE_BYTES: u64 = 8 << 10;
 
 impl Putter {
-    /// Before a file is changed with so much content: waits until there is room for it.
+    /// Before a file is made: waits until there is room for it.
     ///
     /// # Errors
     /// There is none; a group could not be written.
-    pub(super) async fn make_room(&self, bytes: u64) -> Result<()> {
-        self.wait_for(Need::Write(bytes + FILE_BYTES)).await
-    }
-
-    /// Before something is removed.
-    ///
-    /// # Errors
-    /// A group could not be written.
-    pub(super) async fn make_room_to_remove(&self) -> Result<()> {
-        self.wait_for(Need::Free).await
-    }
-
-    async fn wait_for(&self, need: Need) -> Result<()> {
-        match self.engine.hold_for(self.fs.live(), need).await {
+    pub(super) async fn make_room(&self) -> Result<()> {
+        match self.engine.hold_for(self.fs.live(), Need::Write(FILE_BYTES)).await {
             Ok(_) => Ok(()),
-            Err(DatasetError::NoSpace { .. }) => {
-                Err(self.full("the pool is full", cenote_fs::Refusal::NoSpace))
-            }
-            Err(DatasetError::OverQuota { .. }) => {
-                Err(self.full("its quota is used up", cenote_fs::Refusal::Quota))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.full(&error).unwrap_or_else(|| error.into())),
         }
     }
 
-    fn full(&self, why: &str, refusal: cenote_fs::Refusal) -> InspectError {
+    /// What ends the work, as nothing more would fit: the pool is full, or a quota of the dataset used up.
+    pub(super) fn full(&self, error: &DatasetError) -> Option<InspectError> {
+        let (why, refusal) = match error {
+            DatasetError::NoSpace { .. } => ("the pool is full", cenote_fs::Refusal::NoSpace),
+            DatasetError::OverQuota { .. } => ("its quota is used up", cenote_fs::Refusal::Quota),
+            _ => return None,
+        };
         let source = std::io::Error::from_raw_os_error(refusal.errno());
-        InspectError::io(format!("{}: {why}", self.dataset))(source)
+        Some(InspectError::io(format!("{}: {why}", self.dataset))(source))
     }
 }

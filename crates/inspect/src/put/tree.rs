@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use cenote_dataset::engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind, RenameMode};
-use cenote_fs::{DirEntry, FileKind};
-use rustix::fs::{major, minor};
+use cenote_fs::{Change, DirEntry, FileKind};
 use rustix::io::Errno;
 
-use super::host::{HostFile, permissions};
+use super::source::Source;
 use super::{Counters, Putter};
 use crate::copy::{LossKind, Reason};
 use crate::error::Result;
@@ -22,26 +22,26 @@ use crate::error::Result;
 const TEMPORARY: &[u8] = b".cenote.part";
 
 /// One walk, with the files of several names that it has met.
-pub(super) struct Walk<'a> {
+pub(super) struct Walk<'a, S> {
     putter: &'a Putter,
     links: HashMap<(u64, u64), ObjectId>,
-    stack: Vec<Step>,
+    stack: Vec<Step<S>>,
 }
 
-enum Step {
+enum Step<S> {
     /// A folder in `parent`, or what was named: to be copied into a directory.
-    Enter { parent: Arc<HostFile>, name: OsString, path: PathBuf, dir: ObjectId },
+    Enter { parent: Arc<S>, name: OsString, path: PathBuf, dir: ObjectId },
     /// All that is in the folder is there.
-    Finish { folder: Arc<HostFile>, path: PathBuf, dir: ObjectId },
+    Finish { folder: Arc<S>, path: PathBuf, dir: ObjectId },
 }
 
-impl<'a> Walk<'a> {
-    pub fn new(putter: &'a Putter) -> Walk<'a> {
+impl<'a, S: Source> Walk<'a, S> {
+    pub fn new(putter: &'a Putter) -> Walk<'a, S> {
         Walk { putter, links: HashMap::new(), stack: Vec::new() }
     }
 
     /// Copies what was named, and all below it.
-    pub async fn put(mut self, source: HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+    pub async fn put(mut self, source: S, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
         match source.kind() {
             FileKind::Directory => {
                 if let Some(made) = self.make_folder(&source, path, dir, name).await? {
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
         self.run().await
     }
 
-    pub async fn put_into(mut self, source: HostFile, path: &Path, dir: ObjectId) -> Result<()> {
+    pub async fn put_into(mut self, source: S, path: &Path, dir: ObjectId) -> Result<()> {
         self.fill(Arc::new(source), path, dir).await?;
         self.run().await
     }
@@ -64,16 +64,16 @@ impl<'a> Walk<'a> {
                 break;
             }
             match step {
-                Step::Finish { folder, path, dir } => self.putter.dress(&folder, &path, dir).await,
+                Step::Finish { folder, path, dir } => self.putter.dress(&*folder, &path, dir).await,
                 Step::Enter { parent, name, path, dir } => {
-                    let folder = match parent.enter(name.as_bytes()) {
+                    let folder = match parent.enter(name.as_bytes()).await {
                         Ok(folder) if folder.kind() == FileKind::Directory => folder,
                         Ok(_) => {
                             self.putter.lost(&path, LossKind::File, Errno::NOTDIR);
                             continue;
                         }
-                        Err(errno) => {
-                            self.putter.lost(&path, LossKind::File, errno);
+                        Err(reason) => {
+                            self.putter.lost(&path, LossKind::File, reason);
                             continue;
                         }
                     };
@@ -87,11 +87,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Copies the files of a folder and leaves its folders on the stack.
-    async fn fill(&mut self, folder: Arc<HostFile>, path: &Path, dir: ObjectId) -> Result<()> {
-        let names = match folder.names() {
+    async fn fill(&mut self, folder: Arc<S>, path: &Path, dir: ObjectId) -> Result<()> {
+        let names = match folder.names().await {
             Ok(names) => names,
-            Err(errno) => {
-                self.putter.lost(path, LossKind::Entries, errno);
+            Err(reason) => {
+                self.putter.lost(path, LossKind::Entries, reason);
                 Vec::new()
             }
         };
@@ -101,12 +101,12 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             let below = path.join(&name);
-            match folder.enter(name.as_bytes()) {
+            match folder.enter(name.as_bytes()).await {
                 Ok(file) if file.kind() == FileKind::Directory => {
                     self.stack.push(Step::Enter { parent: folder.clone(), name, path: below, dir });
                 }
                 Ok(file) => self.file(&file, &below, dir, name.as_bytes()).await?,
-                Err(errno) => self.putter.lost(&below, LossKind::File, errno),
+                Err(reason) => self.putter.lost(&below, LossKind::File, reason),
             }
         }
         Ok(())
@@ -115,13 +115,13 @@ impl<'a> Walk<'a> {
     /// The directory to copy a folder into: a new one, or the one that is there.
     async fn make_folder(
         &mut self,
-        source: &HostFile,
+        source: &S,
         path: &Path,
         dir: ObjectId,
         name: &[u8],
     ) -> Result<Option<ObjectId>> {
         let putter = self.putter;
-        putter.make_room(0).await?;
+        putter.make_room().await?;
         let found = match putter.fs.lookup(dir, name).await? {
             Some(entry) if is_folder(putter, &entry).await? => Ok(entry.object),
             Some(_) => {
@@ -138,9 +138,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Copies a file of any other kind.
-    async fn file(&mut self, source: &HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
+    async fn file(&mut self, source: &S, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
         let putter = self.putter;
-        putter.make_room(0).await?;
+        putter.make_room().await?;
         let there = putter.fs.lookup(dir, name).await?;
         if let Some(entry) = &there {
             let is_folder = is_folder(putter, entry).await?;
@@ -155,8 +155,8 @@ impl<'a> Walk<'a> {
         if there.is_some() && putter.fs.lookup(dir, TEMPORARY).await?.is_some() {
             putter.remove(dir, TEMPORARY, false).await?; // of a copy that was cut short
         }
-        let key = (source.stat.st_dev, source.stat.st_ino);
-        let known = self.links.get(&key).copied().filter(|_| source.stat.st_nlink > 1);
+        let key = source.link_key();
+        let known = key.and_then(|key| self.links.get(&key).copied());
         let made = match known {
             Some(object) => putter
                 .change(async |change| putter.fs.link(change, object, dir, first_name).await)
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
                 Err(error) => putter.lost(path, LossKind::File, error),
             }
         }
-        if source.stat.st_nlink > 1 {
+        if let Some(key) = key {
             self.links.insert(key, object);
         }
         putter.count(|counters| counter(counters, source, known.is_some()), 1);
@@ -193,18 +193,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Makes an empty file of its kind.
-    async fn make(&self, source: &HostFile, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Reason> {
+    async fn make(&self, source: &S, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Reason> {
         let putter = self.putter;
-        let device = (major(source.stat.st_rdev), minor(source.stat.st_rdev));
+        let device = source.device();
         let target;
         let kind = match source.kind() {
-            FileKind::Symlink => match source.target() {
-                Ok(text) => {
-                    target = text;
-                    NewKind::Symlink(&target)
-                }
-                Err(errno) => return Err(errno.into()),
-            },
+            FileKind::Symlink => {
+                target = source.target().await?;
+                NewKind::Symlink(&target)
+            }
             FileKind::Regular => NewKind::Regular,
             FileKind::Fifo => NewKind::Fifo,
             FileKind::Socket => NewKind::Socket,
@@ -219,35 +216,43 @@ impl<'a> Walk<'a> {
 }
 
 impl Putter {
-    fn new_file<'k>(&self, source: &HostFile, kind: NewKind<'k>) -> NewFile<'k> {
+    fn new_file<'k>(&self, source: &impl Source, kind: NewKind<'k>) -> NewFile<'k> {
         let (mode, (uid, gid)) = match (self.options.metadata, kind) {
-            (true, NewKind::Symlink(_)) => (0o777, (source.stat.st_uid, source.stat.st_gid)),
+            (true, NewKind::Symlink(_)) => (0o777, source.owner()),
             // For its owner alone until it is dressed.
-            (true, _) => (permissions(&source.stat) & 0o700, (source.stat.st_uid, source.stat.st_gid)),
+            (true, _) => (source.permissions() & 0o700, source.owner()),
             (false, NewKind::Directory) => (0o755, self.options.owner),
             (false, _) => (0o644, self.options.owner),
         };
-        NewFile { kind, mode, umask: 0, uid: uid.into(), gid: gid.into() }
+        NewFile { kind, mode, umask: 0, uid, gid }
+    }
+
+    /// Makes an object look like its source, if it is to.
+    async fn dress(&self, source: &impl Source, path: &Path, object: ObjectId) {
+        if self.options.metadata {
+            source.dress(self, path, object).await;
+        }
     }
 
     /// Gives a new file its content and looks; one that can't have all of its content is removed. Whether it is there.
     async fn put_whole(
         &self,
-        source: &HostFile,
+        source: &impl Source,
         path: &Path,
         dir: ObjectId,
         name: &[u8],
         object: ObjectId,
     ) -> Result<bool> {
         let whole = match source.kind() {
-            FileKind::Regular => self.put_content(source, path, object).await,
+            FileKind::Regular => source.put_content(self, path, object).await,
             _ => Ok(true),
         };
         if let Ok(true) = whole {
             self.dress(source, path, object).await;
             return Ok(true);
         }
-        match self.change(async |change| self.fs.unlink(change, dir, name).await).await {
+        let unlink = async |change: Change<'_>| self.fs.unlink(change, dir, name).await;
+        match self.change_with(Need::Free, unlink).await {
             Ok(Some(last)) => self.free(last).await?,
             Ok(None) => {}
             Err(error) => self.lost(path, LossKind::File, error),
@@ -263,7 +268,7 @@ async fn is_folder(putter: &Putter, entry: &DirEntry) -> Result<bool> {
     })
 }
 
-fn counter<'c>(counters: &'c Counters, source: &HostFile, is_link: bool) -> &'c AtomicU64 {
+fn counter<'c>(counters: &'c Counters, source: &impl Source, is_link: bool) -> &'c AtomicU64 {
     match source.kind() {
         _ if is_link => &counters.hard_links,
         FileKind::Regular => &counters.files,

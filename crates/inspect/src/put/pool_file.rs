@@ -1,0 +1,257 @@
+//! Files of the same pool: copies share their blocks, and only what can't be shared is copied.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use cenote_dataset::engine::Need;
+use cenote_format::units::ObjectId;
+use cenote_fs::attr::pflags;
+use cenote_fs::manifest::Content;
+use cenote_fs::write::{CloneSource, SetAttr};
+use cenote_fs::{Attr, Change, FileKind, Filesystem, FsError, FsWriter, OpenFile, Refusal};
+
+use super::Putter;
+use super::source::Source;
+use crate::copy::{LossKind, Reason};
+use crate::error::Result;
+
+/// Bytes that are shared or copied in one change.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A file of the pool that it is copied in.
+#[derive(Debug, Clone)]
+pub struct PoolFile {
+    home: Home,
+    object: ObjectId,
+    attr: Attr,
+}
+
+/// The file system of a source.
+#[derive(Debug, Clone)]
+enum Home {
+    /// That which is changed.
+    Target(FsWriter),
+    /// A snapshot, or a file system that nobody changes meanwhile.
+    Other(Filesystem),
+}
+
+impl Home {
+    fn view(&self) -> Filesystem {
+        match self {
+            Home::Target(fs) => fs.view(),
+            Home::Other(fs) => fs.clone(),
+        }
+    }
+}
+
+impl PoolFile {
+    /// A file of a snapshot, or of another file system that nobody changes or destroys meanwhile.
+    ///
+    /// # Errors
+    /// There is no such file; damage.
+    pub async fn open(fs: Filesystem, object: ObjectId) -> Result<PoolFile> {
+        PoolFile::of(Home::Other(fs), object).await
+    }
+
+    /// A file of the file system that is changed.
+    ///
+    /// # Errors
+    /// There is no such file; damage.
+    pub async fn open_in(putter: &Putter, object: ObjectId) -> Result<PoolFile> {
+        PoolFile::of(Home::Target(putter.fs.clone()), object).await
+    }
+
+    async fn of(home: Home, object: ObjectId) -> Result<PoolFile> {
+        let attr = home.view().attr(object).await?;
+        Ok(PoolFile { home, object, attr })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.attr.kind()
+    }
+
+    /// Whether it is a folder of the file system that is changed, and `dir` is that or lies below it.
+    pub(super) async fn has_below(&self, dir: ObjectId) -> cenote_fs::Result<bool> {
+        let Home::Target(fs) = &self.home else { return Ok(false) };
+        let (view, mut at) = (fs.view(), dir);
+        while self.attr.is_dir() && at != self.object {
+            let parent = view.attr(at).await?.parent;
+            if parent == at {
+                return Ok(false);
+            }
+            at = parent;
+        }
+        Ok(self.attr.is_dir())
+    }
+
+    /// Shares a piece of the content, which is at `at`; answers how much.
+    async fn share(&self, putter: &Putter, object: ObjectId, at: u64) -> cenote_fs::Result<u64> {
+        let source = match &self.home {
+            Home::Target(fs) => CloneSource::Live(fs),
+            Home::Other(fs) => CloneSource::Snapshot(fs),
+        };
+        let (from, to) = ((self.object, at), (object, at));
+        let share =
+            async |change: Change<'_>| putter.fs.clone_range(change, source, from, to, u64::MAX).await;
+        match putter.change(share).await {
+            Err(error) if error.refusal() == Some(Refusal::Again) => {
+                putter.engine.sync_all().await?;
+                putter.change(share).await
+            }
+            shared => shared,
+        }
+    }
+
+    /// Copies a piece of the content; answers where the next one begins.
+    async fn copy(
+        &self,
+        putter: &Putter,
+        object: ObjectId,
+        content: &OpenFile,
+        at: u64,
+    ) -> cenote_fs::Result<u64> {
+        let Some(start) = content.next_data(at).await?.filter(|&start| start < self.attr.size) else {
+            return Ok(self.attr.size);
+        };
+        let end = content.next_hole(start).await?.min(self.attr.size);
+        let end = end.min((start / PIECE_BYTES + 1) * PIECE_BYTES);
+        let data = content.read(start, end - start).await?;
+        let write = async |change: Change<'_>| putter.fs.write(change, object, start, data).await;
+        putter.change_with(Need::Write(end - start), write).await?;
+        Ok(end)
+    }
+
+    /// Shares the content, as long as that goes, and copies the rest. The file's size comes last: one that is shared has the source's blocks.
+    async fn fill(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<bool> {
+        let size = self.attr.size;
+        let content = self.home.view().open_file(self.object).await?;
+        let (mut at, mut shares) = (0, true);
+        while at < size {
+            if putter.is_stopped() {
+                return Ok(false);
+            }
+            let next = match shares {
+                true => self.share(putter, object, at).await.map(|len| at + len),
+                false => self.copy(putter, object, &content, at).await,
+            };
+            match next {
+                Err(error) if shares && can_be_copied(&error) => {
+                    shares = false;
+                    // Now, so that blocks are as large as they will be from the beginning.
+                    self.set_size(putter, object).await?;
+                }
+                next => {
+                    let next = next?;
+                    putter.count(|counters| &counters.bytes, next - at);
+                    at = next;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn set_size(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<()> {
+        let whole = SetAttr { size: Some(self.attr.size), ..SetAttr::default() };
+        putter.change(async |change| putter.fs.set_attr(change, object, &whole).await).await
+    }
+}
+
+/// Whether blocks were only refused as shares.
+fn can_be_copied(error: &FsError) -> bool {
+    let refusals = [Refusal::Invalid, Refusal::CrossDevice, Refusal::NotSupported, Refusal::Again];
+    error.refusal().is_some_and(|refusal| refusals.contains(&refusal))
+}
+
+impl Source for PoolFile {
+    fn kind(&self) -> FileKind {
+        PoolFile::kind(self)
+    }
+
+    fn permissions(&self) -> u32 {
+        self.attr.permissions()
+    }
+
+    fn owner(&self) -> (u64, u64) {
+        (self.attr.uid, self.attr.gid)
+    }
+
+    fn device(&self) -> (u32, u32) {
+        self.attr.device()
+    }
+
+    fn link_key(&self) -> Option<(u64, u64)> {
+        let is_alone = self.attr.links < 2 || self.attr.is_dir();
+        (!is_alone).then_some((0, self.object.0))
+    }
+
+    async fn names(&self) -> Result<Vec<OsString>, Reason> {
+        let entries = self.home.view().list(self.object).await?;
+        let mut names: Vec<OsString> =
+            entries.into_iter().map(|entry| OsString::from_vec(entry.name.to_vec())).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn enter(&self, name: &[u8]) -> Result<PoolFile, Reason> {
+        let view = self.home.view();
+        let entry = view.lookup(self.object, name).await?;
+        let object = entry.ok_or_else(|| Refusal::NotFound.named(self.object, name))?.object;
+        Ok(PoolFile { home: self.home.clone(), object, attr: view.attr(object).await? })
+    }
+
+    async fn target(&self) -> Result<Vec<u8>, Reason> {
+        Ok(self.home.view().read_link(self.object).await?)
+    }
+
+    async fn put_content(&self, putter: &Putter, path: &Path, object: ObjectId) -> Result<bool> {
+        let error = match self.fill(putter, object).await {
+            Ok(is_whole) => return Ok(is_whole),
+            Err(error) => error,
+        };
+        if let FsError::Dataset(full) = &error
+            && let Some(full) = putter.full(full)
+        {
+            return Err(full);
+        }
+        putter.lost(path, LossKind::File, error);
+        Ok(false)
+    }
+
+    async fn dress(&self, putter: &Putter, path: &Path, object: ObjectId) {
+        let view = self.home.view();
+        match view.xattrs(self.object).await {
+            Ok(xattrs) => {
+                for xattr in xattrs {
+                    putter.put_xattr(path, object, &xattr.name, &xattr.value).await;
+                }
+            }
+            Err(error) => putter.lost(path, LossKind::Xattrs, error),
+        }
+        let attr = &self.attr;
+        let is_link = attr.kind() == FileKind::Symlink;
+        if attr.flags & pflags::ACL_TRIVIAL == 0 && !is_link {
+            let set = async |change: Change<'_>| {
+                putter.fs.set_acl(change, object, view.acl(self.object).await?).await
+            };
+            if let Err(error) = putter.change(set).await {
+                putter.lost(path, LossKind::Acl, error);
+            }
+        }
+        let set = SetAttr {
+            mode: (!is_link && attr.flags & pflags::ACL_TRIVIAL != 0).then(|| attr.permissions()),
+            uid: Some(attr.uid),
+            gid: Some(attr.gid),
+            atime: Some(attr.atime),
+            mtime: Some(attr.mtime),
+            crtime: Some(attr.crtime),
+            set_flags: attr.flags & !pflags::PROJINHERIT,
+            ..SetAttr::default()
+        };
+        if let Err(error) = putter.change(async |change| putter.fs.set_attr(change, object, &set).await).await
+        {
+            putter.lost(path, LossKind::Mode, error);
+        }
+    }
+}
