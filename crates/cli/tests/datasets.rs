@@ -248,6 +248,8 @@ fn settings_are_checked_and_taken_back() {
         "zstd-9\tinherited from tank/a\n"
     );
     disks.cenote("zfs set userquota@1000=5M groupobjquota@7=12 userquota@5=none tank/a", &[]);
+    let rows = disks.cenote("zfs userspace -Hp tank/a", &[]);
+    assert!(rows.contains("POSIX User\t1000\t0\t5242880\t0\t0\n"), "{rows}");
     let limits = "zfs get -Hp -o value userquota@1000,groupobjquota@7,userquota@5 tank/a";
     assert_eq!(disks.cenote(limits, &[]), "5242880\n12\n0\n");
     // From the first limit on there are counts.

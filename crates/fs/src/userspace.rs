@@ -4,6 +4,8 @@
 //! have the owner's number in hexadecimal as name (a FUID; a project's number); counts of files are under `obj-` and that number.
 //! Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`), `zfs_fuid.c`.
 
+use std::collections::BTreeMap;
+
 use cenote_dataset::live::Edit;
 use cenote_dataset::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use cenote_dataset::{DatasetError, NewZap, Zap, ZapEdit};
@@ -15,6 +17,8 @@ use cenote_format::znode::FuidTable;
 use crate::error::{FsError, Result};
 use crate::filesystem::{Filesystem, MASTER_NODE};
 
+/// `DMU_OBJACCT_PREFIX`: before the names of accounts of objects.
+const OBJECTS_PREFIX: &str = "obj-";
 /// The largest table of domains read.
 const MAX_FUID_TABLE_BYTES: u64 = 16 << 20;
 
@@ -123,6 +127,31 @@ impl Filesystem {
         })
     }
 
+    /// All owners that have anything, or a limit, by number. Memory: some 50 bytes for each.
+    ///
+    /// # Errors
+    /// A table can't be read.
+    pub async fn owners(&self, by: SpaceBy) -> Result<BTreeMap<u64, OwnerSpace>> {
+        let mut owners: BTreeMap<u64, OwnerSpace> = BTreeMap::new();
+        for (name, number) in self.numbers_in(Some(by.used())).await? {
+            match name.strip_prefix(OBJECTS_PREFIX) {
+                Some(owner) => entry(&mut owners, owner, |space| space.used_objects = number),
+                None => entry(&mut owners, &name, |space| space.used_bytes = number),
+            }
+        }
+        let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
+        for counted in [Counted::Bytes, Counted::Objects] {
+            let table = master.get_u64(limits(by, counted)).await?.map(ObjectId);
+            for (owner, number) in self.numbers_in(table).await? {
+                entry(&mut owners, &owner, |space| match counted {
+                    Counted::Bytes => space.quota_bytes = number,
+                    Counted::Objects => space.quota_objects = number,
+                });
+            }
+        }
+        Ok(owners)
+    }
+
     /// Whether an owner has used up what a table of limits says, as of the last group on disk.
     pub(crate) async fn is_over(
         &self,
@@ -138,7 +167,7 @@ impl Filesystem {
     async fn used_by(&self, by: SpaceBy, counted: Counted, owner: u64) -> Result<u64> {
         let name = match counted {
             Counted::Bytes => format!("{owner:x}"),
-            Counted::Objects => format!("obj-{owner:x}"),
+            Counted::Objects => format!("{OBJECTS_PREFIX}{owner:x}"),
         };
         self.number_in(Some(by.used()), &name).await
     }
@@ -161,11 +190,32 @@ impl Filesystem {
 
     /// The number under a name of a table; 0 if there is none, or no such table.
     async fn number_in(&self, table: Option<ObjectId>, name: &str) -> Result<u64> {
-        let Some(id) = table else { return Ok(0) };
+        match self.table(table).await? {
+            Some(zap) => Ok(zap.get_u64(name).await?.unwrap_or(0)),
+            None => Ok(0),
+        }
+    }
+
+    /// All names of a table, and their numbers.
+    async fn numbers_in(&self, table: Option<ObjectId>) -> Result<Vec<(String, u64)>> {
+        let Some(zap) = self.table(table).await? else { return Ok(Vec::new()) };
+        let entries = zap.to_vec().await?;
+        Ok(entries.iter().filter_map(|entry| Some((entry.name_text(), entry.value.as_u64()?))).collect())
+    }
+
+    async fn table(&self, table: Option<ObjectId>) -> Result<Option<Zap>> {
+        let Some(id) = table else { return Ok(None) };
         match Zap::open_id(self.objset(), id).await {
-            Ok(zap) => Ok(zap.get_u64(name).await?.unwrap_or(0)),
-            Err(DatasetError::NoObject { .. }) => Ok(0),
+            Ok(zap) => Ok(Some(zap)),
+            Err(DatasetError::NoObject { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Changes what is known of the owner whose number a table has in hexadecimal.
+fn entry(owners: &mut BTreeMap<u64, OwnerSpace>, owner: &str, change: impl FnOnce(&mut OwnerSpace)) {
+    if let Ok(owner) = u64::from_str_radix(owner, 16) {
+        change(owners.entry(owner).or_default());
     }
 }

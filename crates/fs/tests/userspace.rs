@@ -25,10 +25,13 @@ fn space_by_owner_is_what_zfs_prints() {
             };
             let fs =
                 Filesystem::open(mos.dataset(name).await.unwrap().objset().await.unwrap()).await.unwrap();
+            let all = fs.owners(by).await.unwrap();
             for (owner, theirs) in rows.lines().map(row) {
                 assert_eq!(fs.space_of(by, owner).await.unwrap(), theirs, "{head}: {owner}");
+                assert_eq!(all.get(&owner), Some(&theirs), "{head}: {owner}");
                 compared += 1;
             }
+            assert_eq!(all.len(), rows.lines().count(), "{head}");
             // Owners of nothing and without limits are left out by zfs.
             assert_eq!(fs.space_of(by, 4_000_000_000).await.unwrap(), OwnerSpace::default(), "{head}");
         }

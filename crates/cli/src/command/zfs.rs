@@ -21,9 +21,11 @@ mod select;
 mod set;
 pub(super) mod settings;
 mod snapshot;
+mod userspace;
 mod value;
 mod volume_size;
 
+use cenote_fs::SpaceBy;
 use clap::{Args, Subcommand};
 
 use super::form::TableForm;
@@ -70,6 +72,12 @@ pub enum Zfs {
     Diff(Diff),
     /// User holds of snapshots
     Holds(Holds),
+    /// What users have and may have in a file system
+    Userspace(userspace::OwnersSpace),
+    /// What groups have and may have
+    Groupspace(userspace::OwnersSpace),
+    /// What projects have and may have
+    Projectspace(userspace::OwnersSpace),
 }
 
 /// Which datasets, and how to print them: shared by `list` and `get`.
@@ -197,6 +205,9 @@ impl Zfs {
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
+            Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
+            Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,
+            Zfs::Projectspace(owners) => owners.run(session, SpaceBy::Project).await,
         }
     }
 }
