@@ -165,6 +165,12 @@ impl Session {
         }
     }
 
+    /// Opens a pool's checkpoint; keys as with [`Session::open_without_asking`].
+    pub async fn open_checkpoint(&self, found: &FoundPool) -> Result<Mos, CliError> {
+        let options = ImportOptions { checkpoint: true, ..self.import_options() };
+        Ok(import(&self.runtime, found, &options).await?)
+    }
+
     async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
         let options = ImportOptions { keys, ..self.import_options() };
         import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {

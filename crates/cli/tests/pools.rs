@@ -1,4 +1,4 @@
-//! `zpool` verbs that change a pool that there is: vdevs added, mirrors made and taken apart, properties, features, names.
+//! `zpool` verbs that change a pool that there is: vdevs added, mirrors made and taken apart, checkpoints, properties, features, names.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 #[path = "common/disks.rs"]
@@ -162,4 +162,61 @@ fn a_pool_from_which_vdevs_were_removed_takes_devices_and_gives_them_back() {
     assert_eq!(disks.cenote(&format!("du -s {pool}:/"), &[]), before);
     disks.cenote(&format!("verify {pool}"), &[]);
     disks.zdb_is_content_with(&pool);
+}
+
+/// A pool with a file from before its checkpoint, which is gone now, and one from after it.
+fn with_checkpoint(layout: &str, disks: usize) -> Disks {
+    let disks = Disks::new(&vec![128; disks]);
+    disks.cenote(&format!("zpool create tank {layout}"), &[]);
+    fill(&disks, 1);
+    disks.cenote("zpool checkpoint tank", &[]);
+    disks.cenote("rm tank:/file1", &[]);
+    fill(&disks, 2);
+    disks.cenote("zfs create tank/later", &[]);
+    disks
+}
+
+#[test]
+fn checkpoints_are_looked_at_and_given_up() {
+    let disks = with_checkpoint("mirror a b", 3);
+    disks.zdb_is_content();
+    assert!(disks.cenote("zpool status tank", &[]).contains("checkpoint: created"));
+    assert_eq!(disks.cenote("ls tank:/", &[]).trim(), "file2");
+    let kept = disks.run("cat --checkpoint tank:/file1", &[]);
+    assert!(kept.stdout == noise(1, 3_000_000), "{}", String::from_utf8_lossy(&kept.stderr));
+    let look = disks.cenote("zpool import --rewind-to-checkpoint -o readonly=on tank", &[]);
+    assert!(look.contains("the checkpoint"), "{look}");
+    assert_filled(&disks, 2);
+    disks.fails("zpool checkpoint tank", "cannot checkpoint 'tank': checkpoint exists");
+    let (a, c) = (path(&disks, "a"), path(&disks, "c"));
+    disks.fails(&format!("zpool attach tank {a} {c}"), "checkpoint exists");
+    disks.fails(&format!("zpool detach tank {a}"), "checkpoint exists");
+    disks.fails("zpool checkpoint -w tank", "--discard");
+
+    disks.cenote("zpool checkpoint -d -w tank", &[]);
+    assert!(!disks.cenote("zpool status tank", &[]).contains("checkpoint:"));
+    assert_filled(&disks, 2);
+    disks.zdb_is_content();
+    disks.fails("zpool checkpoint -d tank", "cannot discard checkpoint in 'tank': checkpoint does not exist");
+    disks.fails("zpool import --rewind-to-checkpoint tank", "no checkpoint");
+    let history = disks.cenote("zpool history -i tank", &[]);
+    assert!(history.contains("spa checkpoint") && history.contains("spa discard checkpoint"), "{history}");
+}
+
+#[test]
+fn pools_go_back_to_their_checkpoints() {
+    for (layout, count) in [("a", 1), ("raidz a b c", 3), ("mirror a b log c", 3)] {
+        let disks = with_checkpoint(layout, count);
+        disks.cenote("zpool import --rewind-to-checkpoint tank", &[]);
+        assert_filled(&disks, 1);
+        assert_eq!(disks.cenote("ls tank:/", &[]).trim(), "file1");
+        assert_eq!(disks.cenote("zfs list -H -o name", &[]).trim(), "tank");
+        assert!(!disks.cenote("zpool status tank", &[]).contains("checkpoint:"));
+        disks.zdb_is_content();
+        // It goes on from there.
+        fill(&disks, 3);
+        disks.cenote("zpool checkpoint tank", &[]);
+        disks.cenote("verify tank", &[]);
+        disks.zdb_is_content();
+    }
 }

@@ -28,6 +28,7 @@ mod logs;
 mod missed;
 mod open;
 mod removed;
+mod rewind;
 mod room;
 mod settings;
 mod space;

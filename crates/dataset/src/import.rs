@@ -168,6 +168,17 @@ async fn open_at(
     open_tree(&pool, cache, &checkpoint, options).await
 }
 
+/// Opens the state that an uberblock of the caller's leads to.
+pub(crate) async fn import_at(
+    rt: &Runtime,
+    found: &FoundPool,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+) -> Result<Mos> {
+    let pool = Pool::assemble(rt, found, uberblock).await?;
+    open_tree(&pool, &Arc::new(BlockCache::new(options.cache_bytes)), uberblock, options).await
+}
+
 /// Versions 1 to 28 were released as such; 5000 means feature flags.
 fn check_version(pool: &str, version: u64) -> Result<()> {
     if spa_version_is_known(version) {

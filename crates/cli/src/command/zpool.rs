@@ -3,6 +3,7 @@
 //! A pool is opened as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
 //! keep the others from being shown.
 
+mod checkpoint;
 mod create;
 mod dedup;
 mod devices;
@@ -42,6 +43,8 @@ pub enum Zpool {
     Export(manage::Export),
     /// Give a pool up; its devices may be used for something else
     Destroy(manage::Destroy),
+    /// Keep the pool as it is now to go back to, or give that up
+    Checkpoint(checkpoint::Checkpoint),
     /// Write a transaction group
     Sync(manage::Sync),
     /// Remove a pool's labels from a device
@@ -73,7 +76,7 @@ pub enum Zpool {
 /// `zpool import`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed"
+    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed\n          cenote zpool import --rewind-to-checkpoint tank    all that came after its checkpoint is lost"
 )]
 pub struct Import {
     /// Also show destroyed pools
@@ -94,6 +97,9 @@ pub struct Import {
     /// Look at the pool as it was at this transaction group; the common option, with one more name
     #[arg(short = 'T', long, value_name = "N", conflicts_with = "rewind")]
     pub txg: Option<u64>,
+    /// Go back to the pool's checkpoint for good; with -o readonly=on only look at it, as with --checkpoint
+    #[arg(long, requires = "pool", conflicts_with_all = ["all", "txg", "rewind", "new_name", "destroyed"])]
+    pub rewind_to_checkpoint: bool,
     /// Every pool found
     #[arg(short = 'a')]
     pub all: bool,
@@ -236,6 +242,7 @@ impl Zpool {
             Zpool::Create(create) => create.run(session).await,
             Zpool::Export(export) => export.run(session).await,
             Zpool::Destroy(destroy) => destroy.run(session).await,
+            Zpool::Checkpoint(checkpoint) => checkpoint.run(session).await,
             Zpool::Sync(sync) => sync.run(session).await,
             Zpool::Labelclear(clear) => clear.run(session).await,
             Zpool::Add(add) => add.run(session).await,

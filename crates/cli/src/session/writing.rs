@@ -32,6 +32,19 @@ impl Session {
         state: PoolState,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
+        let found = self.open_to_change(found).await?;
+        let mos = import(self.runtime(), &found, &self.newest()).await?;
+        self.work_on(Engine::start(&mos).await?, state, work).await
+    }
+
+    /// Makes the checkpoint of a pool that was found and may be taken its state, for good.
+    pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<(), CliError> {
+        let found = self.open_to_change(found).await?;
+        let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
+        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
+    }
+
+    async fn open_to_change(&self, found: &FoundPool) -> Result<FoundPool, CliError> {
         check_kernel(found.name())?;
         let common = self.common();
         if common.txg.is_some() || common.rewind || common.checkpoint {
@@ -39,10 +52,15 @@ impl Session {
                 "only the newest state can be changed: --txg, --rewind and --checkpoint are for looking";
             return Err(CliError::Usage(why.into()));
         }
-        let found = found.open_for_writing(self.runtime()).await?;
-        let options = cenote_dataset::ImportOptions { keys: self.keys.source(), ..self.newest() };
-        let mos = import(self.runtime(), &found, &options).await?;
-        let engine = Engine::start(&mos).await?;
+        Ok(found.open_for_writing(self.runtime()).await?)
+    }
+
+    async fn work_on<T>(
+        &self,
+        engine: Engine,
+        state: PoolState,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         engine.set_state(PoolState::Active, this_host()).await?;
         for (dataset, report) in replay_logs(&engine, now(self.runtime())).await? {
             say_replayed(&dataset, &report);
@@ -66,7 +84,8 @@ impl Session {
     }
 
     fn newest(&self) -> cenote_dataset::ImportOptions {
-        cenote_dataset::ImportOptions { cache_bytes: self.cache_bytes, ..Default::default() }
+        let (cache_bytes, keys) = (self.cache_bytes, self.keys.source());
+        cenote_dataset::ImportOptions { cache_bytes, keys, ..Default::default() }
     }
 
     /// Refuses a pool that another machine seems to have, or that was destroyed.

@@ -54,21 +54,33 @@ impl Engine {
                 continue;
             }
             let objset = head.objset().await?;
-            let log = objset.intent_log().await;
-            if let Some(damage) = log.damaged {
-                return Err(damage);
-            }
-            let mut found = Found::of(log, &objset.phys().zil_header, first);
-            if found.is_pressing() {
-                found.claim(&objset, &self.0.allocator, first).await?;
-                self.share_with_log(&found.to_share).await?;
+            if let Some(found) = self.claim_log(&objset, first).await? {
                 let policy = Arc::new(StoragePolicy::of(&head).await?);
-                let live = LiveObjset::new(objset, first);
+                let live = LiveObjset::counted(objset, first, self.0.throttle.dirty());
                 live.set_log(self.log(head.id(), &policy, found));
                 self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy });
             }
         }
         Ok(())
+    }
+
+    /// What group `first` has to know of a log; `None`: nothing, unless its dataset is opened.
+    async fn claim_log(&self, objset: &Objset, first: Txg) -> Result<Option<Found>> {
+        let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
+        let rewound_to = objset.pool().uberblock().checkpoint_txg;
+        if rewound_to.0 != 0 && !header.is_claimed() {
+            return Ok(Some(Found::stale(log, header, rewound_to, first)));
+        }
+        if let Some(damage) = log.damaged {
+            return Err(damage);
+        }
+        let mut found = Found::of(log, header, first);
+        if !found.is_pressing() {
+            return Ok(None);
+        }
+        found.claim(objset, &self.0.allocator, first).await?;
+        self.share_with_log(&found.to_share).await?;
+        Ok(Some(found))
     }
 
     /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
@@ -206,7 +218,7 @@ impl SyncContext {
         }
         let policy = Arc::new(StoragePolicy::of(&dataset).await?);
         let engine = Engine(self.engine.clone());
-        let live = LiveObjset::new(objset, self.txg());
+        let live = LiveObjset::counted(objset, self.txg(), engine.0.throttle.dirty());
         live.set_log(engine.log(head, &policy, Found::nothing()));
         self.born_objsets.push(LiveDataset { objset: live, policy });
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_codec::compress::Compression;
-use cenote_format::dsl::names::pool as names;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{ObjectId, Txg, VdevId};
 
@@ -21,6 +21,14 @@ use crate::sharing::SharedBlocks;
 use crate::sync::blocks::Space;
 use crate::sync::policy::StoragePolicy;
 
+impl Mos {
+    /// The configuration, as a value.
+    pub(super) fn pool_config(&self) -> Result<PoolConfig> {
+        let of = |source| self.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
+        PoolConfig::decode(self.config()).map_err(of)
+    }
+}
+
 impl Engine {
     /// Takes over a pool whose devices are open for writing and which nobody else has. Logs that it was left with are claimed, and to be
     /// replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
@@ -30,9 +38,7 @@ impl Engine {
     pub async fn start(mos: &Mos) -> Result<Engine> {
         writable::check(mos).await?;
         let pool = mos.pool().clone();
-        let config = PoolConfig::decode(mos.config()).map_err(|source| {
-            mos.objset().format(cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT, source)
-        })?;
+        let config = mos.pool_config()?;
         let allocator = mos.allocator().await?;
         checkpoint::keep(mos, &allocator).await?;
         removed::follow(mos, &allocator).await?;

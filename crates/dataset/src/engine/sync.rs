@@ -279,6 +279,7 @@ impl SyncContext {
             txg: self.group.txg,
             timestamp_s: pool.runtime().unix_time_ns() / 1_000_000_000,
             rootbp: *self.engine.mos.on_disk().bp(),
+            checkpoint_txg: Txg(0),
             ..*pool.uberblock()
         };
         let config = self.engine.config.lock().clone();

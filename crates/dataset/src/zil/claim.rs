@@ -80,6 +80,13 @@ impl Found {
         }
     }
 
+    /// A log of a checkpoint that was gone back to: what it leads to after group `last` is of a time that is no more, and none of it is
+    /// replayed (`zil_clear_log_block`).
+    pub(crate) fn stale(log: IntentLog, header: &ZilHeader, last: Txg, open: Txg) -> Found {
+        let blocks = log.chain.into_iter().take_while(|bp| bp.logical_birth() <= last).collect();
+        Found { header: *header, blocks, touched: open, ..Found::nothing() }
+    }
+
     /// All that it has: it is given up.
     pub(crate) fn into_blocks(self) -> Vec<Blkptr> {
         self.blocks.into_iter().chain(self.data).collect()

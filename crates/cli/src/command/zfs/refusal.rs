@@ -25,6 +25,7 @@ fn why(error: &DatasetError) -> Option<String> {
         DatasetError::NoSpace { needed_bytes, available_bytes, .. } => {
             format!("out of space: {needed_bytes} bytes are needed, {available_bytes} available")
         }
+        DatasetError::NoCheckpoint { .. } => "checkpoint does not exist".into(),
         DatasetError::OverQuota { .. } => "out of space".into(),
         DatasetError::BadName { why, .. }
         | DatasetError::BadProperty { why, .. }

@@ -22,6 +22,7 @@ impl Import {
             return self.as_json(session).await;
         }
         match &self.pool {
+            Some(name) if self.rewind_to_checkpoint => self.go_back(session, name).await,
             Some(name) if self.new_name.is_some() || self.destroyed && self.force => {
                 self.take(session, name).await
             }
@@ -64,6 +65,20 @@ impl Import {
         Ok(Outcome::Done)
     }
 
+    /// Makes a pool's checkpoint its state, or only shows it. It is left exported.
+    async fn go_back(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        let found = session.find_pool(name).await?;
+        if !self.options.is_empty() {
+            let mos = session.open_checkpoint(&found).await?;
+            return self.show(session, &found, &mos).await;
+        }
+        if !self.force {
+            session.check_unused(&found)?;
+        }
+        session.rewind_to_checkpoint(&found).await?;
+        Ok(Outcome::Done)
+    }
+
     fn check_options(&self) -> Result<(), CliError> {
         match self.options.iter().find(|option| *option != "readonly=on") {
             None => Ok(()),
@@ -98,10 +113,15 @@ impl Import {
     /// Opens a pool and says what was found.
     async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
         let mos = session.open_without_asking(found).await?;
+        self.show(session, found, &mos).await
+    }
+
+    async fn show(&self, session: &Session, found: &FoundPool, mos: &Mos) -> Result<Outcome, CliError> {
         let health = mos.pool().status();
-        let circumstances = Circumstances::of_pool(&mos).await?;
+        let circumstances = Circumstances::of_pool(mos).await?;
         let out = self.describe(found, &health, circumstances, true);
-        let out = out.replacen("config:\n", &(opened(found, &mos, session) + "config:\n"), 1);
+        let is_checkpoint = session.common().checkpoint || self.rewind_to_checkpoint;
+        let out = out.replacen("config:\n", &(opened(found, mos, is_checkpoint) + "config:\n"), 1);
         print(out)?;
         Ok(Outcome::Done)
     }
@@ -205,14 +225,14 @@ fn last_user(found: &FoundPool) -> Option<String> {
 }
 
 /// Which state was opened, and what of it may be missing.
-fn opened(found: &FoundPool, mos: &Mos, session: &Session) -> String {
+fn opened(found: &FoundPool, mos: &Mos, is_checkpoint: bool) -> String {
     let at = mos.uberblock();
     let time = ctime(at.timestamp_s.cast_signed());
     let newest = found.uberblocks.first().map_or(at.txg, |newest| newest.txg);
     let oldest = found.uberblocks.last().map_or(at.txg, |oldest| oldest.txg);
     let which = match newest.0.saturating_sub(at.txg.0) {
         0 => "the newest state".to_owned(),
-        _ if session.common().checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
+        _ if is_checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
         behind => format!("{behind} txgs before the newest state, txg {newest}"),
     };
     let kept = format!("{} states from txg {oldest} on can be asked for with --txg", found.uberblocks.len());
