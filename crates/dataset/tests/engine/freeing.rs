@@ -30,7 +30,7 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
         work(&engine, POOL, &mut kept, &mut rng, LOAD).await;
         work(&engine, "made/gone", &mut gone, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
-        engine.set_frees_per_group(1 + rng.below(60));
+        engine.set_frees_per_group(1 + rng.below(20));
         engine.destroy_dataset("made/gone").await.unwrap();
         assert!(engine.is_freeing(), "all went in one group");
         drop(engine);
@@ -41,7 +41,7 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
             if !engine.is_freeing() {
                 break;
             }
-            engine.set_frees_per_group(40 + rng.below(60));
+            engine.set_frees_per_group(10 + rng.below(30));
             for _ in 0..GROUPS {
                 // What is free by now is written to at once.
                 work(&engine, POOL, &mut kept, &mut rng, Load { steps: 5, ..LOAD }).await;
@@ -51,7 +51,7 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
             drop(engine);
             assert_zdb_is_content(folder.path(), &format!("after {groups} groups"));
         }
-        assert!(groups > GROUPS, "only {groups} groups");
+        assert!(groups >= GROUPS, "all went before the pool was opened anew");
         let mos = reopen(&rt, folder.path()).await;
         assert_equal(&mos, POOL, &kept, "freeing").await;
         assert_accounts(&mos, "freeing").await;
