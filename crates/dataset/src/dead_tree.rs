@@ -1,4 +1,4 @@
-//! Trees of destroyed datasets, whose blocks are freed from the leaves up, a part in each group.
+//! Trees whose blocks are to be freed, from the leaves up: at once, or a part in each group.
 //!
 //! ```text
 //!   object set (last) -> meta dnode's tree -> block of dnodes -> each object's tree, then the block itself -> next block ...
@@ -118,9 +118,9 @@ pub(crate) struct DeadTree {
 }
 
 impl DeadTree {
-    pub(crate) fn new(pool: &Pool, entry: &BptreeEntry) -> DeadTree {
-        // `ZB_DESTROYED_OBJSET`.
-        let place = Place { dataset: DatasetId(u64::MAX), ..Place::default() };
+    /// What is left of a tree, of `dataset` as errors will say.
+    pub(crate) fn new(pool: &Pool, dataset: DatasetId, entry: &BptreeEntry) -> DeadTree {
+        let place = Place { dataset, ..Place::default() };
         let root = Node { bp: entry.bp, place, holds: Holds::Objset, fanout_shift: 0 };
         DeadTree {
             pool: pool.clone(),

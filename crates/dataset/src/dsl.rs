@@ -18,7 +18,6 @@
 //! Source: OpenZFS `dsl_dir.c`, `dsl_dataset.c`, `dsl_prop.c`, `dsl_bookmark.c`, `dsl_userhold.c`.
 
 pub(crate) mod account;
-mod blocks;
 pub mod bookmark;
 mod change_key;
 mod clone;

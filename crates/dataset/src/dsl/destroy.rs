@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
+use cenote_format::bpobj::BptreeEntry;
 use cenote_format::dsl::names::{dataset_field, dir_field, pool as names};
 use cenote_format::dsl::{DslDatasetPhys, bookmark};
 use cenote_format::features::Feature;
@@ -14,9 +15,9 @@ use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_format::words::Phys;
 
 use super::account::Account;
-use super::blocks::Blocks;
 use super::make::remove_number;
 use super::{Dataset, name};
+use crate::dead_tree::DeadTree;
 use crate::engine::{Engine, SpaceCheck, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
@@ -113,25 +114,24 @@ impl SyncContext {
         if head.phys().bp.is_hole() {
             return Ok(());
         }
-        let objset = head.objset_head().await?;
-        self.refuse_log(&objset, head.name())?;
-        let mut blocks = Blocks::new(objset, born_after);
-        while blocks.next_batch().await?.is_some() {}
+        self.refuse_log(&head.objset_head().await?, head.name())?;
+        let mut tree = self.tree_since(head, born_after);
+        while tree.next().await?.is_some() {}
         Ok(())
     }
 
     /// Frees all blocks of a head born after a group.
     pub(super) async fn free_blocks(&self, head: &Dataset, born_after: Txg) -> Result<()> {
-        if head.phys().bp.is_hole() {
-            return Ok(());
-        }
-        let mut blocks = Blocks::new(head.objset_head().await?, born_after);
-        while let Some(batch) = blocks.next_batch().await? {
-            for bp in batch {
-                self.free_now(&bp).await?;
-            }
+        let mut tree = self.tree_since(head, born_after);
+        while let Some(bp) = tree.next().await? {
+            self.free_now(&bp).await?;
         }
         Ok(())
+    }
+
+    fn tree_since(&self, head: &Dataset, birth_txg: Txg) -> DeadTree {
+        let entry = BptreeEntry { bp: head.phys().bp, birth_txg, resume: [0; 4] };
+        DeadTree::new(&self.group.pool, head.id(), &entry)
     }
 
     /// Removes a head whose blocks are free or will be, and its directory; answers what they took.

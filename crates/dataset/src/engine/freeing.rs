@@ -20,7 +20,7 @@ use cenote_format::bpobj::{BptreeEntry, BptreePhys};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::units::{ObjectId, Txg};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_format::words::Words;
 
 use super::{Engine, SyncContext};
@@ -34,6 +34,7 @@ use crate::sync::blocks::Space;
 use crate::zap::ZapEdit;
 
 const FEATURE: &str = "async_destroy";
+const ZB_DESTROYED_OBJSET: DatasetId = DatasetId(u64::MAX);
 /// Blocks freed in a group: `zfs_async_block_max_blocks`, as it was before OpenZFS went by time alone.
 const BLOCKS_PER_GROUP: u64 = 100_000;
 /// `SPA_OLD_MAXBLOCKSIZE`.
@@ -187,7 +188,7 @@ impl SyncContext {
         budget: &mut u64,
         freed: &mut Space,
     ) -> Result<Option<[u64; 4]>> {
-        let mut tree = DeadTree::new(&self.group.pool, entry);
+        let mut tree = DeadTree::new(&self.group.pool, ZB_DESTROYED_OBJSET, entry);
         loop {
             let bp = match tree.next().await {
                 Ok(Some(bp)) => bp,
