@@ -1,0 +1,24 @@
+//! The lab: measures storage, keeps the evidence, compares, advises, reports.
+//!
+//! ```text
+//! suite ──> plan ──> run ──┬─> engine (jobs), tree, walk, recovery, real fio / bonnie++
+//!                          ├─> sample (beside it)
+//!                          └─> result folder: Measurement, Samples
+//! result ──> analysis ──> report (document, plots) ──> Markdown, HTML, terminal
+//! facts  ──> advice
+//! ```
+//!
+//! What is shared stands here: a [`Job`](job::Job) says what to do, a [`Measurement`](measurement::Measurement) what came of it,
+//! [`Samples`](samples::Samples) what went on meanwhile. The same three serve modelled hardware later: only the engine and the
+//! sampler are of the real world. This crate knows no command line and prints nothing.
+
+pub mod control;
+pub mod error;
+pub mod job;
+pub mod measurement;
+pub mod samples;
+pub mod suite;
+pub mod target;
+pub mod unit;
+
+pub use error::{LabError, Result};

@@ -1,0 +1,169 @@
+//! What came of one run: streams of operations with their latencies and seconds, and the figures that are compared.
+//!
+//! A [`Measurement`] is one test on one target, once. A [`Stream`] is all operations of one kind in it (the reads of a mix, the
+//! creations of a tree). [`Figure`]s are the numbers that people compare; those that streams give are derived
+//! ([`Outcome::figures`]), others (seconds of a resilver, inodes a second) are put in by who measured them.
+
+mod latency;
+
+use serde::{Deserialize, Serialize};
+
+pub use latency::Latency;
+
+use crate::unit::{Better, Unit};
+
+/// What did the work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// `cenote`, `fio`, `bonnie++`, `fd`, `zpool`.
+    pub name: String,
+    /// Its version, as it says it.
+    pub version: String,
+    /// The command line that repeats it, where there is one.
+    pub command: Option<String>,
+}
+
+/// What one second of a stream was like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// When it began, in nanoseconds since the measurement began.
+    pub at_ns: u64,
+    /// Operations completed in it.
+    pub operations: u64,
+    /// Bytes moved in it.
+    pub bytes: u64,
+    /// Sum of the latencies of these operations, in nanoseconds.
+    pub latency_sum_ns: u64,
+    /// The longest of them.
+    pub latency_max_ns: u64,
+}
+
+/// All operations of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// `read`, `write`, `sync`, `create`, `stat`, `list`, `delete`, `seek`...
+    pub operation: String,
+    /// How many were completed.
+    pub operations: u64,
+    /// What they moved.
+    pub bytes: u64,
+    /// How long it went on, in nanoseconds (without ramp and start delay).
+    pub runtime_ns: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// How long they took. Kept beside, as rows of Parquet.
+    #[serde(skip)]
+    pub latency: Latency,
+    /// Second by second. Kept beside, as rows of Parquet.
+    #[serde(skip)]
+    pub seconds: Vec<Second>,
+}
+
+/// One number to compare.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// `read.iops`, `write.bandwidth`, `read.p99`, `resilver.time`: what, then which.
+    pub name: String,
+    /// The value, in the base unit.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+}
+
+/// Processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// In user space, in nanoseconds.
+    pub user_ns: u64,
+    /// In the kernel, in nanoseconds.
+    pub system_ns: u64,
+}
+
+/// What a piece of work gives: all of a measurement that does not depend on where and when it was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What did the work.
+    pub tool: Tool,
+    /// What the process that did the work used; None where that is not known.
+    pub cpu: Option<CpuTime>,
+    /// What was done, by kind.
+    pub streams: Vec<Stream>,
+    /// Figures that streams don't give.
+    pub others: Vec<Figure>,
+    /// What a reader must know: "O_DIRECT refused by the file system: buffered", "caches could not be dropped: warm".
+    pub notes: Vec<String>,
+}
+
+/// One test on one target, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Name of the test in its suite: `randread-4k`.
+    pub test: String,
+    /// Name of the target.
+    pub target: String,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// When it began: nanoseconds since 1970, UTC.
+    pub started_unix_ns: u64,
+    /// How long it took as a whole, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Figure {
+    /// A figure of which more is better.
+    pub fn higher(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
+        Figure { name: name.into(), value, unit, better: Better::Higher }
+    }
+
+    /// A figure of which less is better.
+    pub fn lower(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
+        Figure { name: name.into(), value, unit, better: Better::Lower }
+    }
+}
+
+/// Percentiles that are figures, with the ends of their names.
+pub const PERCENTILES: [(f64, &str); 5] =
+    [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.5, "p99.5"), (99.9, "p99.9")];
+
+impl Stream {
+    /// Operations a second.
+    pub fn iops(&self) -> f64 {
+        per_second(self.operations, self.runtime_ns)
+    }
+
+    /// Bytes a second.
+    pub fn bandwidth(&self) -> f64 {
+        per_second(self.bytes, self.runtime_ns)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let name = |what: &str| format!("{}.{what}", self.operation);
+        let mut figures = vec![Figure::higher(name("iops"), self.iops(), Unit::PerSecond)];
+        if self.bytes > 0 {
+            figures.push(Figure::higher(name("bandwidth"), self.bandwidth(), Unit::BytesPerSecond));
+        }
+        if !self.latency.is_empty() {
+            let ns = |what: &str, value: f64| Figure::lower(name(what), value, Unit::Nanoseconds);
+            figures.push(ns("mean", self.latency.mean_ns()));
+            figures.extend(PERCENTILES.map(|(p, end)| ns(end, self.latency.percentile_ns(p) as f64)));
+            figures.push(ns("max", self.latency.max_ns() as f64));
+        }
+        figures
+    }
+}
+
+impl Outcome {
+    /// All figures: those of the streams, then the others.
+    pub fn figures(&self) -> Vec<Figure> {
+        self.streams.iter().flat_map(Stream::figures).chain(self.others.iter().cloned()).collect()
+    }
+}
+
+fn per_second(count: u64, runtime_ns: u64) -> f64 {
+    if runtime_ns == 0 { 0.0 } else { count as f64 / (runtime_ns as f64 / 1e9) }
+}

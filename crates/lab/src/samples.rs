@@ -1,0 +1,102 @@
+//! What went on beside a measurement: series over time, and what could not be had.
+
+use serde::{Deserialize, Serialize};
+
+use crate::unit::Unit;
+
+/// How the values of a series are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A count since some beginning: what matters is its growth.
+    Counter,
+    /// A state at a moment.
+    Gauge,
+}
+
+/// One value over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Where it comes from: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
+    pub source: String,
+    /// Which one, where there are several: a disk, a pool, a processor; empty otherwise.
+    pub subject: String,
+    /// Its name at the source: `hits`, `read_ios`, `some_avg10`.
+    pub name: String,
+    /// How to read the values.
+    pub kind: Kind,
+    /// Their unit.
+    pub unit: Unit,
+    /// (nanoseconds since the measurement began, value), in order of time. What a source said before counts as 0.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// A source that could not be sampled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Which one.
+    pub source: String,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+/// A histogram that a source keeps itself, as it grew during the measurement: `zpool iostat -w` and `-r`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampledHistogram {
+    /// Where it comes from: `iostat_latency`, `iostat_size`.
+    pub source: String,
+    /// Pool or vdev.
+    pub subject: String,
+    /// The column: `total_wait.read`, `asyncq_wait.write`.
+    pub name: String,
+    /// Unit of the bounds.
+    pub unit: Unit,
+    /// (lower bound, upper bound, count).
+    pub buckets: Vec<(f64, f64, u64)>,
+}
+
+/// All that was sampled beside one measurement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// Values over time.
+    pub series: Vec<Series>,
+    /// Histograms.
+    pub histograms: Vec<SampledHistogram>,
+    /// What could not be sampled.
+    pub missing: Vec<Missing>,
+}
+
+impl Samples {
+    /// The series of that name, if it was sampled.
+    pub fn find(&self, source: &str, subject: &str, name: &str) -> Option<&Series> {
+        self.series.iter().find(|s| s.source == source && s.subject == subject && s.name == name)
+    }
+}
+
+impl Series {
+    /// How much a counter grew from the first to the last point; 0 without two points.
+    pub fn growth(&self) -> f64 {
+        match (self.points.first(), self.points.last()) {
+            (Some(first), Some(last)) => last.1 - first.1,
+            _ => 0.0,
+        }
+    }
+
+    /// Growth per second between neighbouring points of a counter; the points themselves of a gauge.
+    pub fn rates(&self) -> Vec<(u64, f64)> {
+        if self.kind == Kind::Gauge {
+            return self.points.clone();
+        }
+        let between = |pair: &[(u64, f64)]| {
+            let ((t0, v0), (t1, v1)) = (pair[0], pair[1]);
+            (t1 > t0).then(|| (t1, (v1 - v0) / ((t1 - t0) as f64 / 1e9)))
+        };
+        self.points.windows(2).filter_map(between).collect()
+    }
+
+    /// Mean of a gauge; mean rate of a counter. None without points.
+    pub fn mean(&self) -> Option<f64> {
+        let values = self.rates();
+        (!values.is_empty()).then(|| values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64)
+    }
+}

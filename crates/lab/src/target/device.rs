@@ -1,0 +1,52 @@
+//! Is a block device in use, and does it hold anything?
+//!
+//! In use: the kernel refuses `O_EXCL` on a device that is mounted, swap, or part of an array, of LVM or of an imported pool; on a whole disk also
+//! if one of its partitions is. Holding anything: any byte that is not zero in the first and last mebibytes, where partition tables,
+//! superblocks and ZFS labels are, or in pages spread over the rest.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::open_exclusively;
+use crate::{LabError, Result};
+
+/// What is looked at as a whole at both ends.
+const END_BYTES: u64 = 4 << 20;
+/// How many pages between them are looked at.
+const PROBES: u64 = 1024;
+const PAGE_BYTES: u64 = 4096;
+
+/// Refuses a device that somebody uses.
+pub fn refuse_if_used(path: &Path) -> Result<()> {
+    match open_exclusively(path) {
+        Ok(_) => Ok(()),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(LabError::Refused(format!(
+            "{}: in use (mounted, swap, or part of an array or pool); it is not touched whatever is said",
+            path.display()
+        ))),
+        Err(e) => Err(LabError::io(path.display().to_string())(e)),
+    }
+}
+
+/// What the file or device holds, in words; None if it is all zeros where that was looked for, or empty.
+pub fn holds(path: &Path) -> Result<Option<String>> {
+    let what = || path.display().to_string();
+    let mut file = File::open(path).map_err(LabError::io(what()))?;
+    let size_bytes = file.seek(SeekFrom::End(0)).map_err(LabError::io(what()))?;
+    let last = size_bytes.saturating_sub(END_BYTES);
+    let step = (last.saturating_sub(END_BYTES) / PROBES).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+    let ends = [(0, END_BYTES.min(size_bytes)), (last, size_bytes - last)];
+    let between = (END_BYTES..last).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    let probes = between.map(|at| (at, PAGE_BYTES.min(last - at)));
+    let mut buffer = vec![0; END_BYTES as usize];
+    for (at, bytes) in ends.into_iter().chain(probes) {
+        let part = &mut buffer[..bytes as usize];
+        file.seek(SeekFrom::Start(at)).map_err(LabError::io(what()))?;
+        file.read_exact(part).map_err(LabError::io(what()))?;
+        if let Some(found) = part.iter().position(|&byte| byte != 0) {
+            return Ok(Some(format!("data (byte {} is not zero)", at + found as u64)));
+        }
+    }
+    Ok(None)
+}
