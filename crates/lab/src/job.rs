@@ -60,6 +60,21 @@ pub enum SyncMode {
     Dsync,
 }
 
+/// What writes write (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// Buffers are filled once with random data, and each write changes a few bytes of each 512, so that no two are equal.
+    #[default]
+    Stamped,
+    /// Buffers are filled once with random data and then written again and again (`scramble_buffers=0`).
+    Reused,
+    /// Each write has new data (`refill_buffers`; also where compression, copies or verification ask for it).
+    Fresh,
+    /// Zeros (`zero_buffers`).
+    Zeros,
+}
+
 /// One value for reads, one for writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadWrite<T> {
@@ -124,6 +139,8 @@ pub struct Job {
     pub no_random_map: bool,
     /// Seed of all that is random in it (`randseed`).
     pub seed: u64,
+    /// What writes write (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+    pub content: Content,
     /// How much of each buffer compresses away, in percent (`buffer_compress_percentage`).
     pub compress_percent: u8,
     /// How many buffers are copies of others, in percent (`dedupe_percentage`).
@@ -179,6 +196,7 @@ impl Default for Job {
             distribution: Distribution::Random,
             no_random_map: false,
             seed: 1,
+            content: Content::Stamped,
             compress_percent: 0,
             dedupe_percent: 0,
             verify: false,

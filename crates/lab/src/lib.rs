@@ -20,5 +20,6 @@ pub mod samples;
 pub mod suite;
 pub mod target;
 pub mod unit;
+pub mod workload;
 
 pub use error::{LabError, Result};

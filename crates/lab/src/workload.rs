@@ -1,0 +1,206 @@
+//! Workload: which operation a worker does next.
+//!
+//! Idea: an endless (or, without `time_based`, ending) iterator of [`Operation`]s that costs some ten nanoseconds each, so that the
+//! generator never limits what is measured. It does no I/O and knows no time: rates, pauses and the end of `runtime` are the executor's.
+//!
+//! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest size). Where a lane goes next is an
+//! [`Order`]. Random reads and writes of the same alignment share one order, so that a pass meets each block once, be it read or written,
+//! as fio's random map does; sequential lanes walk on their own, each from the start.
+//!
+//! Invariants:
+//! - The sequence depends on job, worker number and region only: same seed, same operations, on any machine. (All arithmetic is integer or
+//!   plain IEEE; logarithms are of the `libm` crate, not of the system.) So what was written needs no log: replay it
+//!   with another `Workload` of the same arguments and take [`Operation::number`] below that of the last one done.
+//! - `offset` is a multiple of the lane's smallest size from the region's start, and the operation lies in the region.
+//! - Of each hundred operations of a mix exactly the share asked for are reads, in random order.
+//!
+//! Source: fio's HOWTO for what the options mean; its get_next_offset, get_next_buflen and rwmix for what is done at a region's end.
+
+pub mod buffer;
+mod order;
+mod permutation;
+mod random;
+mod sizes;
+mod zipf;
+
+use std::ops::Range;
+
+use crate::job::{BlockSizes, Job};
+use crate::{LabError, Result};
+use order::Order;
+use random::Random;
+use sizes::Sizes;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// `fsync`: offset and bytes are 0.
+    Sync,
+    /// `fdatasync`: offset and bytes are 0.
+    Datasync,
+}
+
+/// One operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// What it does.
+    pub kind: Kind,
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u32,
+    /// The how-manyeth read or write of this worker it is, from 0. What a write leaves carries it, see [`buffer`].
+    pub number: u64,
+}
+
+/// Sizes and alignment of the operations of one kind.
+#[derive(Debug)]
+struct Lane {
+    sizes: Sizes,
+    /// Which of the orders it follows.
+    order: usize,
+}
+
+/// The operations of one worker, one after the other.
+#[derive(Debug)]
+pub struct Workload {
+    random: Random,
+    region: Range<u64>,
+    reads: Deck,
+    read: Lane,
+    write: Lane,
+    orders: Vec<Order>,
+    /// Bytes until the end; None never ends.
+    left_bytes: Option<u64>,
+    /// Reads and writes given so far.
+    given: u64,
+    written: u64,
+    fsync_every: u64,
+    fdatasync_every: u64,
+    /// Syncs that are due before the next operation.
+    due: [Option<Kind>; 2],
+}
+
+impl Workload {
+    /// What worker number `worker` of `job` does in `region` (bytes of the file or device).
+    ///
+    /// Number the workers of all jobs that run together from 0 without repeats: those with the same number and seed do the same.
+    /// `end_fsync` is left to the executor, as only it knows when the time is over.
+    ///
+    /// # Errors
+    /// The region is smaller than a block, or a size is 0.
+    pub fn new(job: &Job, worker: u32, region: Range<u64>) -> Result<Workload> {
+        let mut random = Random::new(job.seed, u64::from(worker));
+        let region_bytes = region.end.saturating_sub(region.start);
+        let read =
+            Sizes::new(used(&job.block_sizes.read, &job.block_sizes.write, job.pattern.read_percent > 0));
+        let write =
+            Sizes::new(used(&job.block_sizes.write, &job.block_sizes.read, job.pattern.read_percent < 100));
+        for sizes in [&read, &write] {
+            if sizes.smallest() == 0 || u64::from(sizes.smallest()) > region_bytes {
+                return Err(LabError::Refused(format!(
+                    "job {}: blocks of {} bytes in a region of {region_bytes} bytes: choose a smaller bs or a larger size",
+                    job.name,
+                    sizes.smallest(),
+                )));
+            }
+        }
+        let shared = job.pattern.random && read.smallest() == write.smallest();
+        let mut orders = vec![Order::new(job, region_bytes, read.smallest(), &mut random)];
+        if !shared {
+            orders.push(Order::new(job, region_bytes, write.smallest(), &mut random));
+        }
+        let unit = u64::from(read.smallest().min(write.smallest()));
+        let pass_bytes = job.io_size_bytes.unwrap_or(region_bytes - region_bytes % unit);
+        Ok(Workload {
+            reads: Deck::new(job.pattern.read_percent),
+            read: Lane { sizes: read, order: 0 },
+            write: Lane { sizes: write, order: orders.len() - 1 },
+            orders,
+            left_bytes: (!job.time_based).then_some(pass_bytes),
+            given: 0,
+            written: 0,
+            fsync_every: u64::from(job.fsync_every),
+            fdatasync_every: u64::from(job.fdatasync_every),
+            due: [None; 2],
+            random,
+            region,
+        })
+    }
+
+    fn note_written(&mut self) {
+        self.written += 1;
+        let due = |every: u64| every > 0 && self.written.is_multiple_of(every);
+        self.due = [
+            due(self.fdatasync_every).then_some(Kind::Datasync),
+            due(self.fsync_every).then_some(Kind::Sync),
+        ];
+    }
+}
+
+impl Iterator for Workload {
+    type Item = Operation;
+
+    #[inline]
+    fn next(&mut self) -> Option<Operation> {
+        if let Some(kind) = self.due.iter_mut().find_map(Option::take) {
+            return Some(Operation { kind, offset: 0, bytes: 0, number: self.given });
+        }
+        if self.left_bytes == Some(0) {
+            return None;
+        }
+        let kind = if self.reads.draw(&mut self.random) { Kind::Read } else { Kind::Write };
+        let lane = if kind == Kind::Read { &self.read } else { &self.write };
+        let bytes = lane.sizes.next(&mut self.random);
+        let smallest = lane.sizes.smallest();
+        let (offset, bytes) = self.orders[lane.order].next(&mut self.random, bytes, smallest);
+        if let Some(left) = &mut self.left_bytes {
+            *left = left.saturating_sub(u64::from(bytes));
+        }
+        let number = self.given;
+        self.given += 1;
+        if kind == Kind::Write && self.fsync_every | self.fdatasync_every != 0 {
+            self.note_written();
+        }
+        Some(Operation { kind, offset: self.region.start + offset, bytes, number })
+    }
+}
+
+/// Sizes of a direction that never comes play no part in alignment: the other's stand for them.
+fn used<'a>(own: &'a BlockSizes, other: &'a BlockSizes, comes: bool) -> &'a BlockSizes {
+    if comes { own } else { other }
+}
+
+/// Yes or no, with an exact share of yes: a deck of a hundred cards, drawn one by one, and shuffled again when none is left.
+#[derive(Debug)]
+struct Deck {
+    yes_percent: u64,
+    cards: u64,
+    yes: u64,
+}
+
+impl Deck {
+    fn new(yes_percent: u8) -> Deck {
+        Deck { yes_percent: u64::from(yes_percent.min(100)), cards: 0, yes: 0 }
+    }
+
+    #[inline]
+    fn draw(&mut self, random: &mut Random) -> bool {
+        match self.yes_percent {
+            0 => return false,
+            100 => return true,
+            _ => {}
+        }
+        if self.cards == 0 {
+            (self.cards, self.yes) = (100, self.yes_percent);
+        }
+        let yes = random.below(self.cards) < self.yes;
+        self.cards -= 1;
+        self.yes -= u64::from(yes);
+        yes
+    }
+}

@@ -1,0 +1,69 @@
+//! Sectors that say what they are, so that reading tells right from wrong, misplaced, old and torn.
+//!
+//! ```text
+//! byte 0     8       16      24              32                              512
+//!      | tag | offset | number | of the write: | random bytes of (offset, number) |
+//!                              |  bytes, index |
+//! ```
+//! All numbers are little-endian. The tag stands for seed and worker, the offset is the sector's own, the number that of the write.
+//! Sectors, not whole blocks, carry this: a disk may write some sectors of a block and not the others.
+
+use crate::workload::Operation;
+
+/// The unit of verification.
+pub const SECTOR_BYTES: usize = 512;
+const HEADER_BYTES: usize = 32;
+
+/// Puts its header on each sector of a write.
+pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
+    for (index, sector) in buffer.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        let offset = operation.offset + (index * SECTOR_BYTES) as u64;
+        let write = u64::from(operation.bytes) | (index as u64) << 32;
+        for (field, value) in sector.chunks_exact_mut(8).zip([tag, offset, operation.number, write]) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// The number of the write that a sector found at `offset` is of, or what is wrong with it: it must be at least `least`.
+pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result<u64, String> {
+    let Some((header, _)) = sector.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(format!("{} bytes are left of a sector of {SECTOR_BYTES}", sector.len()));
+    };
+    let field = |index: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&header[index * 8..][..8]);
+        u64::from_le_bytes(bytes)
+    };
+    let (found_tag, found_offset, number) = (field(0), field(1), field(2));
+    if found_tag != tag {
+        let zeros = sector.iter().all(|&byte| byte == 0);
+        return Err(if zeros {
+            format!("zeros, but write {least} is missing")
+        } else {
+            format!(
+                "not what this run wrote: it begins with {:02x?}, but write {least} is missing",
+                &header[..8]
+            )
+        });
+    }
+    if found_offset != offset {
+        return Err(format!("what write {number} wrote to byte {found_offset}: it is misplaced"));
+    }
+    if number < least {
+        return Err(format!("of write {number}, but write {least} came later: that one was lost"));
+    }
+    Ok(number)
+}
+
+/// The first byte of the random part where `found` is not as expected.
+pub(super) fn difference(found: &[u8], expected: &[u8; SECTOR_BYTES]) -> Option<(usize, String)> {
+    if found.get(HEADER_BYTES..) == Some(&expected[HEADER_BYTES..]) {
+        return None;
+    }
+    let differs = |at: &usize| found.get(*at) != expected.get(*at);
+    let at = (HEADER_BYTES..SECTOR_BYTES).find(differs)?;
+    let wrong = (at..SECTOR_BYTES).filter(differs).count();
+    let byte = found.get(at).copied().unwrap_or(0);
+    Some((at, format!("{byte:#04x} instead of {:#04x}; {wrong} bytes of the sector are wrong", expected[at])))
+}

@@ -1,0 +1,117 @@
+//! In which order the blocks of a region are met.
+
+use super::permutation::Permutation;
+use super::random::Random;
+use super::zipf::Zipf;
+use crate::job::{Distribution, Job};
+
+/// Where to go next, in a region that begins at 0.
+#[derive(Debug)]
+pub(super) struct Order {
+    region_bytes: u64,
+    /// Random offsets are multiples of it.
+    unit: u64,
+    blocks: u64,
+    course: Course,
+}
+
+#[derive(Debug)]
+enum Course {
+    /// One after the other, then again from the start.
+    Sequential { next: u64 },
+    /// Each block once, in random order; then in another one.
+    Shuffled { order: Permutation, at: u64 },
+    /// Any block.
+    Uniform,
+    /// Some blocks much more often than others; `places` scatters them.
+    Zipf { ranks: Zipf, places: Permutation },
+    /// Likewise: of n blocks, number n u^power.
+    Pareto { power: f64, places: Permutation },
+    /// Around the middle, with this deviation in blocks.
+    Normal { deviation: f64 },
+}
+
+impl Order {
+    /// For operations of at least `unit` bytes in a region that holds one.
+    pub fn new(job: &Job, region_bytes: u64, unit: u32, random: &mut Random) -> Order {
+        let unit = u64::from(unit);
+        let blocks = region_bytes / unit;
+        let course = match job.distribution {
+            _ if !job.pattern.random => Course::Sequential { next: 0 },
+            Distribution::Random if job.no_random_map => Course::Uniform,
+            Distribution::Random => Course::Shuffled { order: Permutation::new(blocks, random), at: 0 },
+            Distribution::Zipf(theta) => {
+                Course::Zipf { ranks: Zipf::new(blocks, theta), places: Permutation::new(blocks, random) }
+            }
+            Distribution::Pareto(h) => Course::Pareto {
+                power: libm::log(h) / libm::log(1.0 - h),
+                places: Permutation::new(blocks, random),
+            },
+            Distribution::Normal(percent) => Course::Normal { deviation: percent / 100.0 * blocks as f64 },
+        };
+        Order { region_bytes, unit, blocks, course }
+    }
+
+    /// Offset and size of the next operation, of `bytes` if that many are left there, else of `smallest`.
+    #[inline]
+    pub fn next(&mut self, random: &mut Random, bytes: u32, smallest: u32) -> (u64, u32) {
+        let offset = match &mut self.course {
+            Course::Sequential { next } => {
+                if self.region_bytes - *next < u64::from(smallest) {
+                    *next = 0;
+                }
+                *next
+            }
+            _ => self.block(random) * self.unit,
+        };
+        let fits = u64::from(bytes) <= self.region_bytes - offset;
+        let bytes = if fits { bytes } else { smallest };
+        if let Course::Sequential { next } = &mut self.course {
+            *next = offset + u64::from(bytes);
+        }
+        (offset, bytes)
+    }
+
+    /// The next block that is met at random.
+    #[inline]
+    fn block(&mut self, random: &mut Random) -> u64 {
+        match &mut self.course {
+            Course::Sequential { next } => *next / self.unit,
+            Course::Shuffled { order, at } => {
+                if *at == self.blocks {
+                    *order = Permutation::new(self.blocks, random);
+                    *at = 0;
+                }
+                *at += 1;
+                order.get(*at - 1)
+            }
+            Course::Uniform => random.below(self.blocks),
+            Course::Zipf { ranks, places } => places.get(ranks.next(random)),
+            Course::Pareto { power, places } => {
+                let rank = (self.blocks - 1) as f64 * libm::pow(random.unit(), *power);
+                places.get(rank as u64)
+            }
+            Course::Normal { deviation } => normal(random, self.blocks, *deviation),
+        }
+    }
+}
+
+/// A block around the middle; what falls outside is drawn again.
+fn normal(random: &mut Random, blocks: u64, deviation: f64) -> u64 {
+    loop {
+        let block = (blocks as f64 / 2.0 + gauss(random) * deviation).floor();
+        if block >= 0.0 && block < blocks as f64 {
+            return block as u64;
+        }
+    }
+}
+
+/// Mean 0, deviation 1: the sum of twelve uniform numbers, less six (Irwin-Hall), which fails the normal law only beyond four deviations.
+fn gauss(random: &mut Random) -> f64 {
+    let mut sum = 0;
+    for _ in 0..6 {
+        let bits = random.bits();
+        sum += (bits & 0xffff_ffff) + (bits >> 32);
+    }
+    sum as f64 / (1u64 << 32) as f64 - 6.0
+}

@@ -1,0 +1,66 @@
+//! A random order of the numbers below n, without memory: a Feistel network with cycle walking.
+//!
+//! A bitmap of blocks done (fio's random map) costs a bit a block and, towards the end of a pass, long searches for what is left.
+//! Instead a number is cut in two halves that are mixed into each other, which permutes the numbers of as many bits as n needs;
+//! whatever falls at or above n is sent through again, fewer than two times on average, until it is below: that permutes those below n.
+//! Source: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. No secrecy is asked of it, so four light rounds do.
+
+use super::random::Random;
+
+const ROUNDS: usize = 4;
+
+/// A permutation of the numbers below n.
+#[derive(Debug, Clone)]
+pub(super) struct Permutation {
+    n: u64,
+    /// Bits of the right half; the left one has as many or one less.
+    right_bits: u32,
+    left_mask: u64,
+    right_mask: u64,
+    keys: [u64; ROUNDS],
+}
+
+impl Permutation {
+    /// One of the numbers below `n`, which is at least 1.
+    pub fn new(n: u64, random: &mut Random) -> Permutation {
+        let bits = (u64::BITS - n.saturating_sub(1).leading_zeros()).max(2);
+        let right_bits = bits.div_ceil(2);
+        Permutation {
+            n,
+            right_bits,
+            left_mask: (1 << (bits - right_bits)) - 1,
+            right_mask: (1 << right_bits) - 1,
+            keys: std::array::from_fn(|_| random.bits()),
+        }
+    }
+
+    /// Where `at` (below n) goes.
+    #[inline]
+    pub fn get(&self, at: u64) -> u64 {
+        let mut value = at;
+        loop {
+            value = self.mix(value);
+            if value < self.n {
+                return value;
+            }
+        }
+    }
+
+    /// Halves stay in place and are changed in turn, so that they need not be of one length.
+    #[inline]
+    fn mix(&self, value: u64) -> u64 {
+        let (mut left, mut right) = (value >> self.right_bits, value & self.right_mask);
+        for pair in self.keys.chunks_exact(2) {
+            left ^= half(right, pair[0]) & self.left_mask;
+            right ^= half(left, pair[1]) & self.right_mask;
+        }
+        (left << self.right_bits) | right
+    }
+}
+
+/// 32 bits that depend on all of `value` and the key.
+#[inline]
+fn half(value: u64, key: u64) -> u64 {
+    let product = (value ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product ^ (product >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
+}
