@@ -5,10 +5,12 @@
 //! ([`Outcome::figures`]), others (seconds of a resilver, inodes a second) are put in by who measured them.
 
 mod latency;
+mod recorder;
 
 use serde::{Deserialize, Serialize};
 
 pub use latency::Latency;
+pub use recorder::Recorder;
 
 use crate::unit::{Better, Unit};
 
@@ -26,7 +28,7 @@ pub struct Tool {
 /// What one second of a stream was like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// When it began, in nanoseconds since the measurement began.
+    /// When it began, in nanoseconds since the measurement began. The last one of a stream ends with it, and may be shorter.
     pub at_ns: u64,
     /// Operations completed in it.
     pub operations: u64,
@@ -36,6 +38,16 @@ pub struct Second {
     pub latency_sum_ns: u64,
     /// The longest of them.
     pub latency_max_ns: u64,
+}
+
+impl Second {
+    /// Adds what others did in this second.
+    pub fn add(&mut self, other: &Second) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.latency_sum_ns += other.latency_sum_ns;
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+    }
 }
 
 /// All operations of one kind.
