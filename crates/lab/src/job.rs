@@ -109,6 +109,8 @@ pub struct Job {
     pub method: Method,
     /// Past the page cache (`direct`).
     pub direct: bool,
+    /// What the page cache has of the file is dropped before it begins (`invalidate`).
+    pub invalidate: bool,
     /// How each write is made durable (`sync`).
     pub sync: SyncMode,
     /// `fsync` after so many writes; 0 never (`fsync`).
@@ -181,6 +183,7 @@ impl Default for Job {
             workers: 1,
             method: Method::Threads,
             direct: false,
+            invalidate: true,
             sync: SyncMode::None,
             fsync_every: 0,
             fdatasync_every: 0,

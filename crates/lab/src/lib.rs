@@ -13,6 +13,7 @@
 //! sampler are of the real world. This crate knows no command line and prints nothing.
 
 pub mod control;
+pub mod engine;
 pub mod error;
 pub mod job;
 pub mod measurement;

@@ -153,6 +153,21 @@ impl Stream {
         per_second(self.bytes, self.runtime_ns)
     }
 
+    /// Adds a stream that went on at the same time: seconds that began together count together.
+    pub fn add(&mut self, other: &Stream) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.errors += other.errors;
+        self.latency.add(&other.latency);
+        for second in &other.seconds {
+            match self.seconds.binary_search_by_key(&second.at_ns, |known| known.at_ns) {
+                Ok(at) => self.seconds[at].add(second),
+                Err(at) => self.seconds.insert(at, *second),
+            }
+        }
+    }
+
     fn figures(&self) -> Vec<Figure> {
         let name = |what: &str| format!("{}.{what}", self.operation);
         let mut figures = vec![Figure::higher(name("iops"), self.iops(), Unit::PerSecond)];

@@ -1,0 +1,43 @@
+//! The memory that is written from and read into: slots of one size, each on a page boundary, as direct I/O wants it.
+//!
+//! Reads and writes have their own: what was read must not be what is written next.
+
+/// What direct I/O needs at most, of any device: a page.
+const ALIGNMENT: usize = 4096;
+
+/// A fixed number of slots.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    /// Longer than the slots by what aligning may cost; never grows, so that slots stay where they are.
+    memory: Vec<u8>,
+    lead: usize,
+    slots: usize,
+    slot_bytes: usize,
+}
+
+impl Buffers {
+    /// `slots` of at least `bytes` each.
+    pub fn new(slots: usize, bytes: usize) -> Buffers {
+        let slot_bytes = bytes.next_multiple_of(ALIGNMENT);
+        let memory = vec![0; slots * slot_bytes + ALIGNMENT];
+        let lead = memory.as_ptr().align_offset(ALIGNMENT);
+        Buffers { memory, lead, slots, slot_bytes }
+    }
+
+    /// The first `bytes` of a slot.
+    pub fn slot(&mut self, index: usize, bytes: usize) -> &mut [u8] {
+        assert!(bytes <= self.slot_bytes, "{bytes} bytes asked of a slot of {}", self.slot_bytes);
+        &mut self.memory[self.lead + index * self.slot_bytes..][..bytes]
+    }
+
+    /// All slots, one after the other.
+    pub fn all(&mut self) -> &mut [u8] {
+        &mut self.memory[self.lead..][..self.slots * self.slot_bytes]
+    }
+
+    /// Each slot as a whole.
+    pub fn each(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let bytes = self.slot_bytes.max(1);
+        self.all().chunks_mut(bytes)
+    }
+}

@@ -1,0 +1,153 @@
+//! What a worker does next, and when: operations from the [`Workload`], held back by rates, pauses and the end of the time.
+//!
+//! ```text
+//! workload ──> held? ──> [verify: overlaps one that goes on] ──> [pace: not due yet] ──> Issue
+//!                                  Drain                             Until
+//! ```
+//!
+//! Verified data are told apart by the number of the write that left them. So that the last one to be begun is the last one to
+//! land, an operation that overlaps one in flight waits for it, if the job verifies.
+
+use std::ops::Range;
+
+use super::pace::Pace;
+use crate::Result;
+use crate::job::Job;
+use crate::workload::buffer::Filler;
+use crate::workload::{Kind, Operation, Workload};
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This.
+    Issue(Operation),
+    /// Nothing before then; then ask again.
+    Until(u64),
+    /// Nothing before something completes; then ask again.
+    Drain,
+    /// Nothing more.
+    End,
+}
+
+/// Where the operations of one worker come from.
+#[derive(Debug)]
+pub(super) struct Source {
+    workload: Workload,
+    filler: Filler,
+    pace: Option<Pace>,
+    begins_ns: u64,
+    ends_ns: u64,
+    paused_until_ns: u64,
+    /// Taken from the workload, not issued yet.
+    held: Option<Operation>,
+    in_flight: u32,
+    /// What is in flight, if the job verifies.
+    busy: Option<Vec<Operation>>,
+    /// Reads and writes issued.
+    issued: u64,
+}
+
+impl Source {
+    /// That of worker number `id` among those that run together. It has no time limits yet.
+    ///
+    /// # Errors
+    /// The job makes no sense on this region.
+    pub fn new(job: &Job, id: u32, region: Range<u64>) -> Result<Source> {
+        Ok(Source {
+            workload: Workload::new(job, id, region)?,
+            filler: Filler::new(job, id)?,
+            pace: Pace::new(job),
+            begins_ns: 0,
+            ends_ns: u64::MAX,
+            paused_until_ns: 0,
+            held: None,
+            in_flight: 0,
+            busy: job.verify.then(Vec::new),
+            issued: 0,
+        })
+    }
+
+    /// Operations are issued between these times.
+    pub fn limit(&mut self, begins_ns: u64, ends_ns: u64) {
+        (self.begins_ns, self.ends_ns) = (begins_ns, ends_ns);
+    }
+
+    /// What to do at `now_ns`. What is issued must be said to be [`completed`](Self::completed) later.
+    #[inline]
+    pub fn next(&mut self, now_ns: u64) -> Next {
+        if now_ns >= self.ends_ns {
+            return Next::End;
+        }
+        if now_ns < self.begins_ns {
+            return Next::Until(self.begins_ns);
+        }
+        let Some(operation) = self.held.take().or_else(|| self.workload.next()) else {
+            return Next::End;
+        };
+        if let Some(wait) = self.hindrance(&operation, now_ns) {
+            self.held = Some(operation);
+            return wait;
+        }
+        if matches!(operation.kind, Kind::Read | Kind::Write) {
+            self.issued = operation.number + 1;
+        }
+        self.in_flight += 1;
+        Next::Issue(operation)
+    }
+
+    /// Says that an operation that was issued is done.
+    #[inline]
+    pub fn completed(&mut self, operation: &Operation) {
+        self.in_flight -= 1;
+        if let Some(busy) = &mut self.busy
+            && let Some(at) = busy.iter().position(|other| other == operation)
+        {
+            busy.swap_remove(at);
+        }
+    }
+
+    /// Fills buffers for what is written.
+    pub fn filler(&mut self) -> &mut Filler {
+        &mut self.filler
+    }
+
+    /// How many reads and writes were issued.
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    /// What keeps this operation from being issued now.
+    #[inline]
+    fn hindrance(&mut self, operation: &Operation, now_ns: u64) -> Option<Next> {
+        if let Some(pace) = &mut self.pace {
+            if pace.wants_pause() {
+                if self.in_flight > 0 {
+                    return Some(Next::Drain);
+                }
+                self.paused_until_ns = now_ns + pace.begin_pause();
+            }
+            if now_ns < self.paused_until_ns {
+                return Some(Next::Until(self.paused_until_ns.min(self.ends_ns)));
+            }
+        }
+        if let Some(busy) = &self.busy
+            && busy.iter().any(|other| overlap(other, operation))
+        {
+            return Some(Next::Drain);
+        }
+        if let Some(pace) = &mut self.pace
+            && let Some(due_ns) = pace.due(operation, now_ns)
+        {
+            return Some(Next::Until(due_ns.min(self.ends_ns)));
+        }
+        if let Some(busy) = &mut self.busy {
+            busy.push(*operation);
+        }
+        None
+    }
+}
+
+fn overlap(one: &Operation, other: &Operation) -> bool {
+    let end = |operation: &Operation| operation.offset + u64::from(operation.bytes);
+    one.offset < end(other) && other.offset < end(one)
+}

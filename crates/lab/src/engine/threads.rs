@@ -1,0 +1,86 @@
+//! One operation at a time a thread: `pread`, `pwrite`, `fsync`.
+//!
+//! A worker has one thread, or as many as it may have operations at once where the kernel has no io_uring for it; these take turns at the
+//! worker's [`Source`].
+//!
+//! The clock is looked at once an operation: when one completes, the next begins. Only a write, whose data have to be made
+//! first, and what follows a wait have a look of their own.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::buffers::Buffers;
+use super::clock::Clock;
+use super::source::{Next, Source};
+use super::tally::Tally;
+use super::worker::Worker;
+use super::{Halt, transfer};
+use crate::Result;
+use crate::workload::Kind;
+
+/// The longest sleep: how soon a stop is heard.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// How soon to ask again whether the operations of other threads are done.
+const DRAIN_SLEEP: Duration = Duration::from_micros(50);
+
+/// Does what `source` says until it ends.
+///
+/// # Errors
+/// An operation failed, or the run is to stop.
+pub(super) fn run(
+    worker: &Worker<'_>,
+    source: &Mutex<Source>,
+    tally: &mut Tally,
+    halt: &Halt,
+    clock: Clock,
+) -> Result<()> {
+    let mut reads = Buffers::new(1, worker.read_bytes());
+    let mut writes = Buffers::new(1, worker.write_bytes());
+    writes.each().for_each(|slot| lock(source).filler().prepare(slot));
+    let mut now_ns = clock.now_ns();
+    let mut done = None;
+    loop {
+        tally.tick(halt, now_ns)?;
+        let mut source = lock(source);
+        if let Some(operation) = done.take() {
+            source.completed(&operation);
+        }
+        match source.next(now_ns) {
+            Next::Issue(operation) => {
+                let bytes = operation.bytes as usize;
+                let mut began_ns = now_ns;
+                let buffer = match operation.kind {
+                    Kind::Write => writes.slot(0, bytes),
+                    _ => reads.slot(0, bytes),
+                };
+                if operation.kind == Kind::Write {
+                    source.filler().renew(buffer, &operation);
+                    began_ns = clock.now_ns();
+                }
+                drop(source);
+                let outcome = transfer::complete(&worker.file, &operation, buffer, 0);
+                outcome.map_err(|e| worker.failed(&operation, e))?;
+                now_ns = clock.now_ns();
+                tally.record(&operation, began_ns, now_ns);
+                done = Some(operation);
+                if !worker.check(&operation, buffer)? {
+                    continue;
+                }
+            }
+            Next::Until(then_ns) => {
+                drop(source);
+                clock.sleep_until(then_ns, LONGEST_SLEEP);
+            }
+            Next::Drain => {
+                drop(source);
+                std::thread::sleep(DRAIN_SLEEP);
+            }
+            Next::End => return Ok(()),
+        }
+        now_ns = clock.now_ns();
+    }
+}
+
+fn lock(source: &Mutex<Source>) -> MutexGuard<'_, Source> {
+    source.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,46 @@
+//! Reads back what a worker wrote.
+//!
+//! What it wrote is not remembered: the workload gives the same operations again. Of those at one offset the last counts. They are read in
+//! the order of their offsets, by windows of the file, so that memory stays bounded however long the job ran: some 60 MiB.
+
+use std::collections::BTreeMap;
+
+use super::buffers::Buffers;
+use super::worker::Worker;
+use super::{Halt, transfer};
+use crate::Result;
+use crate::workload::buffer::Filler;
+use crate::workload::{Kind, Operation, Workload};
+
+/// Writes that are looked at together.
+const WINDOW_OPERATIONS: u64 = 1 << 20;
+
+/// Checks the writes among the first `issued` operations. Returns how many bytes were read.
+///
+/// # Errors
+/// What is there is not what was written; it can't be read; the run is to stop.
+pub(super) fn read_back(worker: &Worker<'_>, issued: u64, halt: &Halt) -> Result<u64> {
+    let filler = Filler::new(worker.job, worker.id)?;
+    let smallest = worker.job.block_sizes.write.0.iter().map(|size| size.0).min().unwrap_or(1);
+    let window_bytes = WINDOW_OPERATIONS * u64::from(smallest.max(1));
+    let mut buffers = Buffers::new(1, worker.write_bytes());
+    let (mut from, mut bytes) = (worker.region.start, 0);
+    while from < worker.region.end {
+        let window = from..from.saturating_add(window_bytes);
+        let all = Workload::new(worker.job, worker.id, worker.region.clone())?;
+        let done = all.take_while(|operation| operation.number < issued);
+        let writes =
+            done.filter(|operation| operation.kind == Kind::Write && window.contains(&operation.offset));
+        let last: BTreeMap<u64, Operation> = writes.map(|operation| (operation.offset, operation)).collect();
+        for written in last.values() {
+            halt.check()?;
+            let read = Operation { kind: Kind::Read, ..*written };
+            let buffer = buffers.slot(0, read.bytes as usize);
+            transfer::complete(&worker.file, &read, buffer, 0).map_err(|e| worker.failed(&read, e))?;
+            filler.check(&worker.path, buffer, written)?;
+            bytes += u64::from(read.bytes);
+        }
+        from = window.end;
+    }
+    Ok(bytes)
+}

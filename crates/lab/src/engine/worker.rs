@@ -1,0 +1,101 @@
+//! A worker: one of `numjobs`, with its file.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::place::{self, Place};
+use super::{layout, transfer};
+use crate::control::Control;
+use crate::job::Job;
+use crate::workload::buffer::Filler;
+use crate::workload::{Kind, Operation};
+use crate::{LabError, Result};
+
+/// One that does what its job says, on its part of a file.
+#[derive(Debug)]
+pub(super) struct Worker<'a> {
+    pub job: &'a Job,
+    /// Which job of the run.
+    pub index: usize,
+    /// Which worker of the job.
+    pub number: u32,
+    /// Which worker of those that run together: what it does and writes depends on that.
+    pub id: u32,
+    pub file: File,
+    pub path: PathBuf,
+    pub region: Range<u64>,
+    /// The file system would not have direct I/O.
+    pub direct_refused: bool,
+    /// Knows what must be read, if that is verified.
+    checker: Option<Filler>,
+}
+
+/// Whether the job reads.
+pub(super) fn reads(job: &Job) -> bool {
+    job.pattern.read_percent > 0
+}
+
+/// Whether the job writes.
+pub(super) fn writes(job: &Job) -> bool {
+    job.pattern.read_percent < 100
+}
+
+impl<'a> Worker<'a> {
+    /// Makes its file ready and opens it.
+    ///
+    /// # Errors
+    /// The file can't be used, or the run is to stop.
+    pub fn new(
+        job: &'a Job,
+        index: usize,
+        number: u32,
+        id: u32,
+        place: &Place,
+        control: &Control,
+    ) -> Result<Worker<'a>> {
+        let path = place.path(job, number)?;
+        let region = place.region(job, &path)?;
+        layout::prepare(job, id, &path, &region, control)?;
+        let (file, direct_refused) = place::open(job, &path)?;
+        if job.invalidate {
+            layout::forget_cached(&file, &region);
+        }
+        let checker = if job.verify && !writes(job) { Some(Filler::new(job, id)?) } else { None };
+        Ok(Worker { job, index, number, id, file, path, region, direct_refused, checker })
+    }
+
+    /// Bytes of the largest read; 0 if there is none.
+    pub fn read_bytes(&self) -> usize {
+        if reads(self.job) { self.job.block_sizes.read.largest() as usize } else { 0 }
+    }
+
+    /// Bytes of the largest write; 0 if there is none.
+    pub fn write_bytes(&self) -> usize {
+        if writes(self.job) { self.job.block_sizes.write.largest() as usize } else { 0 }
+    }
+
+    /// Checks what was read, if the job reads only and verifies (what jobs write is read back when they are done). Says whether it did.
+    ///
+    /// # Errors
+    /// It is not what was laid out or written.
+    #[inline]
+    pub fn check(&self, operation: &Operation, buffer: &[u8]) -> Result<bool> {
+        let Some(checker) = self.checker.as_ref().filter(|_| operation.kind == Kind::Read) else {
+            return Ok(false);
+        };
+        checker.check(&self.path, buffer, &Operation { number: 0, ..*operation })?;
+        Ok(true)
+    }
+
+    /// The error of an operation of this worker.
+    pub fn failed(&self, operation: &Operation, error: io::Error) -> LabError {
+        transfer::failed(&self.path, operation, self.job.direct && !self.direct_refused, error)
+    }
+
+    /// The error of its ring.
+    pub fn failed_ring(&self, error: io::Error) -> LabError {
+        LabError::io(format!("{}: io_uring (ioengine=psync does without)", self.path.display()))(error)
+    }
+}
