@@ -17,6 +17,8 @@ pub mod engine;
 pub mod error;
 pub mod job;
 pub mod measurement;
+pub mod plot;
+pub mod report;
 pub mod samples;
 pub mod suite;
 pub mod target;
