@@ -12,6 +12,7 @@
 //! [`Samples`](samples::Samples) what went on meanwhile. The same three serve modelled hardware later: only the engine and the
 //! sampler are of the real world. This crate knows no command line and prints nothing.
 
+pub mod advice;
 pub mod control;
 pub mod engine;
 pub mod error;

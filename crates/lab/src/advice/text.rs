@@ -1,0 +1,109 @@
+//! Advice as text for a terminal: the most urgent first, each with its evidence in columns.
+
+use std::fmt::Write;
+
+use super::{Advice, Review, Severity};
+
+/// How the text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// With colours: only if it goes to a terminal.
+    pub colour: bool,
+    /// With reasons and sources, and what was looked at and is well.
+    pub verbose: bool,
+    /// At most so many columns.
+    pub width: usize,
+}
+
+/// Columns before the text of an advice.
+const INDENT: usize = 12;
+
+/// The review as text, with a last line that counts.
+pub fn text(review: &Review, look: Look) -> String {
+    let mut out = String::new();
+    for advice in &review.advice {
+        one(&mut out, advice, look);
+        out.push('\n');
+    }
+    if look.verbose {
+        for fine in &review.fine {
+            line(&mut out, "fine", &format!("{}: {}", fine.subject, fine.rule), look);
+        }
+    }
+    for unknown in &review.unknown {
+        line(
+            &mut out,
+            "can't tell",
+            &format!("{}: {}: {}", unknown.subject, unknown.rule, unknown.why),
+            look,
+        );
+    }
+    for missing in &review.missing {
+        line(&mut out, "no data", &format!("{}: {}", missing.source, missing.why), look);
+    }
+    let count = |severity| review.advice.iter().filter(|advice| advice.severity == severity).count();
+    _ = writeln!(
+        out,
+        "{} critical, {} warnings, {} notices; {} checks well, {} can't be told",
+        count(Severity::Critical),
+        count(Severity::Warning),
+        count(Severity::Notice),
+        review.fine.len(),
+        review.unknown.len()
+    );
+    out
+}
+
+fn one(out: &mut String, advice: &Advice, look: Look) {
+    let name = format!("{:<INDENT$}", advice.severity.name());
+    let head = format!("{}: {} ({})", advice.subject, advice.summary, advice.rule);
+    let mut lines = wrapped(&head, look.width).into_iter();
+    _ = writeln!(out, "{}{}", painted(&name, advice.severity, look), lines.next().unwrap_or_default());
+    lines.for_each(|more| _ = writeln!(out, "{:INDENT$}{more}", ""));
+    let widest = advice.evidence.iter().map(|e| e.what.chars().count()).max().unwrap_or(0);
+    for evidence in &advice.evidence {
+        let gap = widest - evidence.what.chars().count();
+        _ = writeln!(out, "{:INDENT$}  {}{:gap$}  {}", "", evidence.what, "", evidence.shown());
+    }
+    line(out, "  why", advice.reason, look);
+    if look.verbose {
+        advice.sources.iter().for_each(|source| line(out, "  source", source, look));
+    }
+    for command in &advice.remedy.commands {
+        _ = writeln!(out, "{:<INDENT$}{command}", "  do");
+    }
+    line(out, "  risk", &format!("{}. {}", advice.remedy.risk.name(), advice.remedy.caution), look);
+}
+
+/// A word in the first column, and text beside it.
+fn line(out: &mut String, first: &str, text: &str, look: Look) {
+    for (number, part) in wrapped(text, look.width).into_iter().enumerate() {
+        let first = if number == 0 { first } else { "" };
+        _ = writeln!(out, "{first:<INDENT$}{part}");
+    }
+}
+
+fn painted(word: &str, severity: Severity, look: Look) -> String {
+    let colour = match severity {
+        Severity::Critical => "1;31",
+        Severity::Warning => "33",
+        Severity::Notice => "36",
+    };
+    if look.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
+}
+
+/// Lines that fit beside the first column.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let width = width.saturating_sub(INDENT).max(30);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
