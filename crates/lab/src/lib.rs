@@ -13,6 +13,7 @@
 //! sampler are of the real world. This crate knows no command line and prints nothing.
 
 pub mod advice;
+pub mod analysis;
 pub mod control;
 pub mod engine;
 pub mod error;
@@ -20,7 +21,9 @@ pub mod job;
 pub mod measurement;
 pub mod plot;
 pub mod report;
+pub mod result;
 pub mod samples;
+pub mod stats;
 pub mod suite;
 pub mod target;
 pub mod unit;

@@ -1,0 +1,89 @@
+//! Files that are there whole or not at all, and what tells whether they still are what was written.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::bad;
+use crate::{LabError, Result};
+
+/// Larger files are not ours: they would not fit into memory.
+const LARGEST_BYTES: u64 = 8 << 30;
+
+/// What a file was when it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    bytes: u64,
+    sha256: String,
+}
+
+impl Stamp {
+    fn of(contents: &[u8]) -> Stamp {
+        let digest = Sha256::digest(contents);
+        let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Stamp { bytes: contents.len() as u64, sha256 }
+    }
+}
+
+/// Writes `contents` to `path` by way of a temporary name, to disk.
+pub fn write(path: &Path, contents: &[u8]) -> Result<Stamp> {
+    write_with(path, |file| file.write_all(contents))?;
+    Ok(Stamp::of(contents))
+}
+
+/// Lets `fill` write what shall be at `path`.
+pub fn write_with(path: &Path, fill: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    let written = File::create(&partial)
+        .and_then(|mut file| fill(&mut file).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&partial, path))
+        .and_then(|()| sync_folder(path.parent().unwrap_or(path)));
+    written.map_err(|error| {
+        // What is there of it is of no use; the error is what matters.
+        let _ = fs::remove_file(&partial);
+        LabError::io(format!("{}: can't be written", path.display()))(error)
+    })
+}
+
+/// Makes names in a folder last.
+pub fn sync_folder(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Writes a value as JSON for people.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| bad(path, format!("can't be JSON: {e}")))?;
+    text.push(b'\n');
+    write(path, &text).map(|_| ())
+}
+
+/// Reads a file.
+pub fn read(path: &Path) -> Result<Bytes> {
+    let length = fs::metadata(path).map_err(LabError::io(path.display().to_string()))?.len();
+    if length > LARGEST_BYTES {
+        return Err(bad(path, format!("{length} bytes are more than any result has")));
+    }
+    fs::read(path).map(Bytes::from).map_err(LabError::io(path.display().to_string()))
+}
+
+/// Reads a file that must be what it was.
+pub fn read_stamped(path: &Path, stamp: &Stamp) -> Result<Bytes> {
+    let contents = read(path)?;
+    if Stamp::of(&contents) == *stamp {
+        Ok(contents)
+    } else {
+        Err(bad(path, "is damaged: its digest is not that in measurement.json"))
+    }
+}
+
+/// Reads JSON.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    serde_json::from_slice(&read(path)?).map_err(|e| bad(path, e.to_string()))
+}

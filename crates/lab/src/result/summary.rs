@@ -1,0 +1,191 @@
+//! The summary: a few kilobytes that say what a result holds, for programs that want figures and not evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ResultFolder, Run, SCHEMA};
+use crate::Result;
+use crate::measurement::{Figure, Tool};
+use crate::samples::Missing;
+use crate::stats::Spread;
+use crate::suite::Options;
+use crate::target::Target;
+use crate::unit::{Better, Unit};
+
+/// One figure of one test on one target, over all its repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FigureSummary {
+    /// The test.
+    pub test: String,
+    /// The target.
+    pub target: String,
+    /// The figure: `read.iops`.
+    pub figure: String,
+    /// Unit of all values here.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// The values, in the order of the repeats.
+    pub values: Vec<f64>,
+    /// Median, interval, stability.
+    pub spread: Spread,
+}
+
+/// A test of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestSummary {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub about: String,
+}
+
+/// `summary.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program that began the result.
+    pub cenote: String,
+    /// The suite.
+    pub suite: String,
+    /// Its title.
+    pub title: String,
+    /// When it began: nanoseconds since 1970, UTC.
+    pub created_unix_ns: u64,
+    /// Whether all of the plan was done.
+    pub complete: bool,
+    /// How many runs are there.
+    pub runs: usize,
+    /// How many were planned.
+    pub planned: usize,
+    /// As chosen; `quick` among them.
+    pub options: Options,
+    /// On what it ran.
+    pub targets: Vec<Target>,
+    /// What was done.
+    pub tests: Vec<TestSummary>,
+    /// What did the work.
+    pub tools: Vec<Tool>,
+    /// The machine, without what only its own file has room for.
+    pub machine: Value,
+    /// Sources that were sampled in at least one run.
+    pub sampled: Vec<String>,
+    /// What could not be sampled in at least one run.
+    pub missing: Vec<Missing>,
+    /// What runs have to say, each once.
+    pub notes: Vec<String>,
+    /// The figures, in the order in which tests and targets came.
+    pub figures: Vec<FigureSummary>,
+}
+
+impl Summary {
+    /// The summary of a result.
+    pub(super) fn of(folder: &ResultFolder) -> Result<Summary> {
+        let plan = folder.plan();
+        let mut figures = Figures::default();
+        let (mut sampled, mut missing) = (BTreeSet::new(), Vec::new());
+        let (mut notes, mut tools) = (Vec::new(), Vec::new());
+        for run in folder.runs() {
+            let run = run?;
+            figures.add(&run);
+            sampled.extend(run.samples.series.into_iter().map(|series| series.source));
+            sampled.extend(run.samples.histograms.into_iter().map(|histogram| histogram.source));
+            add_new(&mut missing, run.samples.missing);
+            add_new(&mut notes, run.measurement.outcome.notes);
+            // The command differs from run to run; which program it was does not.
+            add_new(&mut tools, [Tool { command: None, ..run.measurement.outcome.tool }]);
+        }
+        let test = |t: &crate::suite::Test| TestSummary { name: t.name.clone(), about: t.about.clone() };
+        Ok(Summary {
+            schema: SCHEMA.into(),
+            cenote: folder.head.cenote.clone(),
+            suite: plan.suite.clone(),
+            title: plan.title.clone(),
+            created_unix_ns: folder.created_unix_ns(),
+            complete: folder.is_complete(),
+            runs: folder.len(),
+            planned: folder.planned(),
+            options: plan.options.clone(),
+            targets: folder.targets().to_vec(),
+            tests: plan.tests.iter().map(test).collect(),
+            tools,
+            machine: essentials(folder.machine()),
+            sampled: sampled.into_iter().collect(),
+            missing,
+            notes,
+            figures: figures.finish(),
+        })
+    }
+}
+
+fn add_new<T: PartialEq>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for item in more {
+        if !list.contains(&item) {
+            list.push(item);
+        }
+    }
+}
+
+/// The figures of some runs, over their repeats; tests, targets and figures in the order in which they first came.
+pub fn summarise<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<FigureSummary> {
+    let mut figures = Figures::default();
+    for run in runs {
+        figures.add(run);
+    }
+    figures.finish()
+}
+
+/// Gathers figures run by run, so that no more than one run need be in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    /// Where each (test, target, figure) is in `all`.
+    place: BTreeMap<(String, String, String), usize>,
+    all: Vec<(String, String, Figure, Vec<(u32, f64)>)>,
+}
+
+impl Figures {
+    /// Takes the figures of a run.
+    pub(crate) fn add(&mut self, run: &Run) {
+        let m = &run.measurement;
+        for figure in m.outcome.figures() {
+            let key = (m.test.clone(), m.target.clone(), figure.name.clone());
+            let next = self.all.len();
+            let at = *self.place.entry(key).or_insert(next);
+            let value = (m.repeat, figure.value);
+            match self.all.get_mut(at) {
+                Some(known) => known.3.push(value),
+                None => self.all.push((m.test.clone(), m.target.clone(), figure, vec![value])),
+            }
+        }
+    }
+
+    /// All figures.
+    pub(crate) fn finish(self) -> Vec<FigureSummary> {
+        let summary = |(test, target, figure, mut values): (String, String, Figure, Vec<(u32, f64)>)| {
+            values.sort_by_key(|value| value.0);
+            let values: Vec<f64> = values.into_iter().map(|value| value.1).collect();
+            let spread = Spread::of(&values);
+            FigureSummary {
+                test,
+                target,
+                figure: figure.name,
+                unit: figure.unit,
+                better: figure.better,
+                values,
+                spread,
+            }
+        };
+        self.all.into_iter().map(summary).collect()
+    }
+}
+
+/// What a summary says of the machine: all that is short.
+fn essentials(machine: &Value) -> Value {
+    const LONG_BYTES: usize = 2048;
+    let Value::Object(all) = machine else { return machine.clone() };
+    let is_short = |value: &Value| value.to_string().len() <= LONG_BYTES;
+    Value::Object(all.iter().filter(|(_, v)| is_short(v)).map(|(k, v)| (k.clone(), v.clone())).collect())
+}

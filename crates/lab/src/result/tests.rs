@@ -1,0 +1,252 @@
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! What a user would notice: that evidence is there, whole, exact, and never overwritten; that damage is named.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+use crate::job::Jobs;
+use crate::measurement::{Figure, Measurement, Outcome, Second, Stream, Tool};
+use crate::samples::{Kind, Missing, SampledHistogram, Samples, Series};
+use crate::suite::{Options, Plan, Test, Work};
+use crate::target::{Target, TargetKind};
+use crate::unit::Unit;
+
+fn plan() -> Plan {
+    Plan {
+        suite: "pools".into(),
+        title: "Pools".into(),
+        method: "Each test on each pool.".into(),
+        options: Options { quick: true, ..Options::default() },
+        repeats: 2,
+        tests: vec![Test { name: "randread".into(), about: "reads".into(), work: Work::Io(Jobs::default()) }],
+    }
+}
+
+fn targets() -> Vec<Target> {
+    vec![Target { name: "tank/a b".into(), path: "/tank".into(), kind: TargetKind::Folder }]
+}
+
+fn stream(operation: &str, seed: u64) -> Stream {
+    let mut stream = Stream {
+        operation: operation.into(),
+        operations: 3000 + seed,
+        bytes: 3000 * 4096,
+        runtime_ns: 3_000_000_001,
+        errors: 1,
+        latency: Default::default(),
+        seconds: Vec::new(),
+    };
+    for n in 0..3000u64 {
+        stream.latency.record(n.wrapping_mul(n).wrapping_mul(37 + seed) % 9_000_000_000);
+    }
+    for n in 0..3 {
+        let at_ns = n * 1_000_000_000;
+        stream.seconds.push(Second {
+            at_ns,
+            operations: 1000,
+            bytes: 4096,
+            latency_sum_ns: 77,
+            latency_max_ns: n,
+        });
+    }
+    stream
+}
+
+pub(super) fn run(repeat: u32) -> Run {
+    let series = |subject: &str, points: Vec<(u64, f64)>| Series {
+        source: "diskstats".into(),
+        subject: subject.into(),
+        name: "busy".into(),
+        kind: Kind::Counter,
+        unit: Unit::Nanoseconds,
+        points,
+    };
+    let histogram = |name: &str, buckets| SampledHistogram {
+        source: "iostat_latency".into(),
+        subject: "tank".into(),
+        name: name.into(),
+        unit: Unit::Nanoseconds,
+        buckets,
+    };
+    Run {
+        measurement: Measurement {
+            test: "randread".into(),
+            target: "tank/a b".into(),
+            repeat,
+            started_unix_ns: 1_763_779_286_123_456_789,
+            elapsed_ns: 3_100_000_000,
+            outcome: Outcome {
+                tool: Tool {
+                    name: "cenote".into(),
+                    version: "0.1.0".into(),
+                    command: Some(format!("x {repeat}")),
+                },
+                cpu: None,
+                streams: vec![stream("read", 1), stream("read", 2), stream("write", 3)],
+                others: vec![Figure::lower("resilver.time", 0.1 + 0.2, Unit::Nanoseconds)],
+                notes: vec!["O_DIRECT refused".into()],
+            },
+        },
+        samples: Samples {
+            series: vec![
+                series("sda", vec![(0, 0.1), (100, 1e300), (u64::MAX, -0.0)]),
+                series("sdb", vec![]),
+                series("größe \"x\"\n", vec![(5, 1.0 / 3.0)]),
+            ],
+            histograms: vec![
+                histogram("a", vec![(0.0, 1.0, 3), (1.0, 2.0, u64::MAX)]),
+                histogram("b", vec![]),
+            ],
+            missing: vec![Missing { source: "smart".into(), why: "no smartctl".into() }],
+        },
+    }
+}
+
+fn add(recorder: &mut Recorder, run: Run) -> crate::Result<()> {
+    recorder.add(run.measurement, run.samples)
+}
+
+fn machine() -> Value {
+    json!({"cpu": "N100", "long": "x".repeat(5000)})
+}
+
+#[test]
+fn what_is_read_back_is_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+    add(&mut recorder, run(1)).unwrap();
+    add(&mut recorder, run(2)).unwrap();
+    let folder = ResultFolder::open(recorder.path()).unwrap();
+    let runs: Vec<Run> = folder.runs().map(|run| run.unwrap()).collect();
+    assert_eq!(runs, [run(1), run(2)]);
+    assert_eq!((folder.plan(), folder.targets(), folder.machine()), (&plan(), &targets()[..], &machine()));
+    assert!(folder.name().starts_with("pools-2"), "{}", folder.name());
+}
+
+#[test]
+fn an_interrupted_result_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(&dir.path().join("out"), &plan(), &targets(), &machine()).unwrap();
+    add(&mut recorder, run(1)).unwrap();
+    let path = recorder.path().to_owned();
+    let summary = recorder.finish().unwrap();
+    assert!(!summary.complete && summary.runs == 1 && summary.planned == 2);
+    assert!(Recorder::resume(&path).unwrap_err().to_string().contains("another process"));
+    drop(recorder);
+
+    fs::create_dir(path.join("runs/.partial-0002-x")).unwrap();
+    fs::write(path.join("runs/.partial-0002-x/series.parquet"), "half").unwrap();
+    let refused = Recorder::create(&path, &plan(), &targets(), &machine()).unwrap_err().to_string();
+    assert!(refused.contains("--resume"), "{refused}");
+    let mut recorder = Recorder::resume(&path).unwrap();
+    assert!(recorder.done("randread", "tank/a b", 1) && !recorder.done("randread", "tank/a b", 2));
+    assert!(add(&mut recorder, run(1)).is_err(), "what is there is not overwritten");
+    add(&mut recorder, run(2)).unwrap();
+    let summary = recorder.finish().unwrap();
+    assert!(summary.complete);
+    assert!(!path.join("runs/.partial-0002-x").exists());
+    assert_eq!(fs::read_dir(path.join("runs")).unwrap().count(), 2);
+}
+
+#[test]
+fn the_summary_has_figures_and_tells_what_was_sampled() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+    add(&mut recorder, run(1)).unwrap();
+    add(&mut recorder, run(2)).unwrap();
+    let summary = recorder.finish().unwrap();
+    let read: Summary = file::read_json(&recorder.path().join("summary.json")).unwrap();
+    assert_eq!(read, summary);
+    assert_eq!((read.schema.as_str(), read.options.quick), ("cenote-lab/1", true));
+    assert_eq!(
+        (read.sampled, read.missing.len()),
+        (vec!["diskstats".to_owned(), "iostat_latency".into()], 1)
+    );
+    assert_eq!(read.machine, json!({"cpu": "N100"}), "what is long stays in machine.json");
+    let time = read.figures.iter().find(|f| f.figure == "resilver.time").unwrap();
+    assert_eq!((time.spread.n, time.spread.median, &time.spread.interval), (2, 0.1 + 0.2, &None));
+}
+
+#[test]
+fn merged_tables_hold_the_rows_of_all_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+    add(&mut recorder, run(1)).unwrap();
+    add(&mut recorder, run(2)).unwrap();
+    recorder.finish().unwrap();
+    let bytes = file::read(&recorder.path().join("seconds.parquet")).unwrap();
+    let table = table::Table::read(bytes, rows::SECONDS).unwrap();
+    let repeats: Vec<u64> = table.counts("repeat").iter().flatten().copied().collect();
+    assert_eq!(repeats, [[1; 9], [2; 9]].concat());
+    assert_eq!(table.texts("target")[17], Some("tank/a b"));
+}
+
+#[test]
+fn figures_that_are_no_numbers_are_named_instead_of_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+    let mut broken = run(1);
+    broken.measurement.outcome.others.push(Figure::lower("x", f64::NAN, Unit::Number));
+    add(&mut recorder, broken).unwrap();
+    let read = recorder.runs().next().unwrap().unwrap();
+    assert_eq!(read.measurement.outcome.others, run(1).measurement.outcome.others);
+    assert!(read.measurement.outcome.notes[1].starts_with("x came out as no number"));
+}
+
+/// Every file of a result, each byte changed or the end cut off, in turn: an error that names the file, or (in JSON, where a changed letter
+/// may stand) a result; never a panic, and never other rows.
+#[test]
+fn damage_is_found_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+    let mut small = run(1);
+    for stream in &mut small.measurement.outcome.streams {
+        stream.latency = Default::default();
+        stream.latency.record(5);
+    }
+    add(&mut recorder, small.clone()).unwrap();
+    let folder = recorder.path().join("runs/0001-randread-tank-a-b-1");
+    for name in ["series.parquet", "seconds.parquet", "histograms.parquet"] {
+        damage(&folder.join(name), &mut || {
+            let error = recorder.runs().next().unwrap().unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("damaged"), "{error}");
+        });
+    }
+    let path = recorder.path().to_owned();
+    for name in ["plan.json", "machine.json", "runs/0001-randread-tank-a-b-1/measurement.json"] {
+        damage(&path.join(name), &mut || {
+            if let Ok(folder) = ResultFolder::open(&path) {
+                let _ = folder.runs().map(|run| run.is_ok()).count();
+                let _ = folder.summary();
+            }
+        });
+    }
+    assert_eq!(recorder.runs().next().unwrap().unwrap(), small);
+}
+
+fn damage(path: &Path, check: &mut dyn FnMut()) {
+    let good = fs::read(path).unwrap();
+    let step = good.len() / 97 + 1;
+    for at in (0..good.len()).step_by(step) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(path, &bytes).unwrap();
+        check();
+        fs::write(path, &good[..at]).unwrap();
+        check();
+    }
+    fs::write(path, good).unwrap();
+}
+
+#[test]
+fn what_is_no_result_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = ResultFolder::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("not a result"), "{error}");
+    fs::write(dir.path().join("plan.json"), r#"{"schema": "cenote-lab/9"}"#).unwrap();
+    let error = ResultFolder::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("cenote-lab/9"), "{error}");
+}

@@ -1,0 +1,101 @@
+//! Where some values lie, how far apart, and whether that is stable.
+
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::{Interval, bootstrap};
+
+/// Above this coefficient of variation repeats are called unstable: one more would move the median by as much as people care for.
+pub const UNSTABLE_ABOVE: f64 = 0.10;
+/// Modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin).
+const OUTLIER_SCORE: f64 = 3.5;
+/// And it is none if it is nearer to the median than this part of it: repeats that agree to a per mille have no outliers.
+const OUTLIER_AT_LEAST: f64 = 0.03;
+/// Fewer values have neither interval nor outliers.
+const LEAST: usize = 3;
+
+/// Some values, described.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many.
+    pub n: usize,
+    /// Median.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Bootstrap interval of the median; None with fewer than three values.
+    pub interval: Option<Interval>,
+    /// Median of the absolute deviations from the median, unscaled.
+    pub mad: f64,
+    /// Standard deviation (n - 1) by mean; None with fewer than two values, or where the mean is 0.
+    pub variation: Option<f64>,
+    /// Three values or more that vary by more than a tenth.
+    pub unstable: bool,
+    /// Which values (from 0, in order of repeats) are far from all others. They are flagged, and count.
+    pub outliers: Vec<usize>,
+}
+
+impl Spread {
+    /// Describes `values`; all zero for none.
+    pub fn of(values: &[f64]) -> Spread {
+        let n = values.len();
+        let middle = median(values);
+        let deviations: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
+        let mad = median(&deviations);
+        let variation = variation(values);
+        Spread {
+            n,
+            median: middle,
+            min: values.iter().copied().reduce(f64::min).unwrap_or(0.0),
+            max: values.iter().copied().reduce(f64::max).unwrap_or(0.0),
+            interval: (n >= LEAST).then(|| bootstrap(&[values], |samples| median(&samples[0]))),
+            mad,
+            variation,
+            unstable: n >= LEAST && variation.is_some_and(|v| v > UNSTABLE_ABOVE),
+            outliers: if n >= LEAST { outliers(&deviations, middle, mad) } else { Vec::new() },
+        }
+    }
+}
+
+fn outliers(deviations: &[f64], middle: f64, mad: f64) -> Vec<usize> {
+    // Where more than half are equal the MAD is 0: the mean deviation stands in, with its own factor.
+    let scale = if mad > 0.0 { 1.4826 * mad } else { 1.2533 * mean(deviations) };
+    let is_far = |d: f64| d > OUTLIER_SCORE * scale && d > OUTLIER_AT_LEAST * middle.abs();
+    (0..deviations.len()).filter(|&at| is_far(deviations[at])).collect()
+}
+
+/// Arithmetic mean; 0 of none.
+pub fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+fn variation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values);
+    if values.len() < 2 || mean == 0.0 {
+        return None;
+    }
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    Some((squares / (values.len() - 1) as f64).sqrt() / mean.abs())
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value below which the part `q` of all lies, linear between neighbours (type 7 of Hyndman and Fan); 0 of none.
+pub fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile_of_sorted(&sorted, q)
+}
+
+/// [`quantile`] of values in order.
+pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let place = q.clamp(0.0, 1.0) * last as f64;
+    let low = place.floor() as usize;
+    let (a, b) = (sorted[low], sorted[(low + 1).min(last)]);
+    if a == b { a } else { a + (b - a) * (place - low as f64) }
+}
