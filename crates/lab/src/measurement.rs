@@ -4,13 +4,16 @@
 //! creations of a tree). [`Figure`]s are the numbers that people compare; those that streams give are derived
 //! ([`Outcome::figures`]), others (seconds of a resilver, inodes a second) are put in by who measured them.
 
+mod cpu;
 mod latency;
 mod recorder;
+pub mod tally;
 
 use serde::{Deserialize, Serialize};
 
 pub use latency::Latency;
 pub use recorder::Recorder;
+pub use tally::Tally;
 
 use crate::unit::{Better, Unit};
 
@@ -126,6 +129,13 @@ pub struct Measurement {
     pub outcome: Outcome,
 }
 
+impl Tool {
+    /// This program.
+    pub fn cenote() -> Tool {
+        Tool { name: "cenote".into(), version: env!("CARGO_PKG_VERSION").into(), command: None }
+    }
+}
+
 impl Figure {
     /// A figure of which more is better.
     pub fn higher(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
@@ -135,6 +145,11 @@ impl Figure {
     /// A figure of which less is better.
     pub fn lower(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
         Figure { name: name.into(), value, unit, better: Better::Lower }
+    }
+
+    /// A figure that is neither good nor bad: how many files there were.
+    pub fn neutral(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
+        Figure { name: name.into(), value, unit, better: Better::Neither }
     }
 }
 

@@ -1,0 +1,64 @@
+//! Several workers do something for each of many numbers, until all are done or time is up.
+//!
+//! Workers take runs of numbers in order and finish what they took: what was done is always `0..done`, unless the work failed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use crate::Result;
+use crate::control::Control;
+
+/// How something is done for many numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Crew<'a> {
+    /// How many workers.
+    pub workers: u32,
+    /// When to take no more.
+    pub until: Option<Instant>,
+    /// How many numbers are taken at once.
+    pub at_once: u64,
+    /// Asked before each number whether to stop, and told how much is done.
+    pub control: &'a Control,
+}
+
+impl Crew<'_> {
+    /// Does `one` for the numbers `0..count` as long as `go_on` says so, each worker with a state of its own; gives the states, and how many numbers were done.
+    ///
+    /// # Errors
+    /// The first one that a worker met; all stop then.
+    pub fn each<S: Send>(
+        &self,
+        count: u64,
+        go_on: impl Fn() -> bool + Sync,
+        state: impl Fn(u32) -> S,
+        one: impl Fn(&mut S, u64) -> Result<()> + Sync,
+    ) -> Result<(Vec<S>, u64)> {
+        let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let at_once = self.at_once.max(1);
+        let work = |mut state: S| -> Result<S> {
+            while !failed.load(Relaxed) && go_on() && self.until.is_none_or(|until| Instant::now() < until) {
+                let first = next.fetch_add(at_once, Relaxed);
+                if first >= count {
+                    break;
+                }
+                self.control.done(first, count);
+                for number in first..count.min(first + at_once) {
+                    let done = self.control.check().and_then(|()| one(&mut state, number));
+                    done.inspect_err(|_| failed.store(true, Relaxed))?;
+                }
+                self.control.count(at_once, 0);
+            }
+            Ok(state)
+        };
+        let states = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                (0..self.workers.max(1)).map(&state).map(|state| scope.spawn(|| work(state))).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<S>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            running.into_iter().map(join).collect::<Vec<Result<S>>>()
+        });
+        let states = states.into_iter().collect::<Result<Vec<S>>>()?;
+        Ok((states, next.load(Relaxed).min(count)))
+    }
+}
