@@ -3,9 +3,16 @@
 //! A suite makes a [`Plan`] from options: tests, each one piece of [`Work`], and words for the report. The runner does each test on each
 //! target as often as the plan says. A plan is kept with its result, so that an interrupted run can go on.
 
+pub mod bonnie;
+pub mod metadata;
+pub mod scan;
+
 use serde::{Deserialize, Serialize};
 
+use crate::bonnie::Bonnie;
 use crate::job::Jobs;
+use crate::tree::TreeWork;
+use crate::walk::Scan;
 
 /// What a user may choose about a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +39,12 @@ pub struct Options {
 pub enum Work {
     /// I/O on one file or device.
     Io(Jobs),
+    /// Steps on a tree of files.
+    Tree(TreeWork),
+    /// A full metadata scan.
+    Scan(Scan),
+    /// bonnie's tests.
+    Bonnie(Bonnie),
 }
 
 /// One test of a plan.

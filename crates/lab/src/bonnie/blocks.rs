@@ -1,0 +1,103 @@
+//! The phases on the large file: its blocks in order.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::Bonnie;
+use crate::caches;
+use crate::content::Content;
+use crate::control::Control;
+use crate::measurement::Tally;
+use crate::{LabError, Result};
+
+/// The large file, and how it is gone through.
+#[derive(Debug)]
+pub struct Blocks<'a> {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its sizes.
+    pub bonnie: &'a Bonnie,
+    /// Asked whether to stop, and told how far it is.
+    pub control: &'a Control,
+}
+
+impl Blocks<'_> {
+    /// Bytes of a block.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.bonnie.block_bytes.max(1))
+    }
+
+    /// How many blocks there are.
+    pub fn count(&self) -> u64 {
+        self.bonnie.size_bytes / self.bytes()
+    }
+
+    /// A buffer for a block.
+    pub fn buffer(&self) -> Vec<u8> {
+        vec![0; self.bonnie.block_bytes.max(1) as usize]
+    }
+
+    /// An error of the file.
+    pub fn failed(&self) -> impl FnOnce(io::Error) -> LabError {
+        LabError::io(self.path.display().to_string())
+    }
+
+    /// The file, opened anew.
+    pub fn open(&self) -> Result<File> {
+        OpenOptions::new().read(true).write(true).open(&self.path).map_err(self.failed())
+    }
+
+    /// The file is made and written.
+    pub fn write(&self, begun: Instant) -> Result<Tally> {
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).open(&self.path).map_err(self.failed())?;
+        let mut content = Content::new(self.bonnie.block_bytes as usize, self.bonnie.seed);
+        let tally = self.each(begun, || file.write_all(content.next(self.bytes())))?;
+        file.sync_all().map_err(self.failed())?;
+        Ok(tally)
+    }
+
+    /// Each block is read, changed, and written where it was.
+    pub fn rewrite(&self, begun: Instant) -> Result<Tally> {
+        let (mut file, mut block) = (self.open()?, self.buffer());
+        let back = -i64::from(self.bonnie.block_bytes);
+        let tally = self.each(begun, || {
+            file.read_exact(&mut block)?;
+            block[0] = block[0].wrapping_add(1);
+            file.seek(SeekFrom::Current(back))?;
+            file.write_all(&block)
+        })?;
+        file.sync_all().map_err(self.failed())?;
+        Ok(tally)
+    }
+
+    /// The file is read.
+    pub fn read(&self, begun: Instant) -> Result<Tally> {
+        let (mut file, mut block) = (self.open()?, self.buffer());
+        self.each(begun, || file.read_exact(&mut block))
+    }
+
+    /// Takes what it can of the file out of memory; why not, if that is not allowed.
+    pub fn forget(&self) -> Result<Option<String>> {
+        let file = self.open()?;
+        file.sync_all().map_err(self.failed())?;
+        // Page cache of this file, which takes no rights; the other caches need them.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        Ok(caches::drop_all().err().map(|error| {
+            format!("caches could not be dropped ({error}; it takes root): what the file system keeps elsewhere than in the page cache (ARC) was read from memory")
+        }))
+    }
+
+    fn each(&self, begun: Instant, mut one: impl FnMut() -> io::Result<()>) -> Result<Tally> {
+        let mut tally = Tally::new(begun);
+        for number in 0..self.count() {
+            self.control.check()?;
+            tally.time(self.bytes(), &mut one).map_err(self.failed())?;
+            self.control.count(1, self.bytes());
+            self.control.done(number, self.count());
+        }
+        Ok(tally)
+    }
+}

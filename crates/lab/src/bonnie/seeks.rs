@@ -1,0 +1,43 @@
+//! Random seeks: several seekers read blocks anywhere in the large file, and write a tenth of them again.
+
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use super::blocks::Blocks;
+use crate::Result;
+use crate::content::mix;
+use crate::crew::Crew;
+use crate::measurement::Tally;
+
+/// One of so many blocks is changed and written again.
+const WRITTEN_OF: u64 = 10;
+
+impl Blocks<'_> {
+    /// All seeks, by all seekers; what was written is made durable at the end.
+    pub fn seek(&self, begun: Instant) -> Result<Tally> {
+        let file = self.open()?;
+        let crew = Crew { workers: self.bonnie.seekers, until: None, at_once: 1, control: self.control };
+        let state = |_| (Tally::new(begun), self.buffer());
+        let (seekers, _) = crew.each(
+            self.bonnie.seeks,
+            || true,
+            state,
+            |(tally, block), number| {
+                let at = mix(self.bonnie.seed ^ mix(number)) % self.count().max(1) * self.bytes();
+                let visit = || {
+                    file.read_exact_at(block, at)?;
+                    if number % WRITTEN_OF == 0 {
+                        block[0] = block[0].wrapping_add(1);
+                        file.write_all_at(block, at)?;
+                    }
+                    Ok(())
+                };
+                tally.time(self.bytes(), visit).map_err(self.failed())
+            },
+        )?;
+        file.sync_all().map_err(self.failed())?;
+        let mut tally = Tally::new(begun);
+        seekers.iter().for_each(|(seeker, _)| tally.add(seeker));
+        Ok(tally)
+    }
+}

@@ -1,0 +1,80 @@
+//! Suite `metadata`: how fast are files and folders made and copied, and how much has to be read meanwhile? (report 001)
+//!
+//! Seven tests, each for a fixed time: empty folders, empty files, files of 4 KiB and of 4096 KiB are created; trees of empty folders, of empty
+//! files and of files of 4 KiB are copied as rsync does.
+
+use super::{Options, Plan, Test, Work};
+use crate::tree::{Leaf, Names, Order, Shape, Step, TreeWork, Verb};
+
+const SECONDS: u64 = 60;
+/// Seven tests of 8 s, three trees made before them in 8 s at most, and as long again to delete it all: below four minutes.
+const QUICK_SECONDS: u64 = 8;
+const REPEATS: u32 = 3;
+const WORKERS: u32 = 4;
+/// Leaves of one folder.
+const PER_FOLDER: u32 = 1000;
+const DEPTH: u32 = 2;
+/// Leaves of a tree that is copied.
+const COPIED_LEAVES: u64 = 1_000_000;
+const QUICK_COPIED_LEAVES: u64 = 20_000;
+
+/// The plan for so many targets.
+pub fn plan(options: &Options, targets: usize) -> Plan {
+    let in_turn = if options.together { 1 } else { targets.max(1) as u64 };
+    let own = if options.quick { (QUICK_SECONDS / in_turn).max(2) } else { SECONDS };
+    let seconds = options.seconds.unwrap_or(own).max(1);
+    let repeats = options.repeats.unwrap_or(if options.quick { 1 } else { REPEATS }).max(1);
+    let copied = if options.quick { QUICK_COPIED_LEAVES } else { COPIED_LEAVES };
+    let kib = |kib: u64| Leaf::File { bytes: kib << 10 };
+    let tests = vec![
+        create("create-folders", "Creates empty folders", Leaf::Folder, seconds),
+        create("create-files", "Creates empty files", kib(0), seconds),
+        create("create-files-4k", "Creates files of 4 KiB", kib(4), seconds),
+        create("create-files-4m", "Creates files of 4096 KiB", kib(4096), seconds),
+        copy("rsync-folders", "Copies a tree of empty folders as rsync does", Leaf::Folder, copied, seconds),
+        copy("rsync-files", "Copies a tree of empty files as rsync does", kib(0), copied, seconds),
+        copy("rsync-files-4k", "Copies a tree of files of 4 KiB as rsync does", kib(4), copied, seconds),
+    ];
+    let quick = match options.quick {
+        true => {
+            " This is a quick run: shorter tests, smaller trees to copy, done once unless asked otherwise."
+        }
+        false => "",
+    };
+    Plan {
+        suite: "metadata".into(),
+        title: "Work on metadata".into(),
+        method: format!(
+            "How fast are files and folders made and copied, and how much must be read from disks meanwhile? {WORKERS} workers do each test for \
+             {seconds} s, in folders of {PER_FOLDER} entries; a tree that is copied has {copied} leaves or as many as could be made in {seconds} s, and is copied again and again until \
+             the time is over. Disk reads are those of the file system's device, or of all disks where it has none of its own (pools). What is still in memory when the \
+             time is over is then written out; how long that takes is given beside.{quick}"
+        ),
+        options: options.clone(),
+        repeats,
+        tests,
+    }
+}
+
+fn shape(leaf: Leaf, count: u64) -> Shape {
+    Shape { leaf, count, per_folder: PER_FOLDER, depth: DEPTH, names: Names::Sequential, seed: 1 }
+}
+
+fn test(name: &str, about: &str, shape: Shape, steps: Vec<Step>) -> Test {
+    Test {
+        name: name.into(),
+        about: about.into(),
+        work: Work::Tree(TreeWork { shape, workers: WORKERS, steps }),
+    }
+}
+
+fn create(name: &str, about: &str, leaf: Leaf, seconds: u64) -> Test {
+    let step = Step { seconds: Some(seconds), ..Step::measured(Verb::Create, Order::Sequential) };
+    test(name, about, shape(leaf, u64::MAX), vec![step])
+}
+
+fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test {
+    let for_seconds = |verb| Step { seconds: Some(seconds), ..Step::measured(verb, Order::Sequential) };
+    let prepare = Step { measured: false, ..for_seconds(Verb::Create) };
+    test(name, about, shape(leaf, leaves), vec![prepare, for_seconds(Verb::Copy)])
+}

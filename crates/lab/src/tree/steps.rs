@@ -1,0 +1,313 @@
+//! What can be done with a tree: each leaf created, looked at, read or deleted, each folder listed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::room::Room;
+use super::{Leaf, Order, Shape};
+use crate::content::{Content, mix};
+use crate::control::Control;
+use crate::crew::Crew;
+use crate::measurement::Tally;
+use crate::measurement::tally::nanoseconds;
+use crate::{LabError, Result};
+
+/// Read and written at once, in bytes.
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
+/// A worker takes so many leaves at once, and no more than [`RUN_BYTES`] of them.
+const RUN_LEAVES: u64 = 64;
+const RUN_BYTES: u64 = 4 << 20;
+
+/// A tree on a file system.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// What it looks like.
+    pub shape: Shape,
+    /// Where it is.
+    pub root: PathBuf,
+    /// Leaves `0..made` exist.
+    pub made: u64,
+}
+
+/// With how many workers, in which order and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct How<'a> {
+    /// How many workers.
+    pub workers: u32,
+    /// In which order leaves are met.
+    pub order: Order,
+    /// When to end at the latest; [`Room`] is then looked after, too.
+    pub until: Option<Instant>,
+    /// Told to stop, and how far it is.
+    pub control: &'a Control,
+}
+
+/// What a step gave.
+#[derive(Debug)]
+pub struct Done {
+    /// Operations by kind.
+    pub tallies: Vec<(&'static str, Tally)>,
+    /// Files and folders that were made.
+    pub inodes: u64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// It ended because too little room was left.
+    pub full: bool,
+}
+
+/// What a worker has in hand.
+struct Hands {
+    tally: Tally,
+    inodes: u64,
+    /// The folder it made or met last, with its path.
+    folder: Option<u64>,
+    path: PathBuf,
+    name: String,
+    content: Content,
+}
+
+impl Tree {
+    /// One that is still to be made.
+    pub fn new(shape: Shape, root: PathBuf) -> Tree {
+        Tree { shape, root, made: 0 }
+    }
+
+    /// Makes its leaves, with the folders that they are in.
+    ///
+    /// # Errors
+    /// One of them can't be made, or the work was stopped.
+    pub fn create(&mut self, how: How<'_>) -> Result<Done> {
+        fs::create_dir(&self.root).map_err(LabError::io(self.root.display().to_string()))?;
+        let room = Room::half_of_free(&self.root)?;
+        let go_on = || how.until.is_none() || room.is_left();
+        let bytes = self.shape.bytes();
+        let begun = Instant::now();
+        let (hands, made) = self.crew(how).each(
+            self.shape.count,
+            go_on,
+            |w| self.hands(begun, w),
+            |hands, leaf| {
+                self.go_to(hands, leaf, true)?;
+                hands.path.push(&hands.name);
+                room.take(bytes);
+                let made =
+                    hands.tally.time(bytes, || make_leaf(&hands.path, self.shape.leaf, &mut hands.content));
+                made.map_err(LabError::io(format!("{} can't be made", hands.path.display())))?;
+                hands.path.pop();
+                hands.inodes += 1;
+                Ok(())
+            },
+        )?;
+        self.made = made;
+        Ok(done("create", begun, hands, !go_on()))
+    }
+
+    /// Looks at each leaf.
+    ///
+    /// # Errors
+    /// One of them has vanished, or the work was stopped.
+    pub fn stat(&self, how: How<'_>) -> Result<Done> {
+        self.each_leaf("stat", 0, how, |path, _| fs::symlink_metadata(path).map(drop))
+    }
+
+    /// Reads each file.
+    ///
+    /// # Errors
+    /// One of them can't be read, or the work was stopped.
+    pub fn read(&self, how: How<'_>) -> Result<Done> {
+        self.each_leaf("read", self.shape.bytes(), how, |path, buffer| {
+            let mut file = File::open(path)?;
+            while file.read(buffer)? > 0 {}
+            Ok(())
+        })
+    }
+
+    /// Lists each folder.
+    ///
+    /// # Errors
+    /// One of them can't be listed, or the work was stopped.
+    pub fn list(&self, how: How<'_>) -> Result<Done> {
+        let begun = Instant::now();
+        let order = Permutation::of(how.order, self.shape.folders(self.made), self.shape.seed);
+        let crew = Crew { at_once: 1, ..self.crew(how) };
+        let (hands, _) = crew.each(
+            order.count,
+            || true,
+            |w| self.hands(begun, w),
+            |hands, number| {
+                let path = self.shape.folder_path(&self.root, order.at(number));
+                let listed =
+                    hands.tally.time(0, || fs::read_dir(&path)?.try_for_each(|entry| entry.map(drop)));
+                listed.map_err(LabError::io(format!("{} can't be listed", path.display())))
+            },
+        )?;
+        Ok(done("list", begun, hands, false))
+    }
+
+    /// Deletes all leaves, then the folders.
+    ///
+    /// # Errors
+    /// One of them can't be deleted, or the work was stopped.
+    pub fn delete(&mut self, how: How<'_>) -> Result<Done> {
+        let leaf = self.shape.leaf;
+        let done = self.each_leaf("delete", 0, how, |path, _| match leaf {
+            Leaf::Folder => fs::remove_dir(path),
+            Leaf::File { .. } => fs::remove_file(path),
+        })?;
+        for folder in (0..self.shape.folders(self.made)).rev() {
+            how.control.check()?;
+            self.remove_folder(folder)?;
+        }
+        if self.shape.depth > 0 {
+            remove(&self.root)?;
+        }
+        self.made = 0;
+        Ok(done)
+    }
+
+    /// Removes a folder, and those above that are empty then: folders go from the last to the first.
+    fn remove_folder(&self, folder: u64) -> Result<()> {
+        let mut number = folder;
+        for level in (1..=self.shape.depth).rev() {
+            remove(&self.shape.folder_above(&self.root, number, level))?;
+            match self.shape.first_of(number) {
+                Some(above) => number = above,
+                None => return Ok(()),
+            }
+        }
+        if self.shape.depth == 0 { remove(&self.root) } else { Ok(()) }
+    }
+
+    fn each_leaf(
+        &self,
+        what: &'static str,
+        bytes: u64,
+        how: How<'_>,
+        one: impl Fn(&Path, &mut [u8]) -> io::Result<()> + Sync,
+    ) -> Result<Done> {
+        let begun = Instant::now();
+        let order = Permutation::of(how.order, self.made, self.shape.seed);
+        let state = |w| (self.hands(begun, w), vec![0; if bytes > 0 { CHUNK_BYTES } else { 0 }]);
+        let (hands, _) = self.crew(how).each(
+            self.made,
+            || true,
+            state,
+            |(hands, buffer), number| {
+                self.go_to(hands, order.at(number), false)?;
+                hands.path.push(&hands.name);
+                let done = hands.tally.time(bytes, || one(&hands.path, buffer));
+                done.map_err(LabError::io(format!("{what} {}", hands.path.display())))?;
+                hands.path.pop();
+                Ok(())
+            },
+        )?;
+        Ok(done(what, begun, hands.into_iter().map(|(hands, _)| hands).collect(), false))
+    }
+
+    fn crew<'a>(&self, how: How<'a>) -> Crew<'a> {
+        let at_once = (RUN_BYTES / self.shape.bytes().max(1)).clamp(1, RUN_LEAVES);
+        Crew { workers: how.workers, until: how.until, at_once, control: how.control }
+    }
+
+    fn hands(&self, begun: Instant, worker: u32) -> Hands {
+        let bytes = usize::try_from(self.shape.bytes()).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+        Hands {
+            tally: Tally::new(begun),
+            inodes: 0,
+            folder: None,
+            path: PathBuf::new(),
+            name: String::new(),
+            content: Content::new(bytes, mix(self.shape.seed) ^ u64::from(worker)),
+        }
+    }
+
+    /// Sets the worker's path to the leaf's folder, and its name to the leaf's.
+    fn go_to(&self, hands: &mut Hands, leaf: u64, make: bool) -> Result<()> {
+        let folder = self.shape.folder_of(leaf);
+        if hands.folder != Some(folder) {
+            hands.path = self.shape.folder_path(&self.root, folder);
+            hands.folder = Some(folder);
+            if make {
+                hands.inodes += make_folders(&hands.path)
+                    .map_err(LabError::io(format!("{} can't be made", hands.path.display())))?;
+            }
+        }
+        self.shape.name(leaf, &mut hands.name);
+        Ok(())
+    }
+}
+
+fn done(what: &'static str, begun: Instant, hands: Vec<Hands>, full: bool) -> Done {
+    let mut tally = Tally::new(begun);
+    hands.iter().for_each(|hands| tally.add(&hands.tally));
+    Done {
+        tallies: vec![(what, tally)],
+        inodes: hands.iter().map(|hands| hands.inodes).sum(),
+        elapsed_ns: nanoseconds(Instant::now(), begun),
+        full,
+    }
+}
+
+/// Numbers in order, or each once in an order that looks like none; four bytes of memory a number then.
+struct Permutation {
+    count: u64,
+    shuffled: Option<Vec<u32>>,
+}
+
+impl Permutation {
+    fn of(order: Order, count: u64, seed: u64) -> Permutation {
+        let shuffled = match (order, u32::try_from(count)) {
+            (Order::Random, Ok(count)) => Some(shuffle(count, seed)),
+            _ => None,
+        };
+        Permutation { count, shuffled }
+    }
+
+    fn at(&self, number: u64) -> u64 {
+        self.shuffled.as_ref().map_or(number, |shuffled| u64::from(shuffled[number as usize]))
+    }
+}
+
+fn shuffle(count: u32, seed: u64) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..count).collect();
+    let mut random = seed;
+    for last in (1..numbers.len()).rev() {
+        random = mix(random);
+        numbers.swap(last, (random % (last as u64 + 1)) as usize);
+    }
+    numbers
+}
+
+/// Makes the folder, and those above it that are missing; gives how many were made.
+fn make_folders(path: &Path) -> io::Result<u64> {
+    match DirBuilder::new().mode(0o755).create(path) {
+        Ok(()) => Ok(1),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(0),
+        Err(e) if e.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(above) => Ok(make_folders(above)? + make_folders(path)?),
+            None => Err(e),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+fn make_leaf(path: &Path, leaf: Leaf, content: &mut Content) -> io::Result<()> {
+    let Leaf::File { bytes } = leaf else {
+        return DirBuilder::new().mode(0o755).create(path);
+    };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    let mut left = bytes;
+    while left > 0 {
+        let part = content.next(left);
+        file.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir(folder).map_err(LabError::io(format!("{} can't be deleted", folder.display())))
+}
