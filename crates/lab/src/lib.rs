@@ -12,19 +12,20 @@
 //! [`Samples`](samples::Samples) what went on meanwhile. The same three serve modelled hardware later: only the engine and the
 //! sampler are of the real world. This crate knows no command line and prints nothing.
 
-mod content;
-mod crew;
 pub mod advice;
 pub mod analysis;
 pub mod bonnie;
 pub mod caches;
+mod content;
 pub mod control;
+mod crew;
 pub mod engine;
 pub mod error;
 pub mod job;
 pub mod measurement;
 pub mod plot;
 pub mod program;
+pub mod recovery;
 pub mod report;
 pub mod result;
 pub mod samples;

@@ -9,6 +9,7 @@
 //!     series.parquet          what was sampled (rows: see `rows`)
 //!     seconds.parquet         the streams, second by second
 //!     histograms.parquet      latencies of the streams, histograms that were sampled
+//!   failures.json             tests that gave no measurement, and why
 //!   series.parquet, seconds.parquet, histograms.parquet    the same of all runs, made at the end
 //!   summary.json              the figures, with median and interval: what other programs read ([`Summary`])
 //! ```
@@ -18,6 +19,7 @@
 //! Invariants: one writer at a time (a lock on `plan.json`); runs are never changed once there; only what is derived from them (the
 //! merged tables, the summary) is made anew. What is read back equals what was written, bit for bit; damage is found by digest.
 
+mod failure;
 mod file;
 mod record;
 mod rows;
@@ -32,6 +34,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use failure::Failure;
 pub use record::Recorder;
 pub use run::Run;
 pub use summary::{FigureSummary, Summary, TestSummary, summarise};
@@ -147,6 +150,16 @@ impl ResultFolder {
     /// All runs, in the order in which they were done, read one after the other: a run may be large.
     pub fn runs(&self) -> impl Iterator<Item = Result<Run>> + '_ {
         self.runs.iter().map(run::Entry::read)
+    }
+
+    /// Tests that were tried and failed, and have not been done since.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub fn failures(&self) -> Result<Vec<Failure>> {
+        let mut failures = failure::read(&self.path)?;
+        failures.retain(|f| !self.done(&f.test, &f.target, f.repeat));
+        Ok(failures)
     }
 
     /// The summary, made anew from the runs.

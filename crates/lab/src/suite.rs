@@ -4,13 +4,18 @@
 //! target as often as the plan says. A plan is kept with its result, so that an interrupted run can go on.
 
 pub mod bonnie;
+pub mod io;
 pub mod metadata;
+pub mod pools;
+pub mod recovery;
 pub mod scan;
+pub mod vm;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bonnie::Bonnie;
 use crate::job::Jobs;
+use crate::recovery::Recovery;
 use crate::tree::TreeWork;
 use crate::walk::Scan;
 
@@ -45,6 +50,8 @@ pub enum Work {
     Scan(Scan),
     /// bonnie's tests.
     Bonnie(Bonnie),
+    /// Damage and repair of pools made for the purpose.
+    Recovery(Recovery),
 }
 
 /// One test of a plan.
@@ -73,4 +80,20 @@ pub struct Plan {
     pub repeats: u32,
     /// In this order.
     pub tests: Vec<Test>,
+}
+
+/// The plan of a job file: one test.
+pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
+    Plan {
+        suite: "job".into(),
+        title: format!("Job {name}"),
+        method: format!("The job file {name} is run on each target, {} times.", options.repeats.unwrap_or(1)),
+        options: options.clone(),
+        repeats: options.repeats.unwrap_or(1).max(1),
+        tests: vec![Test {
+            name: name.to_owned(),
+            about: "The jobs of the file".into(),
+            work: Work::Io(jobs),
+        }],
+    }
 }

@@ -9,7 +9,7 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use super::run::{Entry, PARTIAL, TABLES};
-use super::{Head, ResultFolder, Run, SCHEMA, Summary, bad, file, table};
+use super::{Failure, Head, ResultFolder, Run, SCHEMA, Summary, bad, failure, file, table};
 use crate::measurement::Measurement;
 use crate::samples::Samples;
 use crate::suite::Plan;
@@ -120,6 +120,14 @@ impl Recorder {
         let entry = Entry::write(&self.path().join("runs"), number, &run)?;
         self.folder.runs.push(entry);
         Ok(())
+    }
+
+    /// Notes that a test failed.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn fail(&mut self, failure: Failure) -> Result<()> {
+        failure::add(self.path(), failure)
     }
 
     /// Makes what is derived from the runs: the tables of the whole result, and the summary, which says whether all is there. May be done

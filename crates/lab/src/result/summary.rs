@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ResultFolder, Run, SCHEMA};
+use super::{Failure, ResultFolder, Run, SCHEMA};
 use crate::Result;
 use crate::measurement::{Figure, Tool};
 use crate::samples::Missing;
@@ -77,6 +77,8 @@ pub struct Summary {
     pub missing: Vec<Missing>,
     /// What runs have to say, each once.
     pub notes: Vec<String>,
+    /// Tests that gave no measurement.
+    pub failures: Vec<Failure>,
     /// The figures, in the order in which tests and targets came.
     pub figures: Vec<FigureSummary>,
 }
@@ -116,6 +118,7 @@ impl Summary {
             sampled: sampled.into_iter().collect(),
             missing,
             notes,
+            failures: folder.failures()?,
             figures: figures.finish(),
         })
     }

@@ -1,0 +1,202 @@
+//! How long does a pool take to recover? (report 003)
+//!
+//! Idea: a pool is made for the purpose, filled with data that neither compress nor repeat, damaged in three ways, one after the other,
+//! and repaired each time: a range of zeros on one disk and a scrub; bytes scattered over one disk and a scrub; a disk wiped and
+//! replaced. Each repair is timed from the command to the moment the module says that it is done (`zpool wait`), to the millisecond. Beside them stands what a copy of
+//! that whole disk takes: a resilver reads what is in use only, a copy reads all, but in order.
+//!
+//! Guards: see [`pool`]. No pool but the one made here is ever named to the `zpool` program.
+
+mod damage;
+mod pool;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::Control;
+use crate::job::{Content, Job};
+use crate::measurement::{Figure, Outcome, Stream, Tally, Tool};
+use crate::target::Scratch;
+use crate::unit::Unit;
+use crate::workload::buffer::Filler;
+use crate::workload::{Kind, Operation};
+use crate::{LabError, Result};
+use pool::TestPool;
+
+/// Bytes written or copied by one call.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Files of the filling.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// What is made, how full, and how large a part of a disk is damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// `mirror`, `raidz1`, `raidz2`, `raidz3`: as `zpool create` says it.
+    pub layout: String,
+    /// How many disks.
+    pub disks: usize,
+    /// Size of each, where they are files.
+    pub disk_bytes: u64,
+    /// Block devices to use instead of files: they hold nothing, or the user said twice that it may go.
+    pub devices: Vec<PathBuf>,
+    /// How full the pool is made, in percent.
+    pub fill_percent: u8,
+    /// How much of one disk is made zero, in percent.
+    pub zero_percent: u8,
+    /// How many places of one disk get other bytes.
+    pub scattered: u32,
+}
+
+impl Recovery {
+    /// Does all of it; files lie in `place`.
+    ///
+    /// # Errors
+    /// The `zpool` program is missing or refuses, the disk is full, a repair ends with errors, or all was asked to stop.
+    pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
+        let scratch = Scratch::new(place)?;
+        let disks = self.disks(scratch.path())?;
+        let mount = scratch.path().join("pool");
+        fs::create_dir(&mount).map_err(LabError::io(mount.display().to_string()))?;
+        let pool = TestPool::create(&self.layout, &disks, &mount)?;
+        let mut figures = Vec::new();
+        control.doing(format!("{}: filling to {} %", self.layout, self.fill_percent));
+        let filled = self.fill(&mount, control)?;
+        pool.sync()?;
+
+        // Disk 1 and not 0: any would do, and none is special.
+        let disk = &disks[1];
+        control.doing(format!("{}: scrub after zeros", self.layout));
+        damage::zeros(disk, self.zero_percent)?;
+        figures.extend(repaired("zeros.scrub", &pool.scrub(control)?));
+        control.doing(format!("{}: scrub after scattered bytes", self.layout));
+        damage::scatter(disk, self.scattered)?;
+        figures.extend(repaired("scattered.scrub", &pool.scrub(control)?));
+        control.doing(format!("{}: resilver of a wiped disk", self.layout));
+        pool.offline(disk)?;
+        damage::wipe(disk, control)?;
+        figures.extend(repaired("wiped.resilver", &pool.replace(disk, control)?));
+        control.doing(format!("{}: copy of a whole disk", self.layout));
+        figures.extend(copy(disk, &scratch.path().join("copy"), control)?);
+        pool.destroy()?;
+        Ok(Outcome {
+            tool: Tool { name: "zpool".into(), version: pool::version(), command: None },
+            cpu: None,
+            streams: vec![filled],
+            others: figures,
+            notes: vec![format!(
+                "{} of {} disks, {} each{}, {} % full; {} % of a disk made zero, {} places scattered",
+                self.layout,
+                self.disks,
+                Unit::Bytes.show(damage::size(disk)? as f64),
+                if self.devices.is_empty() { " (files)" } else { "" },
+                self.fill_percent,
+                self.zero_percent,
+                self.scattered
+            )],
+        })
+    }
+
+    fn disks(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        if self.disks < 2 {
+            return Err(LabError::Refused(
+                "recovery needs a layout with redundancy: two disks at least".into(),
+            ));
+        }
+        if !self.devices.is_empty() {
+            return match self.devices.get(..self.disks) {
+                Some(devices) => Ok(devices.to_vec()),
+                None => Err(LabError::Refused(format!(
+                    "{} of {} disks: only {} devices were given",
+                    self.layout,
+                    self.disks,
+                    self.devices.len()
+                ))),
+            };
+        }
+        let make = |number| {
+            let path = folder.join(format!("disk{number}"));
+            let file = File::create(&path).map_err(LabError::io(path.display().to_string()))?;
+            file.set_len(self.disk_bytes).map_err(LabError::io(path.display().to_string()))?;
+            Ok(path)
+        };
+        (0..self.disks).map(make).collect()
+    }
+
+    /// Fills the pool; the stream tells how fast.
+    fn fill(&self, mount: &Path, control: &Control) -> Result<Stream> {
+        let what = || mount.display().to_string();
+        let space = rustix::fs::statvfs(mount).map_err(|e| LabError::io(what())(e.into()))?;
+        let wanted =
+            (u128::from(space.f_bavail * space.f_frsize) * u128::from(self.fill_percent) / 100) as u64;
+        let mut filler = Filler::new(&Job { content: Content::Fresh, ..Job::default() }, 0)?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let began = Instant::now();
+        let mut tally = Tally::new(began);
+        let mut written = 0;
+        while written < wanted {
+            let path = mount.join(format!("fill{}", written / FILE_BYTES));
+            let what = || path.display().to_string();
+            let mut file = File::create(&path).map_err(LabError::io(what()))?;
+            let end = (written + FILE_BYTES).min(wanted);
+            while written < end {
+                control.check()?;
+                let number = written / CHUNK_BYTES as u64;
+                let operation =
+                    Operation { kind: Kind::Write, offset: written, bytes: CHUNK_BYTES as u32, number };
+                filler.renew(&mut buffer, &operation);
+                tally.time(CHUNK_BYTES as u64, || file.write_all(&buffer)).map_err(LabError::io(what()))?;
+                written += CHUNK_BYTES as u64;
+                control.count(1, CHUNK_BYTES as u64);
+                control.done(written, wanted);
+            }
+            file.sync_all().map_err(LabError::io(what()))?;
+        }
+        Ok(tally.into_stream("fill", began.elapsed().as_nanos() as u64))
+    }
+}
+
+/// What a repair gives to compare.
+fn repaired(name: &str, repair: &pool::Repair) -> Vec<Figure> {
+    let rate = repair.examined_bytes as f64 / (repair.elapsed_ns.max(1) as f64 / 1e9);
+    let mut figures = vec![
+        Figure::lower(format!("{name}.time"), repair.elapsed_ns as f64, Unit::Nanoseconds),
+        Figure::neutral(format!("{name}.repaired"), repair.repaired_bytes as f64, Unit::Bytes),
+    ];
+    if repair.examined_bytes > 0 {
+        figures.push(Figure::higher(format!("{name}.rate"), rate, Unit::BytesPerSecond));
+    }
+    figures
+}
+
+/// Copies a whole disk, in order, as a proactive copy would.
+fn copy(disk: &Path, to: &Path, control: &Control) -> Result<Vec<Figure>> {
+    let what = || format!("copy of {}", disk.display());
+    let mut from = File::open(disk).map_err(LabError::io(what()))?;
+    let mut out = File::create(to).map_err(LabError::io(what()))?;
+    let whole = damage::size(disk)?;
+    damage::drop_cached(&from);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let began = Instant::now();
+    let mut copied = 0;
+    loop {
+        control.check()?;
+        let bytes = from.read(&mut buffer).map_err(LabError::io(what()))?;
+        if bytes == 0 {
+            break;
+        }
+        out.write_all(&buffer[..bytes]).map_err(LabError::io(what()))?;
+        copied += bytes as u64;
+        control.done(copied, whole);
+    }
+    out.sync_all().map_err(LabError::io(what()))?;
+    let elapsed_ns = began.elapsed().as_nanos() as f64;
+    fs::remove_file(to).map_err(LabError::io(what()))?;
+    Ok(vec![
+        Figure::lower("copy.time", elapsed_ns, Unit::Nanoseconds),
+        Figure::higher("copy.rate", copied as f64 / (elapsed_ns / 1e9), Unit::BytesPerSecond),
+    ])
+}

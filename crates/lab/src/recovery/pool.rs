@@ -1,0 +1,250 @@
+//! The pool that is made to be damaged, through the `zpool` program.
+//!
+//! Guards: its name begins with [`PREFIX`] and bears this process's number; `zpool create` without `-f` refuses disks that belong to another pool, and
+//! a name that is taken; the pool's GUID is kept, and asked for again before each command that changes it. It is not in the cache file, so it is not imported at the next
+//! boot. It is destroyed when this is dropped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::control::Control;
+use crate::{LabError, Result};
+
+/// How names of such pools begin.
+pub const PREFIX: &str = "cenote-lab-";
+/// How often a waiting command is looked at: the precision of the times.
+const POLL: Duration = Duration::from_micros(500);
+
+/// A pool of ours.
+#[derive(Debug)]
+pub struct TestPool {
+    name: String,
+    guid: String,
+    destroyed: bool,
+}
+
+/// What a scrub or resilver did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// From the command to its end.
+    pub elapsed_ns: u64,
+    /// What it repaired or wrote anew, in bytes.
+    pub repaired_bytes: u64,
+    /// What it looked at, in bytes.
+    pub examined_bytes: u64,
+}
+
+/// Version of the `zpool` program, as it says it.
+pub fn version() -> String {
+    let text = output(&["version"]).unwrap_or_default();
+    text.lines().next().unwrap_or("unknown").trim().to_owned()
+}
+
+impl TestPool {
+    /// Makes one and mounts it at `mount`.
+    pub fn create(layout: &str, disks: &[PathBuf], mount: &Path) -> Result<TestPool> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let mut command =
+            zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"]);
+        command.args(["-O", "recordsize=1M", "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
+        finish(command)?;
+        // From here on it goes again, whatever fails.
+        let mut pool = TestPool { name, guid: String::new(), destroyed: false };
+        pool.guid = pool.guid_now()?;
+        Ok(pool)
+    }
+
+    fn guid_now(&self) -> Result<String> {
+        Ok(output(&["get", "-Hp", "-o", "value", "guid", &self.name])?.trim().to_owned())
+    }
+
+    /// A command about this pool, and no other one of the same name.
+    fn guarded(&self, words: &[&str]) -> Result<Command> {
+        let now = self.guid_now()?;
+        if now != self.guid {
+            return Err(LabError::Refused(format!(
+                "pool {}: another pool has that name now (GUID {now}, ours {}): not touched",
+                self.name, self.guid
+            )));
+        }
+        Ok(zpool(words))
+    }
+
+    /// Writes out what is in memory.
+    pub fn sync(&self) -> Result<()> {
+        finish(self.guarded(&["sync", &self.name])?).map(drop)
+    }
+
+    /// Takes a disk off.
+    pub fn offline(&self, disk: &Path) -> Result<()> {
+        let mut command = self.guarded(&["offline", &self.name])?;
+        command.arg(disk);
+        finish(command).map(drop)
+    }
+
+    /// Scrubs, and waits for it.
+    pub fn scrub(&self, control: &Control) -> Result<Repair> {
+        self.timed(self.guarded(&["scrub", &self.name])?, "scrub", control)
+    }
+
+    /// Replaces a wiped disk by itself, and waits for the resilver.
+    pub fn replace(&self, disk: &Path, control: &Control) -> Result<Repair> {
+        let mut command = self.guarded(&["replace", "-f", &self.name])?;
+        command.arg(disk);
+        self.timed(command, "resilver", control)
+    }
+
+    fn timed(&self, command: Command, activity: &str, control: &Control) -> Result<Repair> {
+        let began = Instant::now();
+        finish(command)?;
+        let mut wait = zpool(&["wait", "-t", activity, &self.name]);
+        let child = wait.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(unable)?;
+        wait_for(child, control)?;
+        let elapsed_ns = began.elapsed().as_nanos() as u64;
+        let status = output(&["status", "-p", &self.name])?;
+        let scan = Scan::read(&status).ok_or_else(|| LabError::Program {
+            program: "zpool status".into(),
+            what: format!("says nothing of a finished {activity}:\n{status}"),
+        })?;
+        if scan.errors > 0 {
+            return Err(LabError::Refused(format!(
+                "pool {}: the {activity} left {} errors: this damage can't be recovered",
+                self.name, scan.errors
+            )));
+        }
+        let examined_bytes =
+            output(&["list", "-Hp", "-o", "allocated", &self.name])?.trim().parse().unwrap_or(0);
+        Ok(Repair { elapsed_ns, repaired_bytes: scan.repaired_bytes, examined_bytes })
+    }
+
+    /// Destroys it.
+    pub fn destroy(mut self) -> Result<()> {
+        finish(self.guarded(&["destroy", "-f", &self.name])?)?;
+        self.destroyed = true;
+        Ok(())
+    }
+}
+
+impl Drop for TestPool {
+    fn drop(&mut self) {
+        if !self.destroyed && (self.guid.is_empty() || self.guid_now().is_ok_and(|now| now == self.guid)) {
+            // An interrupted run: nobody is left to be told if it fails.
+            let _ = finish(zpool(&["destroy", "-f", &self.name]));
+        }
+    }
+}
+
+/// The `scan:` line of `zpool status` after a scrub or resilver.
+#[derive(Debug, PartialEq, Eq)]
+struct Scan {
+    repaired_bytes: u64,
+    errors: u64,
+}
+
+impl Scan {
+    /// `scan: scrub repaired 12.5M in 00:00:03 with 0 errors on ...`; `scan: resilvered 1.20G in ...`.
+    fn read(status: &str) -> Option<Scan> {
+        let line = status.lines().find_map(|line| line.trim().strip_prefix("scan: "))?;
+        let mut words = line.split_whitespace();
+        let size = loop {
+            if matches!(words.next()?, "repaired" | "resilvered") {
+                break words.next()?;
+            }
+        };
+        let mut rest = words.skip_while(|&word| word != "with");
+        rest.next()?;
+        Some(Scan { repaired_bytes: bytes(size)?, errors: rest.next()?.parse().ok()? })
+    }
+}
+
+/// `12.5M`, `512K`, `0B`, or a plain number, as OpenZFS prints sizes.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('B').unwrap_or(text);
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    let power = match &text[split..] {
+        "" => 0,
+        unit => 1 + "KMGTPE".find(unit)? as i32,
+    };
+    Some((number * 1024f64.powi(power)) as u64)
+}
+
+fn zpool(words: &[&str]) -> Command {
+    let mut command = Command::new("zpool");
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+fn unable(source: std::io::Error) -> LabError {
+    LabError::io(
+        "the program zpool can't be run; the recovery suite needs OpenZFS on this machine, and root's rights",
+    )(source)
+}
+
+fn finish(mut command: Command) -> Result<String> {
+    let output = command.output().map_err(unable)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    Err(LabError::Program {
+        program: format!("zpool {}", words.join(" ")),
+        what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+fn output(words: &[&str]) -> Result<String> {
+    finish(zpool(words))
+}
+
+/// Waits for `zpool wait`, or kills it if all is to stop.
+fn wait_for(mut child: Child, control: &Control) -> Result<()> {
+    loop {
+        match child.try_wait().map_err(unable)? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => {
+                return Err(LabError::Program {
+                    program: "zpool wait".into(),
+                    what: format!("ended with {status}"),
+                });
+            }
+            None => {}
+        }
+        if control.stopped() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(LabError::Interrupted);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_zpool_status_says_of_a_scan_is_understood() {
+        let scan = |line: &str| Scan::read(&format!("  pool: a\n state: ONLINE\n  scan: {line}\nconfig:\n"));
+        let of = |repaired_bytes, errors| Some(Scan { repaired_bytes, errors });
+        assert_eq!(
+            scan("scrub repaired 12.5M in 00:00:03 with 0 errors on Sun Nov 22 02:00:00 2026"),
+            of(13_107_200, 0)
+        );
+        assert_eq!(
+            scan("resilvered 1.25G in 00:10:03 with 3 errors on Sun Nov 22 02:00:00 2026"),
+            of(1_342_177_280, 3)
+        );
+        assert_eq!(scan("scrub repaired 0B in 00:00:00 with 0 errors on Sun Nov 22 02:00:00 2026"), of(0, 0));
+        assert_eq!(
+            scan("scrub repaired 4096 in 00:00:00 with 0 errors on Sun Nov 22 02:00:00 2026"),
+            of(4096, 0)
+        );
+        assert_eq!(scan("scrub in progress since Sun Nov 22 02:00:00 2026"), None);
+        assert_eq!(Scan::read("no pools available"), None);
+    }
+}
