@@ -171,7 +171,10 @@ impl FileDevice {
             Some(ring) => {
                 let transfer = Transfer::Write(Write { data, done: 0, through });
                 match ring.transfer(self.file.clone(), offset, transfer).await {
-                    Ok(Transfer::Write(write)) if write.done as u64 == len => self.written(ring, len),
+                    Ok(Transfer::Write(write)) if write.done as u64 == len => {
+                        self.written(ring, len);
+                        Ok(())
+                    }
                     Ok(Transfer::Write(write)) => {
                         let (path, done) = (self.info.path.clone(), write.done as u64);
                         return Err(DeviceError::Short { path, op: Op::Write, offset, len, done });
@@ -193,12 +196,12 @@ impl FileDevice {
     }
 
     /// Every so often sends what is in the page cache on its way to the disk: a flush at the end would find all of it still there.
-    fn written(&self, ring: &Ring, len: u64) -> std::io::Result<()> {
+    fn written(&self, ring: &Ring, len: u64) {
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
         if self.direct_align.is_none() && before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
-            drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback)?); // on its own
+            // On its own; and a hint: the write has succeeded, whatever becomes of this.
+            drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback));
         }
-        Ok(())
     }
 
     /// The same data in memory that direct I/O accepts: copied only if it is not there already.
