@@ -2,6 +2,8 @@
 //!
 //! Source: fio's job files, of which this is the part that storage people use; the words are fio's, and mean what its HOWTO says.
 
+mod file;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -164,6 +166,31 @@ impl BlockSizes {
     /// The largest.
     pub fn largest(&self) -> u32 {
         self.0.iter().map(|size| size.0).max().unwrap_or(0)
+    }
+}
+
+impl Job {
+    /// What excludes each other in it, in words, if anything does.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        let sizes = [&self.block_sizes.read.0, &self.block_sizes.write.0];
+        if sizes
+            .iter()
+            .any(|sizes| sizes.iter().all(|size| size.1 == 0) || sizes.iter().any(|size| size.0 == 0))
+        {
+            return Some("each block size must be above 0, and one of them come");
+        }
+        if self.time_based && self.runtime_ns.is_none() {
+            return Some("time_based needs a runtime");
+        }
+        if self.verify && self.dedupe_percent > 0 {
+            return Some(
+                "verified blocks each carry their place, so none is a copy: drop verify or dedupe_percentage",
+            );
+        }
+        if self.verify && sizes[1].iter().any(|size| !size.0.is_multiple_of(512)) {
+            return Some("verify needs block sizes that are multiples of 512");
+        }
+        None
     }
 }
 

@@ -92,8 +92,9 @@ impl Workload {
     /// `end_fsync` is left to the executor, as only it knows when the time is over.
     ///
     /// # Errors
-    /// The region is smaller than a block, or a size is 0.
+    /// The region is smaller than a block, or the job contradicts itself.
     pub fn new(job: &Job, worker: u32, region: Range<u64>) -> Result<Workload> {
+        refuse_contradiction(job)?;
         let mut random = Random::new(job.seed, u64::from(worker));
         let region_bytes = region.end.saturating_sub(region.start);
         let read =
@@ -101,7 +102,7 @@ impl Workload {
         let write =
             Sizes::new(used(&job.block_sizes.write, &job.block_sizes.read, job.pattern.read_percent < 100));
         for sizes in [&read, &write] {
-            if sizes.smallest() == 0 || u64::from(sizes.smallest()) > region_bytes {
+            if u64::from(sizes.smallest()) > region_bytes {
                 return Err(LabError::Refused(format!(
                     "job {}: blocks of {} bytes in a region of {region_bytes} bytes: choose a smaller bs or a larger size",
                     job.name,
@@ -167,6 +168,13 @@ impl Iterator for Workload {
             self.note_written();
         }
         Some(Operation { kind, offset: self.region.start + offset, bytes, number })
+    }
+}
+
+fn refuse_contradiction(job: &Job) -> Result<()> {
+    match job.contradiction() {
+        Some(what) => Err(LabError::Refused(format!("job {}: {what}", job.name))),
+        None => Ok(()),
     }
 }
 

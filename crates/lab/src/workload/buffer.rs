@@ -25,7 +25,7 @@ use std::path::Path;
 
 use crate::job::{Content, Job};
 use crate::workload::random::{Random, scramble};
-use crate::workload::{Deck, Operation};
+use crate::workload::{Deck, Operation, refuse_contradiction};
 use crate::{LabError, Result};
 use keystream::Keystream;
 pub use sector::SECTOR_BYTES;
@@ -58,23 +58,14 @@ impl Filler {
     /// The job asks for what excludes each other; the text says what.
     pub fn new(job: &Job, worker: u32) -> Result<Filler> {
         let mut random = Random::new(job.seed, u64::from(worker) | 1 << 32);
-        let sizes = &job.block_sizes.write.0;
-        if job.verify && job.dedupe_percent > 0 {
-            return Err(refused(
-                job,
-                "verified blocks each carry their place, so none is a copy: drop verify or dedupe_percentage",
-            ));
-        }
-        if job.verify && sizes.iter().any(|size| !(size.0 as usize).is_multiple_of(SECTOR_BYTES)) {
-            return Err(refused(job, "verify needs block sizes that are multiples of 512"));
-        }
+        refuse_contradiction(job)?;
         let fresh = job.verify || job.dedupe_percent > 0 || job.compress_percent > 0;
         Ok(Filler {
             keystream: Keystream::new([random.bits(), random.bits()]),
             tag: random.bits(),
             content: if fresh { Content::Fresh } else { job.content },
             verify: job.verify,
-            one_size: sizes.len() == 1,
+            one_size: job.block_sizes.write.0.len() == 1,
             random_bytes: PIECE_BYTES * usize::from(100 - job.compress_percent.min(100)) / 100,
             copies: Deck::new(job.dedupe_percent),
             random,
@@ -182,8 +173,4 @@ fn stamp(buffer: &mut [u8], mut value: u64) {
         }
         value = value.wrapping_add(1);
     }
-}
-
-fn refused(job: &Job, what: &str) -> LabError {
-    LabError::Refused(format!("job {}: {what}", job.name))
 }
