@@ -55,3 +55,6 @@ impl Bonnie {
         if self.real { real::run(self, place, control) } else { own::run(self, place, control) }
     }
 }
+
+#[cfg(test)]
+mod tests;

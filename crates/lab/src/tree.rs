@@ -19,3 +19,6 @@ pub use reads::DiskReads;
 pub use shape::{Leaf, Names, Shape};
 pub use steps::{Done, How, Tree};
 pub use work::{Order, Step, TreeWork, Verb};
+
+#[cfg(test)]
+mod tests;

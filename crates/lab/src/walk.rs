@@ -152,3 +152,6 @@ pub fn walk<V: Visitor>(
     }
     Ok((walked, visitors))
 }
+
+#[cfg(test)]
+mod tests;

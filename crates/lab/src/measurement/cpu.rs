@@ -41,9 +41,6 @@ fn usage(who: libc::c_int) -> CpuTime {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
     };
-    let ns = |time: libc::timeval| {
-        let micros = i64::from(time.tv_sec) * 1_000_000 + i64::from(time.tv_usec);
-        u64::try_from(micros).unwrap_or(0) * 1000
-    };
+    let ns = |time: libc::timeval| u64::try_from(time.tv_sec * 1_000_000 + time.tv_usec).unwrap_or(0) * 1000;
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }

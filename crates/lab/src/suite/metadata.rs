@@ -11,6 +11,8 @@ const SECONDS: u64 = 60;
 const QUICK_SECONDS: u64 = 8;
 const REPEATS: u32 = 3;
 const WORKERS: u32 = 4;
+/// Files of 4096 KiB in a quick run: what can't be written in time must not take minutes to be written out after it.
+const QUICK_LARGE_FILES: u64 = 512;
 /// Leaves of one folder.
 const PER_FOLDER: u32 = 1000;
 const DEPTH: u32 = 2;
@@ -25,12 +27,13 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
     let seconds = options.seconds.unwrap_or(own).max(1);
     let repeats = options.repeats.unwrap_or(if options.quick { 1 } else { REPEATS }).max(1);
     let copied = if options.quick { QUICK_COPIED_LEAVES } else { COPIED_LEAVES };
+    let large = if options.quick { QUICK_LARGE_FILES } else { u64::MAX };
     let kib = |kib: u64| Leaf::File { bytes: kib << 10 };
     let tests = vec![
-        create("create-folders", "Creates empty folders", Leaf::Folder, seconds),
-        create("create-files", "Creates empty files", kib(0), seconds),
-        create("create-files-4k", "Creates files of 4 KiB", kib(4), seconds),
-        create("create-files-4m", "Creates files of 4096 KiB", kib(4096), seconds),
+        create("create-folders", "Creates empty folders", Leaf::Folder, u64::MAX, seconds),
+        create("create-files", "Creates empty files", kib(0), u64::MAX, seconds),
+        create("create-files-4k", "Creates files of 4 KiB", kib(4), u64::MAX, seconds),
+        create("create-files-4m", "Creates files of 4096 KiB", kib(4096), large, seconds),
         copy("rsync-folders", "Copies a tree of empty folders as rsync does", Leaf::Folder, copied, seconds),
         copy("rsync-files", "Copies a tree of empty files as rsync does", kib(0), copied, seconds),
         copy("rsync-files-4k", "Copies a tree of files of 4 KiB as rsync does", kib(4), copied, seconds),
@@ -68,9 +71,9 @@ fn test(name: &str, about: &str, shape: Shape, steps: Vec<Step>) -> Test {
     }
 }
 
-fn create(name: &str, about: &str, leaf: Leaf, seconds: u64) -> Test {
+fn create(name: &str, about: &str, leaf: Leaf, count: u64, seconds: u64) -> Test {
     let step = Step { seconds: Some(seconds), ..Step::measured(Verb::Create, Order::Sequential) };
-    test(name, about, shape(leaf, u64::MAX), vec![step])
+    test(name, about, shape(leaf, count), vec![step])
 }
 
 fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test {

@@ -35,7 +35,7 @@ const WRITE: usize = 3;
 const ATTRIBUTES: usize = 4;
 const RENAME: usize = 5;
 
-/// Copies all that is in `source` into `destination`, a new folder; again and again, into folders beside it, if it is to go on for a time.
+/// Copies all that is in `source` into `destination`, a new folder; again and again, with `.0`, `.1` and so on for its extension, if it is to go on for a time.
 ///
 /// # Errors
 /// Something can't be read or made, or the work was stopped.
@@ -45,7 +45,7 @@ pub fn copy(source: &Path, destination: &Path, how: How<'_>) -> Result<Done> {
     let mut tallies: Vec<Tally> = KINDS.map(|_| Tally::new(begun)).into();
     let mut inodes = 0;
     for pass in 0.. {
-        let into = destination.with_added_extension(pass.to_string());
+        let into = destination.with_extension(pass.to_string());
         let (over, copiers) = copy_once(source, &into, how, begun, &room)?;
         for copier in copiers {
             inodes += copier.inodes;

@@ -88,7 +88,7 @@ impl Shape {
 
     /// The folder above this one, by number, if this one is the first in it.
     pub fn first_of(&self, folder: u64) -> Option<u64> {
-        (folder % FAN_OUT == 0).then_some(folder / FAN_OUT)
+        folder.is_multiple_of(FAN_OUT).then_some(folder / FAN_OUT)
     }
 
     /// A leaf's name, put into `name`.

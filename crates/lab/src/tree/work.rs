@@ -187,7 +187,7 @@ impl Shape {
             return Ok(root.to_owned());
         }
         control.doing("making the tree to scan");
-        let making = root.with_added_extension("making");
+        let making = root.with_extension("making");
         let how = How { workers: 4, order: Order::Sequential, until: None, control };
         let made = Tree::new(*self, making.clone()).create(how).and_then(|_| settle(&making));
         if let Err(error) = made {

@@ -228,3 +228,7 @@ impl Visitor for Lister {
         self.writer.flush()
     }
 }
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;
