@@ -30,7 +30,7 @@ impl Crew<'_> {
         &self,
         count: u64,
         go_on: impl Fn() -> bool + Sync,
-        state: impl Fn(u32) -> S,
+        state: impl Fn(u32) -> Result<S>,
         one: impl Fn(&mut S, u64) -> Result<()> + Sync,
     ) -> Result<(Vec<S>, u64)> {
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -50,9 +50,10 @@ impl Crew<'_> {
             }
             Ok(state)
         };
+        let own = (0..self.workers.max(1)).map(state).collect::<Result<Vec<S>>>()?;
         let states = std::thread::scope(|scope| {
-            let running: Vec<_> =
-                (0..self.workers.max(1)).map(&state).map(|state| scope.spawn(|| work(state))).collect();
+            let work = &work;
+            let running: Vec<_> = own.into_iter().map(|own| scope.spawn(move || work(own))).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<S>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };

@@ -24,12 +24,27 @@ const LONGEST_WAIT: Duration = Duration::from_millis(10);
 const SAID_BYTES: usize = 2000;
 
 /// What came of a program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Ran {
     /// How long it took, in nanoseconds.
     pub elapsed_ns: u64,
     /// What it used of the processors, with the programs that it ran.
     pub cpu: CpuTime,
+    /// It did not end well: how, and what it said.
+    pub failure: Option<String>,
+}
+
+impl Ran {
+    /// Itself, if it ended well.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn well(self, program: &str) -> Result<Ran> {
+        match self.failure {
+            Some(what) => Err(LabError::Program { program: program.into(), what }),
+            None => Ok(self),
+        }
+    }
 }
 
 /// Where the program of one of these names is, first name first; None if it is not installed.
@@ -65,7 +80,7 @@ pub fn shown(command: &Command) -> String {
 /// Runs the program with its output going to the file `output`, until it ends.
 ///
 /// # Errors
-/// It can't be started or does not end well (with what it said), or the work was stopped.
+/// It can't be started, or the work was stopped.
 pub fn run(command: &mut Command, output: &Path, control: &Control) -> Result<Ran> {
     let program = command.get_program().to_string_lossy().into_owned();
     let file = File::create(output).map_err(LabError::io(output.display().to_string()))?;
@@ -82,11 +97,9 @@ pub fn run(command: &mut Command, output: &Path, control: &Control) -> Result<Ra
     let status = wait(&mut child, control).map_err(LabError::io(program.clone()))?;
     let elapsed_ns = nanoseconds(Instant::now(), began);
     let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
-    match status {
-        None => Err(LabError::Interrupted),
-        Some(status) if status.success() => Ok(Ran { elapsed_ns, cpu: CpuTime::of_children().since(cpu) }),
-        Some(status) => Err(LabError::Program { program, what: format!("{status}: {}", said.trim()) }),
-    }
+    let status = status.ok_or(LabError::Interrupted)?;
+    let failure = (!status.success()).then(|| format!("{status}: {}", said.trim()));
+    Ok(Ran { elapsed_ns, cpu: CpuTime::of_children().since(cpu), failure })
 }
 
 /// Waits for the end; None if the work was stopped, and the program with it.
@@ -133,7 +146,8 @@ mod tests {
         run(Command::new("sh").args(["-c", "echo hello"]), &output, &control).unwrap();
         assert_eq!(std::fs::read_to_string(&output).unwrap(), "hello\n");
         let script = "echo no such disk >&2; exit 3";
-        let failed = run(Command::new("sh").args(["-c", script]), &output, &control).unwrap_err().to_string();
+        let failed = run(Command::new("sh").args(["-c", script]), &output, &control).unwrap();
+        let failed = failed.well("sh").unwrap_err().to_string();
         assert!(failed.contains("no such disk") && failed.contains('3'), "{failed}");
     }
 

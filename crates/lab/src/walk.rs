@@ -39,7 +39,7 @@ use worker::Worker;
 /// How many folders may be open beside those being listed.
 pub const OPEN_FOLDERS: usize = 256;
 /// How many sub-folders of one folder a worker keeps before it goes down.
-pub const MOST_PENDING: usize = 4096;
+pub const MOST_PENDING: usize = 1024;
 
 /// How to walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,9 +73,6 @@ pub trait Visitor: Send {
 
     /// The next piece of a folder's list begins.
     fn begin(&mut self) {}
-
-    /// That piece is done.
-    fn end(&mut self) {}
 
     /// All is done.
     ///

@@ -18,8 +18,8 @@
 
 pub mod buffer;
 mod order;
-mod permutation;
-mod random;
+pub(crate) mod permutation;
+pub(crate) mod random;
 mod sizes;
 mod zipf;
 

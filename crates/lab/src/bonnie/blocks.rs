@@ -53,7 +53,7 @@ impl Blocks<'_> {
     pub fn write(&self, begun: Instant) -> Result<Tally> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&self.path).map_err(self.failed())?;
-        let mut content = Content::new(self.bonnie.block_bytes as usize, self.bonnie.seed);
+        let mut content = Content::new(self.bonnie.block_bytes as usize, self.bonnie.seed, 0)?;
         let tally = self.each(begun, || file.write_all(content.next(self.bytes())))?;
         file.sync_all().map_err(self.failed())?;
         Ok(tally)

@@ -30,7 +30,7 @@ pub fn run(bonnie: &Bonnie, place: &Path, control: &Control) -> Result<Outcome> 
     }
     control.doing("bonnie++");
     let list = scratch.path().join("bonnie.csv");
-    let ran = program::run(&mut command, &list, control)?;
+    let ran = program::run(&mut command, &list, control)?.well("bonnie++")?;
     let text = std::fs::read_to_string(&list).map_err(LabError::io("output of bonnie++"))?;
     let told = csv::parse(&text, (*block_bytes).into())?;
     let mut notes = told.notes;

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::blocks::Blocks;
 use crate::Result;
-use crate::content::mix;
 use crate::crew::Crew;
 use crate::measurement::Tally;
+use crate::workload::random::Random;
 
 /// One of so many blocks is changed and written again.
 const WRITTEN_OF: u64 = 10;
@@ -17,13 +17,13 @@ impl Blocks<'_> {
     pub fn seek(&self, begun: Instant) -> Result<Tally> {
         let file = self.open()?;
         let crew = Crew { workers: self.bonnie.seekers, until: None, at_once: 1, control: self.control };
-        let state = |_| (Tally::new(begun), self.buffer());
+        let state = |_| Ok((Tally::new(begun), self.buffer()));
         let (seekers, _) = crew.each(
             self.bonnie.seeks,
             || true,
             state,
             |(tally, block), number| {
-                let at = mix(self.bonnie.seed ^ mix(number)) % self.count().max(1) * self.bytes();
+                let at = Random::new(self.bonnie.seed, number).below(self.count()) * self.bytes();
                 let visit = || {
                     file.read_exact_at(block, at)?;
                     if number % WRITTEN_OF == 0 {

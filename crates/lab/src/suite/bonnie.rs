@@ -57,3 +57,27 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(options: &Options) -> Bonnie {
+        match plan(options, 1).tests.remove(0).work {
+            Work::Bonnie(bonnie) => bonnie,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_data_set_is_twice_the_memory_unless_chosen_otherwise() {
+        let options = Options { memory_bytes: 8 << 30, ..Options::default() };
+        let full = work(&options);
+        assert_eq!((full.size_bytes, full.fits_in_memory), (16 << 30, false));
+        assert_eq!(plan(&options, 1).repeats, 5);
+        let quick = work(&Options { quick: true, ..options.clone() });
+        assert!(quick.fits_in_memory);
+        let chosen = work(&Options { size_bytes: Some((1 << 20) + 1), real: true, ..options });
+        assert_eq!((chosen.size_bytes, chosen.real), (2 << 20, true));
+    }
+}

@@ -81,3 +81,35 @@ fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test 
     let prepare = Step { measured: false, ..for_seconds(Verb::Create) };
     test(name, about, shape(leaf, leaves), vec![prepare, for_seconds(Verb::Copy)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds of all steps of all repeats.
+    fn seconds(plan: &Plan) -> u64 {
+        let steps = plan.tests.iter().flat_map(|test| match &test.work {
+            Work::Tree(tree) => tree.steps.clone(),
+            _ => Vec::new(),
+        });
+        u64::from(plan.repeats) * steps.filter_map(|step| step.seconds).sum::<u64>()
+    }
+
+    #[test]
+    fn a_quick_run_leaves_half_of_its_four_minutes_for_deleting() {
+        let quick = Options { quick: true, ..Options::default() };
+        for targets in 1..=4 {
+            assert!(seconds(&plan(&quick, targets)) * targets as u64 <= 120, "{targets} targets");
+        }
+        let full = plan(&Options::default(), 1);
+        assert_eq!((full.tests.len(), full.repeats, seconds(&full)), (7, 3, 3 * 10 * 60));
+    }
+
+    #[test]
+    fn what_the_user_chooses_counts() {
+        let chosen = Options { quick: true, seconds: Some(3), repeats: Some(2), ..Options::default() };
+        let plan = plan(&chosen, 1);
+        assert_eq!((plan.repeats, seconds(&plan)), (2, 2 * 10 * 3));
+        assert!(plan.method.contains("for 3 s"), "{}", plan.method);
+    }
+}

@@ -66,3 +66,27 @@ pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
         tests,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(plan: &Plan) -> Vec<&str> {
+        plan.tests.iter().map(|test| test.name.as_str()).collect()
+    }
+
+    #[test]
+    fn pools_are_scanned_on_their_devices_only_as_they_are() {
+        let pool = PoolScan {
+            target: "/tank".into(),
+            program: "cenote".into(),
+            arguments: PoolScan::arguments("tank"),
+        };
+        let options = Options::default();
+        let expected = ["walk-cold", "fd-cold", "pool-cold", "walk-warm", "fd-warm", "pool-warm"];
+        assert_eq!(names(&plan(&options, None, std::slice::from_ref(&pool))), expected);
+        let made = plan(&options, Some(1000), &[pool]);
+        assert_eq!(names(&made), ["walk-cold", "fd-cold", "walk-warm", "fd-warm"]);
+        assert!(made.method.contains("1000 files"), "{}", made.method);
+    }
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::mix;
+use crate::workload::random::Random;
 
 /// How many folders a folder has, but for the topmost level, which has as many as it takes.
 const FAN_OUT: u64 = 64;
@@ -94,12 +94,10 @@ impl Shape {
     /// A leaf's name, put into `name`.
     pub fn name(&self, leaf: u64, name: &mut String) {
         name.clear();
-        let random = mix(self.seed ^ leaf.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let letters = |name: &mut String| {
-            let mut rest = random;
-            for _ in 0..random % (LETTERS + 1) {
-                rest = mix(rest);
-                let letter = (rest % 52) as u8;
+            let mut random = Random::new(self.seed, leaf);
+            for _ in 0..random.below(LETTERS + 1) {
+                let letter = random.below(52) as u8;
                 name.push(char::from(if letter < 26 { b'a' + letter } else { b'A' + letter - 26 }));
             }
         };

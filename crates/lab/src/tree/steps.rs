@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use super::room::Room;
 use super::{Leaf, Order, Shape};
-use crate::content::{Content, mix};
+use crate::content::Content;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::measurement::Tally;
 use crate::measurement::tally::nanoseconds;
+use crate::workload::permutation::Permutation;
+use crate::workload::random::Random;
 use crate::{LabError, Result};
 
 /// Read and written at once, in bytes.
@@ -131,7 +133,7 @@ impl Tree {
     /// One of them can't be listed, or the work was stopped.
     pub fn list(&self, how: How<'_>) -> Result<Done> {
         let begun = Instant::now();
-        let order = Permutation::of(how.order, self.shape.folders(self.made), self.shape.seed);
+        let order = Visits::of(how.order, self.shape.folders(self.made), self.shape.seed);
         let crew = Crew { at_once: 1, ..self.crew(how) };
         let (hands, _) = crew.each(
             order.count,
@@ -189,8 +191,8 @@ impl Tree {
         one: impl Fn(&Path, &mut [u8]) -> io::Result<()> + Sync,
     ) -> Result<Done> {
         let begun = Instant::now();
-        let order = Permutation::of(how.order, self.made, self.shape.seed);
-        let state = |w| (self.hands(begun, w), vec![0; if bytes > 0 { CHUNK_BYTES } else { 0 }]);
+        let order = Visits::of(how.order, self.made, self.shape.seed);
+        let state = |w| Ok((self.hands(begun, w)?, vec![0; if bytes > 0 { CHUNK_BYTES } else { 0 }]));
         let (hands, _) = self.crew(how).each(
             self.made,
             || true,
@@ -212,16 +214,16 @@ impl Tree {
         Crew { workers: how.workers, until: how.until, at_once, control: how.control }
     }
 
-    fn hands(&self, begun: Instant, worker: u32) -> Hands {
+    fn hands(&self, begun: Instant, worker: u32) -> Result<Hands> {
         let bytes = usize::try_from(self.shape.bytes()).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-        Hands {
+        Ok(Hands {
             tally: Tally::new(begun),
             inodes: 0,
             folder: None,
             path: PathBuf::new(),
             name: String::new(),
-            content: Content::new(bytes, mix(self.shape.seed) ^ u64::from(worker)),
-        }
+            content: Content::new(bytes, self.shape.seed, worker)?,
+        })
     }
 
     /// Sets the worker's path to the leaf's folder, and its name to the leaf's.
@@ -251,34 +253,24 @@ fn done(what: &'static str, begun: Instant, hands: Vec<Hands>, full: bool) -> Do
     }
 }
 
-/// Numbers in order, or each once in an order that looks like none; four bytes of memory a number then.
-struct Permutation {
+/// Numbers below a count: in order, or each once in no order.
+struct Visits {
     count: u64,
-    shuffled: Option<Vec<u32>>,
+    shuffled: Option<Permutation>,
 }
 
-impl Permutation {
-    fn of(order: Order, count: u64, seed: u64) -> Permutation {
-        let shuffled = match (order, u32::try_from(count)) {
-            (Order::Random, Ok(count)) => Some(shuffle(count, seed)),
-            _ => None,
+impl Visits {
+    fn of(order: Order, count: u64, seed: u64) -> Visits {
+        let shuffled = match order {
+            Order::Random if count > 0 => Some(Permutation::new(count, &mut Random::new(seed, 0))),
+            Order::Random | Order::Sequential => None,
         };
-        Permutation { count, shuffled }
+        Visits { count, shuffled }
     }
 
     fn at(&self, number: u64) -> u64 {
-        self.shuffled.as_ref().map_or(number, |shuffled| u64::from(shuffled[number as usize]))
+        self.shuffled.as_ref().map_or(number, |shuffled| shuffled.get(number))
     }
-}
-
-fn shuffle(count: u32, seed: u64) -> Vec<u32> {
-    let mut numbers: Vec<u32> = (0..count).collect();
-    let mut random = seed;
-    for last in (1..numbers.len()).rev() {
-        random = mix(random);
-        numbers.swap(last, (random % (last as u64 + 1)) as usize);
-    }
-    numbers
 }
 
 /// Makes the folder, and those above it that are missing; gives how many were made.

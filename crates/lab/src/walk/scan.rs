@@ -16,6 +16,7 @@ use crate::caches;
 use crate::control::Control;
 use crate::measurement::tally::nanoseconds;
 use crate::measurement::{CpuTime, Figure, Outcome, Stream, Tally, Tool};
+use crate::target::Scratch;
 use crate::tree::Shape;
 use crate::unit::Unit;
 use crate::{LabError, Result};
@@ -109,11 +110,8 @@ impl Scan {
                 )));
             }
         };
-        let list = lists.join(format!("scan-{}.list", std::process::id()));
-        let done = self.prepare_and_scan(&root, target, &list, control);
-        // It may not have come to be.
-        let _ = std::fs::remove_file(&list);
-        done
+        let lists = Scratch::new(lists)?;
+        self.prepare_and_scan(&root, target, &lists.path().join("list"), control)
     }
 
     fn prepare_and_scan(

@@ -68,17 +68,16 @@ fn make_awkward(root: &Path) {
     symlink("..", root.join("folders/up")).unwrap();
     rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
     fs::create_dir(root.join("flat")).unwrap();
-    for number in 0..6000 {
+    for number in 0..3000 {
         File::create(root.join(format!("flat/a file with a name of some length {number}"))).unwrap();
     }
     for number in 0..MOST_PENDING + 100 {
         fs::create_dir_all(root.join(format!("wide/{number}"))).unwrap();
-        File::create(root.join(format!("wide/{number}/leaf"))).unwrap();
     }
     fs::create_dir(root.join("deep")).unwrap();
-    make_deep(&root.join("deep"), &"d".repeat(200), 60, false);
+    make_deep(&root.join("deep"), &"d".repeat(200), 30, false);
     fs::create_dir(root.join("many open")).unwrap();
-    make_deep(&root.join("many open"), "a name that makes paths long, ", 2 * OPEN_FOLDERS, true);
+    make_deep(&root.join("many open"), "a name that makes paths long, ", OPEN_FOLDERS + 50, true);
 }
 
 #[test]

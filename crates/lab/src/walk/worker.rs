@@ -119,7 +119,6 @@ impl<'w, V: Visitor> Worker<'w, V> {
         if seen == 0 {
             state = Listed::Over;
         }
-        self.visitor.end();
         self.control.count(seen.into(), 0);
         Ok(state)
     }

@@ -11,7 +11,7 @@ const ROUNDS: usize = 4;
 
 /// A permutation of the numbers below n.
 #[derive(Debug, Clone)]
-pub(super) struct Permutation {
+pub(crate) struct Permutation {
     n: u64,
     /// Bits of the right half; the left one has as many or one less.
     right_bits: u32,

@@ -5,7 +5,7 @@
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Stream number `stream` of `seed`.
@@ -35,7 +35,7 @@ impl Random {
 
 /// Spreads each bit over all.
 #[inline]
-pub(super) fn scramble(value: u64) -> u64 {
+pub(crate) fn scramble(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -11,7 +11,7 @@ use crate::measurement::Tool;
 use crate::program::{self, Ran};
 use crate::{LabError, Result};
 
-/// `fd` with a `stat` of all it finds: what report 000 ran.
+/// `fd` with a `stat` of all it finds: what report 000 ran. It says that it failed when it could not enter a folder; that is noted, as for our own walk.
 pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     let Some(program) = program::find(&["fd", "fdfind"]) else {
         return Ok(Attempt::NotHere("fd is not installed (package fd-find)".into()));
@@ -32,7 +32,7 @@ pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
 pub fn pool(pool: &PoolScan, list: &Path, control: &Control) -> Result<Scanned> {
     let mut command = Command::new(&pool.program);
     command.args(&pool.arguments);
-    let ran = program::run(&mut command, list, control)?;
+    let ran = program::run(&mut command, list, control)?.well("cenote scan")?;
     let listed = Listed::read(list, "cenote scan", |line| match line.strip_prefix(b"f\t") {
         Some(rest) => number(rest, b'\t').map(Some),
         None => Some(None),
@@ -58,7 +58,7 @@ fn scanned(name: &str, version: String, command: &Command, ran: Ran, listed: Lis
         elapsed_ns: ran.elapsed_ns,
         cpu: ran.cpu,
         streams: Vec::new(),
-        notes: Vec::new(),
+        notes: ran.failure.into_iter().collect(),
     }
 }
 
