@@ -1,4 +1,8 @@
 //! In which order the blocks of a region are met.
+//!
+//! Hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot" does not mean "near the start". (fio hashes
+//! ranks to blocks, which lets some share one and leaves others out; a permutation keeps the law exact.) Those of the normal law
+//! lie around the middle.
 
 use super::permutation::Permutation;
 use super::random::Random;
@@ -12,20 +16,22 @@ pub(super) struct Order {
     /// Random offsets are multiples of it.
     unit: u64,
     blocks: u64,
+    /// Where the last operation ended.
+    next: u64,
     course: Course,
 }
 
 #[derive(Debug)]
 enum Course {
     /// One after the other, then again from the start.
-    Sequential { next: u64 },
+    Sequential,
     /// Each block once, in random order; then in another one.
     Shuffled { order: Permutation, at: u64 },
     /// Any block.
     Uniform,
-    /// Some blocks much more often than others; `places` scatters them.
+    /// Block k with probability proportional to k^-theta.
     Zipf { ranks: Zipf, places: Permutation },
-    /// Likewise: of n blocks, number n u^power.
+    /// Of n blocks number n u^power, u being uniform: h of them get 1 - h of the operations.
     Pareto { power: f64, places: Permutation },
     /// Around the middle, with this deviation in blocks.
     Normal { deviation: f64 },
@@ -37,7 +43,7 @@ impl Order {
         let unit = u64::from(unit);
         let blocks = region_bytes / unit;
         let course = match job.distribution {
-            _ if !job.pattern.random => Course::Sequential { next: 0 },
+            _ if !job.pattern.random => Course::Sequential,
             Distribution::Random if job.no_random_map => Course::Uniform,
             Distribution::Random => Course::Shuffled { order: Permutation::new(blocks, random), at: 0 },
             Distribution::Zipf(theta) => {
@@ -49,38 +55,30 @@ impl Order {
             },
             Distribution::Normal(percent) => Course::Normal { deviation: percent / 100.0 * blocks as f64 },
         };
-        Order { region_bytes, unit, blocks, course }
+        Order { region_bytes, unit, blocks, next: 0, course }
     }
 
     /// Offset and size of the next operation, of `bytes` if that many are left there, else of `smallest`.
     #[inline]
     pub fn next(&mut self, random: &mut Random, bytes: u32, smallest: u32) -> (u64, u32) {
-        let offset = match &mut self.course {
-            Course::Sequential { next } => {
-                if self.region_bytes - *next < u64::from(smallest) {
-                    *next = 0;
-                }
-                *next
-            }
-            _ => self.block(random) * self.unit,
-        };
+        let offset = self.offset(random, smallest);
         let fits = u64::from(bytes) <= self.region_bytes - offset;
         let bytes = if fits { bytes } else { smallest };
-        if let Course::Sequential { next } = &mut self.course {
-            *next = offset + u64::from(bytes);
-        }
+        self.next = offset + u64::from(bytes);
         (offset, bytes)
     }
 
-    /// The next block that is met at random.
+    /// Where at least `smallest` bytes are left.
     #[inline]
-    fn block(&mut self, random: &mut Random) -> u64 {
-        match &mut self.course {
-            Course::Sequential { next } => *next / self.unit,
+    fn offset(&mut self, random: &mut Random, smallest: u32) -> u64 {
+        let block = match &mut self.course {
+            Course::Sequential => {
+                let fits = u64::from(smallest) <= self.region_bytes - self.next;
+                return if fits { self.next } else { 0 };
+            }
             Course::Shuffled { order, at } => {
                 if *at == self.blocks {
-                    *order = Permutation::new(self.blocks, random);
-                    *at = 0;
+                    (*order, *at) = (Permutation::new(self.blocks, random), 0);
                 }
                 *at += 1;
                 order.get(*at - 1)
@@ -88,11 +86,13 @@ impl Order {
             Course::Uniform => random.below(self.blocks),
             Course::Zipf { ranks, places } => places.get(ranks.next(random)),
             Course::Pareto { power, places } => {
-                let rank = (self.blocks - 1) as f64 * libm::pow(random.unit(), *power);
-                places.get(rank as u64)
+                // Twice as fast as pow. A unit is below 1, so the rank is below n; of 0 it is 0.
+                let share = libm::exp(*power * libm::log(random.unit()));
+                places.get(((self.blocks as f64 * share) as u64).min(self.blocks - 1))
             }
             Course::Normal { deviation } => normal(random, self.blocks, *deviation),
-        }
+        };
+        block * self.unit
     }
 }
 
@@ -106,7 +106,7 @@ fn normal(random: &mut Random, blocks: u64, deviation: f64) -> u64 {
     }
 }
 
-/// Mean 0, deviation 1: the sum of twelve uniform numbers, less six (Irwin-Hall), which fails the normal law only beyond four deviations.
+/// Mean 0, deviation 1: the sum of twelve uniform numbers, less six (Irwin-Hall), which leaves the normal law only in its far tails.
 fn gauss(random: &mut Random) -> f64 {
     let mut sum = 0;
     for _ in 0..6 {

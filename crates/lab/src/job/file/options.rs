@@ -99,9 +99,12 @@ pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<
 
 /// The name most like this one, if it is like it at all.
 fn nearest(name: &str) -> Option<&'static str> {
-    let names =
-        OPTIONS.iter().flat_map(|option| option.0).chain(REFUSED.iter().flat_map(|refused| refused.0));
-    names
+    let taken = OPTIONS.iter().flat_map(|option| option.0);
+    let ignored = IGNORED.iter().flat_map(|ignored| ignored.0);
+    let refused = REFUSED.iter().flat_map(|refused| refused.0);
+    taken
+        .chain(ignored)
+        .chain(refused)
         .map(|&known| (strsim::jaro_winkler(name, known), known))
         .filter(|(alike, _)| *alike > 0.85)
         .max_by(|a, b| a.0.total_cmp(&b.0))

@@ -1,25 +1,23 @@
 //! Sectors that say what they are, so that reading tells right from wrong, misplaced, old and torn.
 //!
 //! ```text
-//! byte 0     8       16      24              32                              512
-//!      | tag | offset | number | of the write: | random bytes of (offset, number) |
-//!                              |  bytes, index |
+//! byte 0     8        16       24                                 512
+//!      | tag | offset | number | random bytes of (offset, number) |
 //! ```
-//! All numbers are little-endian. The tag stands for seed and worker, the offset is the sector's own, the number that of the write.
+//! Numbers are little-endian. The tag stands for seed and worker, the offset is the sector's own, the number that of the write.
 //! Sectors, not whole blocks, carry this: a disk may write some sectors of a block and not the others.
 
 use crate::workload::Operation;
 
 /// The unit of verification.
 pub const SECTOR_BYTES: usize = 512;
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = 24;
 
 /// Puts its header on each sector of a write.
 pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
     for (index, sector) in buffer.chunks_exact_mut(SECTOR_BYTES).enumerate() {
         let offset = operation.offset + (index * SECTOR_BYTES) as u64;
-        let write = u64::from(operation.bytes) | (index as u64) << 32;
-        for (field, value) in sector.chunks_exact_mut(8).zip([tag, offset, operation.number, write]) {
+        for (field, value) in sector.chunks_exact_mut(8).zip([tag, offset, operation.number]) {
             field.copy_from_slice(&value.to_le_bytes());
         }
     }
