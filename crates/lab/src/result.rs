@@ -37,6 +37,7 @@ use serde_json::Value;
 pub use failure::Failure;
 pub use record::Recorder;
 pub use run::Run;
+pub(crate) use summary::Figures;
 pub use summary::{FigureSummary, Summary, TestSummary, summarise};
 
 use crate::suite::Plan;

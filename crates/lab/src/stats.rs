@@ -11,8 +11,10 @@ mod bootstrap;
 mod effect;
 mod modes;
 mod spread;
+#[cfg(test)]
+mod tests;
 
 pub use bootstrap::Interval;
 pub use effect::{Difference, Support};
 pub use modes::{Mode, modes};
-pub use spread::{Spread, median, quantile};
+pub use spread::{Spread, UNSTABLE_ABOVE, median, quantile};

@@ -1,0 +1,282 @@
+//! Runs made for one question each.
+
+use super::*;
+use crate::measurement::Second;
+use crate::samples::Kind::Gauge;
+
+/// 97.5 % of the reads at 130 us, the rest at 400 ms, as pool data1 of report 004.
+fn bimodal(samples: Samples) -> Run {
+    let mut read = stream("read", 0.0, 0.0, 1.0);
+    for n in 0..4000u64 {
+        // Spread evenly over a factor of two around each center.
+        let factor = 0.7 + (n % 100) as f64 * 0.007;
+        let center = if n % 40 == 0 { 400e6 } else { 130e3 };
+        read.latency.record((center * factor) as u64);
+    }
+    read.operations = 4000;
+    run("randread", "data1", 1, vec![read], samples)
+}
+
+fn analyse_one(run: Run) -> Analysis {
+    analyse_runs(&plan(vec![job("randread", 4096, 4, 32)]), &Setting::default(), [Ok(run)]).unwrap()
+}
+
+#[test]
+fn two_kinds_of_reads_are_explained_by_the_cache_that_has_as_many_hits() {
+    let arc = |hits: f64, misses: f64| Samples {
+        series: vec![
+            counter("arcstats", "", "demand_data_hits", hits),
+            counter("arcstats", "", "demand_data_misses", misses),
+        ],
+        ..Samples::default()
+    };
+    let explained = analyse_one(bimodal(arc(3910.0, 90.0)));
+    let modes = &explained.modes[0];
+    assert!(
+        (modes.modes[0].share - 0.975).abs() < 0.001 && modes.explained_by == Some(Cache::Arc),
+        "{modes:?}"
+    );
+    assert!(modes.slow_time_share > 0.98, "few, but nearly all of the time");
+    let finding = find(&explained.findings, "latency.bimodal", "randread")[0];
+    assert!(finding.sentence.contains("as many as the hits of the ARC"), "{}", finding.sentence);
+
+    let not = analyse_one(bimodal(arc(2000.0, 2000.0)));
+    assert_eq!(not.modes[0].explained_by, None);
+    assert!(find(&not.findings, "latency.bimodal", "randread")[0].sentence.contains("don't explain it"));
+
+    let unknown = analyse_one(bimodal(Samples::default()));
+    assert!(find(&unknown.findings, "latency.bimodal", "randread")[0].sentence.contains("not known"));
+
+    let disks =
+        Samples { series: vec![counter("diskstats", "sda", "read_ios", 100.0)], ..Samples::default() };
+    assert_eq!(analyse_one(bimodal(disks)).modes[0].explained_by, Some(Cache::PageCache));
+}
+
+fn cpu(subject: &str, busy: f64, iowait: f64) -> Vec<Series> {
+    let all = 30e9;
+    vec![
+        counter("cpu", subject, "user", busy * all),
+        counter("cpu", subject, "iowait", iowait * all),
+        counter("cpu", subject, "idle", (1.0 - busy - iowait) * all),
+    ]
+}
+
+fn disk(name: &str, busy: f64, in_flight: f64) -> Vec<Series> {
+    let ns = 30e9;
+    vec![
+        counter("diskstats", name, "io_time", busy * ns),
+        counter("diskstats", name, "weighted_io_time", in_flight * ns),
+        counter("diskstats", name, "read_ios", 3000.0),
+        counter("diskstats", name, "read_bytes", 3000.0 * 4096.0),
+    ]
+}
+
+fn limits(series: Vec<Vec<Series>>, rotates: Option<bool>, job: Job) -> Limits {
+    let run = run(
+        "t",
+        "x",
+        1,
+        vec![stream("read", 100.0, 409_600.0, 320e6)],
+        Samples { series: series.concat(), ..Samples::default() },
+    );
+    Limits::of(Observed::of(&run, Some(&Work::Io(Jobs(vec![job]))), |_| rotates), &[])
+}
+
+#[test]
+fn each_resource_is_found_when_it_is_the_limit() {
+    let all = || job("t", 4096, 1, 32);
+    let limit = |limits: &Limits| limits.limit().map(|part| part.resource);
+
+    let hdd = limits(vec![disk("sda", 0.98, 20.0), cpu("", 0.1, 0.5)], Some(true), all());
+    assert_eq!(limit(&hdd), Some(Resource::Disk));
+    let disk_part = &hdd.observed.disks[0];
+    assert!(
+        (disk_part.busy - 0.98).abs() < 1e-9
+            && (disk_part.in_flight - 20.0).abs() < 1e-9
+            && disk_part.iops == 100.0
+    );
+    assert!(
+        (hdd.observed.iowait.unwrap() - 0.5).abs() < 1e-9 && (hdd.observed.cpu.unwrap() - 0.1).abs() < 1e-9
+    );
+
+    let ssd = limits(vec![disk("nvme0n1", 0.98, 1.0), cpu("", 0.1, 0.0)], Some(false), all());
+    assert_ne!(limit(&ssd), Some(Resource::Disk), "busy with one operation at a time is not full");
+    assert!(ssd.parts.iter().any(|p| p.resource == Resource::Disk && p.role == Role::Possible));
+
+    let core = limits(
+        vec![disk("sda", 0.2, 1.0), cpu("", 0.3, 0.0), cpu("cpu0", 0.99, 0.0), cpu("cpu1", 0.05, 0.0)],
+        None,
+        all(),
+    );
+    assert_eq!(limit(&core), Some(Resource::Core));
+
+    let full = limits(vec![cpu("", 0.97, 0.0)], None, all());
+    assert_eq!(limit(&full), Some(Resource::Cpu));
+
+    let link = vec![
+        counter("network", "eth0", "rx_bytes", 30.0 * 118e6),
+        counter("network", "eth0", "tx_bytes", 30.0 * 2e6),
+        series("network", "eth0", "link_speed", Gauge, [125e6, 125e6]),
+    ];
+    let network = limits(vec![link, cpu("", 0.1, 0.0)], None, all());
+    assert_eq!(limit(&network), Some(Resource::Network));
+
+    let throttled = limits(vec![cpu("", 0.1, 0.0)], None, Job { think_ns: 1000, ..all() });
+    assert_eq!(limit(&throttled), Some(Resource::Throttle));
+
+    let idle = limits(vec![cpu("", 0.1, 0.0)], None, job("t", 4096, 4, 64));
+    assert_eq!(limit(&idle), None, "32 of 256 in flight");
+    assert_eq!(idle.findings()[0].id, "limit.unknown");
+    assert!(idle.findings()[0].sentence.contains("who submits may be the limit"));
+}
+
+#[test]
+fn time_in_fsync_is_the_limit_where_it_is_most_of_the_time() {
+    let streams = vec![stream("write", 100.0, 409_600.0, 1e6), stream("sync", 100.0, 0.0, 8e6)];
+    let run = run("t", "x", 1, streams, Samples::default());
+    let work = Work::Io(Jobs(vec![Job { fsync_every: 1, ..job("t", 4096, 1, 1) }]));
+    let limits = Limits::of(Observed::of(&run, Some(&work), |_| None), &[]);
+    let share = limits.observed.sync_share.unwrap();
+    assert!((share - 0.8).abs() < 0.01, "100 a second of 8 ms: {share}");
+    assert_eq!(limits.limit().unwrap().resource, Resource::SyncLatency);
+}
+
+#[test]
+fn figures_from_memory_are_named_as_such() {
+    let series = vec![
+        counter("arcstats", "", "demand_data_hits", 2_990_000.0),
+        counter("arcstats", "", "demand_data_misses", 10_000.0),
+    ];
+    let run = run(
+        "randread",
+        "x",
+        1,
+        vec![stream("read", 1e5, 4e8, 1e4)],
+        Samples { series, ..Samples::default() },
+    );
+    let cached = analyse_one(run);
+    let finding = find(&cached.findings, "limit.cached", "randread")[0];
+    assert!(finding.sentence.contains("99.7 % of the reads came from the ARC"), "{}", finding.sentence);
+}
+
+#[test]
+fn unstable_repeats_and_outliers_are_flagged_and_kept() {
+    let one = |target: &str, repeat: usize, iops: f64| {
+        run(
+            "randread",
+            target,
+            repeat as u32 + 1,
+            vec![stream("read", iops, iops * 4096.0, 1e6)],
+            Samples::default(),
+        )
+    };
+    let of = |target: &'static str, all: [f64; 5]| {
+        all.into_iter().enumerate().map(move |(n, iops)| one(target, n, iops))
+    };
+    let runs = of("calm", [1000.0, 1010.0, 995.0, 1002.0, 998.0])
+        .chain(of("wild", [1000.0, 1010.0, 995.0, 1002.0, 400.0]));
+    let analysis = analyse_runs(&plan(vec![]), &Setting::default(), runs.map(Ok)).unwrap();
+    let unstable = find(&analysis.findings, "repeats.unstable", "randread");
+    assert_eq!(unstable.len(), 1, "{unstable:#?}");
+    assert_eq!(unstable[0].target.as_deref(), Some("wild"));
+    let outlier = find(&analysis.findings, "repeats.outlier", "randread")[0];
+    assert!(outlier.sentence.contains("repeat 5 (400 /s)"), "{}", outlier.sentence);
+    let wild = analysis.figures.iter().find(|f| f.target == "wild" && f.figure == "read.iops").unwrap();
+    assert_eq!((wild.values.len(), wild.spread.min), (5, 400.0));
+    assert!(analysis.findings.iter().any(|f| f.id == "repeats.stable" && f.sentence.starts_with("1 of 2")));
+}
+
+#[test]
+fn five_clear_repeats_support_a_difference_and_five_noisy_ones_do_not() {
+    let side = |name: &str, values: [f64; 5]| {
+        let run = |(n, iops): (usize, f64)| {
+            run("t", name, n as u32 + 1, vec![stream("read", iops, iops * 4096.0, 1e6)], Samples::default())
+        };
+        Side {
+            name: name.into(),
+            figures: crate::result::summarise(&values.into_iter().enumerate().map(run).collect::<Vec<_>>()),
+        }
+    };
+    let before = side("before", [1000.0, 1020.0, 980.0, 1010.0, 990.0]);
+    let iops = |other: &Side| compare(&before, other).into_iter().find(|c| c.figure == "read.iops").unwrap();
+    let faster = iops(&side("after", [1200.0, 1180.0, 1220.0, 1210.0, 1190.0]));
+    assert_eq!(
+        (faster.verdict, faster.b_from_a.as_str(), faster.a_from_b.as_str()),
+        (Verdict::Supported, "20% faster", "17% slower")
+    );
+    assert!(
+        faster.sentence.contains("after is 20% faster than before") && faster.sentence.contains("p = 0.008"),
+        "{}",
+        faster.sentence
+    );
+    let noisy = iops(&side("noisy", [1200.0, 800.0, 1100.0, 950.0, 1050.0]));
+    assert_eq!(noisy.verdict, Verdict::Unsupported);
+    assert!(noisy.sentence.contains("do not support"), "{}", noisy.sentence);
+}
+
+#[test]
+fn a_run_that_slows_down_was_in_no_steady_state() {
+    let with = |speed: fn(u64) -> u64| {
+        let mut write = stream("write", 1000.0, 4e6, 1e6);
+        let second = |n: u64| Second { at_ns: n * 1_000_000_000, operations: speed(n), ..Second::default() };
+        write.seconds = (0..30).map(second).collect();
+        let run = run("randwrite", "x", 1, vec![write], Samples::default());
+        analyse_runs(&plan(vec![]), &Setting::default(), [Ok(run)]).unwrap()
+    };
+    let slower = with(|n| if n < 12 { 2000 } else { 500 });
+    assert!(find(&slower.findings, "run.drift", "randwrite")[0].sentence.contains("-75 %"));
+    assert!(find(&with(|n| 1000 + n % 3 * 100).findings, "run.drift", "randwrite").is_empty());
+}
+
+fn points(speed: impl Fn(f64) -> f64, fills: &[f64]) -> Vec<FillPoint> {
+    fills.iter().map(|&fill| FillPoint { fill_percent: fill, speed: speed(fill) }).collect()
+}
+
+#[test]
+fn a_knee_is_located_with_an_interval_and_a_straight_line_has_none() {
+    let fills = [10.0, 30.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0];
+    let ripple = |fill: f64| 1.0 + 0.03 * (fill * 1.7).sin();
+    let speed = |fill: f64| 12_000.0 * ripple(fill) * (-0.2 * (fill - 82.0).max(0.0)).exp();
+    let found = cliff(&points(speed, &fills)).unwrap();
+    assert!((found.knee_percent.unwrap() - 82.0).abs() <= 2.0, "{found:?}");
+    assert!(
+        found.low_percent <= 82.0
+            && found.high_percent >= 82.0
+            && found.high_percent - found.low_percent < 10.0,
+        "{found:?}"
+    );
+    assert!(found.factor > 8.0 && found.before_factor < 1.2);
+    let steady = |fill: f64| 12_000.0 * ripple(fill) * (-0.03 * fill).exp();
+    assert_eq!(cliff(&points(steady, &fills)), Err(NoCliff::None), "12x slower in the end, and no cliff");
+    assert_eq!(cliff(&points(ripple, &fills)), Err(NoCliff::None));
+}
+
+#[test]
+fn what_points_cannot_tell_is_refused_with_the_reason() {
+    let refused = |fills: &[f64]| match cliff(&points(|fill| 1000.0 - fill, fills)) {
+        Err(NoCliff::CantTell(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&[12.0, 91.0]).contains("2 different fill levels"));
+    assert!(refused(&[12.0, 12.2, 91.0]).contains("2 different fill levels"), "12.0 and 12.2 are one");
+    assert!(refused(&[80.0, 85.0, 90.0]).contains("within 20 percent"));
+    assert!(refused(&[]).contains("no points"));
+    let even = points(|fill| 12_000.0 * (-0.02 * fill).exp(), &[10.0, 50.0, 90.0]);
+    assert_eq!(cliff(&even), Err(NoCliff::None));
+}
+
+#[test]
+fn other_disks_are_projected_as_ranges() {
+    // A disk that is always busy with 4 KiB reads: 120 a second at depth 32.
+    let hdd = limits(vec![disk("sda", 0.99, 32.0)], Some(true), job("t", 4096, 1, 32)).observed;
+    let projected = project(&hdd, &DEVICES).unwrap();
+    assert!(projected.projections.iter().all(|p| p.instead_of == Resource::Disk), "no link had a part");
+    let with = |name: &str| projected.projections.iter().find(|p| p.with == name).unwrap();
+    let (ssd, nvme) = (with("SATA SSD"), with("NVMe SSD"));
+    assert!(ssd.iops.0 < ssd.iops.1 && nvme.iops.1 >= ssd.iops.1, "{ssd:?} {nvme:?}");
+    assert!(ssd.gain > 10.0, "{ssd:?}");
+    let same = with("HDD, 7200 rpm");
+    assert!(same.iops.0 < 100.0 && same.iops.1 >= 100.0, "another of the kind: {same:?}");
+    let none = Observed { throttled: true, ..hdd };
+    assert!(project(&none, &DEVICES).is_none());
+}
