@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use across::{compare_targets, fill_against_speed};
+pub use across::{Source, compare_results, compare_targets, fill_against_speed};
 pub use cache::{Cache, HitRate, hit_rates};
 pub use compare::{Comparison, Side, Verdict, compare};
 pub use fill::{Cliff, FillPoint, Found, NoCliff, cliff};
@@ -41,7 +41,7 @@ pub use project::{DEVICES, Demands, Device, Projected, Projection, project};
 pub use setting::{Setting, TargetFacts};
 
 use crate::Result;
-use crate::measurement::Latency;
+use crate::measurement::{Latency, Stream};
 use crate::result::{FigureSummary, Figures, ResultFolder, Run};
 use crate::suite::Plan;
 
@@ -67,9 +67,7 @@ pub struct Analysis {
 /// # Errors
 /// A run can't be read.
 pub fn analyse(folder: &ResultFolder) -> Result<Analysis> {
-    let names: Vec<&str> = folder.targets().iter().map(|target| target.name.as_str()).collect();
-    let setting = Setting::from_machine(folder.machine(), &names);
-    analyse_runs(folder.plan(), &setting, folder.runs())
+    analyse_runs(folder.plan(), &Setting::from_machine(folder.machine()), folder.runs())
 }
 
 /// Analyses the runs of a plan.
@@ -118,7 +116,7 @@ impl Gathered {
                 None => latencies.push((stream.operation.clone(), stream.latency.clone())),
             }
         }
-        let reads = m.outcome.streams.iter().filter(|s| s.operation == "read").map(|s| s.operations).sum();
+        let reads = m.outcome.streams.iter().filter(|s| is_of(s, "read")).map(|s| s.operations).sum();
         let work = plan.tests.iter().find(|test| test.name == m.test).map(|test| &test.work);
         let observed = Observed::of(run, work, |disk| setting.rotates(disk));
         self.observed.entry(place).or_default().push((observed, hit_rates(&run.samples, reads)));
@@ -149,12 +147,21 @@ impl Gathered {
     }
 }
 
+/// Whether a stream is one of such operations: `read`, or `JOB/read` where several jobs ran together.
+fn is_of(stream: &Stream, operation: &str) -> bool {
+    stream.operation.rsplit('/').next() == Some(operation)
+}
+
 /// Whether a figure is one that people name first: of each stream operations or bytes a second, whichever fits the size of its operations;
 /// and every figure that no stream gives.
 pub fn is_headline(all: &[FigureSummary], figure: &FigureSummary) -> bool {
     /// Streams of operations from this size on are known by their bytes.
     const LARGE_BYTES: f64 = 65536.0;
-    let Some((operation, what)) = figure.figure.split_once('.') else { return true };
+    /// What streams give, as ends of names; of those that end alike the longer first.
+    const OF_STREAMS: [&str; 9] =
+        [".iops", ".bandwidth", ".mean", ".p99.5", ".p99.9", ".p50", ".p95", ".p99", ".max"];
+    let split = OF_STREAMS.iter().find_map(|end| Some((figure.figure.strip_suffix(end)?, &end[1..])));
+    let Some((operation, what)) = split else { return true };
     let of_stream = |what: &str| {
         let name = format!("{operation}.{what}");
         let is = |f: &&FigureSummary| f.test == figure.test && f.target == figure.target && f.figure == name;

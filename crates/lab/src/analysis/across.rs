@@ -34,6 +34,62 @@ pub fn compare_targets(figures: &[FigureSummary]) -> (Vec<Comparison>, Vec<Findi
     (comparisons, findings)
 }
 
+/// A result that is compared with others.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What it is called in the comparison.
+    pub name: String,
+    /// Its figures.
+    pub figures: Vec<FigureSummary>,
+    /// What is known of its targets.
+    pub setting: Setting,
+}
+
+/// Compares results with each other: targets of the same name across results, as `tank (before)` and `tank (after)`; or all targets with each
+/// other where no name comes twice. Speed against fill is looked at over all of them.
+pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
+    let (mut figures, mut setting) = (Vec::new(), Setting::default());
+    for source in sources {
+        let label = |target: &str| format!("{target} ({})", source.name);
+        figures
+            .extend(source.figures.iter().map(|f| FigureSummary { target: label(&f.target), ..f.clone() }));
+        let targets = source.setting.targets.iter();
+        setting.targets.extend(targets.map(|(target, facts)| (label(target), facts.clone())));
+    }
+    let plain =
+        |label: &str| label.rsplit_once(" (").map_or(label.to_owned(), |(target, _)| target.to_owned());
+    let (mut comparisons, mut findings) = compare_targets(&figures);
+    let is_same = |c: &Comparison| plain(&c.a) == plain(&c.b);
+    if comparisons.iter().any(is_same) {
+        comparisons.retain(is_same);
+        let headline = comparisons.iter().filter(|c| {
+            figures.iter().any(|f| {
+                f.figure == c.figure && f.test == c.test && f.target == c.a && is_headline(&figures, f)
+            })
+        });
+        findings = headline.map(changed).collect();
+    }
+    findings.extend(fill_against_speed(&figures, &setting));
+    (comparisons, findings)
+}
+
+/// What became of a target between two results.
+fn changed(c: &Comparison) -> Finding {
+    let got_worse = is_worse(c.a_spread.median, c.b_spread.median, c.better);
+    let is_sure = matches!(c.verdict, Verdict::Supported | Verdict::LargeButFew);
+    let severity = if got_worse && is_sure { Severity::Warning } else { Severity::Info };
+    let id = match (is_sure, got_worse) {
+        (false, _) => "compare.same",
+        (true, true) => "compare.worse",
+        (true, false) => "compare.better",
+    };
+    Finding::new(id, severity, c.sentence.clone())
+        .of_test(&c.test)
+        .of_target(&c.b)
+        .with(c.a.clone(), c.a_spread.median, c.unit)
+        .with(c.b.clone(), c.b_spread.median, c.unit)
+}
+
 fn is_worse(than: f64, value: f64, better: Better) -> bool {
     if better == Better::Lower { value > than } else { value < than }
 }
@@ -74,9 +130,11 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
                 && [(&*c.a, &*c.b), (&*c.b, &*c.a)].contains(&(x, y))
         })
     };
+    let is_unsure =
+        |c: &Comparison| matches!(c.verdict, Verdict::Unclear | Verdict::Unsupported | Verdict::Equal);
     let unsure: Vec<&str> = others
         .iter()
-        .filter(|f| between(&best.target, &f.target).is_some_and(|c| c.verdict != Verdict::Supported))
+        .filter(|f| between(&best.target, &f.target).is_some_and(is_unsure))
         .map(|f| f.target.as_str())
         .collect();
     let mut sentence = format!(
@@ -88,8 +146,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
         behind.join(", ")
     );
     if !unsure.is_empty() {
-        sentence
-            .push_str(&format!(" The repeats alone don't prove the difference to {}.", unsure.join(", ")));
+        sentence.push_str(&format!(" The difference to {} may be chance.", unsure.join(", ")));
     }
     // Far behind the next to last, not the best: one fast target does not make all others bad.
     let next = rest.last().unwrap_or(&best);
@@ -99,7 +156,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
         if is_far { ("compare.far_behind", Severity::Warning) } else { ("compare.ranking", Severity::Info) };
     if is_far {
         sentence.push_str(&format!(
-            " {} is {} than even the next ({}): that is no matter of a few percent.",
+            " {} is {} than even the next slowest, {}.",
             last.target,
             words(next.spread.median, last.spread.median, last.unit, last.better),
             next.target
@@ -205,7 +262,7 @@ fn cliff_finding(test: &str, figure: &str, medium: &str, cliff: &Cliff, layouts:
     }
     if layouts.len() > 1 {
         sentence.push_str(&format!(
-            " The targets differ in layout too ({}): that is no explanation for such a factor alone, but fill is not the only difference.",
+            " The targets differ in layout too ({}): fill is not the only difference between them.",
             layouts.join(", ")
         ));
     }

@@ -61,7 +61,7 @@ impl LatencyModes {
             let time = (low as f64 + high as f64) / 2.0 * count as f64;
             if low as f64 <= fast_until { sums.0 += time } else { sums.1 += time }
         }
-        let is_read = operation == "read";
+        let is_read = is_read(operation);
         let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= SAME_SHARE;
         Some(LatencyModes {
             test: test.into(),
@@ -122,12 +122,16 @@ impl LatencyModes {
             None if !rates.is_empty() => {
                 format!("The caches don't explain it: {}.", rates.join(", "))
             }
-            None if self.operation == "read" => {
+            None if is_read(&self.operation) => {
                 "A cache would look like this, but no cache counters were sampled: it is not known.".into()
             }
             None => "Writes that are only put into memory beside writes that wait for the disks would look like this.".into(),
         }
     }
+}
+
+fn is_read(operation: &str) -> bool {
+    operation.rsplit('/').next() == Some("read")
 }
 
 fn percent(share: f64) -> String {

@@ -96,8 +96,8 @@ impl Limits {
         let mut parts = vec![network(o), disk(o), cpu(o)];
         parts.extend(core(o));
         parts.extend(sync(o));
-        let saturated = parts.iter().any(|part| part.role == Role::Limit);
-        parts.extend(if o.throttled { Some(throttle()) } else { concurrency(o, saturated) });
+        let last = if o.throttled { Some(throttle()) } else { concurrency(o, &parts) };
+        parts.extend(last);
         parts.sort_by_key(|part| part.role as u8);
         let reads_matter = o.read_bandwidth > o.bandwidth / 2.0;
         let decides = |h: &&HitRate| reads_matter && h.cache != Cache::L2arc && h.rate >= CACHED;
@@ -117,8 +117,7 @@ impl Limits {
         let arguments = |role: Role| -> Vec<&str> {
             self.parts.iter().filter(|p| p.role == role).map(|p| p.argument.as_str()).collect()
         };
-        let others: Vec<&str> =
-            [Role::Possible, Role::Free, Role::Unknown].into_iter().flat_map(arguments).collect();
+        let others: Vec<&str> = [Role::Possible, Role::Free].into_iter().flat_map(arguments).collect();
         let mut findings = Vec::new();
         let (id, severity, mut sentence) = match self.limit() {
             Some(limit) => (limit.resource.id(), Severity::Info, head + &arguments(Role::Limit).join(" ")),
@@ -130,6 +129,11 @@ impl Limits {
         };
         if !others.is_empty() {
             sentence = format!("{sentence} Besides: {}", others.join(" "));
+        }
+        let unknown: Vec<&str> =
+            self.parts.iter().filter(|p| p.role == Role::Unknown).map(|p| p.resource.name()).collect();
+        if !unknown.is_empty() {
+            sentence = format!("{sentence} Not sampled, or idle: {}.", unknown.join(", "));
         }
         let mut finding = Finding::new(id, severity, sentence);
         for part in &self.parts {
@@ -279,45 +283,47 @@ fn throttle() -> Part {
     Part { resource: Resource::Throttle, role: Role::Limit, used: None, argument }
 }
 
-/// Little's law: whether as many operations were in flight as the workload allows.
-fn concurrency(o: &Observed, saturated: bool) -> Option<Part> {
+/// Little's law: whether as many operations were in flight as the workload allows, and whether that says what limited it. `others` are
+/// the verdicts on everything else.
+fn concurrency(o: &Observed, others: &[Part]) -> Option<Part> {
     let (in_flight, depth) = (o.in_flight()?, o.depth.filter(|depth| *depth > 0.0)?);
     let used = in_flight / depth;
     let law = format!(
-        "{} operations a second at {} each are {} in flight (Little's law) of {} allowed",
-        digits(o.iops),
+        "{} at {} each are {in_flight:.1} in flight (Little's law), of {depth:.0} allowed",
+        Unit::PerSecond.show(o.iops),
         Unit::Nanoseconds.show(o.latency_ns?),
-        digits(in_flight),
-        digits(depth)
     );
-    let reached = used >= DEPTH_REACHED;
+    let is = |role: Role| others.iter().any(|part| part.role == role);
+    let unseen = |part: &Part| part.role == Role::Unknown && part.resource != Resource::Network;
     let part = |resource, role, argument| Some(Part { resource, role, used: Some(used), argument });
-    if saturated {
-        let what = if reached {
-            "the queue is full, as it must be before a full resource"
-        } else {
-            "the queue is not full"
-        };
-        return part(Resource::Concurrency, Role::Free, format!("{law}: {what}."));
+    if used < DEPTH_REACHED {
+        let argument = format!(
+            "{law}: the queue was not kept full, so who submits may be the limit, and not the storage."
+        );
+        let role = if is(Role::Limit) { Role::Free } else { Role::Possible };
+        return part(Resource::Submitter, role, argument);
     }
-    if reached {
-        let why = if o.sync_writes { " Each write waits until it is durable." } else { "" };
-        let sure = o.disks.is_empty() && o.links.is_empty();
-        let but = if sure { " What each operation waits for was not sampled." } else { "" };
-        return part(
-            Resource::Concurrency,
+    let (role, argument) = if is(Role::Limit) {
+        (Role::Free, format!("{law}: the queue is full, as it must be before a full resource."))
+    } else if depth <= 1.0 {
+        let what =
+            "One operation at a time is the limit: each waits for the one before, so speed is one by latency";
+        (
             Role::Limit,
             format!(
-                "Latency times concurrency is the limit: {law}, all of them, and nothing that was sampled is full. More in flight, or a shorter \
-                 way for each, would give more.{why}{but}"
+                "{what} ({law}). A shorter way for each, or more at once as far as the devices bear it, would give more."
             ),
-        );
-    }
-    part(
-        Resource::Submitter,
-        Role::Possible,
-        format!("{law}: the queue was not kept full, so who submits may be the limit, and not the storage."),
-    )
+        )
+    } else if others.iter().any(unseen) || is(Role::Possible) {
+        let what = "the queue was kept full, but whether more in flight would give more can't be said while it is not known that disks and \
+                    processors had room";
+        (Role::Possible, format!("{law}: {what}."))
+    } else {
+        let why = if o.sync_writes { " Each write waits until it is durable." } else { "" };
+        let what = "all of them, and neither disks nor processors were full. More in flight, or a shorter way for each, would give more";
+        (Role::Limit, format!("Latency times concurrency is the limit: {law}, {what}.{why}"))
+    };
+    part(Resource::Concurrency, role, argument)
 }
 
 impl Resource {

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::is_of;
 use crate::job::{Job, Jobs, Method, SyncMode};
 use crate::result::Run;
 use crate::samples::{Samples, Series};
@@ -81,17 +82,21 @@ impl Observed {
     /// What a run shows. `work` is that of its test; `rotates` tells what is known of a disk.
     pub fn of(run: &Run, work: Option<&Work>, rotates: impl Fn(&str) -> Option<bool>) -> Observed {
         let (m, samples) = (&run.measurement, &run.samples);
-        let streams = || m.outcome.streams.iter().filter(|s| s.operation != "sync");
+        let streams = || m.outcome.streams.iter().filter(|s| !is_of(s, "sync"));
         let count: u64 = streams().map(|s| s.latency.count()).sum();
         let time: f64 = streams().map(|s| s.latency.mean_ns() * s.latency.count() as f64).sum();
-        let jobs = work.map(|Work::Io(Jobs(jobs))| jobs.as_slice()).unwrap_or_default();
-        let depth: f64 = jobs.iter().map(depth).sum();
-        let depth = (!jobs.is_empty()).then_some(depth);
+        let jobs = match work {
+            Some(Work::Io(Jobs(jobs))) => jobs.as_slice(),
+            _ => &[],
+        };
+        // Jobs that wait for others are not in flight with them: then no one number holds for the whole run.
+        let together = !jobs.is_empty() && !jobs.iter().skip(1).any(|job| job.stonewall);
+        let depth = together.then(|| jobs.iter().map(depth).sum());
         let syncs: f64 = m
             .outcome
             .streams
             .iter()
-            .filter(|s| s.operation == "sync" && s.runtime_ns > 0)
+            .filter(|s| is_of(s, "sync") && s.runtime_ns > 0)
             .map(|s| s.latency.mean_ns() * s.latency.count() as f64 / s.runtime_ns as f64)
             .sum();
         let workers: f64 = jobs.iter().map(|job| f64::from(job.workers)).sum();
@@ -100,7 +105,7 @@ impl Observed {
             target: m.target.clone(),
             iops: streams().map(|s| s.iops()).sum(),
             bandwidth: streams().map(|s| s.bandwidth()).sum(),
-            read_bandwidth: streams().filter(|s| s.operation == "read").map(|s| s.bandwidth()).sum(),
+            read_bandwidth: streams().filter(|s| is_of(s, "read")).map(|s| s.bandwidth()).sum(),
             latency_ns: (count > 0).then(|| time / count as f64),
             depth,
             throttled: jobs.iter().any(is_throttled),

@@ -137,6 +137,8 @@ impl Demands {
         let link = o.links.iter().map(|l| l.bandwidth / l.speed).reduce(f64::max).unwrap_or(0.0);
         let disk = o.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         let at_disks = each_ns(o.disks.iter().map(|d| d.in_flight).sum());
+        // Time on the wire is certainly not spent at disks.
+        let beside_disk = beside(at_disks).max(each_ns(link));
         // Reads wait for the disk; writes may be put into memory and written behind the operation's back.
         let only_reads = o.read_bandwidth >= 0.99 * o.bandwidth;
         Some(Demands {
@@ -149,7 +151,7 @@ impl Demands {
             disk_bytes: disk.map_or(0.0, |d| d.bandwidth / d.iops),
             cpu_ns: o.cpu.map_or(0.0, each_ns),
             beside_link_ns: (beside(each_ns(queue(link, in_flight))), beside(each_ns(link))),
-            beside_disk_ns: (beside(at_disks), if only_reads { beside(at_disks) } else { latency_ns }),
+            beside_disk_ns: (beside_disk, if only_reads { beside_disk } else { latency_ns }),
         })
     }
 
@@ -274,6 +276,7 @@ fn assumptions(d: &Demands) -> Vec<String> {
             ns(d.cpu_ns),
             ns(d.latency_ns)
         ),
+        "Writes may wait for the disks wholly (the upper end) or not at all (the lower); reads that reach a disk wait for it.".into(),
         "Hit rates, parity and copies stay as they were. Ethernet carries 90 to 95 % of its line rate."
             .into(),
         "What was not sampled (a remote server's disks, its processors) is part of the latency that stays."

@@ -31,9 +31,91 @@ impl Setting {
         self.rotates.get(disk).or_else(|| self.rotates.get(whole)).copied()
     }
 
-    /// From `machine.json`. What it does not tell stays unknown.
-    pub fn from_machine(_machine: &Value, targets: &[&str]) -> Setting {
-        let unknown = |name: &&str| ((*name).to_owned(), TargetFacts::default());
-        Setting { targets: targets.iter().map(unknown).collect(), rotates: BTreeMap::new() }
+    /// From `machine.json` (a [`Machine`](crate::machine::Machine), by an older or newer version perhaps). What it does not tell stays
+    /// unknown.
+    pub fn from_machine(machine: &Value) -> Setting {
+        let disks: Vec<Disk> = list(machine, "disks").filter_map(Disk::of).collect();
+        let facts = |place: &Value| Some((text(place, "target")?.to_owned(), facts(machine, place, &disks)));
+        Setting {
+            targets: list(machine, "places").filter_map(facts).collect(),
+            rotates: disks.iter().filter_map(|d| Some((d.name.to_owned(), d.rotates?))).collect(),
+        }
     }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// A disk of the description.
+#[derive(Debug)]
+struct Disk<'a> {
+    name: &'a str,
+    medium: &'a str,
+    rotates: Option<bool>,
+}
+
+impl<'a> Disk<'a> {
+    fn of(value: &'a Value) -> Option<Disk<'a>> {
+        let transport = text(value, "transport").unwrap_or("unknown");
+        // Only a real disk knows whether it rotates: what stands for others says what its driver was written to say.
+        let is_real = matches!(transport, "nvme" | "sata" | "sas" | "usb");
+        let rotates = value.get("rotational").and_then(Value::as_bool).filter(|_| is_real);
+        let medium = match (rotates, transport) {
+            (Some(true), _) => "HDD",
+            (Some(false), "nvme") => "NVMe SSD",
+            (Some(false), _) => "SSD",
+            (None, _) => transport,
+        };
+        Some(Disk { name: text(value, "name")?, medium, rotates })
+    }
+}
+
+fn facts(machine: &Value, place: &Value, disks: &[Disk<'_>]) -> TargetFacts {
+    let devices: Vec<&str> = list(place, "devices").filter_map(Value::as_str).collect();
+    let mut media: Vec<&str> = disks.iter().filter(|d| devices.contains(&d.name)).map(|d| d.medium).collect();
+    media.sort_unstable();
+    media.dedup();
+    // A pool of rotating disks may have its log and cache on others.
+    let medium = if media.contains(&"HDD") {
+        Some("HDD".to_owned())
+    } else {
+        (!media.is_empty()).then(|| media.join(" and "))
+    };
+    let name = text(place, "dataset").and_then(|dataset| dataset.split('/').next());
+    let pool = name.and_then(|name| list(machine, "pools").find(|pool| text(pool, "name") == Some(name)));
+    TargetFacts {
+        fill_percent: fill(pool, "allocated_bytes").or_else(|| fill(place.get("mount"), "used_bytes")),
+        medium,
+        layout: pool.map(layout),
+    }
+}
+
+fn fill(of: Option<&Value>, used: &str) -> Option<f64> {
+    let number = |key: &str| of?.get(key)?.as_f64();
+    let size = number("size_bytes").filter(|size| *size > 0.0)?;
+    Some(number(used)? / size * 100.0)
+}
+
+/// `2 x mirror`, `raidz1`, `4 x leaf`: what a pool's normal vdevs are.
+fn layout(pool: &Value) -> String {
+    let kind = |vdev: &Value| match vdev.get("kind") {
+        Some(Value::Object(parity)) => {
+            parity.iter().next().map_or_else(String::new, |(kind, parity)| format!("{kind}{parity}"))
+        }
+        Some(Value::String(kind)) if kind == "leaf" => "disk".to_owned(),
+        kind => kind.and_then(Value::as_str).unwrap_or("unknown").to_owned(),
+    };
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for vdev in list(pool, "vdevs").filter(|vdev| text(vdev, "class") == Some("normal")) {
+        *kinds.entry(kind(vdev)).or_default() += 1;
+    }
+    let words = kinds
+        .iter()
+        .map(|(kind, count)| if *count == 1 { kind.clone() } else { format!("{count} x {kind}") });
+    words.collect::<Vec<_>>().join(" and ")
 }

@@ -280,3 +280,60 @@ fn other_disks_are_projected_as_ranges() {
     let none = Observed { throttled: true, ..hdd };
     assert!(project(&none, &DEVICES).is_none());
 }
+
+#[test]
+fn the_machine_tells_fill_medium_and_layout() {
+    let machine = serde_json::json!({
+        "disks": [
+            {"name": "sda", "transport": "sata", "rotational": true},
+            {"name": "nvme0n1", "transport": "nvme", "rotational": false},
+            {"name": "vda", "transport": "virtual", "rotational": true},
+        ],
+        "places": [
+            {"target": "tank", "dataset": "tank/data", "devices": ["sda", "nvme0n1"]},
+            {"target": "disk", "devices": ["vda"]},
+        ],
+        "pools": [{"name": "tank", "size_bytes": 200, "allocated_bytes": 182, "vdevs": [
+            {"class": "normal", "kind": "mirror"}, {"class": "normal", "kind": "mirror"}, {"class": "normal", "kind": {"raidz": 1}},
+            {"class": "cache", "kind": "leaf"},
+        ]}],
+    });
+    let setting = Setting::from_machine(&machine);
+    let tank = TargetFacts {
+        fill_percent: Some(91.0),
+        medium: Some("HDD".into()),
+        layout: Some("2 x mirror and raidz1".into()),
+    };
+    assert_eq!(setting.targets["tank"], tank);
+    let disk = TargetFacts { medium: Some("virtual".into()), ..TargetFacts::default() };
+    assert_eq!(setting.targets["disk"], disk, "a virtual disk does not know what is below it");
+    assert_eq!(
+        [setting.rotates("sda1"), setting.rotates("nvme0n1p2"), setting.rotates("vda")],
+        [Some(true), Some(false), None]
+    );
+    assert_eq!(Setting::from_machine(&serde_json::Value::Null), Setting::default());
+}
+
+#[test]
+fn results_are_compared_target_by_target() {
+    let source = |name: &str, iops: f64| {
+        let one = |target: &str, n: u32, iops: f64| {
+            run(
+                "t",
+                target,
+                n,
+                vec![stream("read", iops + f64::from(n), iops * 4096.0, 1e6)],
+                Samples::default(),
+            )
+        };
+        let runs: Vec<Run> = (1..=5).flat_map(|n| [one("tank", n, iops), one("other", n, 900.0)]).collect();
+        Source { name: name.into(), figures: crate::result::summarise(&runs), setting: Setting::default() }
+    };
+    let (comparisons, findings) = compare_results(&[source("before", 1000.0), source("after", 400.0)]);
+    assert!(comparisons.iter().all(|c| c.a.ends_with("(before)") && c.b.ends_with("(after)")));
+    let worse: Vec<&Finding> = findings.iter().filter(|f| f.id == "compare.worse").collect();
+    assert_eq!(worse.len(), 1, "{findings:#?}");
+    assert_eq!((worse[0].target.as_deref(), worse[0].severity), (Some("tank (after)"), Severity::Warning));
+    assert!(worse[0].sentence.contains("2.5x slower than tank (before)"), "{}", worse[0].sentence);
+    assert!(findings.iter().any(|f| f.id == "compare.same" && f.target.as_deref() == Some("other (after)")));
+}

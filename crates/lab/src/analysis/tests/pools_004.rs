@@ -94,7 +94,7 @@ fn data0_stands_out_in_random_reads_and_nowhere_else() {
     let far: Vec<&Finding> = analysis.findings.iter().filter(|f| f.id == "compare.far_behind").collect();
     assert_eq!(far.len(), 1, "{far:#?}");
     assert_eq!((far[0].test.as_deref(), far[0].target.as_deref()), (Some("randread"), Some("data0")));
-    assert!(far[0].sentence.contains("28x slower than even the next (data2)"), "{}", far[0].sentence);
+    assert!(far[0].sentence.contains("28x slower than even the next slowest, data2"), "{}", far[0].sentence);
     assert_eq!(find(&analysis.findings, "compare.ranking", "mixed").len(), 2, "reads and writes");
 }
 
@@ -131,13 +131,28 @@ fn the_cliff_lies_between_77_and_91_percent_and_no_finer() {
 }
 
 #[test]
-fn the_queue_was_full_by_littles_law() {
+fn a_full_queue_alone_does_not_name_the_limit() {
     let analysis = analysis();
     let limits = analysis.limits.iter().find(|l| l.test == "randread" && l.target == "data0").unwrap();
     let in_flight = limits.observed.in_flight().unwrap();
     assert!((in_flight - 118.6).abs() < 0.5, "419 x 283 ms: {in_flight}");
-    let limit = limits.limit().unwrap();
-    assert_eq!(limit.resource, Resource::Concurrency);
-    assert!(limit.argument.contains("What each operation waits for was not sampled"), "{}", limit.argument);
-    assert!(limits.parts.iter().any(|p| p.resource == Resource::Disk && p.role == Role::Unknown));
+    assert_eq!(limits.limit(), None, "no disk was sampled: a full queue does not say what it waits for");
+    let finding = &limits.findings()[0];
+    assert_eq!(finding.id, "limit.unknown");
+    assert!(
+        finding.sentence.contains("118.6 in flight (Little's law), of 128 allowed"),
+        "{}",
+        finding.sentence
+    );
+    assert!(
+        finding.sentence.contains("Not sampled, or idle: network, busiest disk, processors"),
+        "{}",
+        finding.sentence
+    );
+    let one = analysis.limits.iter().find(|l| l.test == "seqread" && l.target == "data0").unwrap();
+    assert_eq!(
+        one.limit().unwrap().resource,
+        Resource::Concurrency,
+        "one at a time is one by latency, whatever it waits for"
+    );
 }
