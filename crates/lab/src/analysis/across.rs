@@ -149,7 +149,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
         sentence.push_str(&format!(" The difference to {} may be chance.", unsure.join(", ")));
     }
     // Far behind the next to last, not the best: one fast target does not make all others bad.
-    let next = rest.last().unwrap_or(&best);
+    let next = rest.last().unwrap_or(best);
     let factor = (last.spread.median / next.spread.median).max(next.spread.median / last.spread.median);
     let is_far = is_worse(next.spread.median, last.spread.median, last.better) && factor >= FAR_BEHIND;
     let (id, severity) =

@@ -135,5 +135,5 @@ fn is_read(operation: &str) -> bool {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.*} %", usize::from(share < 0.1 || share > 0.9), share * 100.0)
+    format!("{:.*} %", usize::from(!(0.1..=0.9).contains(&share)), share * 100.0)
 }

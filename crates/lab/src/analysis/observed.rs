@@ -116,7 +116,7 @@ impl Observed {
             cpu: cpu_busy(samples, ""),
             busiest_cpu: busiest_cpu(samples),
             iowait: share(samples.find("cpu", "", "iowait"), cpu_time(samples, "")),
-            io_pressure: samples.find("pressure", "io", "some_total").and_then(|s| per_time(s)),
+            io_pressure: samples.find("pressure", "io", "some_total").and_then(per_time),
         }
     }
 

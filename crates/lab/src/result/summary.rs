@@ -146,7 +146,17 @@ pub fn summarise<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<FigureSumma
 pub(crate) struct Figures {
     /// Where each (test, target, figure) is in `all`.
     place: BTreeMap<(String, String, String), usize>,
-    all: Vec<(String, String, Figure, Vec<(u32, f64)>)>,
+    all: Vec<Gathered>,
+}
+
+/// One figure, of the repeats that were there so far.
+#[derive(Debug)]
+struct Gathered {
+    test: String,
+    target: String,
+    figure: Figure,
+    /// (repeat, value).
+    values: Vec<(u32, f64)>,
 }
 
 impl Figures {
@@ -154,34 +164,30 @@ impl Figures {
     pub(crate) fn add(&mut self, run: &Run) {
         let m = &run.measurement;
         for figure in m.outcome.figures() {
-            let key = (m.test.clone(), m.target.clone(), figure.name.clone());
+            let (test, target) = (m.test.clone(), m.target.clone());
             let next = self.all.len();
-            let at = *self.place.entry(key).or_insert(next);
+            let at = *self.place.entry((test.clone(), target.clone(), figure.name.clone())).or_insert(next);
             let value = (m.repeat, figure.value);
             match self.all.get_mut(at) {
-                Some(known) => known.3.push(value),
-                None => self.all.push((m.test.clone(), m.target.clone(), figure, vec![value])),
+                Some(known) => known.values.push(value),
+                None => self.all.push(Gathered { test, target, figure, values: vec![value] }),
             }
         }
     }
 
     /// All figures.
     pub(crate) fn finish(self) -> Vec<FigureSummary> {
-        let summary = |(test, target, figure, mut values): (String, String, Figure, Vec<(u32, f64)>)| {
-            values.sort_by_key(|value| value.0);
-            let values: Vec<f64> = values.into_iter().map(|value| value.1).collect();
-            let spread = Spread::of(&values);
-            FigureSummary {
-                test,
-                target,
-                figure: figure.name,
-                unit: figure.unit,
-                better: figure.better,
-                values,
-                spread,
-            }
-        };
-        self.all.into_iter().map(summary).collect()
+        self.all.into_iter().map(Gathered::summary).collect()
+    }
+}
+
+impl Gathered {
+    fn summary(mut self) -> FigureSummary {
+        self.values.sort_by_key(|value| value.0);
+        let values: Vec<f64> = self.values.into_iter().map(|value| value.1).collect();
+        let Figure { name, unit, better, .. } = self.figure;
+        let spread = Spread::of(&values);
+        FigureSummary { test: self.test, target: self.target, figure: name, unit, better, values, spread }
     }
 }
 
