@@ -21,7 +21,6 @@
 
 mod buffers;
 mod clock;
-mod cpu;
 mod group;
 mod layout;
 pub(crate) mod lines;
@@ -82,14 +81,18 @@ fn run_with(jobs: &Jobs, place: &Place, control: &Control, rings: bool) -> Resul
                 ));
             }
             for tally in done.tallies {
-                cpu.user_ns += tally.cpu().user_ns;
-                cpu.system_ns += tally.cpu().system_ns;
+                cpu.add(tally.cpu());
                 lines.add(worker.index, worker.number, tally.into_streams(worker.job));
             }
         }
     }
-    let tool = Tool { name: "cenote".into(), version: env!("CARGO_PKG_VERSION").into(), command: None };
-    Ok(Outcome { tool, cpu: Some(cpu), streams: lines.into_streams(), others: Vec::new(), notes: notes.0 })
+    Ok(Outcome {
+        tool: Tool::cenote(),
+        cpu: Some(cpu),
+        streams: lines.into_streams(),
+        others: Vec::new(),
+        notes: notes.0,
+    })
 }
 
 /// Jobs that run together, with their numbers: a new group begins where one has `stonewall`.
@@ -108,11 +111,8 @@ fn groups(jobs: &Jobs) -> Vec<Vec<(usize, &Job)>> {
 fn make_ready<'a>(group: &[(usize, &'a Job)], place: &Place, control: &Control) -> Result<Vec<Worker<'a>>> {
     let mut workers: Vec<Worker<'_>> = Vec::new();
     for (index, job) in group {
-        if job.time_based && job.runtime_ns.is_none() {
-            return Err(LabError::Refused(format!(
-                "job {}: time_based without runtime never ends",
-                job.name
-            )));
+        if let Some(what) = job.contradiction() {
+            return Err(LabError::Refused(format!("job {}: {what}", job.name)));
         }
         for number in 0..job.workers.max(1) {
             let id = workers.len() as u32;

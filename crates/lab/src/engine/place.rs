@@ -25,7 +25,7 @@ impl Place {
     ///
     /// # Errors
     /// The job names one outside the folder.
-    pub(super) fn path(&self, job: &Job, number: u32) -> Result<PathBuf> {
+    pub(crate) fn path(&self, job: &Job, number: u32) -> Result<PathBuf> {
         match (self, &job.filename) {
             (Place::File(path), _) => Ok(path.clone()),
             (Place::Folder(folder), Some(name)) => inside(folder, name),

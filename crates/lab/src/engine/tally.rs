@@ -1,7 +1,7 @@
 //! What one worker did: a recorder for each kind of operation, its processor time, and what it tells the run's control.
 
+use super::Halt;
 use super::clock::Clock;
-use super::{Halt, cpu};
 use crate::job::Job;
 use crate::measurement::{CpuTime, Recorder, Stream};
 use crate::workload::{Kind, Operation};
@@ -76,7 +76,7 @@ impl Tally {
         if now_ns < self.begins_ns {
             self.next_tick_ns = self.next_tick_ns.min(self.begins_ns);
         } else if self.cpu.is_none() {
-            self.cpu = Some(cpu::of_thread());
+            self.cpu = Some(CpuTime::of_thread());
         }
     }
 
@@ -84,7 +84,7 @@ impl Tally {
     pub fn end(&mut self, halt: &Halt, clock: Clock) {
         self.ended_ns = clock.now_ns().max(self.begins_ns);
         self.slow_tick(halt, self.ended_ns);
-        self.cpu = self.cpu.map(cpu::since);
+        self.cpu = self.cpu.map(|before| CpuTime::of_thread().since(before));
     }
 
     /// Processor time that it used while it was counted.

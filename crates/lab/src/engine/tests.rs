@@ -224,7 +224,7 @@ fn what_makes_no_sense_is_refused() {
     let folder = || Place::Folder(dir.path().into());
     let shown = |place, job| failed(place, job).to_string();
     assert!(shown(folder(), Job { size_bytes: 0, ..job(READ) }).contains("size is missing"));
-    assert!(shown(folder(), Job { time_based: true, ..job(READ) }).contains("time_based without runtime"));
+    assert!(shown(folder(), Job { time_based: true, ..job(READ) }).contains("time_based needs a runtime"));
     let shared = Job { filename: Some("one".into()), workers: 2, verify: true, ..job(WRITE) };
     assert!(shown(folder(), shared).contains("a file for each worker"));
     let gone = dir.path().join("gone");

@@ -1,4 +1,4 @@
-//! Processor time of this process, and of programs that it ran.
+//! Processor time of this process, of one of its threads, and of programs that it ran.
 #![allow(unsafe_code)] // getrusage has no safe wrapper among our libraries; it fills a plain struct
 
 use super::CpuTime;
@@ -7,6 +7,11 @@ impl CpuTime {
     /// What this process used until now, with all its threads.
     pub fn of_process() -> CpuTime {
         usage(libc::RUSAGE_SELF)
+    }
+
+    /// What the calling thread used until now. Threads of the kernel that work for it (io_uring's) are not in it.
+    pub fn of_thread() -> CpuTime {
+        usage(libc::RUSAGE_THREAD)
     }
 
     /// What programs used that this process ran and that have ended, with those that they ran.

@@ -1,7 +1,7 @@
 //! Notes operations of one kind as they complete, and makes a [`Stream`] of them.
 //!
 //! Each worker has its own, so that recording takes no lock and touches few cache lines: a histogram bucket, the present second, four
-//! totals. Their streams are added up at the end ([`Stream::add`]). All times are nanoseconds since one moment that the workers share: the measurement's
+//! totals. They, or their streams, are added up at the end. All times are nanoseconds since one moment that the workers share: the measurement's
 //! beginning.
 //!
 //! ```text
@@ -21,82 +21,92 @@ const SHORT_REST_NS: u64 = SECOND_NS / 20;
 #[derive(Debug, Clone)]
 pub struct Recorder {
     begins_ns: u64,
-    operations: u64,
-    bytes: u64,
-    errors: u64,
-    latency: Latency,
-    /// All but the present one.
-    seconds: Vec<Second>,
-    present: Second,
+    /// As it is until now; the last of its seconds is the present one.
+    stream: Stream,
     present_ends_ns: u64,
 }
 
 impl Recorder {
     /// Counts what completes at `begins_ns` or later.
     pub fn new(begins_ns: u64) -> Recorder {
-        Recorder {
-            begins_ns,
+        let stream = Stream {
+            operation: String::new(),
             operations: 0,
             bytes: 0,
+            runtime_ns: 0,
             errors: 0,
             latency: Latency::default(),
-            seconds: Vec::new(),
-            present: Second { at_ns: begins_ns, ..Second::default() },
-            present_ends_ns: begins_ns + SECOND_NS,
-        }
+            seconds: vec![Second { at_ns: begins_ns, ..Second::default() }],
+        };
+        Recorder { begins_ns, stream, present_ends_ns: begins_ns + SECOND_NS }
     }
 
-    /// Notes an operation that began and completed at these times; completions come in order of time, or nearly.
+    /// Notes an operation that began and completed at these times. Completions come in order of time, or nearly.
     #[inline]
     pub fn record(&mut self, bytes: u64, began_ns: u64, completed_ns: u64) {
         if completed_ns < self.begins_ns {
             return;
         }
-        while completed_ns >= self.present_ends_ns {
-            self.next_second();
-        }
         let latency_ns = completed_ns.saturating_sub(began_ns);
-        self.operations += 1;
-        self.bytes += bytes;
-        self.latency.record(latency_ns);
-        self.present.operations += 1;
-        self.present.bytes += bytes;
-        self.present.latency_sum_ns += latency_ns;
-        self.present.latency_max_ns = self.present.latency_max_ns.max(latency_ns);
+        self.stream.latency.record(latency_ns);
+        self.count(1, bytes, completed_ns, latency_ns);
+    }
+
+    /// Notes operations that were complete then, whose latencies are not known.
+    pub fn record_many(&mut self, operations: u64, bytes: u64, completed_ns: u64) {
+        if completed_ns >= self.begins_ns {
+            self.count(operations, bytes, completed_ns, 0);
+        }
     }
 
     /// Notes an operation that failed: it has no latency.
     pub fn record_error(&mut self) {
-        self.errors += 1;
+        self.stream.errors += 1;
     }
 
     /// How many were completed.
     pub fn operations(&self) -> u64 {
-        self.operations
+        self.stream.operations
+    }
+
+    /// Adds what another worker did; it must have begun at the same time.
+    pub fn add(&mut self, other: &Recorder) {
+        self.stream.add(&other.stream);
+        self.present_ends_ns = self.present_ends_ns.max(other.present_ends_ns);
     }
 
     /// The stream of all that was recorded, which ended at `ended_ns`.
-    pub fn into_stream(mut self, operation: impl Into<String>, ended_ns: u64) -> Stream {
-        let short = ended_ns.saturating_sub(self.present.at_ns) <= SHORT_REST_NS;
-        match self.seconds.last_mut() {
-            Some(last) if short => last.add(&self.present),
-            _ => self.seconds.push(self.present),
+    pub fn into_stream(self, operation: impl Into<String>, ended_ns: u64) -> Stream {
+        let runtime_ns = ended_ns.saturating_sub(self.begins_ns);
+        let mut stream = Stream { operation: operation.into(), runtime_ns, ..self.stream };
+        let rest_ns = ended_ns.saturating_sub(self.present_ends_ns - SECOND_NS);
+        if rest_ns <= SHORT_REST_NS
+            && stream.seconds.len() > 1
+            && let (Some(rest), Some(last)) = (stream.seconds.pop(), stream.seconds.last_mut())
+        {
+            last.add(&rest);
         }
-        Stream {
-            operation: operation.into(),
-            operations: self.operations,
-            bytes: self.bytes,
-            runtime_ns: ended_ns.saturating_sub(self.begins_ns),
-            errors: self.errors,
-            latency: self.latency,
-            seconds: self.seconds,
+        stream
+    }
+
+    #[inline]
+    fn count(&mut self, operations: u64, bytes: u64, completed_ns: u64, latency_ns: u64) {
+        while completed_ns >= self.present_ends_ns {
+            self.next_second();
+        }
+        self.stream.operations += operations;
+        self.stream.bytes += bytes;
+        if let Some(present) = self.stream.seconds.last_mut() {
+            present.operations += operations;
+            present.bytes += bytes;
+            present.latency_sum_ns += latency_ns;
+            present.latency_max_ns = present.latency_max_ns.max(latency_ns);
         }
     }
 
     #[cold]
     fn next_second(&mut self) {
-        let next = Second { at_ns: self.present_ends_ns, ..Second::default() };
-        self.seconds.push(std::mem::replace(&mut self.present, next));
+        self.stream.seconds.push(Second { at_ns: self.present_ends_ns, ..Second::default() });
         self.present_ends_ns += SECOND_NS;
     }
 }
@@ -120,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_add_up_to_what_recording_all_in_one_gives() {
+    fn adding_recorders_or_streams_is_the_same_as_recording_all_in_one() {
         let (mut one, mut other, mut all) =
             (Recorder::new(BEGINS), Recorder::new(BEGINS), Recorder::new(BEGINS));
         for i in 0..40 {
@@ -129,8 +139,10 @@ mod tests {
             if i % 3 == 0 || i > 30 { &mut other } else { &mut one }.record(i, began, completed);
         }
         let ended = BEGINS + 4 * SECOND_NS;
-        let mut sum = one.into_stream("write", BEGINS + 3 * SECOND_NS);
-        sum.add(&other.into_stream("write", ended));
+        let mut sum = one.clone().into_stream("write", BEGINS + 3 * SECOND_NS);
+        sum.add(&other.clone().into_stream("write", ended));
+        one.add(&other);
+        assert_eq!(one.into_stream("write", ended), sum);
         assert_eq!(sum, all.into_stream("write", ended));
     }
 

@@ -1,28 +1,20 @@
-//! Counts operations of one kind as they are done: their latencies, and what each second was like.
-//!
-//! Each worker has its own tallies, so that recording takes no lock; they are added up when the work is over.
+//! Times operations of one kind: a [`Recorder`] by the system's clock.
 
 use std::time::Instant;
 
-use super::{Latency, Second, Stream};
-
-const SECOND_NS: u64 = 1_000_000_000;
+use super::{Recorder, Stream};
 
 /// Operations of one kind, so far.
 #[derive(Debug, Clone)]
 pub struct Tally {
     began: Instant,
-    operations: u64,
-    bytes: u64,
-    errors: u64,
-    latency: Latency,
-    seconds: Vec<Second>,
+    recorder: Recorder,
 }
 
 impl Tally {
     /// Of a measurement that began then: seconds are counted from there.
     pub fn new(began: Instant) -> Tally {
-        Tally { began, operations: 0, bytes: 0, errors: 0, latency: Latency::default(), seconds: Vec::new() }
+        Tally { began, recorder: Recorder::new(0) }
     }
 
     /// Does an operation that moves so many bytes, and notes it, or its failure.
@@ -34,72 +26,34 @@ impl Tally {
         let done = operation();
         match &done {
             Ok(_) => self.record(began, Instant::now(), bytes),
-            Err(_) => self.errors += 1,
+            Err(_) => self.recorder.record_error(),
         }
         done
     }
 
     /// Notes an operation that lasted from `began` to `ended`.
     pub fn record(&mut self, began: Instant, ended: Instant, bytes: u64) {
-        let took_ns = nanoseconds(ended, began);
-        self.latency.record(took_ns);
-        let second = self.pass(1, ended, bytes);
-        second.latency_sum_ns += took_ns;
-        second.latency_max_ns = second.latency_max_ns.max(took_ns);
+        self.recorder.record(bytes, nanoseconds(began, self.began), nanoseconds(ended, self.began));
     }
 
     /// Notes operations that were over by `at`, whose latencies are not known.
     pub fn record_many(&mut self, operations: u64, at: Instant, bytes: u64) {
-        self.pass(operations, at, bytes);
+        self.recorder.record_many(operations, bytes, nanoseconds(at, self.began));
     }
 
     /// Adds what another worker did in the same measurement.
     pub fn add(&mut self, other: &Tally) {
-        self.operations += other.operations;
-        self.bytes += other.bytes;
-        self.errors += other.errors;
-        self.latency.add(&other.latency);
-        for theirs in &other.seconds {
-            let ours = self.second(theirs.at_ns / SECOND_NS);
-            ours.operations += theirs.operations;
-            ours.bytes += theirs.bytes;
-            ours.latency_sum_ns += theirs.latency_sum_ns;
-            ours.latency_max_ns = ours.latency_max_ns.max(theirs.latency_max_ns);
-        }
+        self.recorder.add(&other.recorder);
     }
 
     /// How many operations were done.
     pub fn operations(&self) -> u64 {
-        self.operations
+        self.recorder.operations()
     }
 
     /// All of it as a stream, which went on for `runtime_ns`.
     pub fn into_stream(self, operation: impl Into<String>, runtime_ns: u64) -> Stream {
-        Stream {
-            operation: operation.into(),
-            operations: self.operations,
-            bytes: self.bytes,
-            runtime_ns,
-            errors: self.errors,
-            latency: self.latency,
-            seconds: self.seconds,
-        }
-    }
-
-    fn pass(&mut self, operations: u64, at: Instant, bytes: u64) -> &mut Second {
-        self.operations += operations;
-        self.bytes += bytes;
-        let second = self.second(nanoseconds(at, self.began) / SECOND_NS);
-        second.operations += operations;
-        second.bytes += bytes;
-        second
-    }
-
-    fn second(&mut self, index: u64) -> &mut Second {
-        while self.seconds.len() as u64 <= index {
-            self.seconds.push(Second { at_ns: self.seconds.len() as u64 * SECOND_NS, ..Second::default() });
-        }
-        &mut self.seconds[index as usize]
+        self.recorder.into_stream(operation, runtime_ns)
     }
 }
 
