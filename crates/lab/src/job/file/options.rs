@@ -48,6 +48,7 @@ const OPTIONS: &[Option_] = &[
     (&["numjobs"], Value(|d, v| put(&mut d.job.workers, value::number(v, 1, 65_536)))),
     (&["direct"], Flag(|d, on| d.job.direct = on)),
     (&["buffered"], Flag(|d, on| d.job.direct = !on)),
+    (&["invalidate"], Flag(|d, on| d.job.invalidate = on)),
     (&["sync"], Value(sync)),
     (&["fsync"], Value(|d, v| put(&mut d.job.fsync_every, value::number(v, 0, u32::MAX.into())))),
     (&["fdatasync"], Value(|d, v| put(&mut d.job.fdatasync_every, value::number(v, 0, u32::MAX.into())))),

@@ -13,7 +13,6 @@ pub(super) const IGNORED: &[(&[&str], &str)] = &[
         &["randrepeat", "allrandrepeat", "random_generator", "softrandommap"],
         "orders repeat by seed and need no memory: it is never too small for the map",
     ),
-    (&["invalidate"], "whether caches are warm is said by whoever runs the job"),
     (
         &["fallocate", "create_serialize", "create_fsync", "create_on_open"],
         "how test files are laid out is the engine's",

@@ -48,6 +48,7 @@ fn section(job: &Job) -> Result<String> {
     out.changed("iodepth", job.queue_depth, default.queue_depth);
     out.changed("numjobs", job.workers, default.workers);
     out.changed("direct", u8::from(job.direct), 0);
+    out.changed("invalidate", u8::from(job.invalidate), 1);
     match job.sync {
         SyncMode::None => {}
         SyncMode::Sync => out.line("sync", "sync"),
