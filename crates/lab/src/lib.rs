@@ -21,6 +21,7 @@ pub mod control;
 mod crew;
 pub mod engine;
 pub mod error;
+pub mod fio;
 pub mod job;
 pub mod machine;
 pub mod measurement;

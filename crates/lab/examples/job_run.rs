@@ -1,0 +1,43 @@
+//! `job_run engine|fio JOBFILE FILE-OR-FOLDER`: does a job file by the engine or by the real fio, and prints what came of it as JSON.
+//!
+//! For `bench/engine`, which compares the two. It overwrites the file or device that is named.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use cenote_lab::control::Control;
+use cenote_lab::engine::{self, Place};
+use cenote_lab::fio;
+use cenote_lab::job::Jobs;
+use cenote_lab::measurement::Outcome;
+use serde_json::{Value, json};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [tool, file, place] = arguments.as_slice() else {
+        return Err("job_run engine|fio JOBFILE FILE-OR-FOLDER".into());
+    };
+    let jobs = Jobs::parse(&std::fs::read_to_string(file)?, file)?;
+    let place = match PathBuf::from(place) {
+        path if path.is_dir() => Place::Folder(path),
+        path => Place::File(path),
+    };
+    let outcome = match tool.as_str() {
+        "engine" => engine::run(&jobs, &place, &Control::default())?,
+        "fio" => fio::run(&jobs, &place, &Control::default())?,
+        other => return Err(format!("{other}: neither engine nor fio").into()),
+    };
+    println!("{}", shown(&outcome));
+    Ok(())
+}
+
+/// The outcome with its figures by name, and the processor time that a million operations took, in seconds.
+fn shown(outcome: &Outcome) -> Value {
+    let operations: u64 = outcome.streams.iter().map(|stream| stream.operations).sum();
+    let mut figures: serde_json::Map<_, _> =
+        outcome.figures().into_iter().map(|figure| (figure.name, json!(figure.value))).collect();
+    if let Some(cpu) = outcome.cpu.filter(|_| operations > 0) {
+        figures.insert("cpu_s_per_million".into(), json!(cpu.total_ns() as f64 / operations as f64 / 1e3));
+    }
+    json!({ "tool": outcome.tool, "streams": outcome.streams, "figures": figures, "notes": outcome.notes })
+}

@@ -1,0 +1,119 @@
+//! The real fio does the same jobs: what it says becomes the same [`Outcome`], so that all that follows needs to know no difference.
+//!
+//! ```text
+//! Jobs ──> job file (to_fio) ──> fio ──┬─> JSON: totals, latency histograms ──┐
+//!                                      └─> logs: averages second by second ───┴─> streams of each worker ──> Lines
+//! ```
+//!
+//! fio is never asked for `group_reporting`: it would add up all jobs that run together. Workers are added up here, as the engine's are.
+//!
+//! Two things are coarser than the engine's: latencies are in fio's buckets (up to 1.6 % wide), and a second's longest latency is
+//! not known: its mean stands there. A note says so.
+
+mod log;
+mod report;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::control::Control;
+use crate::engine::Place;
+use crate::engine::lines::Lines;
+use crate::job::Jobs;
+use crate::measurement::{Outcome, Tool};
+use crate::target::Scratch;
+use crate::{LabError, Result, program};
+use report::Report;
+
+/// Lets fio do what `jobs` say at `place`.
+///
+/// # Errors
+/// fio is not installed, fails, or says what can't be understood; a job names a file outside of the place; `control` said stop.
+pub fn run(jobs: &Jobs, place: &Place, control: &Control) -> Result<Outcome> {
+    let folder = match place {
+        Place::Folder(folder) => folder.clone(),
+        Place::File(_) => std::env::temp_dir(),
+    };
+    let fio = program::find(&["fio"])
+        .ok_or_else(|| failed("is not installed: install it (apt install fio), or do without"))?;
+    let scratch = Scratch::new(&folder)?;
+    let text = job_file(jobs, place)?;
+    let [file, output, logs] = ["job.fio", "output.json", "log"].map(|name| scratch.path().join(name));
+    fs::write(&file, for_us(&text, &logs)).map_err(LabError::io(file.display().to_string()))?;
+    let began_unix_ms = unix_ms();
+    let mut command = Command::new(fio);
+    command.arg("--output-format=json+").arg(&file).current_dir(&folder);
+    program::run(&mut command, &output, control)?;
+    let report = Report::read(&output)?;
+    let workers = workers(jobs);
+    let seconds = log::read_all(&logs, &workers, began_unix_ms)?;
+    let cpu = report.cpu();
+    let tool = Tool { name: "fio".into(), version: report.version(), command: Some(by_hand(&text)) };
+    let mut lines = Lines::new(jobs);
+    for ((index, number), (done, seconds)) in
+        workers.into_iter().zip(report.into_workers()?.into_iter().zip(seconds))
+    {
+        lines.add(index, number, done.into_streams(&jobs.0[index], seconds));
+    }
+    let notes = vec!["fio says no longest latency by second: its mean stands there".to_owned()];
+    Ok(Outcome { tool, cpu: Some(cpu), streams: lines.into_streams(), others: Vec::new(), notes })
+}
+
+/// (job, worker of it), in the order in which fio numbers them.
+fn workers(jobs: &Jobs) -> Vec<(usize, u32)> {
+    let of_job =
+        |(index, job): (usize, &crate::job::Job)| (0..job.workers.max(1)).map(move |number| (index, number));
+    jobs.0.iter().enumerate().flat_map(of_job).collect()
+}
+
+/// The job file: files where the place says, workers apart.
+fn job_file(jobs: &Jobs, place: &Place) -> Result<String> {
+    let mut jobs = jobs.clone();
+    for job in &mut jobs.0 {
+        job.group = false;
+        let path = place.path(job, 0)?;
+        match place {
+            Place::File(_) => job.filename = Some(path),
+            Place::Folder(folder) if job.filename.is_some() => {
+                job.filename = path.strip_prefix(folder).ok().map(Path::to_owned);
+            }
+            Place::Folder(_) => {}
+        }
+    }
+    let global = match place {
+        Place::Folder(folder) => format!("[global]\ndirectory={}\n\n", escaped(folder)),
+        Place::File(_) => String::new(),
+    };
+    Ok(global + &jobs.to_fio()?)
+}
+
+/// A colon parts names in fio.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(':', "\\:")
+}
+
+/// The same with logs, and with threads for workers: processes would outlive fio if it is killed. These options are global.
+fn for_us(text: &str, logs: &Path) -> String {
+    let logs = escaped(logs);
+    let options = ["thread", "log_avg_msec=1000", "log_unix_epoch=1"];
+    let logs = ["bw", "iops", "lat"].map(|kind| format!("write_{kind}_log={logs}"));
+    format!("[global]\n{}\n{}\n\n{text}", options.join("\n"), logs.join("\n"))
+}
+
+/// What repeats it by hand.
+fn by_hand(text: &str) -> String {
+    format!("fio --output-format=json+ - <<'END'\n{}\nEND", text.trim_end())
+}
+
+fn failed(what: &str) -> LabError {
+    LabError::Program { program: "fio".into(), what: what.to_owned() }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! What fio says at the end: JSON (`json+`), one entry a worker.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::failed;
+use crate::Result;
+use crate::job::Job;
+use crate::measurement::{CpuTime, Latency, Second, Stream};
+
+/// All of it that is looked at.
+#[derive(Debug, Deserialize)]
+pub(super) struct Report {
+    #[serde(rename = "fio version")]
+    version: String,
+    jobs: Vec<Worker>,
+}
+
+/// What one worker did.
+#[derive(Debug, Deserialize)]
+pub(super) struct Worker {
+    jobname: String,
+    error: i32,
+    read: Direction,
+    write: Direction,
+    sync: Syncs,
+    job_runtime: f64,
+    usr_cpu: f64,
+    sys_cpu: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Direction {
+    io_bytes: u64,
+    total_ios: u64,
+    /// In milliseconds.
+    runtime: u64,
+    clat_ns: Latencies,
+}
+
+#[derive(Debug, Deserialize)]
+struct Syncs {
+    total_ios: u64,
+    lat_ns: Latencies,
+}
+
+/// `bins` has the middle of each bucket, in nanoseconds, as text, and its count.
+#[derive(Debug, Deserialize)]
+struct Latencies {
+    min: u64,
+    max: u64,
+    #[serde(default)]
+    bins: BTreeMap<String, u64>,
+}
+
+/// Second by second, of one worker.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Seconds {
+    pub read: Vec<Second>,
+    pub write: Vec<Second>,
+}
+
+impl Report {
+    /// Reads what fio wrote.
+    pub fn read(path: &Path) -> Result<Report> {
+        let text = fs::read_to_string(path).map_err(|e| failed(&format!("its report can't be read: {e}")))?;
+        Report::parse(&text)
+    }
+
+    /// Warnings may stand before the JSON.
+    pub fn parse(text: &str) -> Result<Report> {
+        let json = text.find('{').map_or("", |at| &text[at..]);
+        serde_json::from_str(json).map_err(|e| failed(&format!("its report is not as expected: {e}")))
+    }
+
+    /// Its version, as a number.
+    pub fn version(&self) -> String {
+        self.version.trim_start_matches("fio-").to_owned()
+    }
+
+    /// Processor time of all workers: it tells percent of their runtimes.
+    pub fn cpu(&self) -> CpuTime {
+        let ns = |percent: fn(&Worker) -> f64| {
+            let of_worker = |worker: &Worker| percent(worker) / 100.0 * worker.job_runtime * 1e6;
+            self.jobs.iter().map(of_worker).sum::<f64>() as u64
+        };
+        CpuTime { user_ns: ns(|worker| worker.usr_cpu), system_ns: ns(|worker| worker.sys_cpu) }
+    }
+
+    /// Its workers, in the order of the jobs; an error if one failed.
+    pub fn into_workers(self) -> Result<Vec<Worker>> {
+        match self.jobs.iter().find(|worker| worker.error != 0) {
+            Some(worker) => {
+                let error = std::io::Error::from_raw_os_error(worker.error);
+                Err(failed(&format!("job {}: {error}", worker.jobname)))
+            }
+            None => Ok(self.jobs),
+        }
+    }
+}
+
+impl Worker {
+    /// Its streams, as the engine's are: reads and writes if the job does any (fio counts what it reads to verify, too), syncs if there
+    /// were some.
+    pub fn into_streams(self, job: &Job, seconds: Seconds) -> Vec<Stream> {
+        let percent = job.pattern.read_percent;
+        let sync_ms = self.read.runtime.max(self.write.runtime);
+        let mut streams = Vec::new();
+        if percent > 0 {
+            streams.push(self.read.into_stream("read", seconds.read));
+        }
+        if percent < 100 {
+            streams.push(self.write.into_stream("write", seconds.write));
+        }
+        if self.sync.total_ios > 0 {
+            let Syncs { total_ios, lat_ns } = self.sync;
+            let direction = Direction { io_bytes: 0, total_ios, runtime: sync_ms, clat_ns: lat_ns };
+            streams.push(direction.into_stream("sync", Vec::new()));
+        }
+        streams
+    }
+}
+
+impl Direction {
+    fn into_stream(self, operation: &str, seconds: Vec<Second>) -> Stream {
+        Stream {
+            operation: operation.into(),
+            operations: self.total_ios,
+            bytes: self.io_bytes,
+            runtime_ns: self.runtime * 1_000_000,
+            errors: 0,
+            latency: self.clat_ns.into_latency(),
+            seconds,
+        }
+    }
+}
+
+impl Latencies {
+    /// The shortest and the longest as they are, the others in the middle of their buckets.
+    fn into_latency(self) -> Latency {
+        let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+        for (ns, count) in self.bins {
+            if let Ok(ns) = ns.parse() {
+                *bins.entry(ns).or_default() += count;
+            }
+        }
+        let mut latency = Latency::default();
+        if let Some(mut shortest) = bins.first_entry() {
+            *shortest.get_mut() = shortest.get().saturating_sub(1);
+            latency.record(self.min);
+        }
+        if let Some(mut longest) = bins.last_entry().filter(|longest| *longest.get() > 0) {
+            *longest.get_mut() -= 1;
+            latency.record(self.max);
+        }
+        for (ns, count) in bins.into_iter().filter(|bin| bin.1 > 0) {
+            latency.record_many(ns.clamp(self.min, self.max.max(self.min)), count);
+        }
+        latency
+    }
+}
