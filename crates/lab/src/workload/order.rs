@@ -5,7 +5,7 @@
 //! lie around the middle.
 
 use super::permutation::Permutation;
-use super::random::Random;
+use super::random::{self, Random};
 use super::zipf::Zipf;
 use crate::job::{Distribution, Job};
 
@@ -86,9 +86,8 @@ impl Order {
             Course::Uniform => random.below(self.blocks),
             Course::Zipf { ranks, places } => places.get(ranks.next(random)),
             Course::Pareto { power, places } => {
-                // Twice as fast as pow. A unit is below 1, so the rank is below n; of 0 it is 0.
-                let share = libm::exp(*power * libm::log(random.unit()));
-                places.get(((self.blocks as f64 * share) as u64).min(self.blocks - 1))
+                let rank = (self.blocks as f64 * random::power(random.unit(), *power)) as u64;
+                places.get(rank.min(self.blocks - 1))
             }
             Course::Normal { deviation } => normal(random, self.blocks, *deviation),
         };

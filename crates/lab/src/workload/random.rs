@@ -40,3 +40,9 @@ pub(crate) fn scramble(value: u64) -> u64 {
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
+
+/// `base` to the power of `exponent`, for what is drawn at random: `libm::pow` takes twice as long to be right in the last bit.
+#[inline]
+pub(super) fn power(base: f64, exponent: f64) -> f64 {
+    libm::exp2(libm::log(base) * (exponent * std::f64::consts::LOG2_E))
+}
