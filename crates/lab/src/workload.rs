@@ -53,7 +53,8 @@ pub struct Operation {
     pub offset: u64,
     /// How many bytes.
     pub bytes: u32,
-    /// The how-manyeth read or write of this worker it is, from 0. What a write leaves carries it, see [`buffer`].
+    /// The how-manyeth read or write of this worker it is, from 0; for a sync, that of the read or write after it. What a write leaves
+    /// carries it, see [`buffer`].
     pub number: u64,
 }
 

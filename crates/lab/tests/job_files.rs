@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cenote_lab::job::{BlockSizes, Content, Distribution, Job, Jobs, Method, Pattern, ReadWrite, SyncMode};
+use cenote_lab::workload::Workload;
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -116,6 +117,7 @@ fn what_is_not_done_here_is_refused_with_what_to_do_instead() {
         ("[a]\nnumjobs=$ncpus\n", 2, "variables"),
         ("[a]\nbssplit=4k/50:8k/40\n", 2, "add up to 90"),
         ("[a]\nbsrange=1-1g\n", 2, "more than 65536"),
+        (&format!("[a]\nbssplit={}4k\n", "4k:".repeat(64)), 2, "at most 64"),
         ("[a]\nrandom_distribution=zipf:1\n", 2, "other than 1"),
         ("[a]\nrandom_distribution=normal\n", 2, "normal:10"),
         ("[a]\nfilename=/dev/a:/dev/b\n", 2, "one file a job"),
@@ -174,6 +176,39 @@ fn fio_takes_what_we_write() {
         assert_eq!(Jobs::parse(&text, name).unwrap(), file(name));
     }
     assert!(!fio_says("[a]\niodpeth=4\n").status.success(), "--parse-only finds errors");
+}
+
+/// How many operations and bytes the real fio moves; its `null` engine moves nothing.
+fn fio_moves(job: &Job) -> (u64, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("job.fio");
+    let text = Jobs(vec![job.clone()]).to_fio().unwrap().replace("ioengine=psync", "ioengine=null");
+    std::fs::write(&path, text).unwrap();
+    let said = Command::new("fio").arg("--output-format=json").arg(&path).output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let sum =
+        |what: &str| ["read", "write"].iter().map(|way| said["jobs"][0][way][what].as_u64().unwrap()).sum();
+    (sum("total_ios"), sum("io_bytes"))
+}
+
+#[test]
+fn fio_moves_as_much_as_we_do() {
+    let Some(()) = fio() else { return };
+    for text in [
+        "rw=write\nsize=1m",
+        "rw=randrw\nsize=1m",
+        "rw=rw\nsize=1m\nrwmixread=20",
+        "rw=write\nsize=10k",
+        "rw=randwrite\nsize=10k",
+        "rw=randread\nsize=1m\nio_size=10000",
+        "rw=write\nsize=1m\nio_size=3m",
+        "rw=randread\nsize=1m\nrandom_distribution=zipf:1.2",
+    ] {
+        let Jobs(jobs) = Jobs::parse(&format!("[a]\n{text}\n"), "a.fio").unwrap();
+        let ours = Workload::new(&jobs[0], 0, 0..jobs[0].size_bytes).unwrap();
+        let ours = ours.fold((0, 0), |(count, bytes), one| (count + 1, bytes + u64::from(one.bytes)));
+        assert_eq!(ours, fio_moves(&jobs[0]), "{text}");
+    }
 }
 
 fn sizes() -> impl Strategy<Value = BlockSizes> {
@@ -236,9 +271,9 @@ prop_compose! {
         compress_percent in 0u8..=100,
         (dedupe_percent, verify) in prop_oneof![(0u8..=100, Just(false)), (Just(0), Just(true))],
     ) -> Job {
-        let [direct, end_fsync, group, stonewall, _] = flags;
+        let [direct, end_fsync, group, stonewall, invalidate] = flags;
         Job {
-            queue_depth, workers, method, direct, end_fsync, group, stonewall, sync, fsync_every, fdatasync_every, content,
+            queue_depth, workers, method, direct, end_fsync, group, stonewall, invalidate, sync, fsync_every, fdatasync_every, content,
             compress_percent, dedupe_percent, verify, ..Job::default()
         }
     }
@@ -268,6 +303,7 @@ fn job() -> impl Strategy<Value = Job> {
         workers: how.workers,
         method: how.method,
         direct: how.direct,
+        invalidate: how.invalidate,
         sync: how.sync,
         fsync_every: how.fsync_every,
         fdatasync_every: how.fdatasync_every,

@@ -11,7 +11,7 @@
 //!
 //! Idea: a job file that is understood half measures something else than it says. So each option is either taken over, or is in a short
 //! list of those that make no difference here (`options::IGNORED`, with reasons), or is an error that names it, its line, and what
-//! to write instead. Numbers mean what they mean to fio, see [`value`].
+//! to write instead. Numbers mean what they mean to fio (`value`).
 //!
 //! The inverse, [`Jobs::to_fio`], gives a file that the real fio takes and that is read back here as the same jobs: it is how fio is run
 //! beside our engine, and how reports say what to type to repeat them.
@@ -28,6 +28,9 @@ use super::Jobs;
 use crate::{LabError, Result};
 use draft::Draft;
 
+/// How the name of a section begins that is not a job.
+const GLOBAL: &str = "global";
+
 impl Jobs {
     /// The jobs of a job file; `file` is its name, for errors.
     ///
@@ -40,7 +43,7 @@ impl Jobs {
         for section in &mut sections {
             // What numbers mean must be known before they are read.
             section.options.sort_by_key(|option| option.name != "kb_base");
-            let is_global = section.name == "global";
+            let is_global = section.name.starts_with(GLOBAL);
             let mut draft = global.clone();
             if !is_global {
                 draft.job.name = section.name.to_owned();

@@ -13,6 +13,9 @@ pub(super) type Result<T> = std::result::Result<T, String>;
 /// More sizes than this would be a table, not a job.
 const MAX_RANGE_SIZES: u64 = 65_536;
 
+/// As many as fio takes.
+const MAX_SPLIT_SIZES: usize = 64;
+
 /// What `k` means (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
@@ -136,6 +139,9 @@ pub(super) fn block_split(base: Base, text: &str) -> Result<BlockSizes> {
             percent => Some(number::<u32>(percent, 0, 100)?),
         };
         sizes.push((block_bytes(base, bytes.trim())?, percent));
+    }
+    if sizes.len() > MAX_SPLIT_SIZES {
+        return Err(format!("a split has at most {MAX_SPLIT_SIZES} sizes, not {}", sizes.len()));
     }
     let given: u32 = sizes.iter().filter_map(|size| size.1).sum();
     let open = sizes.iter().filter(|size| size.1.is_none()).count() as u32;

@@ -4,6 +4,7 @@
 
 use std::fmt::{Display, Write};
 
+use super::GLOBAL;
 use crate::job::{BlockSizes, Content, Distribution, Job, Jobs, Method, ReadWrite, SyncMode};
 use crate::{LabError, Result};
 
@@ -25,8 +26,7 @@ fn section(job: &Job) -> Result<String> {
     let default = Job::default();
     let mut out = Section(String::new());
     let name = writable(job, "its name", &job.name)?;
-    // fio takes whatever begins so for a global section.
-    if name.starts_with("global") {
+    if name.starts_with(GLOBAL) {
         out.0 += "[job]\n";
         out.line("name", name);
     } else {
