@@ -1,0 +1,81 @@
+//! Targets compared in pairs, in both directions, with what the repeats say about each difference.
+
+use super::material::Material;
+use super::words;
+use crate::analysis::{Comparison, Verdict};
+use crate::report::document::{Column, Document, Table, Text};
+
+pub fn write(material: &Material<'_>, document: &mut Document) {
+    let shown: Vec<&Comparison> =
+        material.analysis.comparisons.iter().filter(|c| is_shown(material, c)).collect();
+    if shown.is_empty() {
+        return;
+    }
+    document.section("Comparisons");
+    document.paragraph(
+        "Each pair in both directions. The last column says what the repeats support: by chance alone, a difference \
+         that is called supported would be as large in less than one of twenty such experiments.",
+    );
+    for pair in pairs(&shown) {
+        document.table(table(&pair));
+    }
+}
+
+/// Headlines, and the 99th percentiles beside them; all others are in the evidence.
+fn is_shown(material: &Material<'_>, comparison: &Comparison) -> bool {
+    comparison.figure.ends_with(".p99")
+        || material.headlines(&comparison.test).contains(&comparison.figure.as_str())
+}
+
+/// Comparisons of the same two sides, in the order in which they first came.
+fn pairs<'a>(all: &[&'a Comparison]) -> Vec<Vec<&'a Comparison>> {
+    let mut pairs: Vec<Vec<&Comparison>> = Vec::new();
+    for one in all {
+        match pairs.iter_mut().find(|pair| pair[0].a == one.a && pair[0].b == one.b) {
+            Some(pair) => pair.push(one),
+            None => pairs.push(vec![one]),
+        }
+    }
+    pairs
+}
+
+fn table(pair: &[&Comparison]) -> Table {
+    let Some(first) = pair.first() else { return Table::default() };
+    let (a, b) = (&first.a, &first.b);
+    let row = |c: &&Comparison| {
+        vec![
+            Text::new().code(&c.test),
+            words::capital(&words::figure(&c.figure)).into(),
+            c.unit.show(c.a_spread.median).into(),
+            c.unit.show(c.b_spread.median).into(),
+            c.b_from_a.as_str().into(),
+            c.a_from_b.as_str().into(),
+            verdict(c).into(),
+        ]
+    };
+    Table {
+        caption: Text::new().code(a).plain(" and ").code(b),
+        columns: vec![
+            Column::words("Test"),
+            Column::words("Figure"),
+            Column::numbers(Text::new().code(a)),
+            Column::numbers(Text::new().code(b)),
+            Column::words(Text::new().code(b).plain(" is")),
+            Column::words(Text::new().code(a).plain(" is")),
+            Column::words("The repeats"),
+        ],
+        rows: pair.iter().map(row).collect(),
+    }
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let p = comparison.difference.p;
+    match comparison.verdict {
+        Verdict::Supported if p < 0.001 => "support it (p < 0.001)".into(),
+        Verdict::Supported => format!("support it (p = {p:.3})"),
+        Verdict::Unsupported => format!("don't support it (p = {p:.2})"),
+        Verdict::LargeButFew => "too few to support it, but it is far beyond what they vary by".into(),
+        Verdict::Unclear => "too few to tell".into(),
+        Verdict::Equal => "show nothing that matters".into(),
+    }
+}

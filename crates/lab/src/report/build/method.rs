@@ -1,0 +1,107 @@
+//! The method: what was done, with what, how often, and what could not be watched.
+
+use super::material::Material;
+use super::words;
+use crate::job::Job;
+use crate::report::document::{Block, Column, Document, Table, Text};
+use crate::suite::{Test, Work};
+use crate::unit::Unit;
+
+pub fn write(material: &Material<'_>, document: &mut Document) {
+    document.section("Method");
+    document.paragraph(material.plan.method.as_str());
+    document.table(tests(material));
+    document.paragraph(how_figures_come(material));
+    sampling(material, document);
+    if !material.summary.notes.is_empty() {
+        document.paragraph("What the runs noted about themselves:");
+        let items = material.summary.notes.iter().map(|note| note.as_str().into()).collect();
+        document.blocks.push(Block::List { ordered: false, items });
+    }
+}
+
+fn tests(material: &Material<'_>) -> Table {
+    let rows: Vec<Vec<Text>> = material.plan.tests.iter().map(row).collect();
+    let mut columns = vec![Column::words("Test"), Column::words("What it does"), Column::words("Operations")];
+    columns.extend(["Size", "Workers × depth", "Time"].map(Column::numbers));
+    // Columns that only jobs of I/O fill are left out where there are none.
+    let used = (0..columns.len())
+        .filter(|&i| i < 2 || rows.iter().any(|row| !row[i].is_empty()))
+        .collect::<Vec<_>>();
+    Table {
+        caption: Text::new(),
+        columns: used.iter().map(|&i| columns[i].clone()).collect(),
+        rows: rows.into_iter().map(|row| used.iter().map(|&i| row[i].clone()).collect()).collect(),
+    }
+}
+
+fn row(test: &Test) -> Vec<Text> {
+    let jobs: &[Job] = match &test.work {
+        Work::Io(jobs) => &jobs.0,
+        #[allow(unreachable_patterns, reason = "other work has no job to show")]
+        _ => &[],
+    };
+    let join = |of: &dyn Fn(&Job) -> String| {
+        let mut each: Vec<String> = jobs.iter().map(of).collect();
+        each.dedup();
+        Text::from(each.join("; "))
+    };
+    vec![
+        Text::new().code(&test.name),
+        test.about.as_str().into(),
+        join(&operations),
+        join(&|job| Unit::Bytes.show(job.size_bytes as f64)),
+        join(&|job| format!("{} × {}", job.workers, job.queue_depth)),
+        join(&|job| {
+            job.runtime_ns.map_or_else(|| "until done".into(), |ns| Unit::Nanoseconds.show(ns as f64))
+        }),
+    ]
+}
+
+/// `random read 4 KiB, direct`.
+fn operations(job: &Job) -> String {
+    let order = if job.pattern.random { "random" } else { "sequential" };
+    let size = |sizes: &crate::job::BlockSizes| Unit::Bytes.show(f64::from(sizes.largest()));
+    let kind = match job.pattern.read_percent {
+        100 => format!("read {}", size(&job.block_sizes.read)),
+        0 => format!("write {}", size(&job.block_sizes.write)),
+        reads => format!(
+            "{reads}% read {}, {}% write {}",
+            size(&job.block_sizes.read),
+            100 - reads,
+            size(&job.block_sizes.write)
+        ),
+    };
+    format!("{order} {kind}, {}", if job.direct { "direct" } else { "buffered" })
+}
+
+fn how_figures_come(material: &Material<'_>) -> Text {
+    let confidence =
+        material.summary.figures.iter().filter_map(|f| f.spread.interval).map(|i| i.confidence).next();
+    match (material.plan.repeats, confidence) {
+        (1, _) => "Each test was done once: nothing can be said about how much the figures vary.".into(),
+        (n, None) => format!("Figures are the mean of {n} repeats; that is too few for an interval.").into(),
+        (n, Some(confidence)) => format!(
+            "Figures are medians of {n} repeats. Behind them, smaller, stands the bootstrap interval of the median, \
+             which so few repeats give a confidence of {} at most. A figure is called unstable if its repeats vary by more \
+             than 10% (standard deviation by mean). No outlier was dropped.",
+            Unit::Percent.show(confidence * 100.0)
+        ).into(),
+    }
+}
+
+fn sampling(material: &Material<'_>, document: &mut Document) {
+    let sampled = &material.summary.sampled;
+    if !sampled.is_empty() {
+        let names = words::names(sampled.iter().map(String::as_str));
+        let mut text = Text::from("Sampled beside each test: ");
+        text.0.extend(names.0);
+        document.paragraph(text.plain("."));
+    }
+    let row = |m: &crate::samples::Missing| vec![Text::new().code(&m.source), m.why.as_str().into()];
+    document.table(Table {
+        caption: "What could not be sampled.".into(),
+        columns: vec![Column::words("Source"), Column::words("Why")],
+        rows: material.summary.missing.iter().map(row).collect(),
+    });
+}

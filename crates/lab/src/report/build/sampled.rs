@@ -1,0 +1,123 @@
+//! What went on beside a run, as panels that share the axis of time: the ARC, the disks, the machine.
+//!
+//! A panel is left out where its source was not sampled or stood still.
+
+use crate::plot::{Line, Panel, Plot, Shape};
+use crate::result::Run;
+use crate::samples::{Samples, Series};
+use crate::unit::Unit;
+
+/// More lines can't be told apart.
+const MOST_LINES: usize = 6;
+/// The busiest disk is at least this busy if disks are to be shown, in percent.
+const LEAST_BUSY: f64 = 1.0;
+
+/// All plots of what was sampled beside a run.
+pub fn panels(test: &str, run: &Run) -> Vec<Plot> {
+    let samples = &run.samples;
+    let all = [("ARC", arc(samples)), ("disks", disks(samples)), ("machine", machine(samples))];
+    let plot = |(what, panels): (&str, Vec<Panel>)| {
+        (!panels.is_empty())
+            .then(|| Plot { title: format!("{test}: {what}"), shape: Shape::OverTime(panels) })
+    };
+    all.into_iter().filter_map(plot).collect()
+}
+
+fn arc(samples: &Samples) -> Vec<Panel> {
+    let find = |name: &str| samples.find("arcstats", "", name);
+    let mut panels = Vec::new();
+    if let (Some(hits), Some(misses)) = (find("hits"), find("misses")) {
+        panels.extend(panel("Hit rate", Unit::Percent, vec![line("", parts(hits, misses))]));
+    }
+    let gauge = |name: &str, shown: &str| find(name).map(|series| line(shown, series.points.clone()));
+    let sizes: Vec<Line> = [gauge("size", "size"), gauge("c", "target")].into_iter().flatten().collect();
+    panels.extend(panel("Size", Unit::Bytes, sizes));
+    let rate =
+        |name: &str, shown: &str| find(name).filter(|s| s.growth() > 0.0).map(|s| line(shown, s.rates()));
+    let second: Vec<Line> =
+        [rate("l2_hits", "hits"), rate("l2_misses", "misses")].into_iter().flatten().collect();
+    panels.extend(panel("L2ARC", Unit::PerSecond, second));
+    panels
+}
+
+/// The part that `one` has in both, in percent, where anything happened.
+fn parts(one: &Series, other: &Series) -> Vec<(u64, f64)> {
+    let both = one.rates().into_iter().zip(other.rates());
+    both.filter(|(a, b)| a.1 + b.1 > 0.0).map(|(a, b)| (a.0, 100.0 * a.1 / (a.1 + b.1))).collect()
+}
+
+fn disks(samples: &Samples) -> Vec<Panel> {
+    let of = |name: &str| {
+        let name = name.to_owned();
+        samples.series.iter().filter(move |s| s.source == "diskstats" && s.name == name)
+    };
+    let busy = |s: &Series| s.rates().into_iter().map(|(at, rate)| (at, rate / 1e7)).collect::<Vec<_>>();
+    let mean = |s: &Series| s.mean().unwrap_or(0.0) / 1e7;
+    let mut all: Vec<&Series> = of("io_time").filter(|s| mean(s) >= LEAST_BUSY).collect();
+    all.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+    all.truncate(MOST_LINES);
+    all.sort_by(|a, b| a.subject.cmp(&b.subject));
+    let moved = |name: &str, subject: &str| {
+        samples.find("diskstats", subject, name).map(Series::rates).unwrap_or_default()
+    };
+    let throughput = |disk: &&Series| {
+        line(&disk.subject, sum(&moved("read_bytes", &disk.subject), &moved("write_bytes", &disk.subject)))
+    };
+    let busy = all.iter().map(|s| line(&s.subject, busy(s))).collect();
+    let throughput = all.iter().map(throughput).collect();
+    [panel("Busy", Unit::Percent, busy), panel("Read and written", Unit::BytesPerSecond, throughput)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn sum(one: &[(u64, f64)], other: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    one.iter().zip(other).map(|(a, b)| (a.0, a.1 + b.1)).collect()
+}
+
+fn machine(samples: &Samples) -> Vec<Panel> {
+    const ALL: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
+    let rates = |name: &str| samples.find("cpu", "", name).map(Series::rates).unwrap_or_default();
+    let total = ALL
+        .iter()
+        .map(|name| rates(name))
+        .filter(|r| !r.is_empty())
+        .reduce(|a, b| sum(&a, &b))
+        .unwrap_or_default();
+    let part = |name: &str, shown: &str| {
+        let part = rates(name).into_iter().zip(&total).filter(|(_, all)| all.1 > 0.0);
+        line(shown, part.map(|(one, all)| (one.0, 100.0 * one.1 / all.1)).collect())
+    };
+    let processors = vec![part("user", "user"), part("system", "system"), part("iowait", "waiting for I/O")];
+    let stalled = samples.find("pressure", "io", "some_total");
+    let stalled =
+        stalled.map(|s| line("", s.rates().into_iter().map(|(at, rate)| (at, rate / 1e7)).collect()));
+    let network = |name: &str, shown: &str| {
+        let all =
+            samples.series.iter().filter(|s| s.source == "network" && s.name == name && s.subject != "lo");
+        let moved = all.filter(|s| s.growth() > 0.0).map(Series::rates).reduce(|a, b| sum(&a, &b));
+        line(shown, moved.unwrap_or_default())
+    };
+    [
+        panel("Processors", Unit::Percent, processors),
+        panel("Tasks stalled on I/O (PSI)", Unit::Percent, stalled.into_iter().collect()),
+        panel(
+            "Network",
+            Unit::BytesPerSecond,
+            vec![network("rx_bytes", "received"), network("tx_bytes", "sent")],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn line(name: &str, points: Vec<(u64, f64)>) -> Line {
+    Line { name: name.to_owned(), points }
+}
+
+/// A panel of the lines that have points; None if there are none.
+fn panel(name: &str, unit: Unit, lines: Vec<Line>) -> Option<Panel> {
+    let lines: Vec<Line> = lines.into_iter().filter(|line| line.points.len() > 1).collect();
+    (!lines.is_empty()).then(|| Panel { name: name.to_owned(), unit, log: false, lines })
+}

@@ -1,0 +1,200 @@
+//! Reports say what the figures and findings say: no more, and nothing where there is nothing.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use serde_json::Value;
+
+use super::*;
+use crate::analysis::{Analysis, Finding, Severity, compare_targets};
+use crate::measurement::{Figure, Latency, Measurement, Outcome, Second, Stream, Tool};
+use crate::report::{Style, html, markdown, text};
+use crate::result::{Run, SCHEMA, Summary, summarise};
+use crate::samples::{Missing, Samples};
+use crate::suite::{Options, Plan};
+use crate::target::{Target, TargetKind};
+use crate::unit::Unit;
+
+/// A run of a test that reads 4 KiB so often a second.
+fn run(target: &str, repeat: u32, iops: u64) -> Run {
+    let mut latency = Latency::default();
+    latency.record_many(100_000, iops * 2);
+    let second = |at: u64| Second {
+        at_ns: at * 1_000_000_000,
+        operations: iops,
+        bytes: iops * 4096,
+        latency_sum_ns: iops * 100_000,
+        latency_max_ns: 120_000,
+    };
+    let stream = Stream {
+        operation: "read".into(),
+        operations: iops * 2,
+        bytes: iops * 8192,
+        runtime_ns: 2_000_000_000,
+        errors: 0,
+        latency,
+        seconds: vec![second(0), second(1)],
+    };
+    let outcome = Outcome {
+        tool: Tool { name: "cenote".into(), version: "0.1".into(), command: None },
+        cpu: None,
+        streams: vec![stream],
+        others: vec![Figure::lower("resilver.time", 4.2e9, Unit::Nanoseconds)],
+        notes: vec!["caches could not be dropped: warm".into()],
+    };
+    let measurement = Measurement {
+        test: "rand-read".into(),
+        target: target.into(),
+        repeat,
+        started_unix_ns: 0,
+        elapsed_ns: 2_000_000_000,
+        outcome,
+    };
+    Run { measurement, samples: Samples::default() }
+}
+
+/// A result of which all is in memory.
+struct Made {
+    runs: Vec<Run>,
+    summary: Summary,
+    plan: Plan,
+    analysis: Analysis,
+}
+
+fn made(targets: &[(&str, &[u64])], quick: bool) -> Made {
+    let of_target = |(name, all): &(&str, &[u64])| -> Vec<Run> {
+        (1..).zip(all.iter()).map(|(repeat, iops)| run(name, repeat, *iops)).collect()
+    };
+    let runs: Vec<Run> = targets.iter().flat_map(of_target).collect();
+    let figures = summarise(&runs);
+    let (comparisons, mut findings) = compare_targets(&figures);
+    findings.push(
+        Finding::new("latency.bimodal", Severity::Warning, "Reads come in two kinds.")
+            .of_target(targets[0].0),
+    );
+    let options = Options { quick, ..Options::default() };
+    let plan = Plan {
+        suite: "pools".into(),
+        title: "Pools of a test".into(),
+        method: "How fast are they?".into(),
+        options: options.clone(),
+        repeats: targets[0].1.len() as u32,
+        tests: Vec::new(),
+    };
+    let target = |(name, _): &(&str, &[u64])| Target {
+        name: (*name).into(),
+        path: "/t".into(),
+        kind: TargetKind::Folder,
+    };
+    let summary = Summary {
+        schema: SCHEMA.into(),
+        cenote: "0.1".into(),
+        suite: plan.suite.clone(),
+        title: plan.title.clone(),
+        created_unix_ns: 1_772_150_400_000_000_000,
+        complete: true,
+        runs: runs.len(),
+        planned: runs.len(),
+        options,
+        targets: targets.iter().map(target).collect(),
+        tests: vec![crate::result::TestSummary { name: "rand-read".into(), about: "Reads.".into() }],
+        tools: Vec::new(),
+        machine: Value::Null,
+        sampled: Vec::new(),
+        missing: vec![Missing { source: "smart".into(), why: "smartctl is not installed".into() }],
+        notes: vec!["caches could not be dropped: warm".into()],
+        failures: Vec::new(),
+        figures: figures.clone(),
+    };
+    Made { runs, summary, plan, analysis: Analysis { figures, comparisons, findings, ..Analysis::default() } }
+}
+
+impl Made {
+    fn material(&self) -> Material<'_> {
+        Material {
+            summary: &self.summary,
+            plan: &self.plan,
+            machine: &Value::Null,
+            runs: &self.runs,
+            analysis: &self.analysis,
+            advice: &[],
+            files: &[],
+            commands: &[],
+        }
+    }
+
+    fn markdown(&self) -> String {
+        markdown(&build(&self.material())).text
+    }
+}
+
+const FAST: &[u64] = &[12_700, 12_650, 12_800, 12_720, 12_690];
+const SLOW: &[u64] = &[419, 421, 418, 420, 419];
+
+#[test]
+fn the_summary_names_the_best_with_the_gap_and_the_gravest_finding() {
+    let report = made(&[("data0", SLOW), ("data1", FAST)], false).markdown();
+    assert!(
+        report.contains("`data0` and `data1` were measured with one test, each done five times."),
+        "{report}"
+    );
+    assert!(report.contains("The widest gap: "), "{report}");
+    assert!(report.contains("**12.7 k/s**") && !report.contains("**419 /s**"), "the best is bold: {report}");
+    let summary = report.split("## System").next().unwrap();
+    assert!(summary.contains("Reads come in two kinds."), "{summary}");
+    assert!(report.contains("2026-02-27"), "{report}");
+}
+
+#[test]
+fn both_directions_are_compared_with_what_the_repeats_support() {
+    let report = made(&[("data0", SLOW), ("data1", FAST)], false).markdown();
+    let comparisons = report.split("## Comparisons").nth(1).unwrap();
+    assert!(comparisons.contains("30x") && comparisons.contains("support it (p = 0.008)"), "{comparisons}");
+}
+
+#[test]
+fn what_the_repeats_cannot_tell_apart_is_bold_alike() {
+    let report = made(&[("a", &[100, 104, 98, 101, 99]), ("b", &[101, 99, 103, 100, 98])], false).markdown();
+    let row = report.lines().find(|line| line.starts_with("| `rand-read` | Read IOPS")).unwrap();
+    assert_eq!(row.matches("**").count(), 4, "{row}");
+}
+
+#[test]
+fn one_target_has_neither_ranking_nor_comparisons() {
+    let report = made(&[("only", FAST)], false).markdown();
+    assert!(report.contains("`only` was measured") && report.contains("12.7 k/s"), "{report}");
+    for absent in ["## Comparisons", "across targets", "widest gap", "## Recommendations", "## Evidence"] {
+        assert!(!report.contains(absent), "{absent}: {report}");
+    }
+}
+
+#[test]
+fn quick_warm_and_unsampled_are_said() {
+    let report = made(&[("only", FAST)], true).markdown();
+    assert!(report.contains("**Caution:** This was a quick run"), "{report}");
+    assert!(report.contains("caches could not be dropped: warm"), "{report}");
+    assert!(report.contains("`smart` | smartctl is not installed"), "{report}");
+}
+
+#[test]
+fn one_repeat_claims_nothing() {
+    let report = made(&[("a", &[419]), ("b", &[12_700])], false).markdown();
+    assert!(report.contains("nothing can be said about how much the figures vary"), "{report}");
+    assert!(!report.contains("(p = "), "{report}");
+}
+
+#[test]
+fn the_terminal_has_the_figures_and_the_findings() {
+    let made = made(&[("data0", SLOW), ("data1", FAST)], false);
+    let lines = text(&essentials(&made.material()), Style { colour: false, width: 100 });
+    for present in ["12.7 k/s", "419 /s", "4.20 s", "Reads come in two kinds.", "caches could not be dropped"]
+    {
+        assert!(lines.contains(present), "{present}: {lines}");
+    }
+}
+
+#[test]
+fn the_page_shows_each_test_with_plots() {
+    let made = made(&[("data0", SLOW), ("data1", FAST)], false);
+    let page = html(&build(&made.material()));
+    // Bars of two figures and one latency across targets; each target over time, as histogram, as percentiles.
+    assert_eq!(page.matches("<svg").count(), 3 + 2 * 3);
+}
