@@ -1,5 +1,5 @@
-//! The walk beside `fd`, on the same tree: `walk_speed FOLDER [FILES]` makes a tree of 300,000 files in a folder of its own in FOLDER, scans it with each tool in turn, five times
-//! with everything in memory, and deletes it. `fd-names` only lists names; the others look at each file, too.
+//! The walk beside `fd`: `walk_speed FOLDER [FILES]` makes a tree of 300,000 files in a folder of its own in FOLDER, scans it with each
+//! tool in turn, five times with everything in memory, and deletes it. `fd, names only` lists names; the others look at each file, too.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -38,7 +38,7 @@ fn compare(folder: &Path, files: u64) -> Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
     let walk = |threads| (format!("walk, {threads} threads"), ScanTool::Walk { threads });
     let tools = [walk(1), walk(processors), walk(16), ("fd with stat".into(), ScanTool::Fd)];
-    let mut names_ns = Vec::new();
+    let mut names = ("fd, names only".to_owned(), Vec::new(), 0.0);
     let mut times: Vec<(String, Vec<f64>, f64)> =
         tools.iter().map(|t| (t.0.clone(), Vec::new(), 0.0)).collect();
     for _ in 0..ROUNDS {
@@ -58,7 +58,7 @@ fn compare(folder: &Path, files: u64) -> Result<()> {
                 .push(program::run(&mut command, &lists.path().join("names"), &control)?.elapsed_ns as f64);
         }
     }
-    times.push(("fd-names".into(), names_ns, 0.0));
+    times.push(names);
     for (name, mut times, cpu) in times {
         times.sort_by(f64::total_cmp);
         let show = |ns: f64| Unit::Nanoseconds.show(ns);
