@@ -54,8 +54,9 @@ fn compare(folder: &Path, files: u64) -> Result<()> {
         if let Some(fd) = program::find(&["fd", "fdfind"]) {
             let mut command = Command::new(fd);
             command.args(["--no-ignore", "--hidden", "."]).arg(scratch.path().join("scanned"));
-            names_ns
-                .push(program::run(&mut command, &lists.path().join("names"), &control)?.elapsed_ns as f64);
+            let ran = program::run(&mut command, &lists.path().join("names"), &control)?;
+            names.1.push(ran.elapsed_ns as f64);
+            names.2 = ran.cpu.total_ns() as f64;
         }
     }
     times.push(names);
