@@ -118,7 +118,7 @@ impl Gathered {
         }
         let reads = m.outcome.streams.iter().filter(|s| is_of(s, "read")).map(|s| s.operations).sum();
         let work = plan.tests.iter().find(|test| test.name == m.test).map(|test| &test.work);
-        let observed = Observed::of(run, work, |disk| setting.rotates(disk));
+        let observed = Observed::of(run, work, setting);
         self.observed.entry(place).or_default().push((observed, hit_rates(&run.samples, reads)));
     }
 

@@ -22,6 +22,8 @@ const NEARLY: f64 = 0.6;
 const DEPTH_REACHED: f64 = 0.8;
 /// A core is full at this: the scheduler moves work about.
 const CORE_FULL: f64 = 0.95;
+/// A link that carried less than this part of what the workload moved was not on its way.
+pub const IN_THE_PATH: f64 = 0.3;
 /// Caches that had so much of the reads decide the figure.
 const CACHED: f64 = 0.9;
 
@@ -123,7 +125,7 @@ impl Limits {
             Some(limit) => (limit.resource.id(), Severity::Info, head + &arguments(Role::Limit).join(" ")),
             None => (
                 "limit.unknown",
-                Severity::Notice,
+                Severity::Info,
                 head + "what limited it can't be said from what was sampled.",
             ),
         };
@@ -188,6 +190,10 @@ fn network(o: &Observed) -> Part {
     };
     let used = link.bandwidth / link.speed;
     let role = role(used, FULL);
+    if role == Role::Free && link.bandwidth < IN_THE_PATH * o.bandwidth {
+        let argument = "The data did not go over the network.".into();
+        return Part { resource: Resource::Network, role, used: Some(used), argument };
+    }
     let numbers = format!(
         "{} carried {} of {} ({})",
         link.name,
@@ -305,6 +311,10 @@ fn concurrency(o: &Observed, others: &[Part]) -> Option<Part> {
     }
     let (role, argument) = if is(Role::Limit) {
         (Role::Free, format!("{law}: the queue is full, as it must be before a full resource."))
+    } else if o.sync_writes {
+        let what = "Waiting for data to be durable is the limit: each write returns only then";
+        let argument = format!("{what} ({law}). A faster log device (SLOG) shortens just that.");
+        return part(Resource::SyncLatency, Role::Limit, argument);
     } else if depth <= 1.0 {
         let what =
             "One operation at a time is the limit: each waits for the one before, so speed is one by latency";
@@ -319,9 +329,8 @@ fn concurrency(o: &Observed, others: &[Part]) -> Option<Part> {
                     processors had room";
         (Role::Possible, format!("{law}: {what}."))
     } else {
-        let why = if o.sync_writes { " Each write waits until it is durable." } else { "" };
         let what = "all of them, and neither disks nor processors were full. More in flight, or a shorter way for each, would give more";
-        (Role::Limit, format!("Latency times concurrency is the limit: {law}, {what}.{why}"))
+        (Role::Limit, format!("Latency times concurrency is the limit: {law}, {what}."))
     };
     part(Resource::Concurrency, role, argument)
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::is_of;
+use super::{Setting, is_of};
 use crate::job::{Job, Jobs, Method, SyncMode};
 use crate::result::Run;
 use crate::samples::{Samples, Series};
@@ -79,8 +79,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What a run shows. `work` is that of its test; `rotates` tells what is known of a disk.
-    pub fn of(run: &Run, work: Option<&Work>, rotates: impl Fn(&str) -> Option<bool>) -> Observed {
+    /// What a run shows. `work` is that of its test; of the disks only those below its target count.
+    pub fn of(run: &Run, work: Option<&Work>, setting: &Setting) -> Observed {
         let (m, samples) = (&run.measurement, &run.samples);
         let streams = || m.outcome.streams.iter().filter(|s| !is_of(s, "sync"));
         let count: u64 = streams().map(|s| s.latency.count()).sum();
@@ -111,7 +111,7 @@ impl Observed {
             throttled: jobs.iter().any(is_throttled),
             sync_share: (syncs > 0.0).then(|| (syncs / workers.max(1.0)).min(1.0)),
             sync_writes: jobs.iter().any(|j| j.sync != SyncMode::None && j.pattern.read_percent < 100),
-            disks: disks(samples, rotates),
+            disks: disks(samples, &m.target, setting),
             links: links(samples),
             cpu: cpu_busy(samples, ""),
             busiest_cpu: busiest_cpu(samples),
@@ -146,7 +146,7 @@ fn per_second(series: Option<&Series>) -> f64 {
     series.and_then(per_time).map_or(0.0, |rate| rate * 1e9)
 }
 
-fn disks(samples: &Samples, rotates: impl Fn(&str) -> Option<bool>) -> Vec<DiskLoad> {
+fn disks(samples: &Samples, target: &str, setting: &Setting) -> Vec<DiskLoad> {
     let load = |busy: &Series| {
         let find = |name: &str| samples.find("diskstats", &busy.subject, name);
         let read_bandwidth = per_second(find("read_bytes"));
@@ -157,11 +157,15 @@ fn disks(samples: &Samples, rotates: impl Fn(&str) -> Option<bool>) -> Vec<DiskL
             iops: per_second(find("read_ios")) + per_second(find("write_ios")),
             bandwidth: read_bandwidth + per_second(find("write_bytes")),
             read_bandwidth,
-            rotates: rotates(&busy.subject),
+            rotates: setting.rotates(&busy.subject),
         }
     };
     let of_busy = samples.series.iter().filter(|s| s.source == "diskstats" && s.name == "io_time");
-    of_busy.map(load).filter(|disk| disk.iops > 0.0).collect()
+    of_busy
+        .filter(|s| setting.is_below(target, &s.subject))
+        .map(load)
+        .filter(|disk| disk.iops > 0.0)
+        .collect()
 }
 
 fn links(samples: &Samples) -> Vec<LinkLoad> {

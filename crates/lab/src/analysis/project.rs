@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{FULL, Resource};
+use super::limits::{FULL, IN_THE_PATH, Resource};
 use super::observed::Observed;
 use crate::unit::{Unit, digits};
 
@@ -134,7 +134,9 @@ impl Demands {
         let each_ns = |per_second: f64| per_second / o.iops * 1e9;
         let beside = |ns: f64| (latency_ns - ns).max(0.0);
         let in_flight = in_flight.max(1.0);
-        let link = o.links.iter().map(|l| l.bandwidth / l.speed).reduce(f64::max).unwrap_or(0.0);
+        // Links that carried other things than the data had no part in it.
+        let links = o.links.iter().filter(|l| l.bandwidth >= IN_THE_PATH * o.bandwidth);
+        let link = links.map(|l| l.bandwidth / l.speed).reduce(f64::max).unwrap_or(0.0);
         let disk = o.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         let at_disks = each_ns(o.disks.iter().map(|d| d.in_flight).sum());
         // Time on the wire is certainly not spent at disks.

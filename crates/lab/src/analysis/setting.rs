@@ -13,6 +13,8 @@ pub struct TargetFacts {
     pub medium: Option<String>,
     /// How these are put together: `mirror`, `raidz1`.
     pub layout: Option<String>,
+    /// Names of all devices below it; empty if not known.
+    pub devices: Vec<String>,
 }
 
 /// What is known of the machine.
@@ -25,6 +27,12 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Whether a disk is below a target, as far as is known.
+    pub fn is_below(&self, target: &str, disk: &str) -> bool {
+        let devices = self.targets.get(target).map_or(&[][..], |facts| &facts.devices);
+        devices.is_empty() || devices.iter().any(|device| device == disk)
+    }
+
     /// Whether a disk, or the one that a partition is on, rotates.
     pub fn rotates(&self, disk: &str) -> Option<bool> {
         let whole = disk.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('p');
@@ -92,6 +100,7 @@ fn facts(machine: &Value, place: &Value, disks: &[Disk<'_>]) -> TargetFacts {
         fill_percent: fill(pool, "allocated_bytes").or_else(|| fill(place.get("mount"), "used_bytes")),
         medium,
         layout: pool.map(layout),
+        devices: devices.into_iter().map(str::to_owned).collect(),
     }
 }
 

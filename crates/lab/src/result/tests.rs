@@ -250,3 +250,60 @@ fn what_is_no_result_is_said_to_be_none() {
     let error = ResultFolder::open(dir.path()).unwrap_err().to_string();
     assert!(error.contains("cenote-lab/9"), "{error}");
 }
+
+fn any_run() -> impl proptest::strategy::Strategy<Value = Run> {
+    use proptest::prelude::*;
+    let point = (any::<u64>(), any::<f64>().prop_filter("numbers", |v| !v.is_nan()));
+    let units = prop_oneof![Just(Unit::Bytes), Just(Unit::Percent), Just(Unit::Nanoseconds)];
+    let kinds = prop_oneof![Just(Kind::Counter), Just(Kind::Gauge)];
+    let any_series = (".*", ".*", kinds, units, prop::collection::vec(point, 0..5));
+    let second = prop::array::uniform5(any::<u64>());
+    let any_stream =
+        (".*", prop::collection::vec(0..4_000_000_000u64, 0..9), prop::collection::vec(second, 0..4));
+    let all =
+        (prop::collection::vec(any_series, 0..6), prop::collection::vec(any_stream, 0..4), any::<f64>());
+    all.prop_map(|(series, streams, figure)| {
+        let mut run = run(1);
+        let numbered = series.into_iter().enumerate();
+        run.samples.series = numbered
+            .map(|(n, (source, subject, kind, unit, points))| Series {
+                source,
+                subject,
+                name: n.to_string(),
+                kind,
+                unit,
+                points,
+            })
+            .collect();
+        let made = |(operation, latencies, seconds): (String, Vec<u64>, Vec<[u64; 5]>)| {
+            let mut made = stream(&operation, 1);
+            made.latency = Default::default();
+            latencies.into_iter().for_each(|ns| made.latency.record(ns));
+            let second = |[at_ns, operations, bytes, latency_sum_ns, latency_max_ns]: [u64; 5]| Second {
+                at_ns,
+                operations,
+                bytes,
+                latency_sum_ns,
+                latency_max_ns,
+            };
+            made.seconds = seconds.into_iter().map(second).collect();
+            made
+        };
+        run.measurement.outcome.streams = streams.into_iter().map(made).collect();
+        let figure = if figure.is_finite() { figure } else { 0.0 };
+        run.measurement.outcome.others = vec![Figure::lower("x", figure, Unit::Number)];
+        run
+    })
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
+    #[test]
+    fn whatever_is_written_is_read_back(run in any_run()) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
+        add(&mut recorder, run.clone()).unwrap();
+        let read = ResultFolder::open(recorder.path()).unwrap().runs().next().unwrap().unwrap();
+        proptest::prop_assert_eq!(read, run);
+    }
+}

@@ -79,7 +79,9 @@ fn limits(series: Vec<Vec<Series>>, rotates: Option<bool>, job: Job) -> Limits {
         vec![stream("read", 100.0, 409_600.0, 320e6)],
         Samples { series: series.concat(), ..Samples::default() },
     );
-    Limits::of(Observed::of(&run, Some(&Work::Io(Jobs(vec![job]))), |_| rotates), &[])
+    let disks = ["sda", "nvme0n1"].map(|name| Some((name.to_owned(), rotates?)));
+    let setting = Setting { rotates: disks.into_iter().flatten().collect(), ..Setting::default() };
+    Limits::of(Observed::of(&run, Some(&Work::Io(Jobs(vec![job]))), &setting), &[])
 }
 
 #[test]
@@ -135,10 +137,37 @@ fn time_in_fsync_is_the_limit_where_it_is_most_of_the_time() {
     let streams = vec![stream("write", 100.0, 409_600.0, 1e6), stream("sync", 100.0, 0.0, 8e6)];
     let run = run("t", "x", 1, streams, Samples::default());
     let work = Work::Io(Jobs(vec![Job { fsync_every: 1, ..job("t", 4096, 1, 1) }]));
-    let limits = Limits::of(Observed::of(&run, Some(&work), |_| None), &[]);
+    let limits = Limits::of(Observed::of(&run, Some(&work), &Setting::default()), &[]);
     let share = limits.observed.sync_share.unwrap();
     assert!((share - 0.8).abs() < 0.01, "100 a second of 8 ms: {share}");
     assert_eq!(limits.limit().unwrap().resource, Resource::SyncLatency);
+}
+
+#[test]
+fn writes_that_are_durable_one_by_one_wait_for_that() {
+    let write = Job {
+        pattern: Pattern { random: true, read_percent: 0 },
+        sync: crate::job::SyncMode::Dsync,
+        ..job("t", 4096, 1, 1)
+    };
+    let run = run("t", "x", 1, vec![stream("write", 125.0, 512_000.0, 8e6)], Samples::default());
+    let limits = Limits::of(Observed::of(&run, Some(&Work::Io(Jobs(vec![write]))), &Setting::default()), &[]);
+    assert_eq!(limits.limit().unwrap().resource, Resource::SyncLatency);
+    assert_eq!(limits.findings()[0].id, "limit.sync");
+}
+
+#[test]
+fn a_link_that_carries_something_else_has_no_part() {
+    let chatter = vec![
+        counter("network", "eth0", "rx_bytes", 30.0 * 2e3),
+        counter("network", "eth0", "tx_bytes", 30.0 * 1e3),
+        series("network", "eth0", "link_speed", Gauge, [125e6, 125e6]),
+    ];
+    let local = limits(vec![chatter, disk("sda", 0.98, 20.0)], Some(true), job("t", 4096, 1, 32));
+    let network = local.parts.iter().find(|part| part.resource == Resource::Network).unwrap();
+    assert!(network.argument.contains("did not go over the network"), "{}", network.argument);
+    let projected = project(&local.observed, &DEVICES).unwrap();
+    assert!(projected.projections.iter().all(|p| p.instead_of == Resource::Disk));
 }
 
 #[test]
@@ -303,9 +332,16 @@ fn the_machine_tells_fill_medium_and_layout() {
         fill_percent: Some(91.0),
         medium: Some("HDD".into()),
         layout: Some("2 x mirror and raidz1".into()),
+        devices: vec!["sda".into(), "nvme0n1".into()],
     };
     assert_eq!(setting.targets["tank"], tank);
-    let disk = TargetFacts { medium: Some("virtual".into()), ..TargetFacts::default() };
+    let disk =
+        TargetFacts { medium: Some("virtual".into()), devices: vec!["vda".into()], ..TargetFacts::default() };
+    assert!(
+        setting.is_below("tank", "sda")
+            && !setting.is_below("tank", "vda")
+            && setting.is_below("else", "vda")
+    );
     assert_eq!(setting.targets["disk"], disk, "a virtual disk does not know what is below it");
     assert_eq!(
         [setting.rotates("sda1"), setting.rotates("nvme0n1p2"), setting.rotates("vda")],

@@ -23,6 +23,7 @@ fn setting() -> Setting {
         fill_percent: Some(fill),
         medium: Some(medium.into()),
         layout: Some(layout.into()),
+        devices: Vec::new(),
     };
     let targets = [
         ("nvme", facts(84.0, "NVMe", "stripe")),
