@@ -163,7 +163,14 @@ impl Figures {
     /// Takes the figures of a run.
     pub(crate) fn add(&mut self, run: &Run) {
         let m = &run.measurement;
-        for figure in m.outcome.figures() {
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        for mut figure in m.outcome.figures() {
+            // Two streams of a run may do the same: the second one's figures are others, and no repeats.
+            let times = seen.entry(figure.name.clone()).or_default();
+            *times += 1;
+            if *times > 1 {
+                figure.name = format!("{} ({times})", figure.name);
+            }
             let (test, target) = (m.test.clone(), m.target.clone());
             let next = self.all.len();
             let at = *self.place.entry((test.clone(), target.clone(), figure.name.clone())).or_insert(next);
