@@ -16,18 +16,18 @@
 pub mod facts;
 mod review;
 pub mod rules;
-mod text;
+pub mod text;
+pub mod watch;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use facts::Facts;
 pub use review::{Fine, Review, Unknown};
-pub use text::{Look, text};
 
 use crate::unit::Unit;
 
 /// How urgent it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something could be better: read it when there is time.
@@ -165,6 +165,10 @@ impl Evidence {
     /// The value with its unit, as people write it.
     pub fn shown(&self) -> String {
         match &self.value {
+            // Few things are counted whole: not `3.00`.
+            EvidenceValue::Number { value, unit: Unit::Count } if value.fract() == 0.0 && *value < 1000.0 => {
+                format!("{value:.0}")
+            }
             EvidenceValue::Number { value, unit } => unit.show(*value),
             EvidenceValue::Word { value } => value.clone(),
         }

@@ -18,7 +18,7 @@ mod root;
 pub mod zpool;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +211,11 @@ impl Place {
         }
         place
     }
+}
+
+/// The devices under a device node or file, from above to below: `md0`, `sda`, `sdb`; the disk last.
+pub fn disks_under(root: &Root, path: &Path) -> Vec<String> {
+    block::under(root, &mount::all(root).unwrap_or_default(), path)
 }
 
 /// Devices of all leaves of a pool.

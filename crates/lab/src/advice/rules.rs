@@ -1,12 +1,23 @@
 //! The rules: what each looks for, why it matters, where that is written. What a rule looks at is in the module of its kind.
 
+mod cache;
+mod datasets;
+mod disks;
 mod health;
+mod layout;
+mod log;
+mod raidz;
+mod smart;
 mod space;
+mod special;
+mod workers;
+
+use serde::Serialize;
 
 use super::{Evidence, Facts, Gauge, Remedy, Risk, Severity};
 
 /// A rule.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Rule {
     /// Its name, which stays the same from version to version.
     pub id: &'static str,
@@ -17,6 +28,7 @@ pub struct Rule {
     /// Where that is written, or who measured it.
     pub sources: &'static [&'static str],
     /// What it finds.
+    #[serde(skip)]
     pub(super) check: fn(&Facts) -> Vec<Finding>,
 }
 
@@ -71,5 +83,25 @@ fn remedy(commands: &[String], risk: Risk, caution: &str) -> Remedy {
 }
 
 /// All of them.
-pub const RULES: &[Rule] =
-    &[health::DEGRADED, space::FILL_90, space::FILL_80, space::FRAGMENTATION, health::UNSCRUBBED];
+pub const RULES: &[Rule] = &[
+    health::DEGRADED,
+    special::SPECIAL_LESS_REDUNDANT,
+    special::SPECIAL_FULL,
+    space::FILL_90,
+    space::FILL_80,
+    space::FRAGMENTATION,
+    health::UNSCRUBBED,
+    smart::SMART_TREND,
+    disks::SLOW_DISK,
+    layout::ASHIFT,
+    layout::MIXED_VDEVS,
+    raidz::RAIDZ_PADDING,
+    datasets::RECORDSIZE_IO_SIZE,
+    log::SYNC_WITHOUT_SLOG,
+    log::SLOG_UNMIRRORED,
+    log::SLOG_UNUSED,
+    cache::ARC_SMALL_FOR_METADATA,
+    cache::L2ARC_HIT_RATE,
+    cache::L2ARC_HEADERS,
+    workers::PARALLEL_WORKERS,
+];

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use super::rules::RULES;
 use super::{Advice, Review, Severity};
 
-/// How the text is to look.
+/// How the text is to layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct Layout {
     /// With colours: only if it goes to a terminal.
     pub colour: bool,
     /// With reasons and sources, and what was looked at and is well.
@@ -15,19 +16,22 @@ pub struct Look {
     pub width: usize,
 }
 
+/// Columns that people read well, where nobody says how many there are.
+pub const WIDTH: usize = 120;
+
 /// Columns before the text of an advice.
 const INDENT: usize = 12;
 
 /// The review as text, with a last line that counts.
-pub fn text(review: &Review, look: Look) -> String {
+pub fn text(review: &Review, layout: Layout) -> String {
     let mut out = String::new();
     for advice in &review.advice {
-        one(&mut out, advice, look);
+        one(&mut out, advice, layout);
         out.push('\n');
     }
-    if look.verbose {
+    if layout.verbose {
         for fine in &review.fine {
-            line(&mut out, "fine", &format!("{}: {}", fine.subject, fine.rule), look);
+            line(&mut out, "fine", &format!("{}: {}", fine.subject, fine.rule), layout);
         }
     }
     for unknown in &review.unknown {
@@ -35,11 +39,11 @@ pub fn text(review: &Review, look: Look) -> String {
             &mut out,
             "can't tell",
             &format!("{}: {}: {}", unknown.subject, unknown.rule, unknown.why),
-            look,
+            layout,
         );
     }
     for missing in &review.missing {
-        line(&mut out, "no data", &format!("{}: {}", missing.source, missing.why), look);
+        line(&mut out, "no data", &format!("{}: {}", missing.source, missing.why), layout);
     }
     let count = |severity| review.advice.iter().filter(|advice| advice.severity == severity).count();
     _ = writeln!(
@@ -54,42 +58,56 @@ pub fn text(review: &Review, look: Look) -> String {
     out
 }
 
-fn one(out: &mut String, advice: &Advice, look: Look) {
+/// All rules, with their reasons and sources.
+pub fn rules(width: usize) -> String {
+    let layout = Layout { colour: false, verbose: true, width };
+    let mut out = String::new();
+    for rule in RULES {
+        _ = writeln!(out, "{}", rule.id);
+        line(&mut out, "  finds", rule.about, layout);
+        line(&mut out, "  why", rule.reason, layout);
+        rule.sources.iter().for_each(|source| line(&mut out, "  source", source, layout));
+        out.push('\n');
+    }
+    out
+}
+
+fn one(out: &mut String, advice: &Advice, layout: Layout) {
     let name = format!("{:<INDENT$}", advice.severity.name());
     let head = format!("{}: {} ({})", advice.subject, advice.summary, advice.rule);
-    let mut lines = wrapped(&head, look.width).into_iter();
-    _ = writeln!(out, "{}{}", painted(&name, advice.severity, look), lines.next().unwrap_or_default());
+    let mut lines = wrapped(&head, layout.width).into_iter();
+    _ = writeln!(out, "{}{}", painted(&name, advice.severity, layout), lines.next().unwrap_or_default());
     lines.for_each(|more| _ = writeln!(out, "{:INDENT$}{more}", ""));
     let widest = advice.evidence.iter().map(|e| e.what.chars().count()).max().unwrap_or(0);
     for evidence in &advice.evidence {
         let gap = widest - evidence.what.chars().count();
         _ = writeln!(out, "{:INDENT$}  {}{:gap$}  {}", "", evidence.what, "", evidence.shown());
     }
-    line(out, "  why", advice.reason, look);
-    if look.verbose {
-        advice.sources.iter().for_each(|source| line(out, "  source", source, look));
+    line(out, "  why", advice.reason, layout);
+    if layout.verbose {
+        advice.sources.iter().for_each(|source| line(out, "  source", source, layout));
     }
     for command in &advice.remedy.commands {
         _ = writeln!(out, "{:<INDENT$}{command}", "  do");
     }
-    line(out, "  risk", &format!("{}. {}", advice.remedy.risk.name(), advice.remedy.caution), look);
+    line(out, "  risk", &format!("{}. {}", advice.remedy.risk.name(), advice.remedy.caution), layout);
 }
 
 /// A word in the first column, and text beside it.
-fn line(out: &mut String, first: &str, text: &str, look: Look) {
-    for (number, part) in wrapped(text, look.width).into_iter().enumerate() {
+fn line(out: &mut String, first: &str, text: &str, layout: Layout) {
+    for (number, part) in wrapped(text, layout.width).into_iter().enumerate() {
         let first = if number == 0 { first } else { "" };
         _ = writeln!(out, "{first:<INDENT$}{part}");
     }
 }
 
-fn painted(word: &str, severity: Severity, look: Look) -> String {
+fn painted(word: &str, severity: Severity, layout: Layout) -> String {
     let colour = match severity {
         Severity::Critical => "1;31",
         Severity::Warning => "33",
         Severity::Notice => "36",
     };
-    if look.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
+    if layout.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
 /// Lines that fit beside the first column.

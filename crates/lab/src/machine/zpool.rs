@@ -72,6 +72,7 @@ enum Question {
     VdevProperties,
     Datasets,
     Histogram(Histogram),
+    Latencies,
 }
 
 impl Question {
@@ -88,6 +89,7 @@ impl Question {
             Question::Datasets => {
                 ("zfs", &["get", "-Hp", "-r", "-t", "filesystem,volume", "all"], &[], "datasets.tsv")
             }
+            Question::Latencies => ("zpool", &["iostat", "-Hpvl"], &[], "iostat-vl.tsv"),
             Question::Histogram(Histogram::Latency) => ("zpool", &["iostat", "-wHpv"], &[], "iostat-w.tsv"),
             Question::Histogram(Histogram::Size) => ("zpool", &["iostat", "-rHpv"], &[], "iostat-r.tsv"),
         }
@@ -196,6 +198,19 @@ impl Zpool {
     /// The program failed.
     pub fn iostat_histogram(&self, pool: &str, histogram: Histogram) -> Result<String> {
         self.ask(Question::Histogram(histogram), pool)
+    }
+
+    /// Mean latencies of a pool and its vdevs, as `zpool iostat -l` prints them: since the import, or of `window` from now on.
+    ///
+    /// # Errors
+    /// The program failed.
+    pub fn iostat_latencies(&self, pool: &str, window: Option<Duration>) -> Result<String> {
+        let Some(window) = window.filter(|_| matches!(self.source, Source::Programs)) else {
+            return self.ask(Question::Latencies, pool);
+        };
+        let seconds = format!("{:.3}", window.as_secs_f64());
+        let output = command("zpool")?.args(["iostat", "-Hpvly", pool, &seconds, "1"]).output();
+        Ok(String::from_utf8_lossy(&output.map_err(LabError::io("zpool iostat"))?.stdout).into_owned())
     }
 
     /// Starts a `zpool iostat` that says each interval what pools and their vdevs did in it: a line each, with the columns of

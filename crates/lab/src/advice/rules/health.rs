@@ -1,8 +1,8 @@
 //! Whether the pool is whole, and has been looked through.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::facts::{Class, Pool, Vdev, VdevKind};
+use super::{Finding, Problem, Rule, Verdict, remedy};
 use crate::advice::{Evidence, Facts, Gauge, Remedy, Risk, Severity};
+use crate::machine::zpool::{Class, Pool, Vdev, VdevKind};
 use crate::unit::Unit;
 
 pub(super) const DEGRADED: Rule = Rule {
@@ -15,18 +15,21 @@ pub(super) const DEGRADED: Rule = Rule {
 };
 
 fn degraded(pool: &Pool) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    if pool.data_errors > 0 {
-        findings.push(Finding::bad(format!("{}/data", pool.name), damaged(pool)));
-    }
-    for vdev in &pool.vdevs {
-        let not_well = vdev.leaves().into_iter().filter(|leaf| !is_well(leaf));
-        findings.extend(
-            not_well.map(|leaf| Finding::bad(format!("{}/{}", pool.name, leaf.name), sick(pool, vdev, leaf))),
-        );
-    }
-    let states = ["ONLINE", ""];
-    if findings.is_empty() && !states.contains(&pool.state.as_str()) {
+    let data = format!("{}: data", pool.name);
+    let mut findings = vec![match pool.data_errors {
+        0 => Finding::fine(data),
+        _ => Finding::bad(data, damaged(pool)),
+    }];
+
+    let leaves = pool.vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(move |leaf| (vdev, leaf)));
+    findings.extend(leaves.map(|(vdev, leaf)| {
+        let subject = format!("{}/{}", pool.name, leaf.name);
+        if is_well(leaf) { Finding::fine(subject) } else { Finding::bad(subject, sick(pool, vdev, leaf)) }
+    }));
+    let explained = findings.iter().any(|finding| matches!(finding.verdict, Verdict::Bad(_)));
+    if explained || matches!(pool.state.as_str(), "ONLINE" | "") {
+        findings.push(Finding::fine(&pool.name));
+    } else {
         let what = pool.status.clone().unwrap_or_else(|| "zpool status tells more.".into());
         findings.push(Finding::bad(
             &pool.name,
@@ -37,9 +40,6 @@ fn degraded(pool: &Pool) -> Vec<Finding> {
                 remedy: remedy(&[format!("zpool status -v {}", pool.name)], Risk::None, "It only looks."),
             },
         ));
-    }
-    if findings.is_empty() {
-        findings.push(Finding::fine(&pool.name));
     }
     findings
 }
@@ -134,9 +134,9 @@ pub(super) const UNSCRUBBED: Rule = Rule {
 };
 
 fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
-    if facts.unix_s == 0 {
+    let Some(now) = facts.unix_s else {
         return Finding::unknown(&pool.name, "not known when the facts were taken");
-    }
+    };
     let scrub = pool.scan.as_ref().filter(|scan| scan.function == "SCRUB");
     let last = match scrub {
         Some(scan) if scan.state == "SCANNING" => return Finding::fine(&pool.name),
@@ -150,9 +150,14 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
                 ),
             );
         }
-        _ => return Finding::bad(&pool.name, scrub_it(pool, "The pool was never scrubbed.", Vec::new())),
+        _ => {
+            return Finding::bad(
+                &pool.name,
+                scrub_it(pool, "The pool was never scrubbed.", vec![Evidence::word("last scrub", "none")]),
+            );
+        }
     };
-    let days = facts.unix_s.saturating_sub(last) as f64 / 86_400.0;
+    let days = now.saturating_sub(last) as f64 / 86_400.0;
     let gauge = Gauge {
         value: days * 86_400e9,
         unit: Unit::Nanoseconds,

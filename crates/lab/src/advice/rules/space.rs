@@ -1,8 +1,8 @@
 //! How full, how scattered.
 
 use super::{Finding, Problem, Rule, remedy};
-use crate::advice::facts::Pool;
 use crate::advice::{Evidence, Facts, Gauge, Risk, Severity};
+use crate::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const FILL_80: Rule = Rule {
@@ -10,7 +10,7 @@ pub(super) const FILL_80: Rule = Rule {
     about: "A pool of 80 % or more.",
     reason: "Time to plan, not a cliff: OpenZFS changes nothing at 80 %. What slows a full pool is that free space comes in ever smaller \
         pieces, so that new data are scattered and are read back with more seeks; how far that has gone is what the rule `fragmentation` \
-        looks at. Report 004 found speed falling about linearly to 77 % and collapsing at 91 %.",
+        looks at. Counted are the data vdevs: the `capacity` of zpool list has special vdevs in it. Report 004 found speed falling about linearly to 77 % and collapsing at 91 %.",
     sources: &[
         "field report 004 (xenon): pools at 12, 77, 84 and 91 %",
         "OpenZFS documentation, Workload Tuning, Free Space",
@@ -42,8 +42,8 @@ fn fill(
     concerns: fn(f64) -> bool,
 ) -> Vec<Finding> {
     let of = |pool: &Pool| {
-        let Some(value) = pool.capacity_percent() else {
-            return Some(Finding::unknown(&pool.name, "`zpool get -Hp all` did not tell its size"));
+        let Some(value) = pool.class_percent(Class::Normal) else {
+            return Some(Finding::unknown(&pool.name, "`zpool status -j` did not tell its size"));
         };
         let gauge = Gauge { value, unit: Unit::Percent, raise, clear };
         concerns(value).then(|| Finding::measured(&pool.name, gauge, || filled(pool, value, severity)))
@@ -52,15 +52,15 @@ fn fill(
 }
 
 fn filled(pool: &Pool, percent: f64, severity: Severity) -> Problem {
-    let (size, allocated) = (pool.size_bytes.unwrap_or(0) as f64, pool.allocated_bytes.unwrap_or(0) as f64);
+    let (allocated, size) = pool.space(Class::Normal).unwrap_or_default();
     let name = &pool.name;
     Problem {
         severity: if percent >= 96.0 { Severity::Critical } else { severity },
         summary: format!("The pool is {} full.", Unit::Percent.show(percent)),
         evidence: vec![
-            Evidence::number("capacity", percent, Unit::Percent),
-            Evidence::number("allocated", allocated, Unit::Bytes),
-            Evidence::number("size", size, Unit::Bytes),
+            Evidence::number("data vdevs in use", percent, Unit::Percent),
+            Evidence::number("allocated on them", allocated as f64, Unit::Bytes),
+            Evidence::number("their size", size as f64, Unit::Bytes),
         ],
         remedy: remedy(
             &[
@@ -104,7 +104,11 @@ fn fragmentation(pool: &Pool) -> Finding {
         evidence: vec![
             Evidence::number("fragmentation of free space", percent as f64, Unit::Percent),
             Evidence::number("free pieces are of about", typical_free_bytes(percent) as f64, Unit::Bytes),
-            Evidence::number("capacity", pool.capacity_percent().unwrap_or(f64::NAN), Unit::Percent),
+            Evidence::number(
+                "data vdevs in use",
+                pool.class_percent(Class::Normal).unwrap_or(f64::NAN),
+                Unit::Percent,
+            ),
         ],
         remedy: remedy(
             &[

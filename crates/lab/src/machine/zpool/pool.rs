@@ -40,7 +40,7 @@ pub struct Pool {
     pub data_errors: u64,
     /// The last scrub or resilver since the pool was made; None if there was none.
     pub scan: Option<Scan>,
-    /// Bytes of all normal vdevs (raw: with parity).
+    /// Bytes of all vdevs but logs and caches (raw: with parity).
     pub size_bytes: Option<u64>,
     /// Allocated bytes of these.
     pub allocated_bytes: Option<u64>,
@@ -124,7 +124,19 @@ impl Pool {
         self.vdevs.iter().filter(move |vdev| vdev.class == class)
     }
 
-    /// How full the normal vdevs are, in percent.
+    /// (allocated, size) in bytes of the vdevs of a class; None if there are none.
+    pub fn space(&self, class: Class) -> Option<(u64, u64)> {
+        let sum = |of: fn(&Vdev) -> Option<u64>| self.class(class).filter_map(of).sum::<u64>();
+        let (allocated, size) = (sum(|vdev| vdev.allocated_bytes), sum(|vdev| vdev.size_bytes));
+        (size > 0).then_some((allocated, size))
+    }
+
+    /// How full the vdevs of a class are, in percent.
+    pub fn class_percent(&self, class: Class) -> Option<f64> {
+        self.space(class).map(|(allocated, size)| allocated as f64 / size as f64 * 100.0)
+    }
+
+    /// How full all vdevs but logs and caches are, in percent.
     pub fn capacity_percent(&self) -> Option<f64> {
         let size = self.size_bytes.filter(|size| *size > 0)?;
         Some(self.allocated_bytes? as f64 / size as f64 * 100.0)

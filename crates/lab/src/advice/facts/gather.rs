@@ -1,0 +1,197 @@
+//! Facts of this machine, or of a recording of one: a folder with what the programs said and the kernel's files under their paths
+//! (crates/lab/tests/recorded/zfs/record makes such).
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Facts, Health};
+use crate::machine::zpool::{Counters, Latencies, Pool, Zpool, named};
+use crate::machine::{Machine, Root, disks_under};
+use crate::sample::smart::{History, Smart};
+use crate::samples::Missing;
+use crate::{LabError, Result};
+
+/// How to look at this machine.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// Pools to look at; all if empty.
+    pub pools: Vec<String>,
+    /// How long to watch latencies; since the import if None.
+    pub window: Option<Duration>,
+    /// Where SMART records of earlier days are kept, and today's is added; without it disks are not asked.
+    pub smart: Option<History>,
+}
+
+impl Facts {
+    /// What is known of this machine.
+    ///
+    /// # Errors
+    /// OpenZFS is not there, a pool is not imported, or the programs failed.
+    pub fn gather(look: &Look) -> Result<Facts> {
+        let zpool = Zpool::find()?;
+        let known = zpool.names()?;
+        if let Some(other) = look.pools.iter().find(|pool| !known.contains(pool)) {
+            return Err(LabError::Refused(format!(
+                "{other}: no pool of that name is imported; there are: {}",
+                known.join(", ")
+            )));
+        }
+        let names = if look.pools.is_empty() { known } else { look.pools.clone() };
+        let mut facts = Facts::of_zpool(&zpool, &names, &Root::default(), look.window)?;
+        if let Some(history) = &look.smart {
+            facts.ask_disks(history);
+        }
+        Ok(facts)
+    }
+
+    /// From a folder of recorded outputs of one pool.
+    ///
+    /// # Errors
+    /// What the programs said is not there or can't be read.
+    pub fn recorded(folder: &Path) -> Result<Facts> {
+        let zpool = Zpool::recorded(folder)?;
+        Facts::of_zpool(&zpool, &zpool.names()?, &Root::at(folder), None)
+    }
+
+    fn of_zpool(zpool: &Zpool, names: &[String], root: &Root, window: Option<Duration>) -> Result<Facts> {
+        let mut facts = Facts::of_machine(&Machine::describe_at(root, Ok(zpool.clone()), &[]));
+        facts.pools.retain(|pool| names.contains(&pool.name));
+        for pool in &mut facts.pools {
+            match zpool.iostat_latencies(&pool.name, window) {
+                Ok(table) => {
+                    let latencies = latencies(&table);
+                    let of = |name: &str| latencies.get(name).copied();
+                    pool.vdevs.iter_mut().for_each(|vdev| vdev.add_latencies(&of));
+                }
+                Err(error) => {
+                    facts.missing.push(Missing { source: "zpool iostat".into(), why: error.to_string() })
+                }
+            }
+            add_dataset_counters(pool, root);
+        }
+        let leaves = facts.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(|vdev| vdev.leaves());
+        let paths = leaves.filter_map(|leaf| leaf.path.clone());
+        facts.under = paths.map(|path| (path.clone(), disks_under(root, path.as_ref()))).collect();
+        facts.read_kernel(root);
+        Ok(facts)
+    }
+
+    /// What a machine's description has.
+    pub(super) fn of_machine(machine: &Machine) -> Facts {
+        Facts {
+            memory_bytes: (machine.memory_bytes > 0).then_some(machine.memory_bytes),
+            pools: machine.pools.clone(),
+            disks: machine.disks.clone(),
+            missing: machine.missing.clone(),
+            ..Facts::default()
+        }
+    }
+
+    fn read_kernel(&mut self, root: &Root) {
+        match root.read("proc/spl/kstat/zfs/arcstats") {
+            Ok(text) => self.arc = Some(Counters::of_kstat(&text)),
+            Err(error) => self.missing.push(Missing { source: "arcstats".into(), why: error.to_string() }),
+        }
+        self.counted_s =
+            root.word("proc/uptime").and_then(|text| text.split_whitespace().next()?.parse().ok());
+        let booted = root
+            .word("proc/stat")
+            .and_then(|text| text.lines().find_map(|line| line.strip_prefix("btime ")?.parse::<u64>().ok()));
+        self.unix_s = booted.zip(self.counted_s).map(|(booted, up)| booted + up as u64);
+    }
+
+    /// Asks the disks under the pools, and keeps what they say with what they said before.
+    fn ask_disks(&mut self, history: &History) {
+        let under =
+            |disk: &&crate::machine::Disk| self.under.values().any(|names| names.last() == Some(&disk.name));
+        let names: Vec<String> = self.disks.iter().filter(under).map(|disk| disk.name.clone()).collect();
+        for disk in names {
+            let health = Smart::read(&disk).and_then(|now| {
+                history.record(&now, self.unix_s.unwrap_or(0))?;
+                let trends = history.trends(&now.serial)?;
+                Ok(Health { disk: disk.clone(), now, trends })
+            });
+            match health {
+                Ok(health) => self.health.push(health),
+                Err(error) => {
+                    self.missing.push(Missing { source: format!("SMART of {disk}"), why: error.to_string() })
+                }
+            }
+        }
+    }
+}
+
+/// Each dataset's counters: the kstats `POOL/objset-0x…`, which say whose they are.
+fn add_dataset_counters(pool: &mut Pool, root: &Root) {
+    let folder = format!("proc/spl/kstat/zfs/{}", pool.name);
+    let mut by_name: HashMap<String, Counters> = HashMap::new();
+    for file in root.list(&folder).iter().filter(|name| name.starts_with("objset-")) {
+        let Ok(text) = fs::read_to_string(root.path(format!("{folder}/{file}"))) else { continue };
+        if let Some((_, name)) = named(&text).find(|(name, _)| *name == "dataset_name") {
+            by_name.insert(name.to_owned(), Counters::of_kstat(&text));
+        }
+    }
+    for dataset in &mut pool.datasets {
+        dataset.counters = by_name.remove(&dataset.name);
+    }
+}
+
+/// Columns of `zpool iostat -Hpl` after name, allocated and free: reads, writes; later total_wait and disk_wait, each of reads and writes.
+const OPERATIONS: [usize; 2] = [3, 4];
+const WAITS: [usize; 4] = [7, 8, 9, 10];
+
+/// Each vdev's mean latencies: over all intervals in the table, weighed by their operations.
+fn latencies(table: &str) -> HashMap<&str, Latencies> {
+    let mut sums: HashMap<&str, Sum> = HashMap::new();
+    for line in table.lines() {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let value = |column: usize| cells.get(column).and_then(|cell| cell.parse::<f64>().ok());
+        let (Some(&name), [Some(reads), Some(writes)]) = (cells.first(), OPERATIONS.map(value)) else {
+            continue;
+        };
+        let sum = sums.entry(name).or_default();
+        sum.intervals += 1.0;
+        sum.operations = [sum.operations[0] + reads, sum.operations[1] + writes];
+        for ((wait, column), weight) in sum.waits.iter_mut().zip(WAITS).zip([reads, writes, reads, writes]) {
+            wait.add(value(column), weight);
+        }
+    }
+    sums.into_iter().map(|(name, sum)| (name, sum.means())).collect()
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    intervals: f64,
+    operations: [f64; 2],
+    waits: [Weighed; 4],
+}
+
+impl Sum {
+    fn means(self) -> Latencies {
+        let [read_ns, write_ns, disk_read_ns, disk_write_ns] = self.waits.map(Weighed::mean);
+        let [reads, writes] = self.operations.map(|sum| sum / self.intervals);
+        Latencies { read_ns, write_ns, disk_read_ns, disk_write_ns, reads, writes }
+    }
+}
+
+/// A mean of values that weigh differently.
+#[derive(Debug, Default, Clone, Copy)]
+struct Weighed {
+    sum: f64,
+    weight: f64,
+}
+
+impl Weighed {
+    fn add(&mut self, value: Option<f64>, weight: f64) {
+        if let Some(value) = value.filter(|_| weight > 0.0) {
+            self.sum += value * weight;
+            self.weight += weight;
+        }
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.sum / self.weight)
+    }
+}

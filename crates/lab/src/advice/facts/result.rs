@@ -1,0 +1,48 @@
+//! Facts from a result: the machine as it was described, the cache as it was sampled, workers as they were measured.
+
+use super::{Facts, workers};
+use crate::machine::Machine;
+use crate::machine::zpool::Counters;
+use crate::result::ResultFolder;
+use crate::samples::{Kind, Missing, Samples};
+use crate::{LabError, Result};
+
+impl Facts {
+    /// What a result has to say of the machine that it was measured on: counters are those of its runs, added up.
+    ///
+    /// # Errors
+    /// A run can't be read, or the machine's description is of another version.
+    pub fn of_result(result: &ResultFolder) -> Result<Facts> {
+        let machine: Machine = serde_json::from_value(result.machine().clone()).map_err(|error| {
+            LabError::Result { path: result.path().join("machine.json"), what: error.to_string() }
+        })?;
+        let mut facts = Facts::of_machine(&machine);
+        facts.unix_s = Some(result.created_unix_ns() / 1_000_000_000);
+        let (mut arc, mut counted_ns) = (Counters::default(), 0);
+        for run in result.runs() {
+            let run = run?;
+            workers::add(&mut facts.workers, result.plan(), &run.measurement);
+            add_arc(&mut arc, &run.samples);
+            counted_ns += run.measurement.elapsed_ns;
+        }
+        facts.counted_s = Some(counted_ns as f64 / 1e9);
+        match arc.0.is_empty() {
+            true => facts
+                .missing
+                .push(Missing { source: "arcstats".into(), why: "not sampled beside this result".into() }),
+            false => facts.arc = Some(arc),
+        }
+        Ok(facts)
+    }
+}
+
+/// Counters grow by what they grew in this run; states are the last ones.
+fn add_arc(arc: &mut Counters, samples: &Samples) {
+    for series in samples.series.iter().filter(|series| series.source == "arcstats") {
+        let value = arc.0.entry(series.name.clone()).or_default();
+        match series.kind {
+            Kind::Counter => *value += series.growth().max(0.0) as u64,
+            Kind::Gauge => *value = series.points.last().map_or(*value, |point| point.1.max(0.0) as u64),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Events on their way to a webhook: in order, each until it was taken, with longer and longer pauses while it is not.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::Event;
+use crate::Result;
+
+/// The first pause after a failure, and the longest, in seconds.
+const PAUSE_S: (u64, u64) = (10, 600);
+/// How many events wait at most; the oldest go first.
+const MOST: usize = 1000;
+
+/// Events that were not taken yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outbox {
+    waiting: VecDeque<Event>,
+    /// Failures since the last success.
+    failures: u32,
+    /// Not before.
+    next_unix_s: u64,
+}
+
+impl Outbox {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds events to deliver.
+    pub fn add(&mut self, events: &[Event]) {
+        self.waiting.extend(events.iter().cloned());
+        let too_many = self.waiting.len().saturating_sub(MOST);
+        self.waiting.drain(..too_many);
+    }
+
+    /// Posts what waits, unless a pause is on. The first failure ends it and begins a pause.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn deliver(&mut self, now_unix_s: u64, post: &mut dyn FnMut(&Event) -> Result<()>) -> Result<()> {
+        // A clock that was set back must not make a pause of years.
+        if now_unix_s < self.next_unix_s && self.next_unix_s - now_unix_s <= PAUSE_S.1 {
+            return Ok(());
+        }
+        while let Some(event) = self.waiting.front() {
+            if let Err(error) = post(event) {
+                let pause = PAUSE_S.0.saturating_mul(1 << self.failures.min(16)).min(PAUSE_S.1);
+                self.failures += 1;
+                self.next_unix_s = now_unix_s + pause;
+                return Err(error);
+            }
+            self.waiting.pop_front();
+            self.failures = 0;
+        }
+        Ok(())
+    }
+}
