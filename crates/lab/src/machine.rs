@@ -229,3 +229,6 @@ fn pool_devices(pool: &Pool, root: &Root, mounts: &[Mount]) -> Vec<String> {
     }
     devices
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,13 +22,13 @@
 //! `weighted_io_time / dt`, the mean time of a read `read_time / read_ios`. Histograms are those of `zpool iostat -w` and `-r`
 //! (sources `iostat_latency`, `iostat_size`: names as in `iostat`) and of waits for a transaction group (`dmu_tx_assign`), as they grew.
 //!
-//! Memory: [`recorder::MOST_TICKS`] points a series, then every second goes; 300 series that change take 9 MB however long it takes.
+//! Memory: [`MOST_TICKS`] points a series, then every second goes; 300 series that change take 9 MB however long it takes.
 
 mod device;
 mod iostat;
 mod kernel;
 mod kstat;
-pub mod recorder;
+mod recorder;
 pub mod smart;
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -39,6 +39,7 @@ use crate::Result;
 use crate::machine::zpool::Zpool;
 use crate::machine::{Machine, Root, Transport};
 use crate::samples::{SampledHistogram, Samples};
+pub use recorder::MOST_TICKS;
 use recorder::Recorder;
 
 /// What belongs to a measurement: nothing else is sampled, but for what concerns the machine as a whole.
@@ -216,10 +217,7 @@ impl Sources {
         for disk in &self.scope.disks {
             match smart::Smart::read(disk) {
                 Ok(smart) => smart.note(disk, &mut self.recorder),
-                Err(error) => {
-                    self.recorder.missing("smart", error.to_string());
-                    return;
-                }
+                Err(error) => self.recorder.missing("smart", format!("{disk}: {error}")),
             }
         }
     }

@@ -60,10 +60,11 @@ pub struct Recorder {
 impl Recorder {
     /// A new tick, so many nanoseconds after the beginning; the last one is kept in any case. False if nothing need be read at it.
     pub fn tick(&mut self, at_ns: u64, last: bool) -> bool {
-        if self.ticks.len() >= MOST_TICKS {
+        // MOST_TICKS is even: after thinning, the tick at which it is full is still one that is kept.
+        self.kept = last || self.tick.is_multiple_of(1 << self.skip);
+        if self.kept && self.ticks.len() >= MOST_TICKS {
             self.thin();
         }
-        self.kept = last || self.tick.is_multiple_of(1 << self.skip);
         self.tick += 1;
         if self.kept {
             self.ticks.push(at_ns);
@@ -129,7 +130,6 @@ impl Recorder {
 
     fn thin(&mut self) {
         self.skip += 1;
-        self.tick = self.tick.next_multiple_of(1 << self.skip);
         halve(&mut self.ticks, 0);
         for column in &mut self.columns {
             column.thin();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(grows.growth(), end as f64 * 3.0);
         assert!(grows.points.iter().all(|p| p.1 == p.0 as f64 * 3.0), "values stay with their times");
         let steps: Vec<u64> = grows.points.windows(2).map(|p| p[1].0 - p[0].0).collect();
-        assert!(steps[..steps.len() - 1].iter().all(|step| *step == steps[0]), "{steps:?}");
+        assert!(steps[..steps.len() - 1].iter().all(|step| *step == steps[0]), "a step differs");
         assert!(samples.find("a", "b", "came").unwrap().points.iter().all(|p| p.1 == p.0 as f64));
         assert_eq!(samples.find("a", "b", "still").unwrap().points.last().unwrap().0, end);
     }

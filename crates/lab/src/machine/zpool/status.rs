@@ -40,6 +40,9 @@ const CLASSES: [(&str, &str); 5] = [
     ("spares", "spares"),
 ];
 
+/// How lines begin that go on with a paragraph, and names of damaged files.
+const CONTINUED: [&str; 2] = ["\t", "    "];
+
 /// A line of the table of vdevs.
 struct Row<'a> {
     level: usize,
@@ -80,7 +83,9 @@ fn paragraphs(status: &str) -> Vec<(&str, String)> {
     let mut all: Vec<(&str, String)> = Vec::new();
     for line in status.lines() {
         match line.split_once(": ").or(line.split_once(':')) {
-            Some((key, value)) if !line.starts_with('\t') && !key.trim().contains(' ') => {
+            Some((key, value))
+                if !CONTINUED.iter().any(|with| line.starts_with(with)) && !key.trim().contains(' ') =>
+            {
                 all.push((key.trim(), value.trim().to_owned()));
             }
             _ => {
@@ -155,7 +160,10 @@ fn space(list: &str, name: &str) -> Option<(u64, u64)> {
         .lines()
         .map(cells)
         .find(|cells| cells.first().is_some_and(|first| first.rsplit('/').next() == Some(name)))?;
-    Some((line.get(1)?.parse().ok()?, line.get(2)?.parse().ok()?))
+    // The column of sizes has the whole disk for leaves, with what ZFS can't use.
+    let number = |column: usize| line.get(column)?.parse::<u64>().ok();
+    let (allocated, free) = (number(2)?, number(3)?);
+    Some((allocated.saturating_add(free), allocated))
 }
 
 /// `scrub repaired 0B in 00:00:12 with 0 errors on Sun Nov 22 02:57:33 2026`, `resilver in progress since ...`.
