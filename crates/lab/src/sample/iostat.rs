@@ -83,7 +83,9 @@ impl Lines {
     pub fn note(&mut self, recorder: &mut Recorder) {
         for (subject, values) in self.last.drain() {
             let head = Head { source: "iostat", subject: &subject, kind: Gauge };
-            for ((name, unit), value) in columns().zip(values) {
+            // Of the space of leaves it says 0 and 0.
+            let skipped = if values.get(..2) == Some(&[Some(0.0); 2][..]) { 2 } else { 0 };
+            for ((name, unit), value) in columns().zip(values).skip(skipped) {
                 if let Some(value) = value {
                     recorder.note(head, &name, unit, value);
                 }

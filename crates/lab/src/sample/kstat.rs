@@ -105,7 +105,8 @@ fn is_gauge(source: &str, name: &str) -> bool {
 }
 
 fn unit(name: &str) -> Unit {
-    const BYTES: [&str; 10] = [
+    const BYTES: [&str; 11] = [
+        "scatter_chunk_waste",
         "c",
         "c_min",
         "c_max",
@@ -122,6 +123,7 @@ fn unit(name: &str) -> Unit {
         || name.ends_with("_data")
         || name.ends_with("_metadata")
         || (name.starts_with("evict_l2") && name != "evict_l2_skip")
+        || (name.starts_with("zil_itx_metaslab") && !name.ends_with("_count"))
         || BYTES.contains(&name);
     if bytes { Unit::Bytes } else { Unit::Count }
 }

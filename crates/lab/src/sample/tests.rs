@@ -49,6 +49,10 @@ fn what_the_module_counted_during_the_work_is_the_growth_of_series() {
     assert_eq!(growth("zil", "", "zil_commit_count"), commits(&after) - commits(&before));
     assert!(growth("objset", "healthy/db", "zil_itx_metaslab_slog_bytes") > 0.0);
     assert!(growth("objset", "healthy/media", "nread") > 0.0);
+    assert_eq!(
+        samples.find("objset", "healthy/db", "zil_itx_metaslab_slog_alloc").unwrap().unit,
+        Unit::Bytes
+    );
     assert!(growth("txgs", "healthy", "synced") >= 1.0);
     assert!(growth("txgs", "healthy", "sync_time") > 0.0);
     assert!(growth("diskstats", "loop0", "write_bytes") > 0.0);
@@ -122,6 +126,7 @@ fn lines_of_zpool_iostat_become_points_of_pool_and_vdevs() {
     assert_eq!(first("degraded/loop0", "async_read.active"), 2.0);
     assert_eq!(first("degraded/loop0", "async_write.pending"), 6.0);
     assert!(samples.find("iostat", "degraded/mirror-0", "scrub_wait").is_none(), "nothing was scrubbed");
+    assert!(samples.find("iostat", "degraded/loop0", "allocated").is_none(), "not known of a leaf");
 }
 
 #[test]
