@@ -58,6 +58,15 @@ impl Axis {
         }
     }
 
+    /// From 0 to exactly the highest of these values, without ticks: the values are written beside their marks.
+    pub fn bare(values: impl Iterator<Item = f64> + Clone) -> Axis {
+        let mut axis = Axis::around(Unit::Number, values.clone(), 4);
+        let high = values.filter(|v| v.is_finite()).fold(axis.low.max(0.0), f64::max);
+        axis.high = if high > axis.low { high.min(LARGEST) } else { axis.high };
+        axis.ticks.clear();
+        axis
+    }
+
     /// Time since a beginning, in nanoseconds, up to exactly `end`.
     pub fn elapsed(end: f64) -> Axis {
         let (divisor, name) = match end {

@@ -68,7 +68,7 @@ pub(super) fn draw(bars: &Bars, svg: &mut Svg) {
     let named = all().map(|bar| text::width(&bar.name, SIZE)).fold(0.0, f64::max).min(LONGEST_NAME);
     let worded = all().map(|bar| text::width(&bar.words(bars.unit), SIZE)).fold(0.0, f64::max);
     let (left, right) = (MARGIN + named + 8.0, WIDTH - MARGIN - worded - 8.0);
-    let axis = Axis::around(bars.unit, all().flat_map(Bar::values), 4);
+    let axis = Axis::bare(all().flat_map(Bar::values));
     let x = |value: f64| left + axis.part(value) * (right - left).max(40.0);
     for group in &bars.groups {
         if !group.name.is_empty() {
@@ -109,7 +109,7 @@ fn draw_bar(bar: &Bar, unit: Unit, left: f64, x: &impl Fn(f64) -> f64, svg: &mut
         svg.line("whisker", (high, middle - 4.0), (high, middle + 4.0));
     }
     for &repeat in bar.repeats.iter().filter(|_| bar.repeats.len() > 1) {
-        svg.dot("repeat", (x(repeat), middle), 2.0, &unit.show(repeat));
+        svg.dot("repeat", (x(repeat), middle), 1.8, &unit.show(repeat));
     }
     let end = bar.values().map(x).fold(0.0, f64::max);
     svg.text(end + 7.0, middle + 3.8, Anchor::Start, "value", &bar.words(unit));

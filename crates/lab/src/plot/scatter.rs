@@ -65,7 +65,7 @@ pub(super) fn draw(scatter: &Scatter, svg: &mut Svg) {
         let (anchor, left) =
             if x - wide - 4.0 > frame.sides().0 { (Anchor::End, x - wide - 4.0) } else { (Anchor::Start, x) };
         svg.text(if anchor == Anchor::End { x - 4.0 } else { x + 4.0 }, top + 9.0, anchor, "", name);
-        taken.push((left, top, left + wide + 4.0, top + WORD));
+        taken.extend([(left, top, left + wide + 4.0, top + WORD), (x - 1.0, top, x + 1.0, bottom)]);
     }
     let fit: Vec<_> = scatter.fit.iter().map(|&p| frame.at(p)).collect();
     svg.path("line dash c5", &fit, None);

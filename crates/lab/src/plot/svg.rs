@@ -132,7 +132,8 @@ impl Svg {
         const LINE: f64 = 15.0;
         let right = WIDTH - MARGIN;
         self.text(MARGIN, self.y + 10.0, Anchor::Start, class, head);
-        let mut x = MARGIN + if head.is_empty() { 0.0 } else { text::width(head, SIZE) + GAP };
+        // Heads may be bold, which is wider.
+        let mut x = MARGIN + if head.is_empty() { 0.0 } else { text::width(head, SIZE) * 1.12 + GAP };
         for (i, name) in names.iter().enumerate().filter(|(_, name)| names.len() > 1 || !name.is_empty()) {
             let name = text::fit(name, SIZE, right - MARGIN - KEY - 4.0);
             let wide = KEY + 4.0 + text::width(&name, SIZE);

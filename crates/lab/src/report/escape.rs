@@ -56,8 +56,12 @@ pub fn markdown(words: &str) -> String {
             '#' | '+' | '-' | '>' | '=' => out.is_empty(),
             // What follows may be a link, which this would make an image.
             '!' => letters.peek().is_none_or(|&c| c == '['),
-            '.' | ')' => !out.is_empty() && out.chars().all(|c| c.is_ascii_digit()),
-            // `://` and `www.` make links of what follows.
+            // A number and a dot make a list of what follows.
+            '.' | ')' => {
+                let ends = letters.peek().is_none_or(|c| c.is_whitespace());
+                ends && !out.is_empty() && out.chars().all(|c| c.is_ascii_digit())
+            }
+            // `://` makes a link of what follows.
             ':' => letters.peek() == Some(&'/'),
             _ => false,
         };

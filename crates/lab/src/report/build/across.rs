@@ -119,24 +119,32 @@ fn fills(material: &Material<'_>, document: &mut Document) {
     for finding in material.findings("fill.cliff") {
         let Some(test) = finding.test.as_deref() else { continue };
         let Some(figure) = material.headlines(test).into_iter().next() else { continue };
+        let evidence = |name: &str| finding.evidence.iter().find(|e| e.name == name).map(|e| e.value);
+        let Some(at) = evidence("below") else { continue };
+        // The finding is about targets on one kind of disks: those of the one beyond the cliff.
+        let full =
+            |target: &str| system::fill_percent(&machine, target).filter(|fill| (fill - at).abs() < 0.5);
+        let Some(beyond) = material.targets().into_iter().find(|target| full(target).is_some()) else {
+            continue;
+        };
+        let medium = system::rotates(&machine, beyond);
         let point = |(i, target): (usize, &&str)| {
-            let x = system::fill_percent(&machine, target)?;
+            let x = system::fill_percent(&machine, target)
+                .filter(|_| system::rotates(&machine, target) == medium)?;
             let y = material.figure(test, target, figure)?.spread.median;
             Some(Point { name: (*target).to_owned(), colour: i, x, y })
         };
         let points: Vec<Point> = material.targets().iter().enumerate().filter_map(point).collect();
         let unit = material.best(test, figure).map_or(Unit::Number, |f| f.unit);
-        let evidence = |name: &str| finding.evidence.iter().find(|e| e.name == name).map(|e| e.value);
-        let mark = evidence("below").map(|at| (at, "beyond the cliff".to_owned()));
         let scatter = Scatter {
             x: ("full".into(), Unit::Percent),
             y: (words::capital(&words::figure(figure)), unit),
             points,
             fit: Vec::new(),
-            mark,
+            mark: Some((at, "beyond the cliff".to_owned())),
         };
         let plot = Plot { title: format!("{test}: speed against fill"), shape: Shape::Scatter(scatter) };
-        document.figure(plot, finding.sentence.as_str());
+        document.figure(plot, Text::new());
     }
 }
 

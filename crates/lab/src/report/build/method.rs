@@ -38,7 +38,6 @@ fn tests(material: &Material<'_>) -> Table {
 fn row(test: &Test) -> Vec<Text> {
     let jobs: &[Job] = match &test.work {
         Work::Io(jobs) => &jobs.0,
-        #[allow(unreachable_patterns, reason = "other work has no job to show")]
         _ => &[],
     };
     let join = |of: &dyn Fn(&Job) -> String| {
@@ -76,6 +75,9 @@ fn operations(job: &Job) -> String {
 }
 
 fn how_figures_come(material: &Material<'_>) -> Text {
+    if material.summary.figures.is_empty() {
+        return Text::new();
+    }
     let confidence =
         material.summary.figures.iter().filter_map(|f| f.spread.interval).map(|i| i.confidence).next();
     match (material.plan.repeats, confidence) {

@@ -33,6 +33,13 @@ pub fn fill_percent(machine: &Machine, target: &str) -> Option<f64> {
     machine.pools.iter().find(|known| known.name == pool)?.capacity_percent()
 }
 
+/// Whether a target is on disks with platters, where that is known of the first of them.
+pub fn rotates(machine: &Machine, target: &str) -> Option<bool> {
+    let devices = &machine.places.iter().find(|place| place.target == target)?.devices;
+    let known = machine.disks.iter().filter(|disk| devices.contains(&disk.name));
+    known.filter_map(|disk| disk.rotational).next()
+}
+
 /// What is known of targets without the machine.
 fn bare_targets(material: &Material<'_>) -> Table {
     let row = |t: &crate::target::Target| {

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::advice::{Advice, Evidence, EvidenceValue, Remedy, Risk};
 use crate::analysis::{Analysis, Finding, Severity, compare_targets};
 use crate::measurement::{Figure, Latency, Measurement, Outcome, Second, Stream, Tool};
 use crate::report::{Style, html, markdown, text};
@@ -172,6 +173,41 @@ fn quick_warm_and_unsampled_are_said() {
     assert!(report.contains("**Caution:** This was a quick run"), "{report}");
     assert!(report.contains("caches could not be dropped: warm"), "{report}");
     assert!(report.contains("`smart` | smartctl is not installed"), "{report}");
+}
+
+#[test]
+fn advice_comes_with_reason_source_command_and_risk() {
+    let made = made(&[("only", FAST)], false);
+    let advice = [Advice {
+        rule: "fill-90",
+        severity: crate::advice::Severity::Critical,
+        subject: "data0".into(),
+        summary: "91% of the pool are used.".into(),
+        evidence: vec![Evidence {
+            what: "used".into(),
+            value: EvidenceValue::Number { value: 91.0, unit: Unit::Percent },
+        }],
+        reason: "Free space comes in ever smaller pieces.",
+        sources: &["OpenZFS documentation"],
+        remedy: Remedy {
+            commands: vec!["zfs list -o space".into()],
+            risk: Risk::None,
+            caution: "It only lists.".into(),
+        },
+        gauge: None,
+    }];
+    let report = markdown(&build(&Material { advice: &advice, ..made.material() })).text;
+    let section = report.split("## Recommendations").nth(1).unwrap();
+    for present in [
+        "`data0`",
+        "smaller pieces",
+        "OpenZFS documentation",
+        "used 91.0%",
+        "zfs list -o space",
+        "none. It only lists.",
+    ] {
+        assert!(section.contains(present), "{present}: {section}");
+    }
 }
 
 #[test]
