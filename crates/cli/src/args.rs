@@ -90,6 +90,9 @@ pub enum Command {
     Verify(command::verify::Verify),
     /// Copy out everything that can still be read from a damaged pool
     Rescue(command::rescue::Rescue),
+    /// Measure storage: studies with their evidence, comparisons, advice, reports
+    #[command(subcommand)]
+    Lab(command::lab::Lab),
     /// Show any on-disk structure, like zdb
     Dump(command::dump::Dump),
     /// See it work: a small pool that ships with the program, and a disk taken away

@@ -9,6 +9,7 @@ pub mod files;
 pub mod find;
 mod form;
 mod json;
+pub mod lab;
 pub mod rescue;
 pub mod scan;
 pub mod verify;

@@ -53,6 +53,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Scan(scan) => scan.run(session).await,
         Command::Verify(verify) => verify.run(session).await,
         Command::Rescue(rescue) => rescue.run(session).await,
+        Command::Lab(lab) => lab.run(session).await,
         Command::Dump(dump) => dump.run(session).await,
         Command::Demo(demo) => demo.run(session).await,
         Command::Completions(completions) => completions.run(),

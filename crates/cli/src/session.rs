@@ -66,6 +66,11 @@ impl Session {
         self.common.json
     }
 
+    /// The command line, without keys.
+    pub fn command_line(&self) -> &str {
+        &self.command
+    }
+
     /// The options as typed.
     pub fn common(&self) -> &Common {
         &self.common

@@ -30,6 +30,7 @@ pub mod program;
 pub mod recovery;
 pub mod report;
 pub mod result;
+pub mod run;
 pub mod sample;
 pub mod samples;
 pub mod stats;

@@ -36,6 +36,8 @@ pub struct Options {
     pub real: bool,
     /// Bytes of memory of the machine: data sets are measured against it.
     pub memory_bytes: u64,
+    /// The command line that asked for it, for the report.
+    pub command: String,
 }
 
 /// One piece of work that can be done on a target.

@@ -106,6 +106,19 @@ impl Comparison {
         })
     }
 
+    /// What the repeats say of it: `The repeats ...`.
+    pub fn support(&self) -> String {
+        let p = self.difference.p;
+        match self.verdict {
+            Verdict::Supported if p < 0.001 => "support it (p < 0.001)".into(),
+            Verdict::Supported => format!("support it (p = {p:.3})"),
+            Verdict::Unsupported => format!("don't support it (p = {p:.2})"),
+            Verdict::LargeButFew => "too few to support it, but it is far beyond what they vary by".into(),
+            Verdict::Unclear => "too few to tell".into(),
+            Verdict::Equal => "show nothing that matters".into(),
+        }
+    }
+
     /// The larger median by the smaller; None if one is 0.
     pub fn factor(&self) -> Option<f64> {
         let ratio = self.difference.ratio.filter(|ratio| *ratio > 0.0)?;

@@ -2,7 +2,7 @@
 
 use super::material::Material;
 use super::words;
-use crate::analysis::{Comparison, Verdict};
+use crate::analysis::Comparison;
 use crate::report::document::{Column, Document, Table, Text};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {
@@ -50,7 +50,7 @@ fn table(pair: &[&Comparison]) -> Table {
             c.unit.show(c.b_spread.median).into(),
             c.b_from_a.as_str().into(),
             c.a_from_b.as_str().into(),
-            verdict(c).into(),
+            c.support().into(),
         ]
     };
     Table {
@@ -65,17 +65,5 @@ fn table(pair: &[&Comparison]) -> Table {
             Column::words("The repeats"),
         ],
         rows: pair.iter().map(row).collect(),
-    }
-}
-
-fn verdict(comparison: &Comparison) -> String {
-    let p = comparison.difference.p;
-    match comparison.verdict {
-        Verdict::Supported if p < 0.001 => "support it (p < 0.001)".into(),
-        Verdict::Supported => format!("support it (p = {p:.3})"),
-        Verdict::Unsupported => format!("don't support it (p = {p:.2})"),
-        Verdict::LargeButFew => "too few to support it, but it is far beyond what they vary by".into(),
-        Verdict::Unclear => "too few to tell".into(),
-        Verdict::Equal => "show nothing that matters".into(),
     }
 }

@@ -1,0 +1,106 @@
+//! `cenote lab compare`: which is faster, by how much, and whether the data support that.
+
+use std::path::PathBuf;
+
+use cenote_lab::analysis::{Comparison, Side, compare};
+use cenote_lab::report::{self, Column, Document, Table};
+use cenote_lab::result::{FigureSummary, ResultFolder};
+use clap::Args;
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, print, print_json};
+
+/// `cenote lab compare`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One result: its targets with each other. Several: targets of one name in each of them, or all with each other where names differ.\n\n\
+    Example: cenote lab compare pools-20261122T101500Z pools-20261129T101500Z"
+)]
+pub struct Compare {
+    /// Results' folders
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+    /// All figures, and not only throughput and the 99th percentile
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl Compare {
+    /// Runs the command.
+    pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let folders =
+            self.results.iter().map(|path| ResultFolder::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut comparisons: Vec<Comparison> =
+            pairs(&sides(&folders)?).iter().flat_map(|(a, b)| compare(a, b)).collect();
+        if comparisons.is_empty() {
+            return Err(CliError::Refused("nothing to compare: no test was done on two of these".into()));
+        }
+        if !self.all {
+            comparisons.retain(|c| {
+                [".iops", ".bandwidth", ".p99", ".rate", ".time"].iter().any(|end| c.figure.ends_with(end))
+            });
+        }
+        if session.json() {
+            print_json(&comparisons)?;
+        } else {
+            print(report::text(&document(&comparisons), super::show::style()))?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The targets of all results, each with the name of its target.
+fn sides(folders: &[ResultFolder]) -> Result<Vec<(String, Side)>, CliError> {
+    let mut sides = Vec::new();
+    for folder in folders {
+        let figures = folder.summary()?.figures;
+        for target in folder.targets() {
+            let of_target = |figure: &&FigureSummary| figure.target == target.name;
+            let name = match folders.len() {
+                1 => target.name.clone(),
+                _ => format!("{} ({})", target.name, folder.name()),
+            };
+            let side = Side { name, figures: figures.iter().filter(of_target).cloned().collect() };
+            sides.push((target.name.clone(), side));
+        }
+    }
+    Ok(sides)
+}
+
+/// Which of them are compared: those of one name, if there are such; else all.
+fn pairs(sides: &[(String, Side)]) -> Vec<(&Side, &Side)> {
+    let all = || sides.iter().enumerate().flat_map(|(at, a)| sides[at + 1..].iter().map(move |b| (a, b)));
+    let same: Vec<_> = all().filter(|(a, b)| a.0 == b.0).map(|(a, b)| (&a.1, &b.1)).collect();
+    if same.is_empty() { all().map(|(a, b)| (&a.1, &b.1)).collect() } else { same }
+}
+
+/// A table for each pair of sides.
+fn document(comparisons: &[Comparison]) -> Document {
+    let mut document = Document { title: "Comparison".into(), ..Document::default() };
+    for of_pair in comparisons.chunk_by(|one, other| (&one.a, &one.b) == (&other.a, &other.b)) {
+        let (a, b) = (of_pair[0].a.as_str(), of_pair[0].b.as_str());
+        document.part(format!("{a} and {b}"));
+        let row = |c: &Comparison| {
+            let values = [&c.a_spread, &c.b_spread].map(|spread| c.unit.show(spread.median));
+            let [of_a, of_b] = values;
+            let cells = [&c.test, &c.figure, &of_a, &of_b, &c.b_from_a, &c.a_from_b];
+            let mut row: Vec<_> = cells.map(|cell| cell.as_str().into()).into();
+            row.push(c.support().into());
+            row
+        };
+        document.table(Table {
+            columns: vec![
+                Column::words("Test"),
+                Column::words("Figure"),
+                Column::numbers(a),
+                Column::numbers(b),
+                Column::words(format!("{b} is")),
+                Column::words(format!("{a} is")),
+                Column::words("The repeats"),
+            ],
+            rows: of_pair.iter().map(row).collect(),
+            ..Table::default()
+        });
+    }
+    document
+}

@@ -1,0 +1,65 @@
+//! `cenote lab job`: a fio job file, run as a study of its own.
+
+use std::path::PathBuf;
+
+use cenote_lab::job::Jobs;
+use cenote_lab::machine::Machine;
+use cenote_lab::result::Recorder;
+use cenote_lab::suite::{self, Options};
+use clap::Args;
+
+use super::{Permission, run};
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `cenote lab job`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Options that are not understood are named, with their line.\n\nExample: cenote lab job oltp.fio /tank/bench"
+)]
+pub struct JobRun {
+    /// The job file
+    pub file: PathBuf,
+    /// What to measure: PATH or NAME=PATH
+    #[arg(required = true)]
+    pub targets: Vec<String>,
+    /// The result's folder is made here
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// How often it is done
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub repeats: u32,
+    /// All targets at once, instead of in turn
+    #[arg(long)]
+    pub together: bool,
+    /// Let the real fio do the work
+    #[arg(long)]
+    pub real: bool,
+    /// What may be overwritten
+    #[command(flatten)]
+    pub permission: Permission,
+}
+
+impl JobRun {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let shown = self.file.display().to_string();
+        let text = std::fs::read_to_string(&self.file).map_err(CliError::io(&shown))?;
+        let jobs = Jobs::parse(&text, &shown)?;
+        let targets = self.permission.targets(&self.targets)?;
+        let machine = Machine::describe(&targets);
+        let options = Options {
+            repeats: Some(self.repeats),
+            together: self.together,
+            real: self.real,
+            memory_bytes: machine.memory_bytes,
+            command: session.command_line().to_owned(),
+            ..Options::default()
+        };
+        let name =
+            self.file.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy().into_owned());
+        let plan = suite::of_jobs(&name, jobs, &options);
+        let recorder = Recorder::create_in(&self.out, &plan, &targets, &super::as_json(&machine)?)?;
+        run::perform(session, recorder).await
+    }
+}

@@ -1,0 +1,32 @@
+//! `cenote lab resume`: goes on with a study that was interrupted.
+
+use std::path::PathBuf;
+
+use cenote_lab::result::Recorder;
+use clap::Args;
+
+use super::{Permission, run};
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `cenote lab resume`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote lab resume lab-pools-20261122-101500")]
+pub struct Resume {
+    /// The result's folder
+    pub result: PathBuf,
+    /// What may be overwritten
+    #[command(flatten)]
+    pub permission: Permission,
+}
+
+impl Resume {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let recorder = Recorder::resume(&self.result)?;
+        let words: Vec<_> =
+            recorder.targets().iter().map(|t| format!("{}={}", t.name, t.path.display())).collect();
+        self.permission.targets(&words)?;
+        run::perform(session, recorder).await
+    }
+}

@@ -1,0 +1,47 @@
+//! `cenote lab show`: the essentials of results, in the terminal.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use cenote_lab::report::{self, Style};
+use cenote_lab::result::ResultFolder;
+use clap::Args;
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, print, print_json};
+
+/// `cenote lab show`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote lab show lab-pools-20261122-101500")]
+pub struct Show {
+    /// Results' folders
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+}
+
+/// Letters in a line where nobody knows better.
+const WIDTH: usize = 120;
+
+/// Colour only on a terminal, lines as long as it is wide.
+pub fn style() -> Style {
+    let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col.into());
+    let width = if width == 0 { WIDTH } else { width };
+    Style { colour: std::io::stdout().is_terminal(), width }
+}
+
+/// The essentials of a result, as text.
+pub fn essentials(folder: &ResultFolder) -> Result<String, CliError> {
+    let document = report::of_result(folder, &[], &super::report::commands(folder), report::essentials)?;
+    Ok(report::text(&document, style()))
+}
+
+impl Show {
+    /// Runs the command.
+    pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        for path in &self.results {
+            let folder = ResultFolder::open(path)?;
+            if session.json() { print_json(&folder.summary()?)? } else { print(essentials(&folder)?)? }
+        }
+        Ok(Outcome::Done)
+    }
+}
