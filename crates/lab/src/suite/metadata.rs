@@ -7,8 +7,9 @@ use super::{Options, Plan, Test, Work};
 use crate::tree::{Leaf, Names, Order, Shape, Step, TreeWork, Verb};
 
 const SECONDS: u64 = 60;
-/// Seven tests of 8 s, three trees made before them in 8 s at most, and as long again to delete it all: below four minutes.
-const QUICK_SECONDS: u64 = 8;
+/// Seven tests of 5 s, three trees made before them in 5 s at most, and what it takes to delete it all, which on a busy disk is several times
+/// as long as to make it: below four minutes.
+const QUICK_SECONDS: u64 = 5;
 const REPEATS: u32 = 3;
 const WORKERS: u32 = 4;
 /// Files of 4096 KiB in a quick run: what can't be written in time must not take minutes to be written out after it.
@@ -96,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_leaves_half_of_its_four_minutes_for_deleting() {
+    fn a_quick_run_leaves_most_of_its_four_minutes_for_deleting() {
         let quick = Options { quick: true, ..Options::default() };
         for targets in 1..=4 {
-            assert!(seconds(&plan(&quick, targets)) * targets as u64 <= 120, "{targets} targets");
+            assert!(seconds(&plan(&quick, targets)) * targets as u64 <= 80, "{targets} targets");
         }
         let full = plan(&Options::default(), 1);
         assert_eq!((full.tests.len(), full.repeats, seconds(&full)), (7, 3, 3 * 10 * 60));

@@ -111,7 +111,11 @@ impl Scan {
             }
         };
         let lists = Scratch::new(lists)?;
-        self.prepare_and_scan(&root, target, &lists.path().join("list"), control)
+        let mut outcome = self.prepare_and_scan(&root, target, &lists.path().join("list"), control)?;
+        if lies_in(lists.path(), &root) {
+            outcome.notes.push("the result lies in what is scanned: its own files were counted, too".into());
+        }
+        Ok(outcome)
     }
 
     fn prepare_and_scan(
@@ -154,6 +158,11 @@ impl Scan {
             },
         }
     }
+}
+
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let (path, folder) = (path.canonicalize(), folder.canonicalize());
+    path.ok().zip(folder.ok()).is_some_and(|(path, folder)| path.starts_with(folder))
 }
 
 /// The outcome of a scan that could not be done here.

@@ -33,6 +33,9 @@ fn walk_and_fd_count_what_is_there_and_write_nothing_among_it() {
         assert!(figure(&outcome, "scan.time") > 0.0);
     }
     assert_eq!(fs::read_dir(target.path()).unwrap().count(), 2);
+    let walk = scan(ScanTool::Walk { threads: 1 }, None);
+    let outcome = walk.run(target.path(), None, target.path(), &Control::default()).unwrap();
+    assert!(outcome.notes[0].contains("the result lies in what is scanned"), "{:?}", outcome.notes);
     assert_eq!(fs::read_dir(lists.path()).unwrap().count(), 0);
 }
 
