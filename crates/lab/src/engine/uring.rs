@@ -18,6 +18,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::ptr;
 use std::time::Duration;
 
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
@@ -98,9 +99,12 @@ impl Ring {
     }
 
     fn register_buffers(&mut self) -> io::Result<()> {
-        let vector =
-            |memory: &mut [u8]| libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
-        let vectors = [vector(self.reads.all()), vector(self.writes.all())];
+        let vectors = [&mut self.reads, &mut self.writes].map(|buffers| {
+            let memory = buffers.all();
+            // To the kernel, what has an address is not empty.
+            let iov_base = if memory.is_empty() { ptr::null_mut() } else { memory.as_mut_ptr().cast() };
+            libc::iovec { iov_base, iov_len: memory.len() }
+        });
         if vectors.iter().any(|vector| vector.iov_len > REGISTERED_MOST_BYTES) {
             return Err(io::ErrorKind::Unsupported.into());
         }
