@@ -103,28 +103,29 @@ fn histograms_are_those_of_the_work_alone() {
 #[test]
 fn lines_of_zpool_iostat_become_points_of_pool_and_vdevs() {
     let text = fs::read_to_string(folder("degraded").join("iostat-lq.tsv")).unwrap();
+    let rows: Vec<&str> = text.lines().collect();
     let mut lines = iostat::Lines::of(&["degraded".to_owned()]);
     let mut recorder = Recorder::default();
-    let each: Vec<&str> = text.split_inclusive("degraded\t").collect();
-    assert_eq!(each.len(), 3, "two intervals");
-    // A pool's line begins an interval.
-    for (at, interval) in
-        [format!("degraded\t{}", each[1].trim_end_matches("degraded\t")), format!("degraded\t{}", each[2])]
-            .iter()
-            .enumerate()
-    {
+    assert_eq!(rows.len() % 2, 0, "two intervals");
+    for (at, interval) in rows.chunks(rows.len() / 2).enumerate() {
         recorder.tick(at as u64 * 1_000_000_000, at == 1);
-        interval.lines().for_each(|line| lines.take(line));
+        interval.iter().for_each(|line| lines.take(line));
         lines.note(&mut recorder);
     }
     let samples = recorder.finish();
-    let first = |subject: &str, name: &str| samples.find("iostat", subject, name).unwrap().points[0].1;
-    assert_eq!(first("degraded", "allocated"), 2_244_272_128.0);
-    assert_eq!(first("degraded", "read_ops"), 155.0);
-    assert_eq!(first("degraded/mirror-0", "total_wait.read"), 86_828_738.0);
-    assert_eq!(first("degraded/mirror-0", "asyncq_wait.read"), 45_219_931.0);
-    assert_eq!(first("degraded/loop0", "async_read.active"), 2.0);
-    assert_eq!(first("degraded/loop0", "async_write.pending"), 6.0);
+    // Columns as the program's headings have them, from 0: the name.
+    for (row, subject, column, name) in [
+        (0, "degraded", 1, "allocated"),
+        (0, "degraded", 4, "write_ops"),
+        (1, "degraded/mirror-0", 8, "total_wait.write"),
+        (1, "degraded/mirror-0", 14, "asyncq_wait.write"),
+        (2, "degraded/loop0", 24, "async_write.pending"),
+        (2, "degraded/loop0", 25, "async_write.active"),
+    ] {
+        let said: f64 = rows[row].split('\t').nth(column).unwrap().parse().unwrap();
+        assert!(said > 0.0, "{name} tells something");
+        assert_eq!(samples.find("iostat", subject, name).unwrap().points[0].1, said, "{name}");
+    }
     assert!(samples.find("iostat", "degraded/mirror-0", "scrub_wait").is_none(), "nothing was scrubbed");
     assert!(samples.find("iostat", "degraded/loop0", "allocated").is_none(), "not known of a leaf");
 }
