@@ -62,7 +62,9 @@ impl LatencyModes {
             if low as f64 <= fast_until { sums.0 += time } else { sums.1 += time }
         }
         let is_read = is_read(operation);
-        let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= SAME_SHARE;
+        // Nor may they differ by more than the smaller kind has: 2 % fast reads are not the hits of a cache that had 9 %.
+        let near = SAME_SHARE.min(fast).min(1.0 - fast);
+        let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= near;
         Some(LatencyModes {
             test: test.into(),
             target: target.into(),

@@ -216,7 +216,7 @@ fn queue(used: f64, in_flight: f64) -> f64 {
     if used >= FULL { in_flight } else { used / (1.0 - used * (in_flight - 1.0) / in_flight) }
 }
 
-/// Projects a run to these devices; None if it can't tell ([`Demands::of`]). Devices of a kind that had no part in the run are left out.
+/// Projects a run to these devices; None if it can't tell ([`Demands::of`]), or none of them had a part in it. Devices of a kind that had no part in the run are left out.
 pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     let demands = Demands::of(observed)?;
     let had_part = |device: &&Device| match device.resource {
@@ -225,7 +225,7 @@ pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     };
     let projections =
         devices.iter().filter(had_part).map(|device| projection(observed, &demands, device)).collect();
-    Some(Projected {
+    (!projections.is_empty()).then(|| Projected {
         test: observed.test.clone(),
         target: observed.target.clone(),
         demands,

@@ -9,7 +9,7 @@ pub const UNSTABLE_ABOVE: f64 = 0.10;
 /// Modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin).
 const OUTLIER_SCORE: f64 = 3.5;
 /// And it is none if it is nearer to the median than this part of it: repeats that agree to a per mille have no outliers.
-const OUTLIER_AT_LEAST: f64 = 0.03;
+const OUTLIER_AT_LEAST: f64 = 0.05;
 /// Fewer values have neither interval nor outliers.
 const LEAST: usize = 3;
 
