@@ -103,6 +103,14 @@ impl Axis {
         Axis { spacing: Spacing::Log, low, high, ticks, unit: String::new() }
     }
 
+    /// With at most so many ticks, where there is no room for all.
+    #[must_use]
+    pub fn sparse(mut self, most: usize) -> Axis {
+        let every = self.ticks.len().div_ceil(most.max(1)).max(1);
+        self.ticks = self.ticks.into_iter().step_by(every).collect();
+        self
+    }
+
     /// Percentiles from 0 to so many nines.
     pub fn nines(nines: u32) -> Axis {
         let ticks =

@@ -41,7 +41,7 @@ impl Panel {
         let above_zero = || self.values().filter(|&v| v > 0.0);
         if self.log && above_zero().next().is_some() {
             let (low, high) = (above_zero().fold(f64::MAX, f64::min), above_zero().fold(0.0, f64::max));
-            return Axis::log(self.unit, low, high);
+            return Axis::log(self.unit, low, high).sparse(about + 2);
         }
         Axis::around(self.unit, self.values(), about)
     }

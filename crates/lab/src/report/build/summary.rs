@@ -119,9 +119,9 @@ fn widest_gap(material: &Material<'_>) -> Text {
 fn worth_saying<'a>(material: &Material<'a>) -> Vec<&'a Finding> {
     let mut chosen: Vec<&Finding> = Vec::new();
     for finding in material.findings("") {
-        // Who is ahead of whom by how much was said just before.
+        // Who is ahead of whom by how much was said just before; what can't be said is no summary.
         let known = chosen.iter().any(|c| c.id == finding.id)
-            || ["compare.ranking", "compare.far_behind"].contains(&finding.id.as_str());
+            || ["compare.ranking", "compare.far_behind", "limit.unknown"].contains(&finding.id.as_str());
         if finding.severity >= Severity::Notice && !known && chosen.len() < MOST_FINDINGS {
             chosen.push(finding);
         }
