@@ -223,7 +223,7 @@ pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
         Resource::Network => demands.link_ns > 0.0,
         _ => demands.disk_ns > 0.0,
     };
-    let projections =
+    let projections: Vec<Projection> =
         devices.iter().filter(had_part).map(|device| projection(observed, &demands, device)).collect();
     (!projections.is_empty()).then(|| Projected {
         test: observed.test.clone(),
