@@ -1,5 +1,6 @@
 //! `cenote lab ...`: measure storage, keep the evidence, compare, advise, report.
 
+pub mod advise;
 pub mod compare;
 pub mod job;
 mod live;
@@ -33,6 +34,8 @@ pub enum Lab {
     Compare(compare::Compare),
     /// Write a result's report anew
     Report(report::Rewrite),
+    /// Say what should be done about pools, and why; or watch them
+    Advise(advise::Advise),
 }
 
 impl Lab {
@@ -45,6 +48,7 @@ impl Lab {
             Lab::Show(show) => show.run(session),
             Lab::Compare(compare) => compare.run(session),
             Lab::Report(report) => report.run(),
+            Lab::Advise(advise) => advise.run(session).await,
         }
     }
 }

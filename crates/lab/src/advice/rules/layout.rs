@@ -47,7 +47,7 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
         _ => return Finding::fine(subject),
     };
     let mut evidence = vec![
-        Evidence::number("ashift", f64::from(ashift), Unit::Number),
+        Evidence::word("ashift", ashift.to_string()),
         Evidence::number("sector it was made for", (1_u64 << ashift.min(63)) as f64, Unit::Bytes),
     ];
     evidence.extend(most.map(|most| {

@@ -1,0 +1,164 @@
+//! `cenote lab advise`: what should be done about pools, and watching them.
+
+mod metrics;
+mod webhook;
+mod world;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cenote_lab::advice::facts::Look;
+use cenote_lab::advice::watch::{Settings, watch};
+use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
+use cenote_lab::control::Control;
+use cenote_lab::result::ResultFolder;
+use cenote_lab::sample::smart::History;
+use clap::Args;
+use std::sync::Arc;
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, print, print_json};
+
+/// `cenote lab advise`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cenote lab advise                         all imported pools of the kernel module
+  cenote lab advise tank ./lab-pools-20261122   a pool, and what a result says of its machine
+  cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 --webhook https://example.org/hook
+Nothing is ever changed: the commands that it names are for you to run. Exit status 3: something critical was found.")]
+pub struct Advise {
+    /// Pools, results' folders, or folders of recorded outputs; all imported pools without any
+    pub subjects: Vec<String>,
+    /// With reasons' sources, and with what is well
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Watch latencies for so many seconds, instead of since the import
+    #[arg(long, value_name = "SECONDS")]
+    pub window: Option<u64>,
+    /// Ask the disks by smartctl, and keep a record of each day in this folder
+    #[arg(long, value_name = "DIR")]
+    pub smart: Option<PathBuf>,
+    /// List the rules, with their reasons and sources, and stop
+    #[arg(long)]
+    pub rules: bool,
+    /// Go on watching: tell what begins and what ends
+    #[arg(long)]
+    pub watch: bool,
+    #[command(flatten)]
+    watching: Watching,
+}
+
+/// How to watch.
+#[derive(Debug, Args)]
+struct Watching {
+    /// Seconds between looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "watch", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    interval: u64,
+    /// Seconds that all must be well before an alert ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "watch")]
+    clear_after: u64,
+    /// Keep alerts in this file across restarts
+    #[arg(long, value_name = "FILE", requires = "watch")]
+    state: Option<PathBuf>,
+    /// Serve Prometheus metrics at this address, as /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "watch", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
+    /// Post each alert's begin and end to this URL, as JSON
+    #[arg(long, value_name = "URL", requires = "watch")]
+    webhook: Option<String>,
+}
+
+impl Advise {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if self.rules {
+            return self.list_rules(session);
+        }
+        if self.watch {
+            return self.go_on(session.json()).await;
+        }
+        let mut outcome = Outcome::Done;
+        let mut reviews = Vec::new();
+        for facts in self.facts()? {
+            let review = review(&facts);
+            if review.advice.iter().any(|advice| advice.severity == Severity::Critical) {
+                outcome = Outcome::Damaged;
+            }
+            reviews.push(review);
+        }
+        if session.json() {
+            print_json(&reviews)?
+        } else {
+            print(self.shown(&reviews))?
+        }
+        Ok(outcome)
+    }
+
+    /// The facts of each subject: a folder is a result or a recording, all else are pools.
+    fn facts(&self) -> Result<Vec<Facts>, CliError> {
+        let (folders, pools): (Vec<&String>, Vec<&String>) =
+            self.subjects.iter().partition(|subject| Path::new(subject).is_dir());
+        let mut all = Vec::new();
+        for folder in folders {
+            let path = Path::new(folder);
+            let recorded = path.join("status.json").exists();
+            all.push(if recorded {
+                Facts::recorded(path)?
+            } else {
+                Facts::of_result(&ResultFolder::open(path)?)?
+            });
+        }
+        if !pools.is_empty() || all.is_empty() {
+            all.push(Facts::gather(&self.look(pools.into_iter().cloned().collect())?)?);
+        }
+        Ok(all)
+    }
+
+    fn look(&self, pools: Vec<String>) -> Result<Look, CliError> {
+        let smart = self.smart.as_deref().map(History::open).transpose()?;
+        Ok(Look { pools, window: self.window.map(Duration::from_secs), smart })
+    }
+
+    fn shown(&self, reviews: &[Review]) -> String {
+        let layout = text::Layout {
+            colour: std::io::stdout().is_terminal(),
+            verbose: self.verbose,
+            width: text::WIDTH,
+        };
+        reviews.iter().map(|review| text::text(review, layout)).collect::<Vec<_>>().join("\n")
+    }
+
+    fn list_rules(&self, session: &Session) -> Result<Outcome, CliError> {
+        if session.json() {
+            print_json(&rules::RULES)?
+        } else {
+            print(text::rules(text::WIDTH))?
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn go_on(self, json: bool) -> Result<Outcome, CliError> {
+        let settings = Settings {
+            interval: Duration::from_secs(self.watching.interval),
+            clear_after: Duration::from_secs(self.watching.clear_after),
+            state: self.watching.state.clone(),
+            webhook: self.watching.webhook.is_some(),
+        };
+        let page = self.watching.metrics.map(metrics::serve).transpose()?;
+        let webhook = self.watching.webhook.as_deref().map(webhook::Webhook::new).transpose()?;
+        let mut world = world::Real { look: self.look(self.subjects.clone())?, webhook, page, json };
+        let control = Arc::new(Control::default());
+        let stop = control.clone();
+        let signal = tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                stop.stop();
+            }
+        });
+        let done = tokio::task::spawn_blocking(move || watch(&settings, &mut world, &control)).await;
+        signal.abort();
+        done.map_err(|error| CliError::Refused(error.to_string()))??;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,55 @@
+//! Posting events as JSON. Trying again is for the outbox: here one try is made, within ten seconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_lab::advice::watch::Event;
+use cenote_lab::{LabError, Result};
+use ureq::Agent;
+use ureq::tls::{TlsConfig, TlsProvider};
+
+use crate::outcome::CliError;
+
+/// One try takes at most so long: rounds wait for it.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where events are posted to.
+pub struct Webhook {
+    agent: Agent,
+    url: String,
+}
+
+impl Webhook {
+    /// A webhook at `url`.
+    ///
+    /// # Errors
+    /// That is no URL of HTTP.
+    pub fn new(url: &str) -> std::result::Result<Webhook, CliError> {
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            return Err(CliError::Usage(format!("--webhook {url}: must begin with https:// or http://")));
+        }
+        // The cryptography that reads encrypted pools, so that there is one of it in the program.
+        let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(crypto)
+            .build();
+        let config =
+            Agent::config_builder().tls_config(tls).timeout_global(Some(TIMEOUT)).max_redirects(0).build();
+        Ok(Webhook { agent: config.into(), url: url.to_owned() })
+    }
+
+    /// Posts one event.
+    ///
+    /// # Errors
+    /// It did not arrive, or was not taken (a status other than 2xx).
+    pub fn post(&self, event: &Event) -> Result<()> {
+        let failed = |what: String| LabError::Program { program: "webhook".into(), what };
+        let body = serde_json::to_vec(event).map_err(|error| failed(error.to_string()))?;
+        let sent = self.agent.post(&self.url).header("Content-Type", "application/json").send(&body[..]);
+        match sent.map_err(|error| failed(error.to_string()))?.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(failed(format!("answered {status}"))),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The real world for watching: this machine's pools and clock, a terminal, a webhook.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cenote_lab::Result;
+use cenote_lab::advice::Facts;
+use cenote_lab::advice::facts::Look;
+use cenote_lab::advice::watch::{Event, EventKind, World};
+use cenote_lab::control::Control;
+
+use super::metrics::Page;
+use super::webhook::Webhook;
+use crate::render::time::iso_utc;
+use crate::session::print;
+
+/// How often it is looked whether to stop.
+const TICK: Duration = Duration::from_millis(200);
+
+/// This machine.
+pub struct Real {
+    pub look: Look,
+    pub webhook: Option<Webhook>,
+    pub page: Option<Page>,
+    /// Events go to standard output as JSON, one a line.
+    pub json: bool,
+}
+
+impl World for Real {
+    fn facts(&mut self) -> Result<Facts> {
+        Facts::gather(&self.look)
+    }
+
+    fn post(&mut self, event: &Event) -> Result<()> {
+        self.webhook.as_ref().map_or(Ok(()), |webhook| webhook.post(event))
+    }
+
+    fn unix_s(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn wait(&mut self, time: Duration, control: &Control) {
+        let mut left = time;
+        while !left.is_zero() && !control.stopped() {
+            let now = left.min(TICK);
+            std::thread::sleep(now);
+            left -= now;
+        }
+    }
+
+    fn happened(&mut self, events: &[Event], metrics: String) {
+        for event in events {
+            let line = if self.json { serde_json::to_string(event).unwrap_or_default() } else { line(event) };
+            // Nobody may read it: the webhook and the metrics go on.
+            let _ = print(line + "\n");
+        }
+        if let Some(page) = &self.page {
+            *page.lock().unwrap_or_else(|e| e.into_inner()) = metrics;
+        }
+    }
+}
+
+/// `2026-11-22T03:10:00Z raised warning tank: The pool is 91.5% full. (fill-90)`
+fn line(event: &Event) -> String {
+    let what = match event.event {
+        EventKind::Raised => "raised",
+        EventKind::Worsened => "worsened",
+        EventKind::Cleared => "cleared",
+    };
+    let alert = &event.alert;
+    let severity = alert.severity.name();
+    format!(
+        "{} {what} {severity} {}: {} ({})",
+        iso_utc(event.unix_s as i64),
+        alert.subject,
+        alert.summary,
+        alert.rule
+    )
+}
