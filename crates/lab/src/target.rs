@@ -90,6 +90,17 @@ impl Target {
     }
 }
 
+/// Folders that earlier runs left in `parent`: they were killed, or the machine went down.
+pub fn leftovers(parent: &Path) -> Vec<PathBuf> {
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let process = name.strip_prefix(SCRATCH_PREFIX).and_then(|rest| rest.split('-').next());
+        process.is_some_and(|id| !Path::new("/proc").join(id).exists())
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_left).collect()
+}
+
 /// A folder of our own, which goes with all that is in it when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
@@ -164,5 +175,8 @@ mod tests {
         fs::write(one.path().join("file"), "x").unwrap();
         drop((one, two));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        fs::create_dir(dir.path().join(format!("{SCRATCH_PREFIX}4294967295-0"))).unwrap();
+        let _ours = target.scratch().unwrap();
+        assert_eq!(leftovers(dir.path()).len(), 1, "what another process left");
     }
 }

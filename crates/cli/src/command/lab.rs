@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use cenote_lab::LabError;
 use cenote_lab::machine::Machine;
-use cenote_lab::target::Target;
+use cenote_lab::target::{self, Target};
 use clap::Subcommand;
 
 use crate::outcome::{CliError, Outcome};
@@ -81,6 +81,9 @@ impl Permission {
             let name = if name.is_empty() { "/".to_owned() } else { name };
             if targets.iter().any(|other| other.name == name) {
                 return Err(CliError::Usage(format!("{name}: twice; give targets names: NAME=PATH")));
+            }
+            for left in target::leftovers(path) {
+                eprintln!("cenote: {}: left by a run that was killed; it can be removed", left.display());
             }
             targets.push(Target::find(&name, path, self.allows(path))?);
         }

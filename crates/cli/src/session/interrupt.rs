@@ -1,13 +1,18 @@
 //! Ctrl-C while files are being written: the work ends in order, and what is left of it is said.
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::outcome::CliError;
 
-/// Waits for an interrupt.
+/// Waits for an interrupt: Ctrl-C, or what `kill` and service managers send.
 pub async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
+    if signals.is_empty() {
         // Signals can't be had here: then an interrupt ends the program as ever.
         std::future::pending::<()>().await;
     }
+    futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
 /// Does `work` to its end; at an interrupt drops it, and `left` says what is left of it.
