@@ -11,7 +11,8 @@ const SIZE_BYTES: u64 = 8 << 30;
 /// Data set of a quick run.
 const QUICK_BYTES: u64 = 1 << 30;
 const SECONDS: u64 = 30;
-const REPEATS: u32 = 3;
+/// Fewer than four can't support any difference.
+const REPEATS: u32 = 5;
 
 /// The plan for so many targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {

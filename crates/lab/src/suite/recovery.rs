@@ -16,7 +16,8 @@ const DISK_BYTES: u64 = 4 << 30;
 const QUICK_DISK_BYTES: u64 = 256 << 20;
 const ZERO_PERCENT: u8 = 10;
 const SCATTERED: u32 = 1000;
-const REPEATS: u32 = 3;
+/// Fewer than four can't support any difference.
+const REPEATS: u32 = 5;
 
 /// The plan; on `devices`, if any are given, and otherwise on files.
 pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {

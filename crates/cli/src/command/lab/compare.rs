@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use cenote_lab::analysis::{Comparison, Side, compare};
+use cenote_lab::analysis::{Comparison, Finding, Setting, Source, compare_results};
 use cenote_lab::report::{self, Column, Document, Table};
-use cenote_lab::result::{FigureSummary, ResultFolder};
+use cenote_lab::result::ResultFolder;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
@@ -28,10 +28,7 @@ pub struct Compare {
 impl Compare {
     /// Runs the command.
     pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let folders =
-            self.results.iter().map(|path| ResultFolder::open(path)).collect::<Result<Vec<_>, _>>()?;
-        let mut comparisons: Vec<Comparison> =
-            pairs(&sides(&folders)?).iter().flat_map(|(a, b)| compare(a, b)).collect();
+        let (mut comparisons, findings) = compare_results(&sources(&self.results)?);
         if comparisons.is_empty() {
             return Err(CliError::Refused("nothing to compare: no test was done on two of these".into()));
         }
@@ -43,39 +40,24 @@ impl Compare {
         if session.json() {
             print_json(&comparisons)?;
         } else {
-            print(report::text(&document(&comparisons), super::show::style()))?;
+            print(report::text(&document(&comparisons, &findings), super::show::style()))?;
         }
         Ok(Outcome::Done)
     }
 }
 
-/// The targets of all results, each with the name of its target.
-fn sides(folders: &[ResultFolder]) -> Result<Vec<(String, Side)>, CliError> {
-    let mut sides = Vec::new();
-    for folder in folders {
-        let figures = folder.summary()?.figures;
-        for target in folder.targets() {
-            let of_target = |figure: &&FigureSummary| figure.target == target.name;
-            let name = match folders.len() {
-                1 => target.name.clone(),
-                _ => format!("{} ({})", target.name, folder.name()),
-            };
-            let side = Side { name, figures: figures.iter().filter(of_target).cloned().collect() };
-            sides.push((target.name.clone(), side));
-        }
-    }
-    Ok(sides)
+/// What is compared of each result.
+fn sources(results: &[PathBuf]) -> Result<Vec<Source>, CliError> {
+    let source = |path: &PathBuf| {
+        let folder = ResultFolder::open(path)?;
+        let setting = Setting::from_machine(folder.machine());
+        Ok(Source { name: folder.name(), figures: folder.summary()?.figures, setting })
+    };
+    results.iter().map(source).collect()
 }
 
-/// Which of them are compared: those of one name, if there are such; else all.
-fn pairs(sides: &[(String, Side)]) -> Vec<(&Side, &Side)> {
-    let all = || sides.iter().enumerate().flat_map(|(at, a)| sides[at + 1..].iter().map(move |b| (a, b)));
-    let same: Vec<_> = all().filter(|(a, b)| a.0 == b.0).map(|(a, b)| (&a.1, &b.1)).collect();
-    if same.is_empty() { all().map(|(a, b)| (&a.1, &b.1)).collect() } else { same }
-}
-
-/// A table for each pair of sides.
-fn document(comparisons: &[Comparison]) -> Document {
+/// A table for each pair of sides, and what stands out.
+fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
     let mut document = Document { title: "Comparison".into(), ..Document::default() };
     for of_pair in comparisons.chunk_by(|one, other| (&one.a, &one.b) == (&other.a, &other.b)) {
         let (a, b) = (of_pair[0].a.as_str(), of_pair[0].b.as_str());
@@ -101,6 +83,10 @@ fn document(comparisons: &[Comparison]) -> Document {
             rows: of_pair.iter().map(row).collect(),
             ..Table::default()
         });
+    }
+    if !findings.is_empty() {
+        document.part("What stands out");
+        document.list(findings.iter().map(|finding| finding.sentence.as_str().into()).collect());
     }
     document
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cenote_lab::advice::{Facts, review};
 use cenote_lab::report;
 use cenote_lab::result::ResultFolder;
 use clap::Args;
@@ -31,11 +32,16 @@ impl Rewrite {
 
 /// Writes the report of a result beside it.
 pub fn write(folder: &ResultFolder) -> Result<(), CliError> {
-    let document = report::of_result(folder, &[], &commands(folder), report::build)?;
+    let document = of_result(folder, report::build)?;
     Ok(report::write(&document, folder.path())?)
 }
 
-/// What repeats a result.
-pub fn commands(folder: &ResultFolder) -> Vec<String> {
-    vec![folder.plan().options.command.clone()]
+/// A document of such a shape about a result, with advice about the pools that its targets are on.
+pub fn of_result(
+    folder: &ResultFolder,
+    shape: fn(&report::Material<'_>) -> report::Document,
+) -> Result<report::Document, CliError> {
+    let advice = review(&Facts::of_result(folder)?).advice;
+    let commands = [folder.plan().options.command.clone()];
+    Ok(report::of_result(folder, &advice, &commands, shape)?)
 }

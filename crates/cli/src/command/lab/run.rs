@@ -124,13 +124,11 @@ impl Run {
 /// How this program scans the data sets that targets are: by itself, on the pool's devices.
 fn pool_scans(machine: &Machine) -> Vec<PoolScan> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
-    let form =
-        ["scan", "--format", "tsv", "--columns", "type,size,path", "--separator", "nul", "--no-header"];
     let scan = |place: &Place| {
         // A part of a data set can't be told from its rest on the devices.
         let is_whole = place.mount.as_ref().is_some_and(|mount| mount.point == place.path);
         let dataset = place.dataset.as_ref().filter(|_| is_whole)?;
-        let arguments = form.iter().copied().chain([dataset.as_str()]).map(str::to_owned).collect();
+        let arguments = PoolScan::arguments(dataset);
         Some(PoolScan { target: place.path.clone(), program: program.clone(), arguments })
     };
     machine.places.iter().filter_map(scan).collect()

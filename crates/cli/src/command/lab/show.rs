@@ -31,7 +31,7 @@ pub fn style() -> Style {
 
 /// The essentials of a result, as text.
 pub fn essentials(folder: &ResultFolder) -> Result<String, CliError> {
-    let document = report::of_result(folder, &[], &super::report::commands(folder), report::essentials)?;
+    let document = super::report::of_result(folder, report::essentials)?;
     Ok(report::text(&document, style()))
 }
 

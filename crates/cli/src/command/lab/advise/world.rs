@@ -10,7 +10,7 @@ use cenote_lab::control::Control;
 
 use super::metrics::Page;
 use super::webhook::Webhook;
-use crate::render::time::iso_utc;
+use crate::render::iso_utc;
 use crate::session::print;
 
 /// How often it is looked whether to stop.
