@@ -1,6 +1,6 @@
 //! A tree copied as rsync copies it.
 //!
-//! Folders are made as they are met. A file is read from the source and written under a temporary name (`.name.XXXXXX`), gets owner, times and mode there, and is renamed
+//! Folders are made as they are met. A file is read from the source and written under a temporary name (`.name.RANDOM`), gets owner, times and mode there, and is renamed
 //! to its own name: whoever looks sees the whole file or none. Folders get theirs when all is in them, as what is made in them changes their times.
 //! Links are copied as links. As with `rsync -a`, hard links become files of their own, and ACLs and extended attributes are not copied.
 //!
@@ -193,7 +193,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// `.name.XXXXXX` in the folder of `to`; the name is cut so that it fits.
+/// `.name.RANDOM` in the folder of `to`; the name is cut so that it fits.
 fn temporary_name(to: &Path, name: &[u8], number: u64) -> PathBuf {
     const LONGEST_NAME: usize = 255;
     const AROUND: usize = 8;
