@@ -9,7 +9,7 @@ use cenote_lab::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
 use cenote_lab::machine::zpool::{self, Class, Dataset, DatasetKind, Vdev, VdevKind};
 use cenote_lab::machine::{Disk, Machine, Place, Transport};
 use cenote_lab::measurement::{Latency, Measurement, Outcome, Second, Stream, Tool};
-use cenote_lab::report;
+use cenote_lab::report::{self, Study};
 use cenote_lab::result::{Recorder, ResultFolder, Run};
 use cenote_lab::samples::{Kind, Missing, Samples, Series};
 use cenote_lab::suite::{Options, Plan, Test, Work};
@@ -149,6 +149,8 @@ fn target(pool: &Pool) -> Target {
 }
 
 fn plan() -> Plan {
+    let paths = POOLS.map(|pool| format!("/pool/{}/benchmark", pool.name)).join(" ");
+    let command = format!("cenote lab run pools --repeats {REPEATS} {paths}");
     let test = |&(name, about, random, read_percent, size, workers, queue_depth): &(
         &str,
         &str,
@@ -180,7 +182,7 @@ fn plan() -> Plan {
         method: "Which pool serves which work? Each pool is asked for the same five kinds of I/O, one pool after the other, \
                  on a file of its own that is laid out once and kept for all tests."
             .into(),
-        options: Options { memory_bytes: 64 << 30, ..Options::default() },
+        options: Options { memory_bytes: 64 << 30, command, ..Options::default() },
         repeats: REPEATS,
         tests: TESTS.iter().map(test).collect(),
     }
@@ -425,10 +427,9 @@ fn samples(pool: &Pool, speed: f64, size: u32, cached: f64, random: &mut Random)
 /// Reads the result again and writes its report.
 fn write(folder: &Path) -> Result<(), Box<dyn Error>> {
     let result = ResultFolder::open(folder)?;
-    let paths = POOLS.map(|pool| format!("/pool/{}/benchmark", pool.name)).join(" ");
-    let commands = [format!("cenote lab run pools --repeats {REPEATS} {paths}")];
-    report::write(&report::of_result(&result, &[], &commands, report::build)?, folder)?;
-    let essentials = report::of_result(&result, &[], &commands, report::essentials)?;
+    let study = Study::read(&result)?;
+    report::write(&study.document(report::build), folder)?;
+    let essentials = study.document(report::essentials);
     println!("{}", report::text(&essentials, report::Style { colour: false, width: 100 }));
     Ok(())
 }

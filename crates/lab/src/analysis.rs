@@ -8,7 +8,7 @@
 //! - [`project`]: what another link or disk would give;
 //! - [`fill`]: is there a fill level at which speed falls off.
 //!
-//! [`analyse`] does all of them on a result, run by run: no more than one run's samples are in memory. It is deterministic, reads no
+//! [`analyse_runs`] does all of them, run by run: no more than one run's samples need be in memory. It is deterministic, reads no
 //! clock, and knows nothing of how it is shown.
 
 mod across;
@@ -25,6 +25,7 @@ mod stability;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ pub use setting::{Setting, TargetFacts};
 
 use crate::Result;
 use crate::measurement::{Latency, Stream};
-use crate::result::{FigureSummary, Figures, ResultFolder, Run};
+use crate::result::{FigureSummary, Figures, Run};
 use crate::suite::Plan;
 
 /// All that was found in a result.
@@ -62,26 +63,18 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
 }
 
-/// Analyses a result.
-///
-/// # Errors
-/// A run can't be read.
-pub fn analyse(folder: &ResultFolder) -> Result<Analysis> {
-    analyse_runs(folder.plan(), &Setting::from_machine(folder.machine()), folder.runs())
-}
-
 /// Analyses the runs of a plan.
 ///
 /// # Errors
 /// A run can't be read.
-pub fn analyse_runs(
+pub fn analyse_runs<R: Borrow<Run>>(
     plan: &Plan,
     setting: &Setting,
-    runs: impl IntoIterator<Item = Result<Run>>,
+    runs: impl IntoIterator<Item = Result<R>>,
 ) -> Result<Analysis> {
     let mut gathered = Gathered::default();
     for run in runs {
-        gathered.add(plan, setting, &run?);
+        gathered.add(plan, setting, run?.borrow());
     }
     Ok(gathered.finish(setting))
 }

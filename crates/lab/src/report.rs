@@ -28,9 +28,9 @@ pub use text::{Style, text};
 use std::fs;
 use std::path::Path;
 
-use crate::advice::Advice;
-use crate::analysis::analyse;
-use crate::result::ResultFolder;
+use crate::advice::{Advice, Facts, review};
+use crate::analysis::{Analysis, Setting, analyse_runs};
+use crate::result::{ResultFolder, Run, Summary};
 use crate::{LabError, Result};
 
 /// Names of a report's files in its folder.
@@ -38,29 +38,46 @@ pub const MARKDOWN: &str = "report.md";
 /// The page.
 pub const HTML: &str = "report.html";
 
-/// Reads a result, analyses it, and gives `shape` ([`build`] or [`essentials`]) what it needs: all that was measured, what should be done
-/// about it, and the commands that repeat it.
-///
-/// # Errors
-/// A run can't be read.
-pub fn of_result(
-    folder: &ResultFolder,
-    advice: &[Advice],
-    commands: &[String],
-    shape: fn(&Material<'_>) -> Document,
-) -> Result<Document> {
-    let runs = folder.runs().collect::<Result<Vec<_>>>()?;
-    let material = Material {
-        summary: &folder.summary()?,
-        plan: folder.plan(),
-        machine: folder.machine(),
-        runs: &runs,
-        analysis: &analyse(folder)?,
-        advice,
-        files: &files(folder),
-        commands,
-    };
-    Ok(shape(&material))
+/// A result, read once, with all that follows from it: what documents are written from.
+#[derive(Debug)]
+pub struct Study<'a> {
+    folder: &'a ResultFolder,
+    runs: Vec<Run>,
+    summary: Summary,
+    analysis: Analysis,
+    advice: Vec<Advice>,
+}
+
+impl<'a> Study<'a> {
+    /// Reads a result and analyses it. Memory: all its runs.
+    ///
+    /// # Errors
+    /// A run can't be read, or the machine's description is of another version.
+    pub fn read(folder: &'a ResultFolder) -> Result<Study<'a>> {
+        let runs = folder.runs().collect::<Result<Vec<_>>>()?;
+        let setting = Setting::from_machine(folder.machine());
+        Ok(Study {
+            folder,
+            summary: folder.summary_of(&runs)?,
+            analysis: analyse_runs(folder.plan(), &setting, runs.iter().map(Ok))?,
+            advice: review(&Facts::of_runs(folder, runs.iter().map(Ok))?).advice,
+            runs,
+        })
+    }
+
+    /// A document of such a shape about it: [`build`] or [`essentials`].
+    pub fn document(&self, shape: fn(&Material<'_>) -> Document) -> Document {
+        shape(&Material {
+            summary: &self.summary,
+            plan: self.folder.plan(),
+            machine: self.folder.machine(),
+            runs: &self.runs,
+            analysis: &self.analysis,
+            advice: &self.advice,
+            files: &files(self.folder),
+            commands: std::slice::from_ref(&self.folder.plan().options.command),
+        })
+    }
 }
 
 /// Writes the report into `folder` as Markdown with its plots, and as a page. What an earlier report left there is replaced: all of it

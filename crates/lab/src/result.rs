@@ -168,7 +168,15 @@ impl ResultFolder {
     /// # Errors
     /// A run can't be read.
     pub fn summary(&self) -> Result<Summary> {
-        Summary::of(self)
+        Summary::of(self, self.runs())
+    }
+
+    /// The summary of runs of this result that were read already.
+    ///
+    /// # Errors
+    /// What failed can't be read.
+    pub fn summary_of(&self, runs: &[Run]) -> Result<Summary> {
+        Summary::of(self, runs.iter().map(Ok))
     }
 }
 

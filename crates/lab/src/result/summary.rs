@@ -1,5 +1,6 @@
 //! The summary: a few kilobytes that say what a result holds, for programs that want figures and not evidence.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -84,21 +85,25 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of a result.
-    pub(super) fn of(folder: &ResultFolder) -> Result<Summary> {
+    /// The summary of a result with these runs.
+    pub(super) fn of<R: Borrow<Run>>(
+        folder: &ResultFolder,
+        runs: impl IntoIterator<Item = Result<R>>,
+    ) -> Result<Summary> {
         let plan = folder.plan();
         let mut figures = Figures::default();
         let (mut sampled, mut missing) = (BTreeSet::new(), Vec::new());
         let (mut notes, mut tools) = (Vec::new(), Vec::new());
-        for run in folder.runs() {
+        for run in runs {
             let run = run?;
-            figures.add(&run);
-            sampled.extend(run.samples.series.into_iter().map(|series| series.source));
-            sampled.extend(run.samples.histograms.into_iter().map(|histogram| histogram.source));
-            add_new(&mut missing, run.samples.missing);
-            add_new(&mut notes, run.measurement.outcome.notes);
+            let Run { measurement, samples } = run.borrow();
+            figures.add(run.borrow());
+            sampled.extend(samples.series.iter().map(|series| series.source.clone()));
+            sampled.extend(samples.histograms.iter().map(|histogram| histogram.source.clone()));
+            add_new(&mut missing, samples.missing.clone());
+            add_new(&mut notes, measurement.outcome.notes.clone());
             // The command differs from run to run; which program it was does not.
-            add_new(&mut tools, [Tool { command: None, ..run.measurement.outcome.tool }]);
+            add_new(&mut tools, [Tool { command: None, ..measurement.outcome.tool.clone() }]);
         }
         let test = |t: &crate::suite::Test| TestSummary { name: t.name.clone(), about: t.about.clone() };
         Ok(Summary {

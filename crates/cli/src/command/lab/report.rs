@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use cenote_lab::advice::{Facts, review};
-use cenote_lab::report;
+use cenote_lab::report::{self, Study};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 
@@ -22,7 +21,7 @@ impl Rewrite {
     /// Runs the command.
     pub fn run(self) -> Result<Outcome, CliError> {
         let folder = ResultFolder::open(&self.result)?;
-        write(&folder)?;
+        write(&Study::read(&folder)?, &folder)?;
         for name in [report::MARKDOWN, report::HTML] {
             print(format!("{}\n", folder.path().join(name).display()))?;
         }
@@ -31,17 +30,6 @@ impl Rewrite {
 }
 
 /// Writes the report of a result beside it.
-pub fn write(folder: &ResultFolder) -> Result<(), CliError> {
-    let document = of_result(folder, report::build)?;
-    Ok(report::write(&document, folder.path())?)
-}
-
-/// A document of such a shape about a result, with advice about the pools that its targets are on.
-pub fn of_result(
-    folder: &ResultFolder,
-    shape: fn(&report::Material<'_>) -> report::Document,
-) -> Result<report::Document, CliError> {
-    let advice = review(&Facts::of_result(folder)?).advice;
-    let commands = [folder.plan().options.command.clone()];
-    Ok(report::of_result(folder, &advice, &commands, shape)?)
+pub fn write(study: &Study<'_>, folder: &ResultFolder) -> Result<(), CliError> {
+    Ok(report::write(&study.document(report::build), folder.path())?)
 }

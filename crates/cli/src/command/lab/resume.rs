@@ -11,7 +11,7 @@ use crate::session::Session;
 
 /// `cenote lab resume`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote lab resume lab-pools-20261122-101500")]
+#[command(after_help = "Example: cenote lab resume pools-20261122T101500Z")]
 pub struct Resume {
     /// The result's folder
     pub result: PathBuf,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cenote_lab::LabError;
 use cenote_lab::control::Control;
 use cenote_lab::machine::{Machine, Place};
-use cenote_lab::report;
+use cenote_lab::report::{self, Study};
 use cenote_lab::result::Recorder;
 use cenote_lab::suite::{self, Options, Plan};
 use cenote_lab::target::Target;
@@ -168,11 +168,12 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
 /// Writes summary and report, and shows the essentials.
 fn finish(session: &Session, recorder: &Recorder) -> Result<Outcome, CliError> {
     let summary = recorder.finish()?;
-    super::report::write(recorder)?;
+    let study = Study::read(recorder)?;
+    super::report::write(&study, recorder)?;
     if session.json() {
         print_json(&summary)?;
     } else {
-        print(super::show::essentials(recorder)?)?;
+        print(super::show::essentials(&study))?;
         print(format!("report: {}\n", shown_path(&recorder.path().join(report::HTML))))?;
     }
     Ok(if summary.failures.is_empty() { Outcome::Done } else { Outcome::Failed })

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use cenote_lab::report::{self, Style};
+use cenote_lab::report::{self, Study, Style};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 
@@ -12,7 +12,7 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote lab show`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote lab show lab-pools-20261122-101500")]
+#[command(after_help = "Example: cenote lab show pools-20261122T101500Z")]
 pub struct Show {
     /// Results' folders
     #[arg(required = true)]
@@ -30,9 +30,8 @@ pub fn style() -> Style {
 }
 
 /// The essentials of a result, as text.
-pub fn essentials(folder: &ResultFolder) -> Result<String, CliError> {
-    let document = super::report::of_result(folder, report::essentials)?;
-    Ok(report::text(&document, style()))
+pub fn essentials(study: &Study<'_>) -> String {
+    report::text(&study.document(report::essentials), style())
 }
 
 impl Show {
@@ -40,7 +39,11 @@ impl Show {
     pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for path in &self.results {
             let folder = ResultFolder::open(path)?;
-            if session.json() { print_json(&folder.summary()?)? } else { print(essentials(&folder)?)? }
+            if session.json() {
+                print_json(&folder.summary()?)?;
+            } else {
+                print(essentials(&Study::read(&folder)?))?;
+            }
         }
         Ok(Outcome::Done)
     }

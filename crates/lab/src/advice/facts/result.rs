@@ -1,9 +1,11 @@
 //! Facts from a result: the machine as it was described, the cache as it was sampled, workers as they were measured.
 
+use std::borrow::Borrow;
+
 use super::{Facts, workers};
 use crate::machine::Machine;
 use crate::machine::zpool::Counters;
-use crate::result::ResultFolder;
+use crate::result::{ResultFolder, Run};
 use crate::samples::{Kind, Missing, Samples};
 use crate::{LabError, Result};
 
@@ -13,17 +15,29 @@ impl Facts {
     /// # Errors
     /// A run can't be read, or the machine's description is of another version.
     pub fn of_result(result: &ResultFolder) -> Result<Facts> {
+        Facts::of_runs(result, result.runs())
+    }
+
+    /// The same, from runs that may have been read already.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn of_runs<R: Borrow<Run>>(
+        result: &ResultFolder,
+        runs: impl IntoIterator<Item = Result<R>>,
+    ) -> Result<Facts> {
         let machine: Machine = serde_json::from_value(result.machine().clone()).map_err(|error| {
             LabError::Result { path: result.path().join("machine.json"), what: error.to_string() }
         })?;
         let mut facts = Facts::of_machine(&machine);
         facts.unix_s = Some(result.created_unix_ns() / 1_000_000_000);
         let (mut arc, mut counted_ns) = (Counters::default(), 0);
-        for run in result.runs() {
+        for run in runs {
             let run = run?;
-            workers::add(&mut facts.workers, result.plan(), &run.measurement);
-            add_arc(&mut arc, &run.samples);
-            counted_ns += run.measurement.elapsed_ns;
+            let Run { measurement, samples } = run.borrow();
+            workers::add(&mut facts.workers, result.plan(), measurement);
+            add_arc(&mut arc, samples);
+            counted_ns += measurement.elapsed_ns;
         }
         facts.counted_s = Some(counted_ns as f64 / 1e9);
         match arc.0.is_empty() {
