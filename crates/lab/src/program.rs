@@ -18,8 +18,8 @@ use crate::measurement::CpuTime;
 use crate::measurement::tally::nanoseconds;
 use crate::{LabError, Result};
 
-/// How often it is looked whether the program has ended, at most.
-const LONGEST_WAIT: Duration = Duration::from_millis(10);
+/// How often it is looked whether the program has ended, at least: what programs take is told to the millisecond.
+const LONGEST_WAIT: Duration = Duration::from_micros(500);
 /// What is kept of what it says on its standard error: the end.
 const SAID_BYTES: usize = 2000;
 

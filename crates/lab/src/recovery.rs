@@ -17,14 +17,13 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::content::Content;
 use crate::control::Control;
-use crate::job::{Content, Job};
+use crate::machine::zpool::Zpool;
 use crate::measurement::{Figure, Outcome, Stream, Tally, Tool};
 use crate::target::Scratch;
 use crate::unit::Unit;
-use crate::workload::buffer::Filler;
-use crate::workload::{Kind, Operation};
-use crate::{LabError, Result};
+use crate::{LabError, Result, caches};
 use pool::TestPool;
 
 /// Bytes written or copied by one call.
@@ -57,6 +56,7 @@ impl Recovery {
     /// # Errors
     /// The `zpool` program is missing or refuses, the disk is full, a repair ends with errors, or all was asked to stop.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
+        let version = Zpool::find()?.userland().to_owned();
         let scratch = Scratch::new(place)?;
         let disks = self.disks(scratch.path())?;
         let mount = scratch.path().join("pool");
@@ -83,7 +83,7 @@ impl Recovery {
         figures.extend(copy(disk, &scratch.path().join("copy"), control)?);
         pool.destroy()?;
         Ok(Outcome {
-            tool: Tool { name: "zpool".into(), version: pool::version(), command: None },
+            tool: Tool { name: "zpool".into(), version, command: None },
             cpu: None,
             streams: vec![filled],
             others: figures,
@@ -132,8 +132,7 @@ impl Recovery {
         let space = rustix::fs::statvfs(mount).map_err(|e| LabError::io(what())(e.into()))?;
         let wanted =
             (u128::from(space.f_bavail * space.f_frsize) * u128::from(self.fill_percent) / 100) as u64;
-        let mut filler = Filler::new(&Job { content: Content::Fresh, ..Job::default() }, 0)?;
-        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut content = Content::new(CHUNK_BYTES, 1, 0)?;
         let began = Instant::now();
         let mut tally = Tally::new(began);
         let mut written = 0;
@@ -144,13 +143,11 @@ impl Recovery {
             let end = (written + FILE_BYTES).min(wanted);
             while written < end {
                 control.check()?;
-                let number = written / CHUNK_BYTES as u64;
-                let operation =
-                    Operation { kind: Kind::Write, offset: written, bytes: CHUNK_BYTES as u32, number };
-                filler.renew(&mut buffer, &operation);
-                tally.time(CHUNK_BYTES as u64, || file.write_all(&buffer)).map_err(LabError::io(what()))?;
-                written += CHUNK_BYTES as u64;
-                control.count(1, CHUNK_BYTES as u64);
+                let chunk = content.next(end - written);
+                let bytes = chunk.len() as u64;
+                tally.time(bytes, || file.write_all(chunk)).map_err(LabError::io(what()))?;
+                written += bytes;
+                control.count(1, bytes);
                 control.done(written, wanted);
             }
             file.sync_all().map_err(LabError::io(what()))?;
@@ -178,7 +175,7 @@ fn copy(disk: &Path, to: &Path, control: &Control) -> Result<Vec<Figure>> {
     let mut from = File::open(disk).map_err(LabError::io(what()))?;
     let mut out = File::create(to).map_err(LabError::io(what()))?;
     let whole = damage::size(disk)?;
-    damage::drop_cached(&from);
+    caches::drop_pages(&from);
     let mut buffer = vec![0; CHUNK_BYTES];
     let began = Instant::now();
     let mut copied = 0;

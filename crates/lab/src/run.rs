@@ -75,13 +75,9 @@ pub fn run(recorder: &mut Recorder, control: &Control, tell: &(dyn Fn(Event<'_>)
     let mut steps = Vec::new();
     for repeat in 1..=plan.repeats {
         for test in &plan.tests {
-            let number = |place| steps.len() + place + 1;
-            let of_test: Vec<_> = placed
-                .iter()
-                .enumerate()
-                .map(|(at, place)| Step { number: number(at), test, place, repeat })
-                .collect();
-            steps.extend(of_test);
+            for place in &placed {
+                steps.push(Step { number: steps.len() + 1, test, place, repeat });
+            }
         }
     }
     let lists = recorder.path().to_owned();
@@ -174,11 +170,12 @@ impl<'a> Placed<'a> {
 
     /// Our folder in the target, made when it is first wanted: a scan of what is there writes nothing.
     fn scratch(&self) -> Result<&Path> {
-        if self.scratch.get().is_none() {
-            // A target is worked on by one step at a time: nobody else makes it meanwhile.
-            let _ = self.scratch.set(self.target.scratch()?);
+        if let Some(scratch) = self.scratch.get() {
+            return Ok(scratch.path());
         }
-        self.scratch.get().map(Scratch::path).ok_or(LabError::Interrupted)
+        // A target is worked on by one step at a time: nobody else makes it meanwhile.
+        let made = self.target.scratch()?;
+        Ok(self.scratch.get_or_init(|| made).path())
     }
 
     fn perform(&self, runner: &Runner<'_>, work: &Work) -> Result<Outcome> {

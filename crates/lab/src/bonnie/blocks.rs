@@ -83,8 +83,7 @@ impl Blocks<'_> {
     pub fn forget(&self) -> Result<Option<String>> {
         let file = self.open()?;
         file.sync_all().map_err(self.failed())?;
-        // Page cache of this file, which takes no rights; the other caches need them.
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        caches::drop_pages(&file);
         Ok(caches::drop_all().err().map(|error| {
             format!("caches could not be dropped ({error}; it takes root): what the file system keeps elsewhere than in the page cache (ARC) was read from memory")
         }))

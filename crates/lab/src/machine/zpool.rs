@@ -255,7 +255,10 @@ impl Zpool {
 }
 
 /// The program, untranslated, so that what it says can be read.
-fn command(name: &str) -> Result<Command> {
+///
+/// # Errors
+/// It is not installed.
+pub(crate) fn command(name: &str) -> Result<Command> {
     let path = program::find(&[name]).ok_or_else(|| LabError::Program {
         program: name.to_owned(),
         what: "OpenZFS is not installed".to_owned(),

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::control::Control;
-use crate::{LabError, Result};
+use crate::{LabError, Result, caches};
 
 /// Labels 0 and 1 and the boot area.
 const LABEL_START_BYTES: u64 = 4 << 20;
@@ -55,8 +55,8 @@ pub fn scatter(disk: &Path, count: u32) -> Result<()> {
 
 /// Makes the whole disk zero, labels and all.
 pub fn wipe(disk: &Path, control: &Control) -> Result<()> {
-    let (file, _, to) = open(disk)?;
-    zero(&file, disk, 0..to + LABEL_END_BYTES, Some(control))
+    let (file, ..) = open(disk)?;
+    zero(&file, disk, 0..size(disk)?, Some(control))
 }
 
 fn open(disk: &Path) -> Result<(File, u64, u64)> {
@@ -90,11 +90,6 @@ fn zero(file: &File, disk: &Path, range: std::ops::Range<u64>, control: Option<&
 /// What is damaged must be so on the disk, and be read from there.
 fn finish(file: &File, disk: &Path) -> Result<()> {
     file.sync_all().map_err(LabError::io(disk.display().to_string()))?;
-    drop_cached(file);
+    caches::drop_pages(file);
     Ok(())
-}
-
-/// Forgets the cached pages of a file, so that it is read from the disk; where that is refused, it is not.
-pub fn drop_cached(file: &File) {
-    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }

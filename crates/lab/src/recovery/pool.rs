@@ -5,17 +5,16 @@
 //! boot. It is destroyed when this is dropped.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::control::Control;
-use crate::{LabError, Result};
+use crate::machine::zpool::command;
+use crate::{LabError, Result, program};
 
 /// How names of such pools begin.
 pub const PREFIX: &str = "cenote-lab-";
-/// How often a waiting command is looked at: the precision of the times.
-const POLL: Duration = Duration::from_micros(500);
 
 /// A pool of ours.
 #[derive(Debug)]
@@ -36,12 +35,6 @@ pub struct Repair {
     pub examined_bytes: u64,
 }
 
-/// Version of the `zpool` program, as it says it.
-pub fn version() -> String {
-    let text = output(&["version"]).unwrap_or_default();
-    text.lines().next().unwrap_or("unknown").trim().to_owned()
-}
-
 impl TestPool {
     /// Makes one and mounts it at `mount`.
     pub fn create(layout: &str, disks: &[PathBuf], mount: &Path) -> Result<TestPool> {
@@ -49,7 +42,7 @@ impl TestPool {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let mut command =
-            zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"]);
+            zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
         command.args(["-O", "recordsize=1M", "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
         // From here on it goes again, whatever fails.
@@ -71,7 +64,7 @@ impl TestPool {
                 self.name, self.guid
             )));
         }
-        Ok(zpool(words))
+        zpool(words)
     }
 
     /// Writes out what is in memory.
@@ -101,9 +94,8 @@ impl TestPool {
     fn timed(&self, command: Command, activity: &str, control: &Control) -> Result<Repair> {
         let began = Instant::now();
         finish(command)?;
-        let mut wait = zpool(&["wait", "-t", activity, &self.name]);
-        let child = wait.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(unable)?;
-        wait_for(child, control)?;
+        let mut wait = zpool(&["wait", "-t", activity, &self.name])?;
+        program::run(&mut wait, Path::new("/dev/null"), control)?.well("zpool wait")?;
         let elapsed_ns = began.elapsed().as_nanos() as u64;
         let status = output(&["status", "-p", &self.name])?;
         let scan = Scan::read(&status).ok_or_else(|| LabError::Program {
@@ -133,7 +125,7 @@ impl Drop for TestPool {
     fn drop(&mut self) {
         if !self.destroyed && (self.guid.is_empty() || self.guid_now().is_ok_and(|now| now == self.guid)) {
             // An interrupted run: nobody is left to be told if it fails.
-            let _ = finish(zpool(&["destroy", "-f", &self.name]));
+            let _ = zpool(&["destroy", "-f", &self.name]).and_then(finish);
         }
     }
 }
@@ -173,20 +165,14 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number * 1024f64.powi(power)) as u64)
 }
 
-fn zpool(words: &[&str]) -> Command {
-    let mut command = Command::new("zpool");
-    command.args(words).stdin(Stdio::null());
-    command
-}
-
-fn unable(source: std::io::Error) -> LabError {
-    LabError::io(
-        "the program zpool can't be run; the recovery suite needs OpenZFS on this machine, and root's rights",
-    )(source)
+fn zpool(words: &[&str]) -> Result<Command> {
+    let mut command = command("zpool")?;
+    command.args(words);
+    Ok(command)
 }
 
 fn finish(mut command: Command) -> Result<String> {
-    let output = command.output().map_err(unable)?;
+    let output = command.output().map_err(LabError::io("the program zpool can't be run"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -198,29 +184,7 @@ fn finish(mut command: Command) -> Result<String> {
 }
 
 fn output(words: &[&str]) -> Result<String> {
-    finish(zpool(words))
-}
-
-/// Waits for `zpool wait`, or kills it if all is to stop.
-fn wait_for(mut child: Child, control: &Control) -> Result<()> {
-    loop {
-        match child.try_wait().map_err(unable)? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => {
-                return Err(LabError::Program {
-                    program: "zpool wait".into(),
-                    what: format!("ended with {status}"),
-                });
-            }
-            None => {}
-        }
-        if control.stopped() {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(LabError::Interrupted);
-        }
-        std::thread::sleep(POLL);
-    }
+    finish(zpool(words)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What suites of plain I/O share: how large, how long, how often; and jobs from few words.
 
-use super::{Options, Work};
+use super::{Options, Plan, Test, Work};
 use crate::job::{BlockSizes, Distribution, Job, Jobs, Method, Pattern, ReadWrite, SyncMode};
 use crate::unit::Unit;
 
@@ -22,7 +22,18 @@ pub struct Defaults {
     pub repeats: u32,
 }
 
-/// How large, how long, how often, and by what.
+/// What a suite is called, and what it asks.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Its name.
+    pub suite: &'static str,
+    /// The report's title.
+    pub title: &'static str,
+    /// What it is to answer, and how.
+    pub question: &'static str,
+}
+
+/// How large, how long, how often.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Bytes of all files of a test together.
@@ -31,6 +42,7 @@ pub struct Sizes {
     pub seconds: u64,
     /// How often each test is done.
     pub repeats: u32,
+    /// A quick run.
     quick: bool,
 }
 
@@ -53,7 +65,7 @@ impl Sizes {
     }
 
     /// `question`, and what was chosen.
-    pub fn method(&self, question: &str) -> String {
+    fn method(&self, question: &str) -> String {
         let quick = if self.quick {
             " This is a quick run: shorter and smaller than the suite's full run, so its intervals are wider."
         } else {
@@ -67,8 +79,25 @@ impl Sizes {
         )
     }
 
+    /// The plan of a suite: its question, and tests of such names and shapes.
+    pub fn plan(&self, options: &Options, about: About, tests: &[(&str, &str, Shape)]) -> Plan {
+        let test = |(name, about, shape): &(&str, &str, Shape)| Test {
+            name: (*name).into(),
+            about: (*about).into(),
+            work: self.work(shape),
+        };
+        Plan {
+            suite: about.suite.into(),
+            title: about.title.into(),
+            method: self.method(about.question),
+            options: options.clone(),
+            repeats: self.repeats,
+            tests: tests.iter().map(test).collect(),
+        }
+    }
+
     /// The work of such a shape. All tests of a suite use the same files: the workers' parts of the data set.
-    pub fn work(&self, shape: &Shape) -> Work {
+    fn work(&self, shape: &Shape) -> Work {
         let block = u64::from(shape.block_bytes);
         let part = (self.size_bytes / u64::from(shape.workers) / block).max(1) * block;
         let sizes = BlockSizes::of(shape.block_bytes);

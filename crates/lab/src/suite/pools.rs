@@ -3,8 +3,8 @@
 //! Five tests, all past the page cache: sequential write and read in 1 MiB operations, random read and write of 4 KiB by four workers with 32
 //! operations at once each, and 70 % reads with 30 % writes of 256 KiB by four workers with 16 at once.
 
-use super::io::{self, Shape};
-use super::{Options, Plan, Test};
+use super::io::{About, Defaults, Shape, Sizes};
+use super::{Options, Plan};
 
 /// Data set of a full run.
 const SIZE_BYTES: u64 = 8 << 30;
@@ -14,54 +14,43 @@ const SECONDS: u64 = 30;
 /// Fewer than four can't support any difference.
 const REPEATS: u32 = 5;
 
+/// What it asks.
+const ABOUT: About = About {
+    suite: "pools",
+    title: "Storage compared",
+    question: "How do these places compare, and what should run where? Each test goes on for a fixed time with O_DIRECT; what is written does not compress.",
+};
+
 /// The plan for so many targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
-    let sizes = io::Sizes::choose(
-        options,
-        targets,
-        5,
-        io::Defaults { size_bytes: SIZE_BYTES, quick_bytes: QUICK_BYTES, seconds: SECONDS, repeats: REPEATS },
-    );
-    let test = |name: &str, about: &str, shape: Shape| Test {
-        name: name.into(),
-        about: about.into(),
-        work: sizes.work(&shape),
-    };
-    let tests = vec![
-        test(
+    let tests = [
+        (
             "seq-write-1m",
             "Sequential write, 1 MiB, one worker, one operation at a time",
             Shape::sequential(0, 1 << 20),
         ),
-        test(
+        (
             "seq-read-1m",
             "Sequential read, 1 MiB, one worker, one operation at a time",
             Shape::sequential(100, 1 << 20),
         ),
-        test(
+        (
             "rand-read-4k",
             "Random read, 4 KiB, four workers, 32 operations at once each",
             Shape::random(100, 4096, 4, 32),
         ),
-        test(
+        (
             "rand-write-4k",
             "Random write, 4 KiB, four workers, 32 operations at once each",
             Shape::random(0, 4096, 4, 32),
         ),
-        test(
+        (
             "mixed-256k",
             "Random 70 % read and 30 % write, 256 KiB, four workers, 16 operations at once each",
             Shape::random(70, 256 << 10, 4, 16),
         ),
     ];
-    Plan {
-        suite: "pools".into(),
-        title: "Storage compared".into(),
-        method: sizes.method(
-            "How do these places compare, and what should run where? Each test goes on for a fixed time with O_DIRECT; what is written does not compress.",
-        ),
-        options: options.clone(),
-        repeats: sizes.repeats,
-        tests,
-    }
+    let own =
+        Defaults { size_bytes: SIZE_BYTES, quick_bytes: QUICK_BYTES, seconds: SECONDS, repeats: REPEATS };
+    Sizes::choose(options, targets, tests.len() as u64, own).plan(options, ABOUT, &tests)
 }
