@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Deferred};
 use outcome::{CliError, Outcome};
 use session::Session;
 
@@ -39,24 +39,24 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
     match command {
-        Command::Zpool(zpool) => zpool.run(session).await,
-        Command::Zfs(zfs) => zfs.run(session).await,
-        Command::Ls(ls) => ls.run(session).await,
-        Command::Stat(stat) => stat.run(session).await,
-        Command::Cat(cat) => cat.run(session).await,
-        Command::Cp(cp) => cp.run(session).await,
-        Command::Mkdir(mkdir) => mkdir.run(session).await,
-        Command::Rm(rm) => rm.run(session).await,
-        Command::Find(find) => find.run(session).await,
-        Command::Du(du) => du.run(session).await,
-        Command::Volume(volume) => volume.run(session).await,
-        Command::Scan(scan) => scan.run(session).await,
-        Command::Verify(verify) => verify.run(session).await,
-        Command::Rescue(rescue) => rescue.run(session).await,
-        Command::Lab(lab) => lab.run(session).await,
-        Command::Dump(dump) => dump.run(session).await,
-        Command::Demo(demo) => demo.run(session).await,
-        Command::Completions(completions) => completions.run(),
+        Command::Zpool(Deferred(zpool)) => zpool.run(session).await,
+        Command::Zfs(Deferred(zfs)) => zfs.run(session).await,
+        Command::Ls(Deferred(ls)) => ls.run(session).await,
+        Command::Stat(Deferred(stat)) => stat.run(session).await,
+        Command::Cat(Deferred(cat)) => cat.run(session).await,
+        Command::Cp(Deferred(cp)) => cp.run(session).await,
+        Command::Mkdir(Deferred(mkdir)) => mkdir.run(session).await,
+        Command::Rm(Deferred(rm)) => rm.run(session).await,
+        Command::Find(Deferred(find)) => find.run(session).await,
+        Command::Du(Deferred(du)) => du.run(session).await,
+        Command::Volume(Deferred(volume)) => volume.run(session).await,
+        Command::Scan(Deferred(scan)) => scan.run(session).await,
+        Command::Verify(Deferred(verify)) => verify.run(session).await,
+        Command::Rescue(Deferred(rescue)) => rescue.run(session).await,
+        Command::Lab(Deferred(lab)) => lab.run(session).await,
+        Command::Dump(Deferred(dump)) => dump.run(session).await,
+        Command::Demo(Deferred(demo)) => demo.run(session).await,
+        Command::Completions(Deferred(completions)) => completions.run(),
     }
 }
 
