@@ -194,7 +194,7 @@ impl Objset {
             _ => meta.read_metadata(0, block_id, &bp).await?,
         };
         let slot = (object.0 % per_block) as usize;
-        if !is_start_of_dnode(&block, slot) {
+        if start_from(&block, 0, slot) != slot {
             return Err(self.no_object(object));
         }
         let start = block.slice((slot * DNODE_MIN_BYTES).min(block.len())..);
@@ -286,14 +286,14 @@ fn slots_of(slot: &[u8]) -> usize {
     }
 }
 
-/// Whether a dnode (or a free slot) begins at slot `wanted`, rather than a larger one lying across it.
-fn is_start_of_dnode(block: &Bytes, wanted: usize) -> bool {
-    let mut slot = 0;
+/// The first slot from `wanted` on at which a dnode, or a free slot, begins: another one if a larger dnode lies across it.
+/// The way there goes from dnode to dnode, from `start` on, where one begins.
+fn start_from(block: &[u8], start: usize, wanted: usize) -> usize {
+    let mut slot = start;
     while slot < wanted {
-        let Some(bytes) = block.get(slot * DNODE_MIN_BYTES..) else { return false };
-        slot += slots_of(bytes);
+        slot += block.get(slot * DNODE_MIN_BYTES..).map_or(1, slots_of);
     }
-    slot == wanted
+    slot
 }
 
 /// How many dnodes of a block are in use.

@@ -11,7 +11,7 @@ use cenote_format::units::{BlockId, ObjectId};
 
 use cenote_pool::PoolError;
 
-use super::{META_DNODE_OBJECT, Objset, is_start_of_dnode};
+use super::{META_DNODE_OBJECT, Objset, start_from};
 use crate::error::{DatasetError, Result};
 
 /// A dnode, and the pointer to the block that holds it: where the object's metadata lies and when it was last written.
@@ -78,11 +78,20 @@ impl Objset {
                     Ok(bp) if bp.is_hole() => (&Blkptr::HOLE, Ok(None)),
                     Ok(bp) => (bp, block.take().transpose().map_err(DatasetError::from)),
                 };
+                let mut start = 0;
                 for &object in *group {
                     let dnode = match &found {
                         Err(error) => Err(error.clone()),
                         Ok(None) => Err(self.no_object(object)),
-                        Ok(Some(bytes)) => self.dnode_in(bytes, (object.0 % per_block) as usize, object, bp),
+                        Ok(Some(bytes)) => {
+                            let slot = (object.0 % per_block) as usize;
+                            start = start_from(bytes, start, slot);
+                            if start == slot {
+                                self.dnode_in(bytes, slot, object, bp)
+                            } else {
+                                Err(self.no_object(object))
+                            }
+                        }
                     };
                     each(Gathered { object, dnode, block: bp });
                 }
@@ -98,7 +107,7 @@ impl Objset {
     /// The dnode that begins at `slot` of a block.
     fn dnode_in(&self, block: &Bytes, slot: usize, object: ObjectId, bp: &Blkptr) -> Result<Dnode> {
         let start = slot * DNODE_MIN_BYTES;
-        if object.0 == 0 || start >= block.len() || !is_start_of_dnode(block, slot) {
+        if object.0 == 0 || start >= block.len() {
             return Err(self.no_object(object));
         }
         let dnode = Dnode::decode(block.slice(start..), bp.endian()).map_err(|e| self.format(object, e))?;

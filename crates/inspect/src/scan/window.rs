@@ -126,6 +126,7 @@ pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     Ok(batch)
 }
 
+#[inline]
 fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, block: &Blkptr) -> Row {
     let class = block.dvas().next().and_then(|dva| walk.target.filesystem.objset().pool().class_of(dva.vdev));
     Row::new(path, object, attr, block.logical_birth(), class)
@@ -254,7 +255,8 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
     entries: &mut Entries,
     batches: &mut Batches<'_, T, R>,
 ) {
-    entries.list.sort_unstable_by_key(|entry| entry.object);
+    // Most directories list their files in the order of their making: runs, which this sort makes use of.
+    entries.list.sort_by_key(|entry| entry.object);
     let entries = &*entries;
     for list in entries.list.chunks(BATCH_ROWS) {
         let ids: Vec<ObjectId> = list.iter().map(|entry| entry.object).collect();
