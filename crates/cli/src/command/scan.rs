@@ -85,6 +85,7 @@ impl Scan {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         self.columns()?; // a wrong name is told before disks are searched
+        use_small_pages();
         let mut targets = Vec::new();
         for target in &self.targets {
             targets.extend(select::targets(session, &self, target).await?);
@@ -112,4 +113,10 @@ impl Scan {
         }
         Ok(Columns(columns))
     }
+}
+
+/// A scan's memory is in small pieces here and there. In huge pages it takes half as much again, which the kernel zeroes first.
+fn use_small_pages() {
+    // A kernel that does not know huge pages, or how to do without, is as good.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
