@@ -209,3 +209,18 @@ impl Outcome {
 fn per_second(count: u64, runtime_ns: u64) -> f64 {
     if runtime_ns == 0 { 0.0 } else { count as f64 / (runtime_ns as f64 / 1e9) }
 }
+
+/// What a figure is called: `read.p99` is "read p99 latency".
+pub fn words_of_figure(name: &str) -> String {
+    let (what, which) = name.split_once('.').unwrap_or(("", name));
+    let which = match which {
+        "iops" if matches!(what, "read" | "write" | "seek" | "sync" | "trim") => "IOPS".into(),
+        "iops" => "operations".into(),
+        "mean" => "mean latency".into(),
+        "max" => "longest latency".into(),
+        p if p.starts_with('p') && p[1..].starts_with(|c: char| c.is_ascii_digit()) => format!("{p} latency"),
+        other => other.replace(['_', '.'], " "),
+    };
+    let what = what.replace('_', " ");
+    if what.is_empty() { which } else { format!("{what} {which}") }
+}

@@ -3,6 +3,7 @@
 use super::compare::words;
 use super::fill::{FillPoint, NoCliff, cliff};
 use super::{Cliff, Comparison, Finding, Setting, Severity, Side, Verdict, compare, is_headline};
+use crate::measurement::words_of_figure;
 use crate::result::FigureSummary;
 use crate::unit::{Better, Unit, digits};
 
@@ -50,7 +51,10 @@ pub struct Source {
 pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
     let (mut figures, mut setting) = (Vec::new(), Setting::default());
     for source in sources {
-        let label = |target: &str| format!("{target} ({})", source.name);
+        let label = |target: &str| match sources.len() {
+            1 => target.to_owned(),
+            _ => format!("{target} ({})", source.name),
+        };
         figures
             .extend(source.figures.iter().map(|f| FigureSummary { target: label(&f.target), ..f.clone() }));
         let targets = source.setting.targets.iter();
@@ -59,7 +63,7 @@ pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
     let plain =
         |label: &str| label.rsplit_once(" (").map_or(label.to_owned(), |(target, _)| target.to_owned());
     let (mut comparisons, mut findings) = compare_targets(&figures);
-    let is_same = |c: &Comparison| plain(&c.a) == plain(&c.b);
+    let is_same = |c: &Comparison| sources.len() > 1 && plain(&c.a) == plain(&c.b);
     if comparisons.iter().any(is_same) {
         comparisons.retain(is_same);
         let headline = comparisons.iter().filter(|c| {
@@ -140,7 +144,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
     let mut sentence = format!(
         "{}, {}: {} is best with {}; {}.",
         best.test,
-        best.figure,
+        words_of_figure(&best.figure),
         best.target,
         show(best),
         behind.join(", ")
@@ -188,7 +192,7 @@ fn masked(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Findin
             "{}, {}: {} and {} are within {:.0} % of each other, although {} finds them {}x apart. This test does not tell them apart: something \
              that both share, or its large operations, hides the difference. Its latency percentiles may still show it.",
             alike.test,
-            alike.figure,
+            words_of_figure(&alike.figure),
             alike.a,
             alike.b,
             ((factor - 1.0) * 100.0).ceil(),
@@ -250,7 +254,8 @@ fn of_medium(figures: &[FigureSummary], setting: &Setting, medium: &str) -> Vec<
 
 fn cliff_finding(test: &str, figure: &str, medium: &str, cliff: &Cliff, layouts: &[&str]) -> Finding {
     let mut sentence = format!(
-        "{test}, {figure} ({medium}): speed falls off a cliff between {} and {} % full: {}x slower beyond it, while all before lie within {}x.",
+        "{test}, {} ({medium}): speed falls off a cliff between {} and {} % full: {}x slower beyond it, while all before lie within {}x.",
+        words_of_figure(figure),
         digits(cliff.low_percent),
         digits(cliff.high_percent),
         digits(cliff.factor),

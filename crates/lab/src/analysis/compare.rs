@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::measurement::words_of_figure;
 use crate::result::FigureSummary;
 use crate::stats::{Difference, Spread, Support};
 use crate::unit::{Better, Unit};
@@ -87,8 +88,12 @@ impl Comparison {
         let (b_from_a, a_from_b) = (words(x, y), words(y, x));
         let values = format!("{} against {}", x.unit.show(y.spread.median), x.unit.show(x.spread.median));
         let support = support_in_words(&difference, verdict, x.spread.n, y.spread.n);
-        let sentence = format!("{}, {}: {b} is {b_from_a} than {a} ({values}); {support}.", x.test, x.figure)
-            .replace("about equal than", "about equal to");
+        let sentence = format!(
+            "{}, {}: {b} is {b_from_a} than {a} ({values}); {support}.",
+            x.test,
+            words_of_figure(&x.figure)
+        )
+        .replace("about equal than", "about equal to");
         Some(Comparison {
             test: x.test.clone(),
             figure: x.figure.clone(),

@@ -1,7 +1,7 @@
 //! Stability: whether repeats agree, and whether a run goes on as it began.
 
 use super::{Finding, Severity, is_headline};
-use crate::measurement::{Second, Stream};
+use crate::measurement::{Second, Stream, words_of_figure};
 use crate::result::{FigureSummary, Run};
 use crate::stats::{UNSTABLE_ABOVE, median};
 use crate::unit::Unit;
@@ -55,7 +55,7 @@ fn unstable_finding(f: &FigureSummary) -> Finding {
          longer ones, are needed before it is compared.",
         f.test,
         f.target,
-        f.figure,
+        words_of_figure(&f.figure),
         f.spread.n,
         show(f.spread.min),
         show(f.spread.max),
@@ -77,11 +77,12 @@ fn outlier(f: &FigureSummary) -> Finding {
         .filter_map(|&at| f.values.get(at).map(|v| format!("repeat {} ({})", at + 1, f.unit.show(*v))))
         .collect();
     let sentence = format!(
-        "{} on {}: {} of {} lies far from the other repeats (median {}). It is kept in all figures.",
+        "{} on {}: {} of {} {} far from the other repeats (median {}). Nothing is dropped for that.",
         f.test,
         f.target,
-        f.figure,
-        which.join(", "),
+        words_of_figure(&f.figure),
+        which.join(" and "),
+        if which.len() == 1 { "lies" } else { "lie" },
         f.unit.show(f.spread.median)
     );
     Finding::new("repeats.outlier", Severity::Notice, sentence).of_test(&f.test).of_target(&f.target).with(

@@ -5,7 +5,7 @@ use crate::bonnie::Bonnie;
 use crate::unit::Unit;
 
 const REPEATS: u32 = 5;
-const QUICK_REPEATS: u32 = 2;
+const QUICK_REPEATS: u32 = 3;
 const QUICK_BYTES: u64 = 1 << 30;
 const BLOCK_BYTES: u32 = 8192;
 /// bonnie++'s own numbers.

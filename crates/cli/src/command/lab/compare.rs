@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cenote_lab::analysis::{Comparison, Finding, Setting, Source, compare_results};
+use cenote_lab::measurement::words_of_figure;
 use cenote_lab::report::{self, Column, Document, Table};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
@@ -65,7 +66,8 @@ fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
         let row = |c: &Comparison| {
             let values = [&c.a_spread, &c.b_spread].map(|spread| c.unit.show(spread.median));
             let [of_a, of_b] = values;
-            let cells = [&c.test, &c.figure, &of_a, &of_b, &c.b_from_a, &c.a_from_b];
+            let figure = words_of_figure(&c.figure);
+            let cells = [&c.test, &figure, &of_a, &of_b, &c.b_from_a, &c.a_from_b];
             let mut row: Vec<_> = cells.map(|cell| cell.as_str().into()).into();
             row.push(c.support().into());
             row

@@ -2,6 +2,7 @@
 
 use super::material::Material;
 use super::{plots, system, words};
+use crate::measurement::words_of_figure;
 use crate::plot::{Bar, Bars, Group, Plot, Point, Scatter, Shape};
 use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::{Better, Unit};
@@ -73,7 +74,7 @@ fn figures(material: &Material<'_>) -> Table {
         let leaders = material.leaders(test, figure);
         let cell =
             |target: &&str| words::cell(material.figure(test, target, figure), leaders.contains(target));
-        let head = [Text::new().code(test), words::capital(&words::figure(figure)).into()];
+        let head = [Text::new().code(test), words::capital(&words_of_figure(figure)).into()];
         head.into_iter().chain(targets.iter().map(cell)).collect()
     };
     let rows: Vec<Vec<Text>> = material.all_headlines().into_iter().map(row).collect();
@@ -109,7 +110,7 @@ fn bars(material: &Material<'_>, test: &str, figure: &str) -> Plot {
         _ => "",
     };
     let groups = vec![Group { name: String::new(), bars: all.into_iter().map(|one| one.1).collect() }];
-    let title = format!("{test}: {}{better}", words::figure(figure));
+    let title = format!("{test}: {}{better}", words_of_figure(figure));
     Plot { title, shape: Shape::Bars(Bars { unit, groups }) }
 }
 
@@ -138,7 +139,7 @@ fn fills(material: &Material<'_>, document: &mut Document) {
         let unit = material.best(test, figure).map_or(Unit::Number, |f| f.unit);
         let scatter = Scatter {
             x: ("full".into(), Unit::Percent),
-            y: (words::capital(&words::figure(figure)), unit),
+            y: (words::capital(&words_of_figure(figure)), unit),
             points,
             fit: Vec::new(),
             mark: Some((at, "beyond the cliff".to_owned())),

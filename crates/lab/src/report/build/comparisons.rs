@@ -3,6 +3,7 @@
 use super::material::Material;
 use super::words;
 use crate::analysis::Comparison;
+use crate::measurement::words_of_figure;
 use crate::report::document::{Column, Document, Table, Text};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {
@@ -45,7 +46,7 @@ fn table(pair: &[&Comparison]) -> Table {
     let row = |c: &&Comparison| {
         vec![
             Text::new().code(&c.test),
-            words::capital(&words::figure(&c.figure)).into(),
+            words::capital(&words_of_figure(&c.figure)).into(),
             c.unit.show(c.a_spread.median).into(),
             c.unit.show(c.b_spread.median).into(),
             c.b_from_a.as_str().into(),

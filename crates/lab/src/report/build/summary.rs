@@ -3,6 +3,7 @@
 use super::material::Material;
 use super::words;
 use crate::analysis::{Finding, Severity};
+use crate::measurement::words_of_figure;
 use crate::report::document::{Block, Document, Note, Text};
 
 /// More than that is no summary.
@@ -57,7 +58,7 @@ fn figures_of(material: &Material<'_>, target: &str) -> Text {
     for (test, name) in material.all_headlines() {
         if let Some(figure) = material.figure(test, target, name) {
             let value = figure.unit.show(figure.spread.median);
-            parts.push(Text::new().code(test).plain(format!(": {} ", words::figure(name))).strong(value));
+            parts.push(Text::new().code(test).plain(format!(": {} ", words_of_figure(name))).strong(value));
         }
     }
     if parts.len() > MOST_FIGURES {

@@ -2,6 +2,7 @@
 
 use super::material::Material;
 use super::{across, plots, sampled, words};
+use crate::measurement::words_of_figure;
 use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::Unit;
 
@@ -93,7 +94,7 @@ fn others(material: &Material<'_>, target: &str) -> Table {
             let all: Vec<String> = figure.values.iter().map(|v| figure.unit.show(*v)).collect();
             rows.push(vec![
                 Text::new().code(test),
-                words::capital(&words::figure(name)).into(),
+                words::capital(&words_of_figure(name)).into(),
                 words::cell(Some(figure), false),
                 all.join(", ").into(),
             ]);

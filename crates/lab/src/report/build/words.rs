@@ -12,21 +12,6 @@ pub fn date(unix_ns: u64) -> String {
     DateTime::from_timestamp_nanos(unix_ns.cast_signed()).format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// What a figure is called: `read.p99` is "read p99 latency".
-pub fn figure(name: &str) -> String {
-    let (what, which) = name.split_once('.').unwrap_or(("", name));
-    let which = match which {
-        "iops" if matches!(what, "read" | "write" | "seek" | "sync" | "trim") => "IOPS".into(),
-        "iops" => "operations".into(),
-        "mean" => "mean latency".into(),
-        "max" => "longest latency".into(),
-        p if p.starts_with('p') && p[1..].starts_with(|c: char| c.is_ascii_digit()) => format!("{p} latency"),
-        other => other.replace(['_', '.'], " "),
-    };
-    let what = what.replace('_', " ");
-    if what.is_empty() { which } else { format!("{what} {which}") }
-}
-
 /// The words, beginning with a capital.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
