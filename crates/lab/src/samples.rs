@@ -82,16 +82,27 @@ impl Series {
         }
     }
 
-    /// Growth per second between neighbouring points of a counter; the points themselves of a gauge.
+    /// Growth per second between neighbouring points of a counter; the points themselves of a gauge. What was looked at much sooner after
+    /// another look than usual (at the end of a run) is left out: a rate over a moment is chance.
     pub fn rates(&self) -> Vec<(u64, f64)> {
         if self.kind == Kind::Gauge {
             return self.points.clone();
         }
-        let between = |pair: &[(u64, f64)]| {
-            let ((t0, v0), (t1, v1)) = (pair[0], pair[1]);
-            (t1 > t0).then(|| (t1, (v1 - v0) / ((t1 - t0) as f64 / 1e9)))
+        let (Some(&first), Some(&last)) = (self.points.first(), self.points.last()) else {
+            return Vec::new();
         };
-        self.points.windows(2).filter_map(between).collect()
+        let usual_ns = last.0.saturating_sub(first.0) / (self.points.len() as u64 - 1).max(1);
+        let mut before = first;
+        let rate = |&(at, value): &(u64, f64)| {
+            let step_ns = at.saturating_sub(before.0);
+            if step_ns == 0 || step_ns < usual_ns / 10 {
+                return None;
+            }
+            let rate = (value - before.1) / (step_ns as f64 / 1e9);
+            before = (at, value);
+            Some((at, rate))
+        };
+        self.points.iter().skip(1).filter_map(rate).collect()
     }
 
     /// Mean of a gauge; mean rate of a counter. None without points.

@@ -89,7 +89,10 @@ pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
     Plan {
         suite: "job".into(),
         title: format!("Job {name}"),
-        method: format!("The job file {name} is run on each target, {} times.", options.repeats.unwrap_or(1)),
+        method: format!(
+            "The job file {name} is run on each target, {}.",
+            times(options.repeats.unwrap_or(1))
+        ),
         options: options.clone(),
         repeats: options.repeats.unwrap_or(1).max(1),
         tests: vec![Test {
@@ -98,4 +101,9 @@ pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
             work: Work::Io(jobs),
         }],
     }
+}
+
+/// `once`, `5 times`.
+fn times(number: u32) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{number} times") }
 }

@@ -61,7 +61,7 @@ impl LatencyModes {
             let time = (low as f64 + high as f64) / 2.0 * count as f64;
             if low as f64 <= fast_until { sums.0 += time } else { sums.1 += time }
         }
-        let is_read = is_read(operation);
+        let is_read = !is_change(operation);
         // Nor may they differ by more than the smaller kind has: 2 % fast reads are not the hits of a cache that had 9 %.
         let near = SAME_SHARE.min(fast).min(1.0 - fast);
         let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= near;
@@ -124,7 +124,7 @@ impl LatencyModes {
             None if !rates.is_empty() => {
                 format!("The caches don't explain it: {}.", rates.join(", "))
             }
-            None if is_read(&self.operation) => {
+            None if !is_change(&self.operation) => {
                 "A cache would look like this, but no cache counters were sampled: it is not known.".into()
             }
             None => "Writes that are only put into memory beside writes that wait for the disks would look like this.".into(),
@@ -132,9 +132,13 @@ impl LatencyModes {
     }
 }
 
-/// Whether it is reads, all or most of it: nine of ten of bonnie's seeks are nothing else.
-fn is_read(operation: &str) -> bool {
-    matches!(operation.rsplit('/').next(), Some("read" | "seek"))
+/// Whether it changes what is stored: `write`, `sequential-create`; reads, look-ups and nine of ten of bonnie's seeks don't.
+fn is_change(operation: &str) -> bool {
+    let last = operation.rsplit(['/', '-']).next();
+    matches!(
+        last,
+        Some("write" | "rewrite" | "create" | "delete" | "rename" | "copy" | "attributes" | "sync" | "trim")
+    )
 }
 
 fn percent(share: f64) -> String {

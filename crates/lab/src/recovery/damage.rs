@@ -16,6 +16,8 @@ const LABEL_START_BYTES: u64 = 4 << 20;
 /// Labels 2 and 3.
 const LABEL_END_BYTES: u64 = 512 << 10;
 const CHUNK_BYTES: u64 = 1 << 20;
+/// Zeros are written to so many places: in one alone of a half filled disk there may be hardly anything.
+const ZERO_RANGES: u64 = 8;
 /// What one scattered place overwrites.
 const SCATTER_BYTES: u64 = 512;
 
@@ -26,12 +28,15 @@ pub fn size(disk: &Path) -> Result<u64> {
         .map_err(LabError::io(disk.display().to_string()))
 }
 
-/// Makes `percent` of the disk zero, in one range that begins at its first quarter.
+/// Makes `percent` of the disk zero, in [`ZERO_RANGES`] ranges evenly spread.
 pub fn zeros(disk: &Path, percent: u8) -> Result<()> {
     let (file, from, to) = open(disk)?;
-    let begin = from + (to - from) / 4;
-    let end = (begin + (to - from) / 100 * u64::from(percent)).min(to);
-    zero(&file, disk, begin..end, None)
+    let part = (to - from) / ZERO_RANGES;
+    for number in 0..ZERO_RANGES {
+        let begin = from + number * part + part / 4;
+        zero(&file, disk, begin..(begin + part / 100 * u64::from(percent)).min(to), None)?;
+    }
+    Ok(())
 }
 
 /// Inverts 512 bytes at `count` places, evenly spread.

@@ -1,6 +1,6 @@
 //! Suite `bonnie`: bonnie++'s tests, repeated (report 003).
 
-use super::{Options, Plan, Test, Work};
+use super::{Options, Plan, Test, Work, times};
 use crate::bonnie::Bonnie;
 use crate::unit::Unit;
 
@@ -46,7 +46,8 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
         title: "bonnie".into(),
         method: format!(
             "How fast are blocks of {BLOCK_BYTES} bytes written one after the other, read and written again, read, and visited at random places by {SEEKERS} seekers, and how \
-             fast are {files} files created, looked at and deleted, with names in order and with random names? Done by {by}, {repeats} times, on {size}.{memory}{short}"
+             fast are {files} files created, looked at and deleted, with names in order and with random names? Done by {by}, {}, on {size}.{memory}{short}",
+            times(repeats)
         ),
         options: options.clone(),
         repeats,

@@ -1,6 +1,6 @@
 //! What suites of plain I/O share: how large, how long, how often; and jobs from few words.
 
-use super::{Options, Plan, Test, Work};
+use super::{Options, Plan, Test, Work, times};
 use crate::job::{BlockSizes, Distribution, Job, Jobs, Method, Pattern, ReadWrite, SyncMode};
 use crate::unit::Unit;
 
@@ -72,10 +72,10 @@ impl Sizes {
             ""
         };
         format!(
-            "{question} The data set has {}; each test runs {} s, {} times, the targets taking turns within each repeat.{quick}",
+            "{question} The data set has {}; each test runs {} s, {}, the targets taking turns within each repeat.{quick}",
             Unit::Bytes.show(self.size_bytes as f64),
             self.seconds,
-            self.repeats
+            times(self.repeats)
         )
     }
 

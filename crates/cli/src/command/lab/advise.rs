@@ -140,6 +140,10 @@ impl Advise {
     }
 
     async fn go_on(self, json: bool) -> Result<Outcome, CliError> {
+        if let Some(folder) = self.subjects.iter().find(|subject| Path::new(subject).is_dir()) {
+            let why = "is a folder: what was measured or recorded does not change; --watch looks at pools";
+            return Err(CliError::Usage(format!("{folder} {why}")));
+        }
         let settings = Settings {
             interval: Duration::from_secs(self.watching.interval),
             clear_after: Duration::from_secs(self.watching.clear_after),

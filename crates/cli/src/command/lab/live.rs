@@ -50,6 +50,11 @@ impl Live {
         }
     }
 
+    /// Says something about the run itself, not among its results.
+    pub fn say(&self, text: &str) {
+        self.lines.suspend(|| eprintln!("{text}"));
+    }
+
     fn line(&self, text: &str) {
         if !self.quiet {
             self.lines.suspend(|| println!("{text}"));

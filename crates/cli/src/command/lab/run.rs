@@ -137,6 +137,7 @@ fn pool_scans(machine: &Machine) -> Vec<PoolScan> {
 /// Does what is left of a plan, and writes the report of what there is, also after an interrupt.
 pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcome, CliError> {
     let control = Arc::new(Control::default());
+    let folder = recorder.path().to_owned();
     let shown = live::Live::new(Arc::clone(&control), session.json());
     let work = {
         let (control, shown) = (Arc::clone(&control), shown.clone());
@@ -149,7 +150,14 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
     let (recorder, done) = loop {
         tokio::select! {
             biased;
-            () = interrupted() => control.stop(),
+            () = interrupted() => {
+                if control.stopped() {
+                    shown.finish();
+                    leave(&folder);
+                }
+                control.stop();
+                shown.say("interrupted: the test files go first; interrupt once more to leave them");
+            }
             done = &mut work => break done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())),
         }
     };
@@ -163,6 +171,16 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
         ))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Ends the program while others are at work in it: their threads can't be told to drop everything.
+fn leave(folder: &Path) -> ! {
+    eprintln!(
+        "cenote: interrupted twice; test files are left in the targets (the next `cenote lab run` there names them); go on with: cenote lab \
+         resume {}",
+        folder.display()
+    );
+    std::process::exit(1)
 }
 
 /// Writes summary and report, and shows the essentials.

@@ -40,9 +40,21 @@ fn arc(samples: &Samples) -> Vec<Panel> {
     panels
 }
 
+/// How a counter grew. Nothing of one that stood still: of such a series only its ends are kept.
+fn grown(series: &Series) -> Vec<(u64, f64)> {
+    if series.growth() > 0.0 { series.rates() } else { Vec::new() }
+}
+
 /// The part that `one` has in both, in percent, where anything happened.
 fn parts(one: &Series, other: &Series) -> Vec<(u64, f64)> {
-    let both = one.rates().into_iter().zip(other.rates());
+    let still = |beside: &[(u64, f64)]| beside.iter().map(|point| (point.0, 0.0)).collect();
+    let (mut one, mut other) = (grown(one), grown(other));
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => one = still(&other),
+        (_, true) => other = still(&one),
+        _ => {}
+    }
+    let both = one.into_iter().zip(other);
     both.filter(|(a, b)| a.1 + b.1 > 0.0).map(|(a, b)| (a.0, 100.0 * a.1 / (a.1 + b.1))).collect()
 }
 
@@ -57,11 +69,10 @@ fn disks(samples: &Samples) -> Vec<Panel> {
     all.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
     all.truncate(MOST_LINES);
     all.sort_by(|a, b| a.subject.cmp(&b.subject));
-    let moved = |name: &str, subject: &str| {
-        samples.find("diskstats", subject, name).map(Series::rates).unwrap_or_default()
-    };
+    let moved =
+        |name: &str, subject: &str| samples.find("diskstats", subject, name).map(grown).unwrap_or_default();
     let throughput = |disk: &&Series| {
-        line(&disk.subject, sum(&moved("read_bytes", &disk.subject), &moved("write_bytes", &disk.subject)))
+        line(&disk.subject, sum(moved("read_bytes", &disk.subject), moved("write_bytes", &disk.subject)))
     };
     let busy = all.iter().map(|s| line(&s.subject, busy(s))).collect();
     let throughput = all.iter().map(throughput).collect();
@@ -71,19 +82,19 @@ fn disks(samples: &Samples) -> Vec<Panel> {
         .collect()
 }
 
-fn sum(one: &[(u64, f64)], other: &[(u64, f64)]) -> Vec<(u64, f64)> {
-    one.iter().zip(other).map(|(a, b)| (a.0, a.1 + b.1)).collect()
+/// Both together; one of which there is nothing stood still.
+fn sum(one: Vec<(u64, f64)>, other: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => other,
+        (_, true) => one,
+        _ => one.into_iter().zip(other).map(|(a, b)| (a.0, a.1 + b.1)).collect(),
+    }
 }
 
 fn machine(samples: &Samples) -> Vec<Panel> {
     const ALL: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-    let rates = |name: &str| samples.find("cpu", "", name).map(Series::rates).unwrap_or_default();
-    let total = ALL
-        .iter()
-        .map(|name| rates(name))
-        .filter(|r| !r.is_empty())
-        .reduce(|a, b| sum(&a, &b))
-        .unwrap_or_default();
+    let rates = |name: &str| samples.find("cpu", "", name).map(grown).unwrap_or_default();
+    let total = ALL.iter().map(|name| rates(name)).reduce(sum).unwrap_or_default();
     let part = |name: &str, shown: &str| {
         let part = rates(name).into_iter().zip(&total).filter(|(_, all)| all.1 > 0.0);
         line(shown, part.map(|(one, all)| (one.0, 100.0 * one.1 / all.1)).collect())
@@ -95,7 +106,7 @@ fn machine(samples: &Samples) -> Vec<Panel> {
     let network = |name: &str, shown: &str| {
         let all =
             samples.series.iter().filter(|s| s.source == "network" && s.name == name && s.subject != "lo");
-        let moved = all.filter(|s| s.growth() > 0.0).map(Series::rates).reduce(|a, b| sum(&a, &b));
+        let moved = all.map(grown).reduce(sum);
         line(shown, moved.unwrap_or_default())
     };
     [

@@ -82,6 +82,12 @@ fn targets(machine: &Machine) -> Table {
     }
 }
 
+/// Distribution (not all say one), kernel, architecture.
+fn system(machine: &Machine) -> String {
+    let all = [&machine.os, &machine.kernel, &machine.architecture].map(String::as_str);
+    all.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
 fn pools(machine: &Machine) -> Table {
     let row = |pool: &Pool| {
         vec![
@@ -91,7 +97,11 @@ fn pools(machine: &Machine) -> Table {
             shown(Unit::Bytes, pool.size_bytes.map(|n| n as f64)),
             shown(Unit::Percent, pool.capacity_percent()),
             shown(Unit::Percent, pool.fragmentation_percent.map(|n| n as f64)),
-            pool.properties.get("ashift").cloned().unwrap_or_default().into(),
+            // 0 leaves it to each vdev.
+            pool.properties
+                .get("ashift")
+                .map_or("", |ashift| if ashift == "0" { "by vdev" } else { ashift })
+                .into(),
         ]
     };
     let mut columns = ["Pool", "Layout", "State"].map(Column::words).to_vec();
@@ -156,7 +166,7 @@ fn facts(machine: &Machine) -> Table {
     let cpu = &machine.cpu;
     let mut rows = vec![
         ("Host", machine.host.clone()),
-        ("System", format!("{}, {}, {}", machine.os, machine.kernel, machine.architecture)),
+        ("System", system(machine)),
         ("Runs in", machine.virtualisation.clone().unwrap_or_default()),
         (
             "Processors",
