@@ -289,8 +289,11 @@ fn a_missing_log_is_told_and_does_not_keep_the_pool_closed() {
         std::os::unix::fs::symlink(pool.images().join(disk), folder.path().join(disk)).unwrap();
     }
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
-    let output =
-        program.args(["zpool", "import", "-m", "guncslog", "-d"]).arg(folder.path()).output().unwrap();
+    let output = program
+        .args(["zpool", "import", "-m", "-o", "readonly=on", "guncslog", "-d"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("state: DEGRADED") && text.contains("opened: read-only"), "{text}");

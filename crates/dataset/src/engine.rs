@@ -74,6 +74,7 @@ pub use create::{FillRoot, NewPool};
 pub(crate) use features::{feature_of, features_of_block};
 pub use groups::Hold;
 pub(crate) use history::NO_DETAILS;
+pub use logs::LostLog;
 pub(crate) use logs::WeakEngine;
 pub use room::Need;
 pub use settings::PoolSetting;

@@ -125,6 +125,19 @@ pub enum DatasetError {
         /// Why it could not be opened.
         why: Arc<str>,
     },
+    /// An intent log can't be read to its end: what was committed last would be lost if the pool were changed now.
+    #[error(
+        "the intent log of '{name}' can't be read to its end: {source}; bring back the device that holds it, or give up what can't be \
+         read with `zpool import -m {pool}`"
+    )]
+    LogUnreadable {
+        /// The pool.
+        pool: Arc<str>,
+        /// The dataset.
+        name: Arc<str>,
+        /// Where reading ended.
+        source: Arc<DatasetError>,
+    },
     /// A group could not be written: the engine does no more.
     #[error(
         "pool '{pool}' takes no more changes, since group {txg} could not be written: {why}; all groups before it are on disk: \
@@ -244,6 +257,7 @@ impl DatasetError {
         match self {
             DatasetError::Pool(error) => error.is_damage(),
             DatasetError::Format { .. } | DatasetError::Damaged { .. } => true,
+            DatasetError::LogUnreadable { source, .. } => source.is_damage(),
             _ => false,
         }
     }

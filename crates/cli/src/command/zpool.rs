@@ -82,18 +82,34 @@ pub struct Import {
     /// Also show destroyed pools
     #[arg(short = 'D')]
     pub destroyed: bool,
-    /// Options as for `zpool import`; only `readonly=on` is possible: commands that write open the pool themselves
+    /// Options as for `zpool import`: `readonly=on`, `altroot` and `cachefile`. Commands that write open the pool themselves
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// With a new name: also a pool that another machine has not exported. With -D: the pool is no longer destroyed
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for habit: a pool whose log devices are missing opens anyway, and says so
-    #[arg(short = 'm')]
+    /// Of the pool named, give up for good what can't be read of its intent logs, as devices are lost. With -o readonly=on only look: a pool
+    /// opens without its log devices
+    #[arg(short = 'm', conflicts_with_all = ["txg", "rewind", "new_name", "destroyed", "rewind_to_checkpoint"])]
     pub missing_log: bool,
     /// Accepted for habit: nothing is ever mounted
     #[arg(short = 'N')]
     pub no_mount: bool,
+    /// Accepted for habit: nothing is ever mounted
+    #[arg(short = 'R', value_name = "ROOT")]
+    pub altroot: Option<String>,
+    /// Accepted for habit: keys are asked for when they are needed
+    #[arg(short = 'l')]
+    pub load_keys: bool,
+    /// Accepted for habit: devices are always searched
+    #[arg(short = 's')]
+    pub search: bool,
+    /// Accepted for habit: -F only looks
+    #[arg(short = 'n', requires = "rewind")]
+    pub dry_run: bool,
+    /// The new name is one for as long as the pool is imported: it is not written
+    #[arg(short = 't', requires = "new_name")]
+    pub temporary: bool,
     /// Look at the pool as it was at this transaction group; the common option, with one more name
     #[arg(short = 'T', long, value_name = "N", conflicts_with = "rewind")]
     pub txg: Option<u64>,

@@ -4,7 +4,7 @@
 //! other machines take without being forced to. One that was left in use by another machine may be in use there right now: it is refused
 //! until somebody says that it is not (`zpool export -f`).
 
-use cenote_dataset::engine::{Engine, Host};
+use cenote_dataset::engine::{Engine, Host, LostLog};
 use cenote_dataset::import;
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
@@ -41,6 +41,17 @@ impl Session {
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<(), CliError> {
         let found = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
+        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
+    }
+
+    /// Opens a pool that may be taken and gives up what can't be read of its intent logs.
+    pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<(), CliError> {
+        let found = self.open_to_change(found).await?;
+        let mos = import(self.runtime(), &found, &self.newest()).await?;
+        let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
+        for LostLog { dataset, kept, why } in lost {
+            eprintln!("cenote: {dataset}: the intent log was given up after {kept} records: {why}");
+        }
         self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
     }
 
@@ -86,6 +97,13 @@ impl Session {
     fn newest(&self) -> cenote_dataset::ImportOptions {
         let (cache_bytes, keys) = (self.cache_bytes, self.keys.source());
         cenote_dataset::ImportOptions { cache_bytes, keys, ..Default::default() }
+    }
+
+    /// The pools named; if none is, all that are not destroyed.
+    pub async fn pools_to_change(&self, names: &[String]) -> Result<Vec<FoundPool>, CliError> {
+        let mut found = self.find_pools(names).await?;
+        found.retain(|pool| !names.is_empty() || pool.state() != PoolState::Destroyed);
+        Ok(found)
     }
 
     /// Refuses a pool that another machine seems to have, or that was destroyed.

@@ -1,7 +1,8 @@
 //! Where the engine meets intent logs: opening datasets, writing groups, closing the pool.
 //!
 //! ```text
-//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out
+//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out.
+//!              One that can't be read to its end keeps the engine from starting, unless its end is given up
 //!   dataset    a log of its own for each dataset that is opened
 //!   sync       the head gets the log's header, blocks that are covered are freed, then records forgotten
 //!   export     logs end
@@ -25,6 +26,17 @@ use crate::sync::blocks::Group;
 use crate::sync::policy::StoragePolicy;
 use crate::zil::{Found, Log};
 
+/// An intent log of which only the beginning can be read: what was committed after that is lost.
+#[derive(Debug)]
+pub struct LostLog {
+    /// Its dataset.
+    pub dataset: String,
+    /// How many records come before the loss. They are replayed.
+    pub kept: usize,
+    /// Why reading ended.
+    pub why: DatasetError,
+}
+
 /// An engine that may be gone by now.
 #[derive(Clone)]
 pub(crate) struct WeakEngine(Weak<Inner>);
@@ -45,8 +57,9 @@ impl WeakEngine {
 
 /// What logs need of the engine.
 impl Engine {
-    /// Logs that are to be replayed are claimed, before anything else is allocated.
-    pub(super) async fn claim_logs(&self, mos: &Mos) -> Result<()> {
+    /// Logs that are to be replayed are claimed, before anything else is allocated. What can't be read is given up, and noted in `lost` if
+    /// there is such a list.
+    pub(super) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
             let objset = head.objset_head().await?;
@@ -54,7 +67,7 @@ impl Engine {
                 continue;
             }
             let objset = head.objset().await?;
-            if let Some(found) = self.claim_log(&objset, first).await? {
+            if let Some(found) = self.claim_log(head.name(), &objset, first, lost.as_deref_mut()).await? {
                 let policy = Arc::new(StoragePolicy::of(&head).await?);
                 let live = LiveObjset::counted(objset, first, self.0.throttle.dirty());
                 live.set_log(self.log(head.id(), &policy, found));
@@ -65,14 +78,24 @@ impl Engine {
     }
 
     /// What group `first` has to know of a log; `None`: nothing, unless its dataset is opened.
-    async fn claim_log(&self, objset: &Objset, first: Txg) -> Result<Option<Found>> {
+    async fn claim_log(
+        &self,
+        name: &str,
+        objset: &Objset,
+        first: Txg,
+        lost: Option<&mut Vec<LostLog>>,
+    ) -> Result<Option<Found>> {
         let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
         let rewound_to = objset.pool().uberblock().checkpoint_txg;
         if rewound_to.0 != 0 && !header.is_claimed() {
             return Ok(Some(Found::stale(log, header, rewound_to, first)));
         }
-        if let Some(damage) = log.damaged {
-            return Err(damage);
+        if let Some(why) = log.damaged.clone() {
+            let Some(lost) = lost else {
+                let (pool, source) = (objset.pool().name().into(), Arc::new(why));
+                return Err(DatasetError::LogUnreadable { pool, name: name.into(), source });
+            };
+            lost.push(LostLog { dataset: name.into(), kept: log.records.len(), why });
         }
         let mut found = Found::of(log, header, first);
         if !found.is_pressing() {

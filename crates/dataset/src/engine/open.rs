@@ -7,13 +7,14 @@ use cenote_codec::compress::Compression;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_pool::VdevState;
 
 use super::freeing::Freeing;
 use super::groups::Groups;
 use super::missed::Missed;
 use super::space::SpaceMaps;
 use super::throttle::Throttle;
-use super::{Engine, Features, Inner, checkpoint, removed, writable};
+use super::{Engine, Features, Inner, LostLog, checkpoint, removed, writable};
 use crate::error::Result;
 use crate::live::LiveObjset;
 use crate::mos::{FeatureState, Mos};
@@ -34,14 +35,35 @@ impl Engine {
     /// replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
     ///
     /// # Errors
-    /// Space maps are damaged or contradict each other; or the pool uses what this version can't write.
+    /// Space maps are damaged or contradict each other; the pool uses what this version can't write; or [`DatasetError::LogUnreadable`].
+    ///
+    /// [`DatasetError::LogUnreadable`]: crate::DatasetError::LogUnreadable
     pub async fn start(mos: &Mos) -> Result<Engine> {
+        let engine = Engine::load(mos).await?;
+        engine.claim_logs(mos, None).await?;
+        Ok(engine)
+    }
+
+    /// The same for a pool whose log devices are lost: of intent logs, what can't be read is given up (`zpool import -m`). Says what that is.
+    ///
+    /// # Errors
+    /// Those of [`Engine::start`], but for logs.
+    pub async fn start_without_lost_logs(mos: &Mos) -> Result<(Engine, Vec<LostLog>)> {
+        let (engine, mut lost) = (Engine::load(mos).await?, Vec::new());
+        engine.claim_logs(mos, Some(&mut lost)).await?;
+        Ok((engine, lost))
+    }
+
+    async fn load(mos: &Mos) -> Result<Engine> {
         writable::check(mos).await?;
         let pool = mos.pool().clone();
         let config = mos.pool_config()?;
         let allocator = mos.allocator().await?;
         checkpoint::keep(mos, &allocator).await?;
         removed::follow(mos, &allocator).await?;
+        for log in pool.status().root.children.iter().filter(|top| top.state < VdevState::Degraded) {
+            allocator.set_allocates(VdevId(log.id), false);
+        }
         let space_maps = space_maps(mos).await?;
         let synced = pool.uberblock().txg;
         let features = features(mos).await?;
@@ -70,9 +92,7 @@ impl Engine {
             syncing: tokio::sync::Mutex::default(),
             pool: pool.into(),
         };
-        let engine = Engine(Arc::new(inner));
-        engine.claim_logs(mos).await?;
-        Ok(engine)
+        Ok(Engine(Arc::new(inner)))
     }
 }
 

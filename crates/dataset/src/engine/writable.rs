@@ -6,7 +6,6 @@
 use cenote_format::bytes::Endian;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::features::{Feature, Since};
-use cenote_pool::VdevState;
 
 use crate::error::{DatasetError, Result};
 use crate::mos::Mos;
@@ -23,8 +22,8 @@ pub(super) async fn check(mos: &Mos) -> Result<()> {
     if !mos.pool().has(Since::Unique) {
         return refused("its version is older than 9: `zpool upgrade` brings it up to date");
     }
-    let health = mos.pool().status();
-    if !health.is_importable() || health.root.children.iter().any(|top| top.state < VdevState::Degraded) {
+    // Of devices for logs alone it can do without all.
+    if !mos.pool().status().is_importable() {
         return refused("devices are missing that it can't do without");
     }
     if mos.uberblock().mmp_is_on() {

@@ -28,6 +28,8 @@ pub(crate) struct Found {
     /// Blocks of other files that it is to become an owner of; `data` has them, too.
     pub(crate) to_share: Vec<Blkptr>,
     pub(super) needs_replay: bool,
+    /// It goes on where it can't be read.
+    is_cut: bool,
     /// The group that changes it: the open one, if there is anything to change.
     pub(super) touched: Txg,
     /// The group that its blocks are claimed in, if they are: it is on disk before any is freed.
@@ -45,6 +47,7 @@ impl Found {
             unclaimed,
             to_share,
             needs_replay: false,
+            is_cut: false,
             touched: Txg(0),
             claimed: Txg(0),
         }
@@ -53,7 +56,7 @@ impl Found {
     /// A log that was read, with group `open` being the open one.
     pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> Found {
         let mut header = *header;
-        let needs_replay = !log.records.is_empty();
+        let (needs_replay, is_cut) = (!log.records.is_empty(), log.damaged.is_some());
         let is_unclaimed = |bp: &&Blkptr| !header.is_claimed() && bp.logical_birth() >= open;
         let unclaimed: Vec<Blkptr> =
             log.chain.iter().chain(&log.data).filter(is_unclaimed).copied().collect();
@@ -75,6 +78,7 @@ impl Found {
             unclaimed,
             to_share,
             needs_replay,
+            is_cut,
             touched: open,
             claimed: Txg(0),
         }
@@ -94,7 +98,7 @@ impl Found {
 
     /// Whether the next group has to know of it, even if nobody opens the dataset.
     pub(crate) fn is_pressing(&self) -> bool {
-        self.needs_replay || !self.unclaimed.is_empty()
+        self.needs_replay || self.is_cut || !self.unclaimed.is_empty()
     }
 
     /// Allocates, in group `first`, what is younger than the last group on disk.

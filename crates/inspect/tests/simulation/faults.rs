@@ -10,6 +10,7 @@ use cenote_dataset::{DatasetError, Mos, Txg};
 use cenote_device::{Device, Fault, Faulty, Op};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_fs::replay_logs;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_pool::VdevState;
@@ -19,7 +20,7 @@ use crate::check::{Unsure, check_sound, compare};
 use crate::cuts::{Replay, moments, number, simulate};
 use crate::image::Image;
 use crate::model::World;
-use crate::pools::{Disks, Layout, POOL, Vdev, create, open};
+use crate::pools::{Disks, Layout, POOL, Vdev, create, now, open};
 use crate::power_cut::Cutter;
 use crate::run::recover;
 use crate::work::Worker;
@@ -222,7 +223,7 @@ async fn log_block(mos: &Mos) -> Option<Blkptr> {
     None
 }
 
-/// It may hold what was acknowledged.
+/// It may hold what was acknowledged: it is given up if that is asked for, and nothing else is.
 #[test]
 fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
     let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512 };
@@ -240,11 +241,24 @@ fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
         };
         let start = VDEV_LABEL_START_SIZE + block.offset_bytes;
         let place = start..start + block.asize.0;
-        let unreadable =
-            Faulty::new(disks.devices()[0].clone(), seed).with(Fault::error(Op::Read).within(place));
-        let mos = open(&rt, vec![Arc::new(unreadable)]).await.unwrap();
+        let unreadable = |disks: &Disks| -> Vec<Arc<dyn Device>> {
+            let fault = Fault::error(Op::Read).within(place.clone());
+            vec![Arc::new(Faulty::new(disks.devices()[0].clone(), seed).with(fault))]
+        };
+        let mos = open(&rt, unreadable(&disks)).await.unwrap();
         let refused = Engine::start(&mos).await.map(drop);
         assert!(refused.as_ref().is_err_and(DatasetError::is_damage), "{refused:?}");
+
+        let copy = Disks::new(&rt, layout.shape(), lab.disks.images());
+        let mos = open(&rt, unreadable(&copy)).await.unwrap();
+        let (engine, lost) = Engine::start_without_lost_logs(&mos).await.unwrap();
+        assert!(lost.len() == 1 && lost[0].kept == 0, "{lost:?}");
+        replay_logs(&engine, now(&rt)).await.unwrap();
+        engine.sync_all().await.unwrap();
+        drop(engine);
+        let mos = open(&rt, unreadable(&copy)).await.unwrap();
+        check_sound(&mos).await.unwrap();
+        Engine::start(&mos).await.unwrap();
 
         let run = lab.worker.into_run(Vec::new());
         let pool = recover(&rt, disks.devices()).await.unwrap();

@@ -23,7 +23,8 @@ impl Import {
         }
         match &self.pool {
             Some(name) if self.rewind_to_checkpoint => self.go_back(session, name).await,
-            Some(name) if self.new_name.is_some() || self.destroyed && self.force => {
+            Some(name) if self.missing_log && !self.is_look() => self.give_up_logs(session, name).await,
+            Some(name) if self.written_name().is_some() || self.destroyed && self.force => {
                 self.take(session, name).await
             }
             Some(name) => {
@@ -39,10 +40,14 @@ impl Import {
         }
     }
 
+    fn written_name(&self) -> Option<&str> {
+        self.new_name.as_deref().filter(|_| !self.temporary)
+    }
+
     /// Gives a pool another name, or undoes that it was destroyed. It is left exported.
     async fn take(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         let refused = |why: &str| CliError::Refused(format!("cannot import '{name}': {why}"));
-        let new = self.new_name.as_deref();
+        let new = self.written_name();
         if let Some(new) = new {
             check_name(new).map_err(refused)?;
             check_kernel(new)?;
@@ -68,7 +73,7 @@ impl Import {
     /// Makes a pool's checkpoint its state, or only shows it. It is left exported.
     async fn go_back(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         let found = session.find_pool(name).await?;
-        if !self.options.is_empty() {
+        if self.is_look() {
             let mos = session.open_checkpoint(&found).await?;
             return self.show(session, &found, &mos).await;
         }
@@ -79,11 +84,28 @@ impl Import {
         Ok(Outcome::Done)
     }
 
+    /// Gives up what can't be read of intent logs. The pool is left exported.
+    async fn give_up_logs(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        let found = session.find_pool(name).await?;
+        if !self.force {
+            session.check_unused(&found)?;
+        }
+        session.give_up_lost_logs(&found).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// The pool is to be left alone.
+    fn is_look(&self) -> bool {
+        self.options.iter().any(|option| option == "readonly=on")
+    }
+
     fn check_options(&self) -> Result<(), CliError> {
-        match self.options.iter().find(|option| *option != "readonly=on") {
+        // Where a kernel would mount it and remember it.
+        let is_idle = |option: &str| ["altroot=", "cachefile="].iter().any(|name| option.starts_with(name));
+        match self.options.iter().find(|option| *option != "readonly=on" && !is_idle(option)) {
             None => Ok(()),
             Some(option) => Err(CliError::Usage(format!(
-                "-o {option}: only readonly=on is possible: an import looks, and commands that write open the pool themselves; nothing is mounted"
+                "-o {option}: not possible here: an import looks, and commands that write open the pool themselves; nothing is mounted"
             ))),
         }
     }

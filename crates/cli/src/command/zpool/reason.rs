@@ -146,7 +146,8 @@ fn lost(health: &PoolHealth) -> Option<Reason> {
         return reason(
             Some("ZFS-8000-K4"),
             "A log device is missing. Synchronous writes whose only copy was there can't be shown; all else can.",
-            ATTACH,
+            "Attach the missing devices, or name the folders or files that hold them with -d. If they are lost and commands \
+             that write are refused, 'zpool import -m' gives up what only they have.",
         );
     }
     if !opens && any(health, |vdev| vdev.state == VdevState::Faulted) {
