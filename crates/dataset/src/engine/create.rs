@@ -299,13 +299,15 @@ pub(super) fn guid_sum(root: &VdevConfig) -> u64 {
 /// Vdevs of which nothing is allocated.
 fn empty_space(pool: &Pool) -> Allocator {
     let allocator = Allocator::new();
-    for vdev in pool.vdevs().tops() {
-        let count = vdev.asize_bytes >> vdev.metaslab_shift;
-        let metaslab = |index| {
-            let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
-            NewMetaslab { index, start_bytes, size_bytes, allocated: Default::default() }
-        };
-        allocator.add_vdev(vdev, (0..count).map(metaslab).collect());
-    }
+    pool.vdevs().tops().for_each(|vdev| allocator.add_vdev(vdev, empty_metaslabs(vdev)));
     allocator
+}
+
+/// Metaslabs of a vdev on which nothing was ever allocated.
+pub(super) fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
+    let metaslab = |index| {
+        let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
+        NewMetaslab { index, start_bytes, size_bytes, allocated: Default::default() }
+    };
+    (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
 }

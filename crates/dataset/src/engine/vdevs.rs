@@ -1,7 +1,7 @@
 //! Vdevs that join a pool, devices that join a mirror and leave it: `zpool add`, `attach`, `detach`.
 //!
 //! ```text
-//!   add      root -> a, b                 root -> a, b, NEW                  blocks go there from the next opening of the pool on
+//!   add      root -> a, b                 root -> a, b, NEW                  blocks go there from the next group on
 //!   attach   root -> a                    root -> mirror -> a, NEW           all that is allocated is copied first
 //!   detach   root -> mirror -> a, b       root -> a                          which takes over the mirror's guid and tables
 //! ```
@@ -21,19 +21,25 @@ use cenote_pool::FoundDevice;
 use cenote_pool::create::{NewDevice, NewTops, NewVdev, plan_vdevs};
 use cenote_pool::label::{clear_labels, init_device};
 
-use super::create::guid_sum;
+use super::create::{empty_metaslabs, guid_sum};
 use super::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
 use crate::spacemaps::metaslab_extent;
 use crate::zap::ZapEdit;
 
 impl Engine {
-    /// Adds top-level vdevs. What was on their devices is lost; blocks go to them when the pool is opened the next time.
+    /// Adds top-level vdevs. What was on their devices is lost; blocks go to them once this returns, as the pool on disk has them.
     ///
     /// # Errors
     /// A device is too small or fails; a vdev is being removed; RAID-Z for a pool from which vdevs were removed.
     pub async fn add_vdevs(&self, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
-        self.run(move |context| Box::pin(async move { context.add_vdevs(&vdevs, ashift).await })).await
+        let added =
+            self.run(move |context| Box::pin(async move { context.add_vdevs(&vdevs, ashift).await })).await?;
+        let pool = self.pool();
+        for vdev in added.into_iter().filter_map(|id| pool.vdevs().top(id)) {
+            self.allocator().add_vdev(vdev, empty_metaslabs(vdev));
+        }
+        Ok(())
     }
 
     /// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. All that is allocated is copied before this
@@ -57,7 +63,8 @@ impl Engine {
 }
 
 impl SyncContext {
-    async fn add_vdevs(&mut self, vdevs: &[NewVdev], ashift: Option<u32>) -> Result<()> {
+    /// Answers the numbers of the new vdevs.
+    async fn add_vdevs(&mut self, vdevs: &[NewVdev], ashift: Option<u32>) -> Result<Vec<VdevId>> {
         self.refuse_removal()?;
         let mut config = self.engine.config.lock().clone();
         let has_removed = config.vdev_tree.children.iter().any(|top| top.kind == VdevKind::Indirect);
@@ -73,7 +80,8 @@ impl SyncContext {
         config.vdev_tree.children.extend(configs.iter().cloned());
         self.take_tree(config, devices).await?;
         self.make_vdev_zaps().await?;
-        self.add_distributed_spares(&configs).await
+        self.add_distributed_spares(&configs).await?;
+        Ok(configs.iter().map(|top| VdevId(top.id)).collect())
     }
 
     async fn attach(&mut self, to: Guid, new: &NewDevice) -> Result<()> {

@@ -22,15 +22,18 @@ pub(crate) const POOL: &str = "made";
 /// Kind, parity and number of devices of a vdev.
 pub(crate) type Layout = (VdevKind, usize, usize);
 
-/// Files in a folder as new devices.
-fn devices(rt: &Runtime, folder: &Path, count: usize) -> Vec<NewDevice> {
-    let device = |index| {
-        let path = folder.join(format!("disk{index}.img"));
-        std::fs::File::create(&path).unwrap().set_len(96 << 20).unwrap();
-        let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap();
-        NewDevice { path: path.display().to_string(), device: Arc::new(device), is_file: true }
-    };
-    (0..count).map(device).collect()
+/// A file in a folder as a new device.
+fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
+    let path = folder.join(format!("disk{index}.img"));
+    std::fs::File::create(&path).unwrap().set_len(96 << 20).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap();
+    NewDevice { path: path.display().to_string(), device: Arc::new(device), is_file: true }
+}
+
+/// A vdev for data on new files, of which the first has the number `first`.
+pub(crate) fn vdev(rt: &Runtime, folder: &Path, first: usize, (kind, parity, count): &Layout) -> NewVdev {
+    let devices = (first..first + count).map(|index| device(rt, folder, index)).collect();
+    NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices }
 }
 
 pub(crate) async fn create(rt: &Runtime, folder: &Path, layout: &Layout) -> Engine {
@@ -40,13 +43,10 @@ pub(crate) async fn create(rt: &Runtime, folder: &Path, layout: &Layout) -> Engi
 pub(crate) async fn create_with(
     rt: &Runtime,
     folder: &Path,
-    (kind, parity, count): &Layout,
+    layout: &Layout,
     features: Vec<&'static Feature>,
 ) -> Engine {
-    let devices = devices(rt, folder, *count);
-    let vdev =
-        NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices };
-    let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
+    let plan = plan(rt, POOL, &[vdev(rt, folder, 0, layout)], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
         features,

@@ -3,12 +3,13 @@
 use cenote_dataset::live::NewObject;
 use cenote_dataset::{DatasetError, DatasetId, ObjectId, Result};
 use cenote_format::dnode::ObjectType;
+use cenote_format::units::VdevId;
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
 
 use crate::common::{
     Layout, Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed,
-    work,
+    vdev, work,
 };
 
 /// Kind, parity and number of devices of a pool's only vdev for data.
@@ -46,6 +47,31 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
             }
         });
     }
+}
+
+#[test]
+fn what_is_written_after_a_vdev_is_added_goes_there_too() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "vdev added"));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let mut model = Model::new();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]);
+        engine.add_vdevs(vec![new], None).await.unwrap();
+        for _ in 0..4 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+        }
+        drop(engine);
+        let mos = reopen(&rt, folder.path()).await;
+        assert_equal(&mos, POOL, &model, "vdev added").await;
+        let metaslabs = mos.metaslabs(mos.pool().vdevs().top(VdevId(1)).unwrap(), &Default::default()).await;
+        let used: u64 = metaslabs.unwrap().iter().map(|metaslab| metaslab.allocated.total_bytes()).sum();
+        assert!(used > 100_000, "{used} bytes are used of the new vdev");
+        assert_zdb_is_content(folder.path(), "vdev added");
+    });
 }
 
 #[test]
