@@ -238,6 +238,28 @@ fn what_depends_on_something_keeps_it() {
     disks.zdb_is_content();
 }
 
+/// It goes with its last clone, before its turn comes.
+#[test]
+fn snapshots_that_wait_for_their_clones_are_no_hindrance() {
+    let disks = pool();
+    let prepare = |dataset: &str| {
+        for own in ["one", "two", "three"] {
+            disks.cenote(&format!("zfs snapshot {dataset}@{own}"), &[]);
+        }
+        disks.cenote(&format!("zfs clone -u {dataset}@two tank/clone"), &[]);
+        disks.cenote(&format!("zfs destroy -d {dataset}@two"), &[]);
+    };
+    prepare("tank/a");
+    disks.cenote("zfs rollback -R tank/a@one", &[]);
+    assert_eq!(names(&disks, "-t all -r tank"), ["tank", "tank/a", "tank/a@one"]);
+    disks.cenote("zfs create tank/b", &[]);
+    prepare("tank/b");
+    disks.cenote("zfs destroy -R tank/b", &[]);
+    disks.cenote("zfs rename tank/a@one uno", &[]);
+    assert_eq!(names(&disks, "-t all -r tank"), ["tank", "tank/a", "tank/a@uno"]);
+    disks.zdb_is_content();
+}
+
 #[test]
 fn settings_are_checked_and_taken_back() {
     let disks = pool();

@@ -34,10 +34,10 @@ pub enum InUse {
 }
 
 impl Engine {
-    /// Destroys snapshots, all or none of them.
+    /// Destroys snapshots, all or none of them. One that there is not is passed over: deferred, it went with its last hold or clone.
     ///
     /// # Errors
-    /// There is none of that name, or it is held or has clones.
+    /// One is held or has clones.
     pub async fn destroy_snapshots(&self, names: &[String], in_use: InUse) -> Result<()> {
         let names = names.to_vec();
         self.run_within(SpaceCheck::ExtraReserved, move |context| {
@@ -53,7 +53,10 @@ impl SyncContext {
         let mut found: Vec<Dataset> = Vec::new();
         for name in names {
             name::split_at(name, '@')?;
-            let snapshot = mos.dataset(name).await?;
+            let snapshot = match mos.dataset(name).await {
+                Err(DatasetError::NoDataset { .. }) => continue,
+                other => other?,
+            };
             // Only what can be held can wait for it.
             if in_use == InUse::Refuse || !self.has(Since::Holds) {
                 refuse_if_used(&snapshot).await?;

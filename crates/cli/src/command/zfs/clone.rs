@@ -24,6 +24,9 @@ pub struct Clone {
     /// The snapshots of the same name of everything below, too
     #[arg(short = 'r')]
     pub recursive: bool,
+    /// Accepted for habit: nothing is ever mounted
+    #[arg(short = 'u')]
+    pub no_mount: bool,
     /// Property; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,

@@ -42,6 +42,7 @@ impl Rename {
         }
         let to = match (self.from.split_once('@'), self.to.strip_prefix('@')) {
             (Some((path, _)), Some(own)) => format!("{path}@{own}"),
+            (Some((path, _)), None) if !self.to.contains('@') => format!("{path}@{}", self.to),
             _ => self.to.clone(),
         };
         let what = format!("rename '{}'", self.from);
