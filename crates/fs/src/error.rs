@@ -96,7 +96,7 @@ pub enum Refusal {
     BadText = 84,
     #[error("operation not supported")]
     NotSupported = 95,
-    #[error("disk quota exceeded")]
+    #[error("disk quota of its user, group or project exceeded; see `zfs userspace`")]
     Quota = 122,
 }
 

@@ -26,12 +26,24 @@ impl Putter {
 
     /// What ends the work, as nothing more would fit: the pool is full, or a quota of the dataset used up.
     pub(super) fn full(&self, error: &DatasetError) -> Option<InspectError> {
+        let name = &self.dataset;
+        let pool = name.split('/').next().unwrap_or_default();
         let (why, refusal) = match error {
-            DatasetError::NoSpace { .. } => ("the pool is full", cenote_fs::Refusal::NoSpace),
-            DatasetError::OverQuota { .. } => ("its quota is used up", cenote_fs::Refusal::Quota),
+            DatasetError::NoSpace { .. } => (
+                format!(
+                    "the pool is full (remove files or snapshots: `zfs list -r -o space {pool}` shows what has the space; or add devices)"
+                ),
+                cenote_fs::Refusal::NoSpace,
+            ),
+            DatasetError::OverQuota { .. } => (
+                format!(
+                    "its quota or one above it is used up (remove files or snapshots, or raise it: `zfs get quota,refquota {name}`)"
+                ),
+                cenote_fs::Refusal::Quota,
+            ),
             _ => return None,
         };
         let source = std::io::Error::from_raw_os_error(refusal.errno());
-        Some(InspectError::io(format!("{}: {why}", self.dataset))(source))
+        Some(InspectError::io(format!("{name}: {why}"))(source))
     }
 }
