@@ -42,7 +42,7 @@ fn vdevs_are_added_and_used() {
     disks.cenote("zpool add tank special d", &[]);
     disks.cenote("zpool add tank cache e", &[]);
     assert!(disks.cenote("zpool status tank", &[]).contains("\tcache\n"));
-    disks.fails("zpool add tank b", "in use");
+    disks.fails("zpool add tank b", "b is part of active pool 'tank'");
     disks.fails("zpool add -o ashift=12 tank f", "different physical sector sizes");
     for seed in 2..6 {
         fill(&disks, seed);
@@ -66,6 +66,7 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
     disks.cenote("zfs snapshot tank@one", &[]);
     disks.fails("zpool attach tank nothing b", "cannot attach b to nothing: no such device in pool");
     disks.fails("zpool attach tank a d", "cannot attach d to a: device is too small");
+    disks.fails("zpool attach tank a a", "a is part of active pool 'tank'");
     disks.fails("zpool detach tank a", "cannot detach a: only applicable to mirror and replacing vdevs");
     disks.cenote("zpool attach tank a b", &[]);
     disks.zdb_is_content();
@@ -85,7 +86,8 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
         others.iter().for_each(|name| fs::rename(moved(name), disks.path().join(name)).unwrap());
     }
     disks.cenote("zpool detach tank a", &[]);
-    disks.cenote("zpool create other a", &[]);
+    disks.cenote("zpool create -f other raidz a d", &[]);
+    disks.fails("zpool attach other raidz1-0 b", "RAID-Z is not expanded here");
     disks.cenote("zpool destroy other", &[]);
     disks.cenote("zpool detach tank b", &[]);
     disks.zdb_is_content();
@@ -115,7 +117,7 @@ fn properties_features_and_names_are_changed() {
     disks.fails("zpool set nonsense=1 tank", "invalid property 'nonsense'");
     disks.cenote("zpool set feature@draid=enabled tank", &[]);
     assert_eq!(get("feature@draid"), "enabled\n");
-    let said = disks.cenote("zpool upgrade tank", &[]);
+    let said = disks.cenote("zpool upgrade -V 5000 tank", &[]);
     assert!(said.contains("already has all supported and requested features enabled"), "{said}");
     assert!(disks.cenote("zpool upgrade", &[]).contains("      block_cloning\n"));
     disks.cenote("zpool set compatibility=openzfs-2.2 tank", &[]);

@@ -171,14 +171,22 @@ fn devices_that_are_in_use_are_refused() {
     disks.fails("zpool create tank c", "beside these files");
     disks.cenote("zpool destroy tank", &[]);
     disks.fails("zpool sync tank", "was destroyed");
-    disks.fails("zpool create other a", "destroyed pool 'tank'");
-    disks.cenote("zpool create -f other a", &[]);
+    disks.cenote("zpool create other a", &[]);
     disks.fails("zpool labelclear a", "exported");
     assert_eq!(disks.cenote("zpool labelclear -f a", &[]), "4 labels cleared\n");
     assert_eq!(disks.cenote("zpool labelclear b", &[]), "4 labels cleared\n");
     disks.cenote("zpool create -d -o feature@lz4_compress=enabled tank a", &[]);
     disks.cenote("zpool sync tank", &[]);
     disks.zdb_is_content();
+    disks.cenote("zpool destroy tank", &[]);
+    disks.cenote("zpool create -m /srv/tank -R /mnt -t now -o altroot=/mnt tank a", &[]);
+    assert_eq!(disks.cenote("zfs get -H -o value,source mountpoint tank", &[]), "/srv/tank\tlocal\n");
+    disks.cenote("zpool sync", &[]);
+    disks.cenote("zpool export -a", &[]);
+    let looked = disks.cenote("zpool import -t -N -R /mnt -o cachefile=none tank other", &[]);
+    assert!(looked.contains("pool: tank"), "{looked}");
+    disks.cenote("zpool import -F -n tank", &[]);
+    assert_eq!(disks.cenote("zpool list -H -o name", &[]), "tank\n");
 }
 
 #[test]

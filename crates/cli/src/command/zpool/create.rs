@@ -55,6 +55,15 @@ pub struct Create {
     /// Property of the root file system; repeatable
     #[arg(short = 'O', value_name = "PROPERTY=VALUE")]
     pub root_options: Vec<String>,
+    /// Where the root file system is mounted by whoever imports the pool: as -O mountpoint=PATH
+    #[arg(short = 'm', value_name = "PATH")]
+    pub mountpoint: Option<String>,
+    /// Accepted for habit: nothing is ever mounted
+    #[arg(short = 'R', value_name = "ROOT")]
+    pub altroot: Option<String>,
+    /// Accepted for habit: a name for as long as the pool is imported
+    #[arg(short = 't', value_name = "NAME")]
+    pub temporary_name: Option<String>,
     /// Name of the new pool
     pub pool: String,
     /// Its vdevs
@@ -68,7 +77,9 @@ impl Create {
         let refused = |why: String| CliError::Usage(format!("cannot create '{}': {why}", self.pool));
         check_name(&self.pool).map_err(|why| refused(why.into()))?;
         let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
-        let mut root = settings::parse(&self.root_options, None).map_err(refused)?;
+        let mountpoint = self.mountpoint.iter().map(|path| format!("mountpoint={path}"));
+        let root_options: Vec<String> = self.root_options.iter().cloned().chain(mountpoint).collect();
+        let mut root = settings::parse(&root_options, None).map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
         let layout::Layout { groups, spares, cache } = layout::parse(&self.vdevs).map_err(refused)?;
         layout::require_data(&groups).map_err(|why| refused(why.into()))?;

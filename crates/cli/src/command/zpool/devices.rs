@@ -94,7 +94,8 @@ struct New<'a> {
 }
 
 impl<'a> New<'a> {
-    fn open(session: &Session, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
+    fn open(session: &Session, mos: &Mos, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
+        refuse_own(mos, &layout.devices())?;
         let vdevs = devices::open(session.runtime(), &layout.groups)?;
         let spares = devices::open_all(session.runtime(), &layout.spares)?;
         let cache = devices::open_all(session.runtime(), &layout.cache)?;
@@ -113,13 +114,13 @@ impl Add {
         let layout = layout::parse(&self.vdevs).map_err(CliError::Usage)?;
         if self.dry_run {
             let mos = session.open_pool_without_asking(&self.pool).await?;
-            let new = New::open(session, &layout)?;
+            let new = New::open(session, &mos, &layout)?;
             self.check(session, &mos, &new).await?;
             return print(self.drawing(&mos, &new)).map(|()| Outcome::Done);
         }
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
-            let new = New::open(session, &layout)?;
+            let new = New::open(session, &mos, &layout)?;
             let ashift = self.check(session, &mos, &new).await?;
             let what = format!("add to '{}'", self.pool);
             if !new.vdevs.is_empty() {
@@ -222,8 +223,11 @@ impl Attach {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let what = format!("attach {} to {}", self.new_device, self.device);
         let work = async |engine: &Engine| {
-            let leaf = leaf(&engine.mos().await?, &self.device)
-                .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
+            let mos = engine.mos().await?;
+            let leaf = leaf(&mos, &self.device).ok_or_else(|| {
+                CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
+            })?;
+            refuse_own(&mos, &[&self.new_device])?;
             let opened = devices::open_all(session.runtime(), &[&self.new_device])?;
             let problems =
                 devices::parts_of_pools(session.runtime(), &opened.iter().collect::<Vec<_>>()).await;
@@ -254,6 +258,32 @@ impl Detach {
         };
         session.change_pool(&self.pool, work).await?;
         Ok(Outcome::Done)
+    }
+}
+
+/// Why no device can be attached to what is no leaf.
+fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
+    let health = mos.pool().status();
+    match health.root.children.iter().find(|top| top.name == typed).map(|top| &top.kind) {
+        None => "no such device in pool",
+        Some(VdevKind::Raidz) => "RAID-Z is not expanded here: OpenZFS's `zpool attach` does that",
+        Some(VdevKind::Mirror) => "name one of its devices",
+        Some(_) => "can only attach to mirrors and top-level disks",
+    }
+}
+
+/// Refuses devices that the pool has already: this program keeps them open.
+fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
+    let own = |typed: &&&str| {
+        let path = std::path::absolute(typed).ok();
+        mos.pool().found().devices.values().any(|device| path.as_deref() == Some(Path::new(&device.path)))
+    };
+    match typed.iter().find(own) {
+        None => Ok(()),
+        Some(device) => Err(CliError::Refused(format!(
+            "invalid vdev specification\nthe following errors must be manually repaired:\n{device} is part of active pool '{}'",
+            mos.pool().name()
+        ))),
     }
 }
 

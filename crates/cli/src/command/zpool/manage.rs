@@ -1,5 +1,6 @@
 //! `zpool export`, `destroy`, `sync` and `labelclear`: who has a pool, and which devices belong to one.
 
+use cenote_dataset::engine::Engine;
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_pool::label::{clear_labels, read_labels};
 use cenote_pool::{PoolError, PoolState};
@@ -18,8 +19,11 @@ pub struct Export {
     /// Take over a pool that another machine has not exported. Make sure that it does not use it any more
     #[arg(short = 'f')]
     pub force: bool,
+    /// Every pool found
+    #[arg(short = 'a', conflicts_with = "pools")]
+    pub all: bool,
     /// Pools
-    #[arg(required = true)]
+    #[arg(required_unless_present = "all")]
     pub pools: Vec<String>,
 }
 
@@ -44,8 +48,10 @@ pub struct Destroy {
     Example: cenote zpool sync tank"
 )]
 pub struct Sync {
-    /// Pools
-    #[arg(required = true)]
+    /// Accepted for habit: a group is written even if nothing has changed
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Pools [default: all]
     pub pools: Vec<String>,
 }
 
@@ -63,16 +69,18 @@ pub struct LabelClear {
 impl Export {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for name in &self.pools {
-            match self.force {
-                true => {
-                    let found = session.find_pool(name).await?;
-                    session.change_found(&found, PoolState::Exported, async |_| Ok(())).await?;
+        let mut outcome = Outcome::Done;
+        for found in session.pools_to_change(&self.pools).await? {
+            let exported = async {
+                if !self.force {
+                    session.check_unused(&found)?;
                 }
-                false => session.change_pool(name, async |_| Ok(())).await?,
-            }
+                session.change_found(&found, PoolState::Exported, async |_| Ok(())).await
+            };
+            outcome =
+                outcome.and(exported.await.map_or_else(|error| error.tell(found.name()), |()| Outcome::Done));
         }
-        Ok(Outcome::Done)
+        Ok(outcome)
     }
 }
 
@@ -91,8 +99,10 @@ impl Destroy {
 impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for name in &self.pools {
-            session.change_pool(name, async |engine| Ok(engine.sync_all().await?)).await?;
+        for found in session.pools_to_change(&self.pools).await? {
+            session.check_unused(&found)?;
+            let work = async |engine: &Engine| Ok(engine.sync_all().await?);
+            session.change_found(&found, PoolState::Exported, work).await?;
         }
         Ok(Outcome::Done)
     }

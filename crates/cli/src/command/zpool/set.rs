@@ -33,7 +33,9 @@ pub struct Set {
 
 /// `zpool upgrade`
 #[derive(Debug, Args)]
+// -V is a version of the pool.
 #[command(
+    disable_version_flag = true,
     after_help = "Without pools: which features they lack. The property `compatibility` says which ones a pool is to have.\n\n\
     Example: cenote zpool upgrade tank"
 )]
@@ -44,6 +46,9 @@ pub struct Upgrade {
     /// The features that there are
     #[arg(short = 'v', conflicts_with = "pools")]
     pub features: bool,
+    /// Accepted for habit: the version 5000, that of feature flags
+    #[arg(short = 'V', value_name = "VERSION", value_parser = ["5000"])]
+    pub version: Option<String>,
     /// Pools to enable all features of
     pub pools: Vec<String>,
 }
@@ -123,7 +128,7 @@ impl Upgrade {
         if self.pools.is_empty() && !self.all {
             return self.list(session).await;
         }
-        let found = session.find_pools(&self.pools).await?;
+        let found = session.pools_to_change(&self.pools).await?;
         let names: Vec<String> = found.iter().map(|pool| pool.name().to_owned()).collect();
         drop(found);
         for name in names {

@@ -66,11 +66,12 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
     problems
 }
 
-/// Pools that devices belong to.
+/// Pools that devices belong to. One that was destroyed has none.
 pub async fn parts_of_pools(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
     let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
     let mut problems = Vec::new();
-    for pool in discover(rt, &paths).await.pools {
+    let pools = discover(rt, &paths).await.pools;
+    for pool in pools.into_iter().filter(|pool| pool.state() != PoolState::Destroyed) {
         let paths = pool.devices.values().map(|device| &device.path);
         problems
             .extend(paths.map(|path| format!("{path} is part of {} pool '{}'", state(&pool), pool.name())));
@@ -82,7 +83,6 @@ fn state(pool: &FoundPool) -> &'static str {
     match pool.state() {
         PoolState::Active => "potentially active",
         PoolState::Exported => "exported",
-        PoolState::Destroyed => "destroyed",
         _ => "unknown",
     }
 }

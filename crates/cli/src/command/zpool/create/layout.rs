@@ -133,6 +133,14 @@ pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
     }
 }
 
+impl<'a> Layout<'a> {
+    /// All devices, as they were typed.
+    pub fn devices(&self) -> Vec<&'a str> {
+        let in_groups = self.groups.iter().flat_map(|group| &group.devices);
+        in_groups.chain(&self.spares).chain(&self.cache).copied().collect()
+    }
+}
+
 fn check(layout: &Layout<'_>) -> Result<(), String> {
     for group in &layout.groups {
         let least = match group.kind {
@@ -147,9 +155,7 @@ fn check(layout: &Layout<'_>) -> Result<(), String> {
             return Err(format!("{} has at most 255 devices", group.name()));
         }
     }
-    let mut all: Vec<&str> = layout.groups.iter().flat_map(|group| group.devices.iter().copied()).collect();
-    all.extend_from_slice(&layout.spares);
-    all.extend_from_slice(&layout.cache);
+    let mut all = layout.devices();
     all.sort_unstable();
     match all.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("{} is named twice", pair[0])),

@@ -38,7 +38,8 @@ impl PoolProperties {
                 "ashift" => this.ashift = ashift(value)?,
                 "comment" => this.comment = Some(comment(value)?),
                 "compatibility" => compatibility = Some(value),
-                // Whatever is cached belongs to a kernel that has the pool.
+                // Of a kernel that has the pool.
+                "altroot" => {}
                 "cachefile" if value == "none" => {}
                 "version" if value == "5000" => {}
                 name => match name.strip_prefix("feature@") {
