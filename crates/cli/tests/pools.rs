@@ -141,6 +141,37 @@ fn properties_features_and_names_are_changed() {
 }
 
 #[test]
+fn an_old_pool_gets_feature_flags() {
+    let Some(golden) = golden("legacy-v28") else { return println!("no golden pools: skipped") };
+    let disks = Disks::new(&[]);
+    for disk in golden.facts().disks {
+        let file = disk.file.trim_end_matches(".zst");
+        copy_image(&golden.images().join(file), &disks.path().join(file));
+    }
+    let pool = golden.facts().pool;
+    let before = disks.cenote(&format!("du -s {pool}:/"), &[]);
+    assert!(disks.cenote("zpool upgrade", &[]).contains(&format!("28   {pool}\n")));
+    let enable = format!("zpool set feature@lz4_compress=enabled {pool}");
+    disks.fails(&enable, "the pool has no feature flags yet: `zpool upgrade` brings them");
+    let said = disks.cenote(&format!("zpool upgrade {pool}"), &[]);
+    let wanted =
+        format!("Successfully upgraded '{pool}' from version 28 to feature flags.\nEnabled the following");
+    assert!(said.contains(&wanted) && said.contains("  draid\n"), "{said}");
+    disks.zdb_is_content_with(&pool);
+
+    disks.cenote(&format!("zfs create -o compression=zstd -o checksum=skein {pool}/new"), &[]);
+    let file = disks.path().join("content");
+    fs::write(&file, noise(1, 1_000_000)).unwrap();
+    disks.cenote("cp", &[&file, Path::new(&format!("{pool}/new:/file"))]);
+    assert!(disks.run(&format!("cat {pool}/new:/file"), &[]).stdout == noise(1, 1_000_000));
+    assert_eq!(disks.cenote(&format!("du -s {pool}:/"), &[]), before);
+    disks.cenote(&format!("verify {pool}"), &[]);
+    disks.zdb_is_content_with(&pool);
+    let all = disks.cenote("zpool upgrade", &[]);
+    assert!(all.contains("All pools are formatted using feature flags."), "{all}");
+}
+
+#[test]
 fn a_pool_from_which_vdevs_were_removed_takes_devices_and_gives_them_back() {
     let Some(golden) = golden("removed") else { return println!("no golden pools: skipped") };
     let disks = Disks::new(&[96; 4]);

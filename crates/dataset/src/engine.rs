@@ -36,6 +36,7 @@ mod space_check;
 mod state;
 mod sync;
 mod throttle;
+mod upgrade;
 mod vdevs;
 mod writable;
 

@@ -6,7 +6,7 @@
 
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::features::Feature;
+use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
 
 use super::{Engine, SyncContext};
 use crate::error::{DatasetError, Result};
@@ -25,6 +25,8 @@ pub enum PoolSetting {
     Number(String, u64),
     /// A property of the administrator's own, with a colon in its name; empty to remove it.
     Text(String, String),
+    /// Its version, if that is an older one, becomes that of feature flags.
+    FeatureFlags,
     /// A feature is enabled, with those that it needs.
     Feature(&'static Feature),
 }
@@ -33,7 +35,7 @@ impl Engine {
     /// Sets a property of the pool.
     ///
     /// # Errors
-    /// A feature can't be enabled.
+    /// A feature can't be enabled, or feature flags be begun with.
     pub async fn set_pool(&self, setting: PoolSetting) -> Result<()> {
         self.run(move |context| Box::pin(async move { context.set_pool(setting).await })).await
     }
@@ -66,7 +68,12 @@ impl SyncContext {
                 self.store_pool_property(&name, value).await?;
                 format!("{name}={text}")
             }
+            PoolSetting::FeatureFlags => {
+                self.begin_feature_flags().await?;
+                format!("version={SPA_VERSION_FEATURES}")
+            }
             PoolSetting::Feature(feature) => {
+                self.require_feature_flags()?;
                 self.refuse_conversion(feature).await?;
                 self.enable_feature(feature).await?;
                 format!("feature@{}=enabled", feature.name)

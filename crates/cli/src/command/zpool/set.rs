@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use cenote_dataset::engine::{Engine, PoolSetting};
 use cenote_dataset::{FeatureState, Mos};
-use cenote_format::features::{Feature, SPA_FEATURES};
+use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
 use cenote_format::props::Prop;
 use clap::Args;
 
@@ -139,16 +139,29 @@ impl Upgrade {
     }
 
     async fn list(&self, session: &Session) -> Result<Outcome, CliError> {
-        let mut out = String::new();
-        for found in session.find_pools(&[]).await? {
+        let (mut out, mut older) = (String::new(), String::new());
+        for found in session.pools_to_change(&[]).await? {
             let mos = session.open_without_asking(&found).await?;
+            let version = mos.uberblock().version;
+            if version < SPA_VERSION_FEATURES {
+                let _ = writeln!(older, "{version:2}   {}", found.name());
+                continue;
+            }
             let lacking = lacking(&mos, SPA_FEATURES.iter().collect()).await?;
             if !lacking.is_empty() {
                 let _ = writeln!(out, "{}", found.name());
             }
             lacking.iter().for_each(|feature| _ = writeln!(out, "      {}", feature.name));
         }
-        print("All pools are formatted using feature flags.\n\n")?;
+        match older.is_empty() {
+            true => print("All pools are formatted using feature flags.\n\n")?,
+            false => print(format!(
+                "The following pools are formatted with legacy version numbers and can\n\
+                 be upgraded to use feature flags.  After being upgraded, these pools\n\
+                 will no longer be accessible by software that does not support feature\n\
+                 flags.\n\nVER  POOL\n---  ------------\n{older}\n"
+            ))?,
+        }
         if out.is_empty() {
             print("Every feature flags pool has all supported and requested features enabled.\n")?;
         } else {
@@ -165,14 +178,25 @@ impl Upgrade {
 
 /// Enables what the pool is to have and has not; answers what to say.
 async fn upgrade(engine: &Engine, name: &str) -> Result<String, CliError> {
-    let mos = engine.mos().await?;
-    let wanted = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
-    let wanted = compatibility::features(&wanted).map_err(CliError::Refused)?;
+    let mut mos = engine.mos().await?;
+    let compatibility = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
+    let wanted = compatibility::features(&compatibility).map_err(CliError::Refused)?;
+    let (mut out, version) = (String::new(), mos.uberblock().version);
+    if version < SPA_VERSION_FEATURES {
+        if compatibility == "legacy" {
+            let why = "Upgrade not performed because 'compatibility' property set to 'legacy'.";
+            return Err(CliError::Refused(why.into()));
+        }
+        let begun = engine.set_pool(PoolSetting::FeatureFlags).await;
+        begun.map_err(cannot(format!("upgrade '{name}'")))?;
+        let _ = writeln!(out, "Successfully upgraded '{name}' from version {version} to feature flags.");
+        mos = engine.mos().await?;
+    }
     let lacking = lacking(&mos, wanted).await?;
     if lacking.is_empty() {
         return Ok(format!("Pool '{name}' already has all supported and requested features enabled.\n"));
     }
-    let mut out = format!("Enabled the following features on '{name}':\n");
+    let _ = writeln!(out, "Enabled the following features on '{name}':");
     for feature in lacking {
         let enabled = engine.set_pool(PoolSetting::Feature(feature)).await;
         enabled.map_err(cannot(format!("set property for '{name}'")))?;
