@@ -193,13 +193,7 @@ impl Objset {
             }
             _ => meta.read_metadata(0, block_id, &bp).await?,
         };
-        let slot = (object.0 % per_block) as usize;
-        if start_from(&block, 0, slot) != slot {
-            return Err(self.no_object(object));
-        }
-        let start = block.slice((slot * DNODE_MIN_BYTES).min(block.len())..);
-        let dnode = Dnode::decode(start, bp.endian()).map_err(|e| self.format(object, e))?;
-        dnode.ok_or_else(|| self.no_object(object))
+        self.dnode_in(&block, &mut 0, (object.0 % per_block) as usize, object, &bp)
     }
 
     /// Opens an object.
@@ -284,16 +278,6 @@ fn slots_of(slot: &[u8]) -> usize {
         [0, ..] => 1,
         _ => slot.get(EXTRA_SLOTS).map_or(1, |&extra| usize::from(extra) + 1),
     }
-}
-
-/// The first slot from `wanted` on at which a dnode, or a free slot, begins: another one if a larger dnode lies across it.
-/// The way there goes from dnode to dnode, from `start` on, where one begins.
-fn start_from(block: &[u8], start: usize, wanted: usize) -> usize {
-    let mut slot = start;
-    while slot < wanted {
-        slot += block.get(slot * DNODE_MIN_BYTES..).map_or(1, slots_of);
-    }
-    slot
 }
 
 /// How many dnodes of a block are in use.

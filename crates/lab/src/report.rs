@@ -75,7 +75,6 @@ impl<'a> Study<'a> {
             analysis: &self.analysis,
             advice: &self.advice,
             files: &files(self.folder),
-            commands: std::slice::from_ref(&self.folder.plan().options.command),
         })
     }
 }

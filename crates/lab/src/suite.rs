@@ -17,6 +17,7 @@ use crate::bonnie::Bonnie;
 use crate::job::Jobs;
 use crate::recovery::Recovery;
 use crate::tree::TreeWork;
+use crate::unit::times;
 use crate::walk::Scan;
 
 /// What a user may choose about a run.
@@ -101,9 +102,4 @@ pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
             work: Work::Io(jobs),
         }],
     }
-}
-
-/// `once`, `5 times`.
-fn times(number: u32) -> String {
-    if number == 1 { "once".to_owned() } else { format!("{number} times") }
 }

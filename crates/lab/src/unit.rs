@@ -85,6 +85,21 @@ pub fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A number that begins a sentence or stands in one: small ones as words.
+pub fn number(number: usize) -> String {
+    const SMALL: [&str; 10] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    SMALL.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
+}
+
+/// How often: `once`, `twice`, `five times`.
+pub fn times(times: u32) -> String {
+    match times {
+        1 => "once".into(),
+        2 => "twice".into(),
+        more => format!("{} times", number(more as usize)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

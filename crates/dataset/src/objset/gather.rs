@@ -11,7 +11,7 @@ use cenote_format::units::{BlockId, ObjectId};
 
 use cenote_pool::PoolError;
 
-use super::{META_DNODE_OBJECT, Objset, start_from};
+use super::{META_DNODE_OBJECT, Objset, slots_of};
 use crate::error::{DatasetError, Result};
 
 /// A dnode, and the pointer to the block that holds it: where the object's metadata lies and when it was last written.
@@ -78,19 +78,13 @@ impl Objset {
                     Ok(bp) if bp.is_hole() => (&Blkptr::HOLE, Ok(None)),
                     Ok(bp) => (bp, block.take().transpose().map_err(DatasetError::from)),
                 };
-                let mut start = 0;
+                let mut known = 0;
                 for &object in *group {
                     let dnode = match &found {
                         Err(error) => Err(error.clone()),
                         Ok(None) => Err(self.no_object(object)),
                         Ok(Some(bytes)) => {
-                            let slot = (object.0 % per_block) as usize;
-                            start = start_from(bytes, start, slot);
-                            if start == slot {
-                                self.dnode_in(bytes, slot, object, bp)
-                            } else {
-                                Err(self.no_object(object))
-                            }
+                            self.dnode_in(bytes, &mut known, (object.0 % per_block) as usize, object, bp)
                         }
                     };
                     each(Gathered { object, dnode, block: bp });
@@ -104,10 +98,21 @@ impl Objset {
         hand_on(None);
     }
 
-    /// The dnode that begins at `slot` of a block.
-    fn dnode_in(&self, block: &Bytes, slot: usize, object: ObjectId, bp: &Blkptr) -> Result<Dnode> {
+    /// The dnode that begins at `slot` of a block; an error if a larger one lies across it. `known` is a slot, not behind this one, at which
+    /// one is known to begin, or a free slot; the way goes on from there, from one to the next, and where it comes to is noted there.
+    pub(super) fn dnode_in(
+        &self,
+        block: &Bytes,
+        known: &mut usize,
+        slot: usize,
+        object: ObjectId,
+        bp: &Blkptr,
+    ) -> Result<Dnode> {
+        while *known < slot {
+            *known += block.get(*known * DNODE_MIN_BYTES..).map_or(1, slots_of);
+        }
         let start = slot * DNODE_MIN_BYTES;
-        if object.0 == 0 || start >= block.len() {
+        if object.0 == 0 || *known != slot || start >= block.len() {
             return Err(self.no_object(object));
         }
         let dnode = Dnode::decode(block.slice(start..), bp.endian()).map_err(|e| self.format(object, e))?;

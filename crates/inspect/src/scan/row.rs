@@ -91,7 +91,6 @@ impl RowBatch {
     }
 
     /// Adds a file of this name in the directory whose path is `dir`.
-    #[inline]
     pub(super) fn push(&mut self, dir: &[u8], name: &[u8], row: impl FnOnce(Range<u32>) -> Row) -> &Row {
         let start = self.paths.len() as u32;
         join(&mut self.paths, dir, name);

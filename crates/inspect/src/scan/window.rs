@@ -126,7 +126,6 @@ pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     Ok(batch)
 }
 
-#[inline]
 fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, block: &Blkptr) -> Row {
     let class = block.dvas().next().and_then(|dva| walk.target.filesystem.objset().pool().class_of(dva.vdev));
     Row::new(path, object, attr, block.logical_birth(), class)

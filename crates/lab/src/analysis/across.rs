@@ -47,14 +47,16 @@ pub struct Source {
 }
 
 /// Compares results with each other: targets of the same name across results, as `tank (before)` and `tank (after)`; or all targets with each
-/// other where no name comes twice. Speed against fill is looked at over all of them.
+/// other where no name comes twice, and those of a single result under their own names. Speed against fill is looked at over all of them.
 pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
+    if let [only] = sources {
+        let (comparisons, mut findings) = compare_targets(&only.figures);
+        findings.extend(fill_against_speed(&only.figures, &only.setting));
+        return (comparisons, findings);
+    }
     let (mut figures, mut setting) = (Vec::new(), Setting::default());
     for source in sources {
-        let label = |target: &str| match sources.len() {
-            1 => target.to_owned(),
-            _ => format!("{target} ({})", source.name),
-        };
+        let label = |target: &str| format!("{target} ({})", source.name);
         figures
             .extend(source.figures.iter().map(|f| FigureSummary { target: label(&f.target), ..f.clone() }));
         let targets = source.setting.targets.iter();
@@ -63,7 +65,7 @@ pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
     let plain =
         |label: &str| label.rsplit_once(" (").map_or(label.to_owned(), |(target, _)| target.to_owned());
     let (mut comparisons, mut findings) = compare_targets(&figures);
-    let is_same = |c: &Comparison| sources.len() > 1 && plain(&c.a) == plain(&c.b);
+    let is_same = |c: &Comparison| plain(&c.a) == plain(&c.b);
     if comparisons.iter().any(is_same) {
         comparisons.retain(is_same);
         let headline = comparisons.iter().filter(|c| {

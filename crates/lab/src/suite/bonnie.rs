@@ -1,8 +1,8 @@
 //! Suite `bonnie`: bonnie++'s tests, repeated (report 003).
 
-use super::{Options, Plan, Test, Work, times};
+use super::{Options, Plan, Test, Work};
 use crate::bonnie::Bonnie;
-use crate::unit::Unit;
+use crate::unit::{Unit, times};
 
 const REPEATS: u32 = 5;
 const QUICK_REPEATS: u32 = 3;

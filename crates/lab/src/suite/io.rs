@@ -1,8 +1,8 @@
 //! What suites of plain I/O share: how large, how long, how often; and jobs from few words.
 
-use super::{Options, Plan, Test, Work, times};
+use super::{Options, Plan, Test, Work};
 use crate::job::{BlockSizes, Distribution, Job, Jobs, Method, Pattern, ReadWrite, SyncMode};
-use crate::unit::Unit;
+use crate::unit::{Unit, times};
 
 /// What all tests of a quick run may take together, beside laying out files.
 const QUICK_SECONDS: u64 = 150;

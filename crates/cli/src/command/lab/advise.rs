@@ -96,10 +96,14 @@ impl Advise {
         Ok(outcome)
     }
 
-    /// The facts of each subject: a folder is a result or a recording, all else are pools.
+    /// A folder is a result or a recording, all else are pools.
+    fn folders_and_pools(&self) -> (Vec<&String>, Vec<&String>) {
+        self.subjects.iter().partition(|subject| Path::new(subject).is_dir())
+    }
+
+    /// The facts of each subject.
     fn facts(&self) -> Result<Vec<Facts>, CliError> {
-        let (folders, pools): (Vec<&String>, Vec<&String>) =
-            self.subjects.iter().partition(|subject| Path::new(subject).is_dir());
+        let (folders, pools) = self.folders_and_pools();
         let mut all = Vec::new();
         for folder in folders {
             let path = Path::new(folder);
@@ -140,7 +144,7 @@ impl Advise {
     }
 
     async fn go_on(self, json: bool) -> Result<Outcome, CliError> {
-        if let Some(folder) = self.subjects.iter().find(|subject| Path::new(subject).is_dir()) {
+        if let Some(folder) = self.folders_and_pools().0.first() {
             let why = "is a folder: what was measured or recorded does not change; --watch looks at pools";
             return Err(CliError::Usage(format!("{folder} {why}")));
         }

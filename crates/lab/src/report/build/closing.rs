@@ -158,7 +158,8 @@ fn recommendation(advice: &Advice, document: &mut Document) {
 }
 
 fn evidence(material: &Material<'_>, document: &mut Document) {
-    if material.files.is_empty() && material.commands.is_empty() {
+    let command = &material.plan.options.command;
+    if material.files.is_empty() && command.is_empty() {
         return;
     }
     document.section("Evidence");
@@ -168,9 +169,9 @@ fn evidence(material: &Material<'_>, document: &mut Document) {
         columns: vec![Column::words("File"), Column::words("What is in it")],
         rows: material.files.iter().map(row).collect(),
     });
-    if !material.commands.is_empty() {
+    if !command.is_empty() {
         document.part("To repeat it");
-        document.blocks.push(Block::Code(material.commands.join("\n")));
+        document.blocks.push(Block::Code(command.clone()));
         document.note(
             Note::Info,
             "Test files are made anew and removed; figures depend on how full and how warm the storage is.",

@@ -34,8 +34,6 @@ pub struct Material<'a> {
     pub advice: &'a [Advice],
     /// The evidence.
     pub files: &'a [File],
-    /// What repeats it.
-    pub commands: &'a [String],
 }
 
 impl<'a> Material<'a> {

@@ -32,8 +32,7 @@ fn arc(samples: &Samples) -> Vec<Panel> {
     let gauge = |name: &str, shown: &str| find(name).map(|series| line(shown, series.points.clone()));
     let sizes: Vec<Line> = [gauge("size", "size"), gauge("c", "target")].into_iter().flatten().collect();
     panels.extend(panel("Size", Unit::Bytes, sizes));
-    let rate =
-        |name: &str, shown: &str| find(name).filter(|s| s.growth() > 0.0).map(|s| line(shown, s.rates()));
+    let rate = |name: &str, shown: &str| find(name).map(|series| line(shown, grown(series)));
     let second: Vec<Line> =
         [rate("l2_hits", "hits"), rate("l2_misses", "misses")].into_iter().flatten().collect();
     panels.extend(panel("L2ARC", Unit::PerSecond, second));
@@ -47,15 +46,15 @@ fn grown(series: &Series) -> Vec<(u64, f64)> {
 
 /// The part that `one` has in both, in percent, where anything happened.
 fn parts(one: &Series, other: &Series) -> Vec<(u64, f64)> {
-    let still = |beside: &[(u64, f64)]| beside.iter().map(|point| (point.0, 0.0)).collect();
-    let (mut one, mut other) = (grown(one), grown(other));
-    match (one.is_empty(), other.is_empty()) {
-        (true, _) => one = still(&other),
-        (_, true) => other = still(&one),
-        _ => {}
-    }
-    let both = one.into_iter().zip(other);
-    both.filter(|(a, b)| a.1 + b.1 > 0.0).map(|(a, b)| (a.0, 100.0 * a.1 / (a.1 + b.1))).collect()
+    let one = grown(one);
+    let all = sum(one.clone(), grown(other));
+    if one.is_empty() { all.into_iter().map(|(at, _)| (at, 0.0)).collect() } else { percent_of(&one, &all) }
+}
+
+/// What one is of all, in percent, where there was anything.
+fn percent_of(one: &[(u64, f64)], all: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let some = one.iter().zip(all).filter(|(_, all)| all.1 > 0.0);
+    some.map(|(one, all)| (one.0, 100.0 * one.1 / all.1)).collect()
 }
 
 fn disks(samples: &Samples) -> Vec<Panel> {
@@ -95,10 +94,7 @@ fn machine(samples: &Samples) -> Vec<Panel> {
     const ALL: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
     let rates = |name: &str| samples.find("cpu", "", name).map(grown).unwrap_or_default();
     let total = ALL.iter().map(|name| rates(name)).reduce(sum).unwrap_or_default();
-    let part = |name: &str, shown: &str| {
-        let part = rates(name).into_iter().zip(&total).filter(|(_, all)| all.1 > 0.0);
-        line(shown, part.map(|(one, all)| (one.0, 100.0 * one.1 / all.1)).collect())
-    };
+    let part = |name: &str, shown: &str| line(shown, percent_of(&rates(name), &total));
     let processors = vec![part("user", "user"), part("system", "system"), part("iowait", "waiting for I/O")];
     let stalled = samples.find("pressure", "io", "some_total");
     let stalled =

@@ -5,6 +5,7 @@ use super::words;
 use crate::analysis::{Finding, Severity};
 use crate::measurement::words_of_figure;
 use crate::report::document::{Block, Document, Note, Text};
+use crate::unit::{number, times};
 
 /// More than that is no summary.
 const MOST_FINDINGS: usize = 4;
@@ -36,12 +37,8 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
 fn asked(material: &Material<'_>) -> Text {
     let summary = material.summary;
     let targets = material.targets();
-    let repeats = match material.plan.repeats {
-        1 => "once".into(),
-        2 => "twice".into(),
-        n => format!("{} times", words::number(n as usize)),
-    };
-    let tests = words::number(summary.tests.len());
+    let repeats = times(material.plan.repeats);
+    let tests = number(summary.tests.len());
     let plural = if summary.tests.len() == 1 { "test" } else { "tests" };
     let head = match targets.len() {
         1 => Text::new().code(targets[0]).plain(" was measured"),

@@ -118,7 +118,6 @@ impl Made {
             analysis: &self.analysis,
             advice: &[],
             files: &[],
-            commands: &[],
         }
     }
 

@@ -43,12 +43,6 @@ pub fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A number that begins a sentence or stands in one: small ones as words.
-pub fn number(number: usize) -> String {
-    const SMALL: [&str; 10] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-    SMALL.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
-}
-
 /// An interval in the unit that its median is shown in: `310–325`. None if it is too narrow to be seen.
 pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<String> {
     let interval = interval?;
