@@ -11,9 +11,12 @@
 //!
 //! Direct I/O (`O_DIRECT`, for block devices) skips 1: ranges are widened to the alignment the kernel wants and cut again
 //! after.
+//!
+//! Writes past the page cache go to io_uring; those into it to a thread, as the kernel would do with them ([`queue`]).
 
 mod buffer;
 mod open;
+mod queue;
 mod uring;
 
 pub use open::{Access, Direct, IoPath, OpenOptions};
@@ -24,14 +27,14 @@ use crate::{Device, DeviceInfo};
 use buffer::Buffer;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
+use queue::WriteQueue;
 use rustix::fs::{Advice, FallocateFlags};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uring::{Ring, Transfer, Write};
+use uring::{Ring, Transfer};
 
 /// So much written to a file makes the kernel begin to write it to the disk.
 const WRITEBACK_BYTES: u64 = 8 << 20;
@@ -42,12 +45,19 @@ pub struct FileDevice {
     file: Arc<File>,
     runtime: Runtime,
     ring: Option<&'static Arc<Ring>>,
+    writes: WritePath,
     /// `Some` with `O_DIRECT`: offsets, lengths and memory are multiples of this many bytes.
     direct_align: Option<usize>,
     /// Reads try the page cache first. Cleared when the file system turns out not to offer that.
     try_cached: AtomicBool,
     /// Bytes written into the page cache.
     written_bytes: AtomicU64,
+}
+
+/// Which way writes and flushes take.
+enum WritePath {
+    Ring(&'static Arc<Ring>),
+    Queue(Arc<WriteQueue>),
 }
 
 /// A read as the kernel sees it: the range asked for, widened to the alignment.
@@ -69,11 +79,18 @@ impl FileDevice {
     ) -> Result<FileDevice> {
         let opened = open::open(path.as_ref(), options)?;
         let may_use_ring = options.io_path != IoPath::Threads && !runtime.is_simulated();
+        let ring = if may_use_ring { Ring::shared() } else { None };
+        let past_cache = opened.direct_align.is_some() || options.io_path == IoPath::Uring;
+        let file = Arc::new(opened.file);
         Ok(FileDevice {
             info: opened.info,
-            file: Arc::new(opened.file),
+            writes: match ring.filter(|_| past_cache) {
+                Some(ring) => WritePath::Ring(ring),
+                None => WritePath::Queue(WriteQueue::new(file.clone())),
+            },
+            file,
             runtime: runtime.clone(),
-            ring: if may_use_ring { Ring::shared() } else { None },
+            ring,
             try_cached: AtomicBool::new(options.io_path == IoPath::Auto && opened.direct_align.is_none()),
             direct_align: opened.direct_align,
             written_bytes: AtomicU64::new(0),
@@ -167,38 +184,24 @@ impl FileDevice {
     async fn write_waiting(&self, offset: u64, data: Bytes, through: bool) -> Result<()> {
         let len = data.len() as u64;
         let data = self.aligned(data);
-        let outcome = match self.ring {
-            Some(ring) => {
-                let transfer = Transfer::Write(Write { data, done: 0, through });
-                match ring.transfer(self.file.clone(), offset, transfer).await {
-                    Ok(Transfer::Write(write)) if write.done as u64 == len => {
-                        self.written(ring, len);
-                        Ok(())
-                    }
-                    Ok(Transfer::Write(write)) => {
-                        let (path, done) = (self.info.path.clone(), write.done as u64);
-                        return Err(DeviceError::Short { path, op: Op::Write, offset, len, done });
-                    }
-                    Ok(_) => Err(Error::other("io_uring answered another request")),
-                    Err(error) => Err(error),
-                }
-            }
-            None => {
+        let outcome = match &self.writes {
+            WritePath::Ring(ring) => ring.write(self.file.clone(), offset, data, through).await,
+            WritePath::Queue(_) if through => {
                 let file = self.file.clone();
-                let write = move || {
-                    file.write_all_at(&data, offset)?;
-                    if through { file.sync_data() } else { Ok(()) }
-                };
-                self.runtime.blocking(write).await
+                self.runtime.blocking(move || queue::write_durably(&file, offset, &data)).await
             }
+            WritePath::Queue(queue) => queue.write(&self.runtime, offset, data).await,
         };
-        outcome.map_err(|error| self.info.io_error(Op::Write, offset, len, error))
+        outcome.map_err(|error| self.info.io_error(Op::Write, offset, len, error))?;
+        self.written(len);
+        Ok(())
     }
 
     /// Every so often sends what is in the page cache on its way to the disk: a flush at the end would find all of it still there.
-    fn written(&self, ring: &Ring, len: u64) {
+    fn written(&self, len: u64) {
+        let Some(ring) = self.ring.filter(|_| self.direct_align.is_none()) else { return };
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
-        if self.direct_align.is_none() && before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
+        if before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
             // On its own; and a hint: the write has succeeded, whatever becomes of this.
             drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback));
         }
@@ -218,9 +221,9 @@ impl FileDevice {
     }
 
     async fn flush_waiting(&self) -> Result<()> {
-        let outcome = match self.ring {
-            Some(ring) => ring.transfer(self.file.clone(), 0, Transfer::Sync).await.map(drop),
-            None => {
+        let outcome = match &self.writes {
+            WritePath::Ring(ring) => ring.transfer(self.file.clone(), 0, Transfer::Sync).await.map(drop),
+            WritePath::Queue(_) => {
                 let file = self.file.clone();
                 self.runtime.blocking(move || file.sync_data()).await
             }

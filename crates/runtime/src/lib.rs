@@ -180,6 +180,14 @@ impl Runtime {
         }
     }
 
+    /// Starts such a call and does not wait for it.
+    pub fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
+        match &*self.backend {
+            Backend::Real(real) => drop(real.handle().spawn_blocking(call)),
+            Backend::Simulated(_) => call(),
+        }
+    }
+
     /// States the CPU work of a step. In the real back end the caller has done or will do that work itself and this is
     /// ready at once; in the simulator it waits for a modelled core and for the time the work takes on it.
     #[inline]

@@ -4,7 +4,7 @@
 //!   any task                      reactor thread (owns the ring)
 //!   ---------                     -------------------------------------------
 //!   push request on the inbox --> take the inbox, one entry each, one system call for all
-//!   (eventfd if it was empty)     writes that follow one another in a file go as one
+//!   (eventfd if it was empty)     writes in the order of their places: the kernel joins neighbours
 //!                                 wait for completions or the eventfd
 //!   await the reply           <-- short? again for the rest : send the reply
 //! ```
@@ -32,10 +32,6 @@ use std::sync::{Arc, LazyLock};
 const SUBMISSION_ENTRIES: u32 = 256;
 /// A transfer above this goes in pieces: the kernel's length is 32 bits and its limit just under 2 GiB.
 const PIECE_BYTES: usize = 1 << 30;
-/// Writes that follow one another go as one up to this many bytes: the blocks of a group lie in a row on every disk.
-const RUN_BYTES: usize = 1 << 20;
-/// And up to this many pieces, well below the kernel's 1,024.
-const RUN_PIECES: usize = 256;
 /// The completion that means: look into the inbox.
 const WAKE: u64 = u64::MAX;
 
@@ -51,11 +47,11 @@ pub(super) enum Transfer {
 
 /// A write.
 pub(super) struct Write {
-    pub(super) data: Bytes,
+    data: Bytes,
     /// How much of it has been written.
-    pub(super) done: usize,
+    done: usize,
     /// Done only when it is durable (`RWF_DSYNC`).
-    pub(super) through: bool,
+    through: bool,
 }
 
 struct Request {
@@ -63,20 +59,6 @@ struct Request {
     file: Arc<File>,
     offset: u64,
     reply: oneshot::Sender<io::Result<Transfer>>,
-}
-
-/// What the kernel has in hand.
-enum InFlight {
-    One(Request),
-    Run(Run),
-}
-
-/// Writes to one file, each beginning where the one before ends.
-struct Run {
-    pieces: Vec<Request>,
-    bytes: usize,
-    /// Where the pieces' data lies; the kernel reads this too.
-    vectors: Box<[libc::iovec]>,
 }
 
 /// The way to the reactor.
@@ -97,7 +79,7 @@ impl Ring {
         let kernel = IoUring::builder().dontfork().build(SUBMISSION_ENTRIES)?;
         let mut probe = io_uring::Probe::new();
         kernel.submitter().register_probe(&mut probe)?;
-        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
         if !needed.into_iter().all(|code| probe.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -120,6 +102,21 @@ impl Ring {
     ) -> io::Result<Transfer> {
         let outcome = self.start_transfer(file, offset, transfer)?;
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("the io_uring thread has ended")))
+    }
+
+    /// Writes all of `data`; with `through`, until it is durable.
+    pub(super) async fn write(
+        &self,
+        file: Arc<File>,
+        offset: u64,
+        data: Bytes,
+        through: bool,
+    ) -> io::Result<()> {
+        let len = data.len();
+        match self.transfer(file, offset, Transfer::Write(Write { data, done: 0, through })).await? {
+            Transfer::Write(write) if write.done == len => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 
     /// Starts a transfer. It goes on if nobody waits for its outcome.
@@ -148,7 +145,7 @@ impl Ring {
 struct Reactor {
     kernel: IoUring,
     ring: Arc<Ring>,
-    in_flight: Slab<InFlight>,
+    in_flight: Slab<Request>,
     /// Where the kernel puts the eventfd's count.
     woken: Box<[u8; 8]>,
 }
@@ -174,18 +171,9 @@ impl Reactor {
         let waiting = self.ring.inbox.lock().take();
         drop(waiting);
         std::mem::forget(self.woken);
-        for (_, in_flight) in self.in_flight {
-            let requests = match in_flight {
-                InFlight::One(request) => vec![request],
-                InFlight::Run(run) => {
-                    std::mem::forget(run.vectors);
-                    run.pieces
-                }
-            };
-            for Request { transfer, file, reply, .. } in requests {
-                std::mem::forget((transfer, file));
-                drop(reply);
-            }
+        for (_, Request { transfer, file, reply, .. }) in self.in_flight {
+            std::mem::forget((transfer, file));
+            drop(reply);
         }
     }
 
@@ -197,11 +185,11 @@ impl Reactor {
                     self.submit_all(requests.unwrap_or_default());
                     self.await_wake();
                 }
-                key => match self.in_flight.try_remove(key as usize) {
-                    Some(InFlight::One(request)) => self.complete(request, completion.result()),
-                    Some(InFlight::Run(run)) => self.complete_run(run, completion.result()),
-                    None => {}
-                },
+                key => {
+                    if let Some(request) = self.in_flight.try_remove(key as usize) {
+                        self.complete(request, completion.result());
+                    }
+                }
             }
         }
     }
@@ -231,58 +219,12 @@ impl Reactor {
         drop(request.reply.send(Ok(request.transfer)));
     }
 
-    /// A run that is not whole goes once more piece by piece, so that each hears of its own trouble.
-    fn complete_run(&mut self, run: Run, result: i32) {
-        let whole = usize::try_from(result).is_ok_and(|count| count == run.bytes);
-        for mut piece in run.pieces {
-            match &mut piece.transfer {
-                Transfer::Write(write) if whole => {
-                    write.done = write.data.len();
-                    drop(piece.reply.send(Ok(piece.transfer)));
-                }
-                _ => self.submit(piece),
-            }
-        }
-    }
-
-    /// Submits requests that came together: writes in the order of their places, those in a row as one.
+    /// Submits requests that came together: writes in the order of their places.
     fn submit_all(&mut self, requests: Vec<Request>) {
-        let (mut writes, others): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| write_of(request).is_some_and(|write| !write.through));
-        others.into_iter().for_each(|request| self.submit(request));
-        writes.sort_by_key(|request| (Arc::as_ptr(&request.file) as usize, request.offset));
-        let mut run: Vec<Request> = Vec::new();
-        let mut bytes = 0;
-        for request in writes {
-            let len = write_len(&request);
-            let follows = run.last().is_some_and(|last| {
-                Arc::ptr_eq(&last.file, &request.file)
-                    && last.offset + write_len(last) as u64 == request.offset
-            });
-            if !follows || run.len() == RUN_PIECES || bytes + len > RUN_BYTES {
-                self.submit_run(std::mem::take(&mut run), bytes);
-                bytes = 0;
-            }
-            bytes += len;
-            run.push(request);
-        }
-        self.submit_run(run, bytes);
-    }
-
-    fn submit_run(&mut self, mut pieces: Vec<Request>, bytes: usize) {
-        if pieces.len() < 2 {
-            return pieces.drain(..).for_each(|request| self.submit(request));
-        }
-        let (fd, at) = (types::Fd(pieces[0].file.as_raw_fd()), pieces[0].offset);
-        let vector = |Write { data, .. }: &Write| libc::iovec {
-            iov_base: data.as_ptr().cast_mut().cast(),
-            iov_len: data.len(),
-        };
-        let vectors: Box<[libc::iovec]> = pieces.iter().filter_map(write_of).map(vector).collect();
-        let entry = opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(at).build();
-        // The memory behind the addresses is that of the pieces' data and of the boxed vectors, which does not move.
-        let key = self.in_flight.insert(InFlight::Run(Run { pieces, bytes, vectors }));
-        self.push(entry.user_data(key as u64));
+        let is_write = |request: &Request| matches!(request.transfer, Transfer::Write(_));
+        let (mut writes, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_write);
+        writes.sort_by_key(|request| (request.file.as_raw_fd(), request.offset));
+        others.into_iter().chain(writes).for_each(|request| self.submit(request));
     }
 
     fn submit(&mut self, mut request: Request) {
@@ -310,7 +252,7 @@ impl Reactor {
             }
         };
         // The memory behind the address is the vector's, which does not move when the request does.
-        let key = self.in_flight.insert(InFlight::One(request));
+        let key = self.in_flight.insert(request);
         self.push(entry.user_data(key as u64));
     }
 
@@ -327,16 +269,4 @@ impl Reactor {
             let _ = self.kernel.submit();
         }
     }
-}
-
-fn write_of(request: &Request) -> Option<&Write> {
-    match &request.transfer {
-        Transfer::Write(write) => Some(write),
-        _ => None,
-    }
-}
-
-/// Bytes of a write.
-fn write_len(request: &Request) -> usize {
-    write_of(request).map_or(0, |write| write.data.len())
 }
