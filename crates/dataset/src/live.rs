@@ -14,8 +14,6 @@
 //!
 //! Source: the part of OpenZFS's `dbuf.c` and `dnode.c` that keeps dirty records; the mechanism is our own.
 
-#![allow(dead_code)]
-
 mod dirty;
 mod edit;
 mod in_place;

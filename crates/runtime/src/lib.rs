@@ -20,6 +20,7 @@
 //! * `tokio::sync` is welcome (it needs no runtime), `tokio::spawn`, `tokio::time` and `std::thread` are not.
 
 mod bounded;
+mod memory;
 mod real;
 mod rng;
 mod sim;
@@ -207,6 +208,14 @@ impl Runtime {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),
             Backend::Simulated(sim) => sim.cores(),
+        }
+    }
+
+    /// Bytes of memory that the program may use: the machine's, or less if it was given less. Bounds are shares of it.
+    pub fn memory_bytes(&self) -> u64 {
+        match &*self.backend {
+            Backend::Real(_) => memory::host_bytes(),
+            Backend::Simulated(sim) => sim.memory_bytes(),
         }
     }
 

@@ -53,6 +53,8 @@ pub struct SimConfig {
     pub cores: usize,
     /// What work costs on a core.
     pub costs: CostModel,
+    /// Memory of the modelled machine.
+    pub memory_bytes: u64,
     /// Wall-clock time at the start, in nanoseconds since 1970.
     pub unix_start_ns: u64,
     /// Steps after which the run is taken for a livelock and panics.
@@ -74,6 +76,7 @@ impl Default for SimConfig {
             seed: 0,
             cores: 4,
             costs: CostModel::default(),
+            memory_bytes: 4 << 30,
             unix_start_ns: 1_767_225_600_000_000_000, // 2026-01-01
             step_limit: 200_000_000,
             trace_steps: 0,
@@ -283,6 +286,10 @@ impl Simulation {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.random_u64().to_le_bytes()[..chunk.len()]);
         }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.config.memory_bytes
     }
 
     pub(crate) fn cores(&self) -> usize {

@@ -116,7 +116,7 @@ impl Engine {
             mos_on_disk: nothing.clone().into(),
             room: Arc::default(),
             freeing: Freeing::default(),
-            throttle: Throttle::default(),
+            throttle: Throttle::new(rt),
             mos: LiveObjset::new(nothing, TXG_INITIAL),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features: Features {

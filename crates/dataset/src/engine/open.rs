@@ -76,7 +76,7 @@ impl Engine {
             mos_on_disk: mos.objset().clone().into(),
             room: Arc::default(),
             freeing: Freeing::of(mos).await?,
-            throttle: Throttle::default(),
+            throttle: Throttle::new(pool.runtime()),
             mos: LiveObjset::new(mos.objset().clone(), Txg(synced.0 + 1)),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cenote_runtime::{AbortOnDrop, Instant};
+use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -26,10 +26,14 @@ use super::{Engine, Inner};
 use crate::error::Result;
 use crate::live::DirtyTotal;
 
-/// Bytes of changes in memory at most, unless said otherwise: `zfs_dirty_data_max`, which is a tenth of the memory of most machines.
-const DIRTY_BYTES_MAX: u64 = 512 << 20;
+/// `zfs_dirty_data_max_percent`: changes in memory at most, unless said otherwise.
+const DIRTY_MAX_PERCENT: u64 = 10;
+/// `zfs_dirty_data_max_max`: and never more than that.
+const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
 /// `zfs_dirty_data_sync_percent`: a group is written when so much has changed.
 const SYNC_PERCENT: u64 = 20;
+/// Or when so much has come as whole blocks, as of a file that is copied: the disks then have work while more comes. OpenZFS waits.
+const SYNC_FINISHED_BYTES: u64 = 64 << 20;
 /// `zfs_delay_min_dirty_percent`.
 const DELAY_MIN_PERCENT: u64 = 60;
 /// `zfs_delay_scale`.
@@ -49,14 +53,13 @@ pub(super) struct Throttle {
     due: Arc<Notify>,
 }
 
-impl Default for Throttle {
-    fn default() -> Self {
-        let (dirty, last_delay, due) = Default::default();
-        Throttle { max_bytes: DIRTY_BYTES_MAX.into(), dirty, last_delay, due }
-    }
-}
-
 impl Throttle {
+    pub(super) fn new(runtime: &Runtime) -> Throttle {
+        let (dirty, last_delay, due) = Default::default();
+        let max_bytes = (runtime.memory_bytes() / 100 * DIRTY_MAX_PERCENT).min(DIRTY_BYTES_MAX_MAX);
+        Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due }
+    }
+
     /// What has changed, of all datasets.
     pub(super) fn dirty(&self) -> &DirtyTotal {
         &self.dirty
@@ -97,7 +100,7 @@ impl Engine {
         let throttle = &self.0.throttle;
         loop {
             let (dirty, max) = (self.dirty_bytes(), throttle.max_bytes.load(Ordering::Relaxed));
-            if dirty > max / 100 * SYNC_PERCENT {
+            if dirty > max / 100 * SYNC_PERCENT || throttle.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
                 throttle.due.notify_one();
             }
             if dirty >= max {

@@ -5,41 +5,62 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The sum over all layers of the sets that share it. Cloning it gives another hand on it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DirtyTotal(Arc<AtomicU64>);
+pub(crate) struct DirtyTotal(Arc<Sum>);
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: AtomicU64,
+    finished_bytes: AtomicU64,
+}
 
 impl DirtyTotal {
     /// Bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that came as whole blocks: hardly any of them will change once more, so there is nothing to be gained from waiting.
+    pub(crate) fn finished_bytes(&self) -> u64 {
+        self.0.finished_bytes.load(Ordering::Relaxed)
     }
 }
 
 /// A layer's part of a sum.
 #[derive(Debug)]
 pub(crate) struct Dirty {
-    own: AtomicU64,
+    own: Sum,
     total: DirtyTotal,
 }
 
 impl Dirty {
     pub(crate) fn of(total: &DirtyTotal) -> Dirty {
-        Dirty { own: AtomicU64::new(0), total: total.clone() }
+        Dirty { own: Sum::default(), total: total.clone() }
     }
 
     /// Bytes of the layer.
     pub(crate) fn bytes(&self) -> u64 {
-        self.own.load(Ordering::Relaxed)
+        self.own.bytes.load(Ordering::Relaxed)
     }
 
     /// Something that took `before` bytes takes `after` now. Both sums wrap on the way down and back.
     pub(crate) fn replace(&self, before: u64, after: u64) {
         let more = after.wrapping_sub(before);
-        self.own.fetch_add(more, Ordering::Relaxed);
-        self.total.0.fetch_add(more, Ordering::Relaxed);
+        self.own.bytes.fetch_add(more, Ordering::Relaxed);
+        self.total.0.bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// A block came whole.
+    pub(crate) fn finished(&self, bytes: u64) {
+        self.own.finished_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.total.0.finished_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The layer is on disk, or given up: it is not to be changed any more.
     pub(crate) fn settle(&self) {
-        self.total.0.fetch_sub(self.own.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        let settle = |total: &AtomicU64, own: &AtomicU64| {
+            total.fetch_sub(own.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        };
+        settle(&self.total.0.bytes, &self.own.bytes);
+        settle(&self.total.0.finished_bytes, &self.own.finished_bytes);
     }
 }

@@ -184,6 +184,7 @@ impl Edit {
             let piece = data.slice(done..done + take);
             if take == size as usize {
                 self.put(object, dnode.head(), block, piece);
+                self.layer.dirty().finished(size);
             } else {
                 self.write_part(object, block, skip, &piece).await?;
             }
