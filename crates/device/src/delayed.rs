@@ -80,4 +80,8 @@ impl Device for Delayed {
     fn advise(&self, offset: u64, len: u64) {
         self.inner.advise(offset, len);
     }
+
+    fn has_hole(&self, offset: u64, len: u64) -> bool {
+        self.inner.has_hole(offset, len)
+    }
 }

@@ -276,4 +276,8 @@ impl Device for Faulty {
     fn advise(&self, offset: u64, len: u64) {
         self.inner.advise(offset, len);
     }
+
+    fn has_hole(&self, offset: u64, len: u64) -> bool {
+        self.inner.has_hole(offset, len)
+    }
 }

@@ -28,7 +28,7 @@ use buffer::Buffer;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
 use queue::WriteQueue;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::num::NonZeroU64;
@@ -312,5 +312,10 @@ impl Device for FileDevice {
             // A hint: if the kernel will not take it, the read itself does all the work.
             let _ = rustix::fs::fadvise(&*self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
         }
+    }
+
+    fn has_hole(&self, offset: u64, len: u64) -> bool {
+        // The descriptor's position is of no use to anybody. Block devices answer with their end.
+        rustix::fs::seek(&*self.file, SeekFrom::Hole(offset)).is_ok_and(|hole| hole < offset + len)
     }
 }

@@ -81,6 +81,11 @@ pub trait Device: Send + Sync {
     /// Says that this range will be read soon, for read-ahead.
     fn advise(&self, _offset: u64, _len: u64) {}
 
+    /// Whether the first write to a part of this range has to find room for it: sparse files have holes. A hint, and cheap.
+    fn has_hole(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+
     /// Bytes it holds.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes

@@ -201,6 +201,20 @@ fn written_bytes_are_read_back_on_every_way() {
 }
 
 #[test]
+fn a_sparse_file_tells_its_holes() {
+    let file = NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 20).expect("its size");
+    let rt = Runtime::real(Some(1));
+    let device = FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt).expect("opened");
+    if !device.has_hole(0, 1 << 20) {
+        return println!("skipped: the file system keeps no holes");
+    }
+    rt.block_on(device.write_through(64 << 10, Bytes::from(vec![7; 64 << 10]))).expect("written");
+    assert!(!device.has_hole(64 << 10, 64 << 10));
+    assert!(device.has_hole(64 << 10, 128 << 10) && device.has_hole(512 << 10, 4096));
+}
+
+#[test]
 fn writes_that_follow_one_another_come_together_and_each_is_answered() {
     const PIECE: usize = 16 << 10;
     let (file, mut content) = random_file(9);

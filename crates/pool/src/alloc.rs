@@ -330,6 +330,13 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
+    /// Takes a range behind a block, long enough for `psize` bytes, if it is free and no block has to go elsewhere for that; for as long as
+    /// it takes to make it ready for blocks to come. Then it is to be [unallocated](Allocator::unallocate).
+    pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
+        let vdevs = self.vdevs.read();
+        vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
+    }
+
     /// What the group changed since the last call, by vdev and metaslab.
     pub fn take_changes(&self, txg: Txg) -> Vec<MetaslabChanges> {
         let mut changes = Vec::new();

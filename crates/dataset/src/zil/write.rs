@@ -168,6 +168,7 @@ impl<'a> LogWriter<'a> {
         let next = self.log.place(self.engine, &hold, self.next_bytes(room_bytes), words)?;
         self.log.0.chain.lock().foretell(next, hold.txg());
         drop(hold);
+        make_ready(self.engine, &next).await;
         let eck = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
         let records = std::mem::take(&mut self.filled).into();
         let full = LogBlock { endian: Endian::NATIVE, next, eck, records };
@@ -205,6 +206,24 @@ impl<'a> LogWriter<'a> {
         try_join_all(window.into_iter().map(write)).await.map_err(DatasetError::from)?;
         Ok(())
     }
+}
+
+/// Prepares the ground for the blocks after this one, if that is worth it.
+async fn make_ready(engine: &Engine, next: &Blkptr) {
+    if !engine.pool().is_log_block_in_hole(next) {
+        return;
+    }
+    let (engine, next) = (engine.clone(), *next);
+    let fill = {
+        let engine = engine.clone();
+        async move {
+            if let Ok(hold) = engine.hold().await {
+                engine.pool().fill_behind_log_block(engine.allocator(), &next, hold.txg()).await;
+            }
+        }
+    };
+    // In a task of its own, which goes on if whoever commits goes away. Commits need not succeed in this.
+    drop(engine.runtime().spawn(fill).await);
 }
 
 impl Log {

@@ -27,6 +27,8 @@ pub(super) const MAX_COPIES: usize = 3;
 const SWITCH_THRESHOLD: u32 = 2;
 /// Copies on one vdev lie an eighth of it apart, if that is possible: `ditto_same_vdev_distance_shift`.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
+/// If more than that part of a group is free, what is taken for a moment is missed by nobody.
+const PLENTY_SHIFT: u32 = 3;
 /// Bytes that a group hands out for each data disk before it is the next group's turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
@@ -134,6 +136,17 @@ impl Group {
     pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let free = self.at(dva, |metaslab, len| metaslab.claim(dva.offset_bytes, len, txg))?;
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
+    }
+
+    /// Allocates what lies behind a block, if much is free.
+    pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
+        if self.free_bytes() < self.size_bytes >> PLENTY_SHIFT {
+            return None;
+        }
+        let offset_bytes = dva.offset_bytes.checked_add(dva.asize.0)?;
+        let behind =
+            Dva { offset_bytes, asize: Asize(self.footprint.asize(psize, txg)), gang: false, ..*dva };
+        self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
     /// Undoes an allocation of this group: at once if it has not been told yet, else by freeing it.

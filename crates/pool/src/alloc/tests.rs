@@ -339,3 +339,23 @@ fn a_metaslab_is_set_aside_for_logs_where_there_are_more_than_64() {
         assert_eq!(has_embedded_log(&disk(0, class, metaslabs)), expected, "{metaslabs} {class:?}");
     }
 }
+
+#[test]
+fn what_lies_behind_a_block_is_taken_for_a_moment_where_much_is_free() {
+    let allocator = pool(&[disk(0, VdevClass::Normal, 8)]);
+    let ask = request(AllocClass::Log, 8 * KIB, 1);
+    let block = allocator.allocate(&ask).unwrap()[0];
+    let behind = allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)).unwrap();
+    assert_eq!((behind.offset_bytes, behind.asize), (block.offset_bytes + block.asize.0, Asize(256 * KIB)));
+    // Others go round it, nobody gets it twice.
+    assert_eq!(allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)), None);
+    let other = allocator.allocate(&ask).unwrap()[0];
+    assert!(other.offset_bytes >= behind.offset_bytes + behind.asize.0);
+    allocator.unallocate(&behind, Txg(1)).unwrap();
+    assert_eq!(
+        sync(&allocator, 1).iter().map(|change| change.allocated.total_bytes()).sum::<u64>(),
+        16 * KIB
+    );
+    let (blocks, _) = fill(&allocator, &ask);
+    assert!(blocks.iter().all(|block| allocator.claim_behind(block, Psize(8 * KIB), Txg(1)).is_none()));
+}

@@ -18,7 +18,7 @@ use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_format::units::{Guid, Psize, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
 use std::collections::BTreeMap;
@@ -74,6 +74,18 @@ impl VdevTree {
             }
         }
         Ok(())
+    }
+
+    /// Whether a device has yet to find room for a part of a block.
+    pub(crate) fn has_hole(&self, dva: &Dva, psize: Psize, birth: Txg) -> bool {
+        let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
+        let is_hole = |row: &Row, column: &Column| {
+            let top = self.layout_of(row.top);
+            let leaves = top.map(|top| top.holders(column.slot, column.offset_bytes).leaves);
+            let mut leaves = leaves.into_iter().flatten();
+            leaves.any(|leaf| leaf.device.has_hole(column.offset_bytes, column.len as u64))
+        };
+        map.rows.iter().any(|row| row.columns.iter().any(|column| is_hole(row, column)))
     }
 
     /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed `txg`; an error if then a vdev may lack blocks.

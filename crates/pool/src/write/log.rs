@@ -19,6 +19,9 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{Psize, Txg};
 
+/// So much behind a log block is made ready for the next ones at a time.
+const READY_BYTES: usize = 1 << 20;
+
 impl Pool {
     /// Finds a place for a log block of `len` bytes in group `txg`. `chain` are the words that it will be known by: two
     /// random ones of the log, the object set, the position. Of `props` class, copies, key and place are used, and the type must be
@@ -39,6 +42,25 @@ impl Pool {
         };
         let dvas = Placing::new(space, props, &bp, txg).allocate(len as usize, props.copies_of(&bp))?;
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
+    }
+
+    /// Whether the place of a log block has yet to be found on the file system that the vdev's file lies in, at least in part.
+    pub fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
+        bp.dvas().any(|dva| self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()))
+    }
+
+    /// Writes zeros behind a log block, where the next ones will lie: a write to a hole of a sparse file is durable only with a commit of the
+    /// host's journal, which costs more than the write; here one commit is for a hundred blocks. The caller holds group `txg` open, and must
+    /// not go away before this is done.
+    pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
+        for dva in bp.dvas() {
+            let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
+            let zeros = Bytes::from(vec![0; READY_BYTES]);
+            // What fails here will fail again where it matters.
+            drop(self.write_copies(&[behind], &zeros, txg, Durable::AtOnce).await);
+            let undone = space.unallocate(&behind, txg);
+            debug_assert!(undone.is_ok(), "{undone:?}: it was claimed above");
+        }
     }
 
     /// Writes a log block to the place found for it; once only. Its header's used count must be set.
