@@ -8,9 +8,10 @@
 //! `lz4_flex` does it, in its safe variant: on 128 KiB of mixed text it decompresses 3.86 GB/s against 3.87 of the C library
 //! (compression 1.26 against 1.30), so there is nothing to gain from C.
 //!
-//! But for blocks that are mostly runs: metadata. An indirect block of a small file is 128 KiB of which some hundred bytes are not zero, and
-//! each dataset has five of them above its dnodes. Compressors write such a run as one match with what lies a few bytes before it, and
-//! `lz4_flex` copies a match that overlaps itself byte by byte. Here it is copied in pieces that double.
+//! But for blocks that shrink a lot: metadata. Dnodes repeat one another, and an indirect block of a small file is 128 KiB of which some hundred
+//! bytes are not zero. Compressors write a run as one match with what lies a few bytes before it, and `lz4_flex` copies a match that overlaps
+//! itself byte by byte. Here it is copied in pieces that double, and what is short, as most is, in one piece of constant length: a
+//! block of dnodes takes 0.6 of the time. (Text takes 1.3 times as long.)
 //!
 //! Source: OpenZFS `lz4_zfs.c`; the LZ4 block format.
 
@@ -18,8 +19,10 @@ use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maxim
 
 use super::{BAD_LENGTH, BAD_OFFSET, BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled, length_prefixed};
 
-/// A block that shrinks to less than this part of its size is mostly runs.
-const RUNS_RATIO: usize = 16;
+/// A block that shrinks to less than this part of its size is mostly repeated.
+const RUNS_RATIO: usize = 4;
+/// Literals and matches up to this long are copied as if they were this long, where there is room: what comes next overwrites the rest.
+const SHORT: usize = 32;
 /// The shortest match (`MINMATCH`).
 const MIN_MATCH: usize = 4;
 /// A length that is continued in further bytes.
@@ -43,24 +46,35 @@ fn decompress_runs(mut src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
     loop {
         let (&token, rest) = src.split_first().ok_or(CUT_SHORT)?;
         src = rest;
-        let literals = length(token >> 4, &mut src)?;
-        let (literals, rest) = src.split_at_checked(literals).ok_or(BAD_LENGTH)?;
-        dst.get_mut(at..at + literals.len()).ok_or(TOO_LONG)?.copy_from_slice(literals);
-        at += literals.len();
-        if rest.is_empty() {
-            return filled(at, dst);
+        let len = length(token >> 4, &mut src)?;
+        if len > 0 {
+            let (literals, rest) = src.split_at_checked(len).ok_or(BAD_LENGTH)?;
+            let room = dst.get_mut(at..).ok_or(TOO_LONG)?;
+            match (src.first_chunk::<SHORT>(), room.first_chunk_mut::<SHORT>()) {
+                (Some(from), Some(to)) if len <= SHORT => *to = *from,
+                _ => room.get_mut(..len).ok_or(TOO_LONG)?.copy_from_slice(literals),
+            }
+            at += len;
+            src = rest;
         }
-        let (distance, rest) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
+        let Some((distance, rest)) = src.split_first_chunk() else {
+            return if src.is_empty() { filled(at, dst) } else { Err(CUT_SHORT) };
+        };
         src = rest;
         let len = MIN_MATCH + length(token & CONTINUED, &mut src)?;
         let distance = usize::from(u16::from_le_bytes(*distance));
         if distance == 0 || distance > at {
             return Err(BAD_OFFSET);
         }
-        if len > dst.len() - at {
+        let (from, room) = (at - distance, dst.len() - at);
+        if len > room {
             return Err(TOO_LONG);
         }
-        repeat(dst, at - distance, at, len);
+        if len <= SHORT.min(distance) && room >= SHORT {
+            dst.copy_within(from..from + SHORT, at);
+        } else {
+            repeat(dst, from, at, len);
+        }
         at += len;
     }
 }
