@@ -8,7 +8,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_fs::{FileKind, Filesystem, Volume};
 use cenote_inspect::verify::{VerifyOptions, verify};
 
-use crate::image::Image;
+use crate::image::{Image, save};
 use crate::model::{Content, Node, World};
 use crate::pools::POOL;
 
@@ -132,9 +132,7 @@ pub async fn check_sound(mos: &Mos) -> Outcome {
 /// `zdb` reads every block and finds no leaks; passes if it is not installed, unless `CENOTE_REQUIRE_ZDB` is set.
 pub fn ask_zdb(images: &[Image]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
-    for (index, image) in images.iter().enumerate() {
-        image.save(&std::fs::File::create(folder.path().join(format!("disk{index}"))).unwrap());
-    }
+    save(images, folder.path());
     let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder.path()).arg(POOL).output()
     else {
         assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");

@@ -7,6 +7,10 @@
 //!            no older than what was acknowledged; whole, nothing leaked
 //!   again    of some: cut the power while logs are replayed, which must lead to the same; go on working, and cut it then
 //! ```
+//!
+//! `CENOTE_KEEP=DIR` leaves some of the pools that cuts have left there, as disk images.
+
+use std::path::PathBuf;
 
 use cenote_dataset::engine::Engine;
 use cenote_pool::VdevClass::{Log, Normal, Special};
@@ -14,7 +18,7 @@ use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 
 use crate::check::ask_zdb;
-use crate::image::Image;
+use crate::image::{Image, save};
 use crate::journal::{DiskShape, Journal, Moment};
 use crate::model::World;
 use crate::pools::{Disks, Layout, Vdev, create};
@@ -34,6 +38,8 @@ const GO_ON: usize = 8;
 const CUT_RECOVERY: usize = 4;
 /// One of so many cuts is shown to `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
+/// Of so many cuts of a run, one is left in `CENOTE_KEEP`, for `proof/cuts`.
+const KEEP: usize = 28;
 
 pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
     Runtime::simulate(SimConfig::seed(seed), main).0
@@ -106,12 +112,16 @@ pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
 }
 
 /// Cuts one run at many moments.
-fn cut_run(seed: u64, layout: &Layout) {
+fn cut_run(test: &str, seed: u64, layout: &Layout) {
+    let kept = std::env::var_os("CENOTE_KEEP").map(PathBuf::from);
     let mut rng = Rng::stream(seed, 1);
     let run = record(seed, layout);
     let mut cutter = Cutter::new(&run.journal, run.before.clone());
     for (index, moment) in moments(&run.journal, CUTS_PER_RUN, &mut rng).into_iter().enumerate() {
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
+        if let Some(kept) = kept.as_ref().filter(|_| index % KEEP == 0) {
+            save(&images, &kept.join(format!("{test}-{seed}-{index}")));
+        }
         let steps = if index % GO_ON == 0 { STEPS_AFTER } else { 0 };
         let seed = rng.next_u64();
         let asked = if rng.below(ASK_ZDB) == 0 { ask_zdb(&images) } else { Ok(()) };
@@ -177,13 +187,13 @@ fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
     let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes };
     if let Some(seed) = number("CENOTE_SEED") {
         let _replay = Replay { test, seed };
-        return cut_run(seed, &layout);
+        return cut_run(test, seed, &layout);
     }
     let cuts = number("CENOTE_CUTS").map_or(CUTS, |cuts| cuts as usize);
     let seeds = Runtime::real(Some(1));
     for _ in 0..cuts.div_ceil(CUTS_PER_RUN) {
         let replay = Replay { test, seed: seeds.random_u64() };
-        cut_run(replay.seed, &layout);
+        cut_run(test, replay.seed, &layout);
     }
 }
 

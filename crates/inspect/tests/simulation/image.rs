@@ -2,6 +2,9 @@
 //!
 //! A copy costs one reference a page, so that thousands of power cuts can begin from one run.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -40,15 +43,21 @@ impl Image {
         }
     }
 
-    /// Writes it to a file, as sparse as it is.
-    pub fn save(&self, file: &std::fs::File) {
-        use std::os::unix::fs::FileExt;
+    fn save(&self, file: &File) {
         file.set_len((self.pages.len() * PAGE_BYTES) as u64).unwrap();
         for (index, page) in self.pages.iter().enumerate() {
             if let Some(page) = page {
                 file.write_all_at(&page[..], (index * PAGE_BYTES) as u64).unwrap();
             }
         }
+    }
+}
+
+/// Writes images to files in a folder, which is made, as sparse as they are.
+pub fn save(images: &[Image], folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    for (index, image) in images.iter().enumerate() {
+        image.save(&File::create(folder.join(format!("disk{index}.img"))).unwrap());
     }
 }
 

@@ -1,0 +1,38 @@
+# What the proofs' scripts have in common that run in the machine.
+export LC_ALL=C
+modprobe zfs 2>/dev/null
+# Programs that the machine does not have; its `cp` can't share blocks.
+zvol_id() { /share/tools/zvol_id "$@"; }
+reflink() { LD_LIBRARY_PATH=/share/tools /share/tools/cp --reflink=always "$@"; }
+
+status=0
+wrong() { echo "WRONG $*"; status=1; }
+
+# Disks of images, as links in /tmp/NAME; pools made of block devices are imported from nothing else: FOLDER
+disks() {
+  local image loop to=/tmp/${1##*/}
+  mkdir "$to"
+  for image in "$1"/*.img; do loop=$(losetup -f); losetup "$loop" "$image" && ln -s "$loop" "$to/"; done
+}
+free_disks() { for loop in "/tmp/${1##*/}"/*; do losetup -d "/dev/${loop##*/}"; done; } # FOLDER
+
+scrub() { # POOL
+  zpool scrub "$1" || return
+  while zpool status "$1" | grep -q "in progress"; do sleep 0.2; done
+  # A resilver may have been the last scan.
+  zpool status "$1" | grep -q 'repaired 0B.* with 0 errors\|resilvered .* with 0 errors' && zpool status "$1" | grep -q 'errors: No known data errors' \
+    || { zpool status -v "$1"; return 1; }
+}
+
+# The device of a volume; it appears some time after the import. Without udev there are no links in /dev/zvol.
+device() { # VOLUME
+  local _ each
+  for _ in $(seq 40); do
+    for each in /dev/zd*; do
+      case $each in *p[0-9]*) continue;; esac
+      [ "$(zvol_id "$each" 2>/dev/null)" = "$1" ] && { echo "$each"; return; }
+    done
+    sleep 0.25
+  done
+  return 1
+}

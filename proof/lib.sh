@@ -1,0 +1,27 @@
+# What the proofs have in common: where things are, what goes wrong, the machine with the module, `zdb`.
+set -euo pipefail
+export LC_ALL=C
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+shared=${CENOTE_SHARED:-$top/../shared}
+program=${CENOTE:-$top/target/release/cenote}
+work=${WORK:-$(mktemp -d)}; mkdir -p "$work"; [ -n "${WORK:-}" ] || trap 'rm -rf "$work"' EXIT
+# The machine sees this folder as /share.
+share=$work/share; mkdir -p "$share"
+
+say() { printf '%s  %s\n' "$(date +%T)" "$*"; }
+fail() { say "FAILED: $*"; exit 1; }
+wanted() { [[ -z ${ONLY:-} || " $ONLY " == *" $1 "* ]]; }
+
+# Runs a script of this folder in the machine: SECONDS SCRIPT ARG... What it prints lies in $work/machine.txt.
+machine() {
+  mkdir -p "$share/tools"
+  # shellcheck disable=SC2046
+  cp /lib/udev/zvol_id /bin/cp $(ldd /bin/cp | grep -o '/[^ ]*') "$share/tools/"
+  cp "$top/proof/$2" "$top/proof/guest.sh" "$share/"
+  "$shared/oracle/vm" -m 3072 -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
+}
+
+# Reads every block, and finds as much allocated as referenced: FOLDER POOL. What it says lies in $work/zdb.txt.
+zdb_is_content() {
+  zdb -e -p "$1" -bcc "$2" > "$work/zdb.txt" 2>&1 && grep -q "No leaks" "$work/zdb.txt"
+}
