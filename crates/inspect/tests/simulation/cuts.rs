@@ -39,7 +39,7 @@ const CUT_RECOVERY: usize = 4;
 /// One of so many cuts is shown to `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
 /// Of so many cuts of a run, one is left in `CENOTE_KEEP`, for `proof/cuts`.
-const KEEP: usize = 28;
+const KEEP: usize = 56;
 
 pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
     Runtime::simulate(SimConfig::seed(seed), main).0
