@@ -8,9 +8,9 @@
 //!   again    of some: cut the power while logs are replayed, which must lead to the same; go on working, and cut it then
 //! ```
 //!
-//! `CENOTE_KEEP=DIR` leaves some of the pools that cuts have left there, as disk images.
+//! `CENOTE_KEEP=DIR` keeps some of the pools that cuts have left there, as disk images: `proof/cuts` gives them to the OpenZFS module.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use cenote_dataset::engine::Engine;
 use cenote_pool::VdevClass::{Log, Normal, Special};
@@ -38,8 +38,8 @@ const GO_ON: usize = 8;
 const CUT_RECOVERY: usize = 4;
 /// One of so many cuts is shown to `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
-/// Of so many cuts of a run, one is left in `CENOTE_KEEP`, for `proof/cuts`.
-const KEEP: usize = 56;
+/// Of a run, so many cuts that left logs to replay are kept.
+const KEEP: usize = 2;
 
 pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
     Runtime::simulate(SimConfig::seed(seed), main).0
@@ -113,26 +113,34 @@ pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
 
 /// Cuts one run at many moments.
 fn cut_run(test: &str, seed: u64, layout: &Layout) {
-    let kept = std::env::var_os("CENOTE_KEEP").map(PathBuf::from);
     let mut rng = Rng::stream(seed, 1);
     let run = record(seed, layout);
     let mut cutter = Cutter::new(&run.journal, run.before.clone());
+    let mut with_logs = 0;
     for (index, moment) in moments(&run.journal, CUTS_PER_RUN, &mut rng).into_iter().enumerate() {
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
-        if let Some(kept) = kept.as_ref().filter(|_| index % KEEP == 0) {
-            save(&images, &kept.join(format!("{test}-{seed}-{index}")));
-        }
         let steps = if index % GO_ON == 0 { STEPS_AFTER } else { 0 };
         let seed = rng.next_u64();
         let asked = if rng.below(ASK_ZDB) == 0 { ask_zdb(&images) } else { Ok(()) };
         let outcome = asked.and_then(|()| {
             let survived = after_cut(seed, layout.shape(), images, &run, moment, steps)?;
-            if index % CUT_RECOVERY == 0 && survived.recovery.now > 0 {
-                cut_recovery(seed, layout, &survived)?;
+            if survived.recovery.now > 0 {
+                keep(&format!("{test}-{}", with_logs % KEEP), &survived.before);
+                with_logs += 1;
+                if index % CUT_RECOVERY == 0 {
+                    cut_recovery(seed, layout, &survived)?;
+                }
             }
             survived.run.map_or(Ok(()), |run| cut_again(seed, layout, &run))
         });
         outcome.unwrap_or_else(|why| panic!("cut {index} at moment {moment} of {}: {why}", run.journal.now));
+    }
+}
+
+/// The last ones of a run, which hold most, are kept in the end.
+fn keep(name: &str, images: &[Image]) {
+    if let Some(base) = std::env::var_os("CENOTE_KEEP") {
+        save(images, &Path::new(&base).join(name));
     }
 }
 
