@@ -168,7 +168,10 @@ impl<'a> LogWriter<'a> {
         let next = self.log.place(self.engine, &hold, self.next_bytes(room_bytes), words)?;
         self.log.0.chain.lock().foretell(next, hold.txg());
         drop(hold);
-        make_ready(self.engine, &next).await;
+        // A commit of many blocks makes few, large writes in any case.
+        if self.left_bytes == 0 && self.window.is_empty() {
+            make_ready(self.engine, &next).await;
+        }
         let eck = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
         let records = std::mem::take(&mut self.filled).into();
         let full = LogBlock { endian: Endian::NATIVE, next, eck, records };
