@@ -20,12 +20,20 @@ impl Session {
         name: &str,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
-        let found = self.find_pool(name).await?;
-        self.check_unused(&found)?;
-        self.change_found(&found, PoolState::Exported, work).await
+        self.change_unused(&self.find_pool(name).await?, work).await
     }
 
-    /// The same for a pool that was found and may be taken, which is left in `state` if the work succeeded.
+    /// The same for a pool that was found.
+    pub async fn change_unused<T>(
+        &self,
+        found: &FoundPool,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        self.check_unused(found)?;
+        self.change_found(found, PoolState::Exported, work).await
+    }
+
+    /// The same for a pool that was found and may be taken whoever had it, which is left in `state` if the work succeeded.
     pub async fn change_found<T>(
         &self,
         found: &FoundPool,

@@ -6,7 +6,7 @@
 //!      |                                 ..
 //!      |____________________________.....        delay = scale * (dirty - min) / (max - dirty), at most 100 ms
 //!      0        20 %            60 %         max
-//!               the group is written
+//!               the group is written, or sooner: once 64 MiB of it are whole blocks
 //! ```
 //!
 //! Idea: writers are to run at the speed of the disks, all of them alike, rather than at full speed until memory is full and then not at all. Delays

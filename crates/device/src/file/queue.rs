@@ -105,12 +105,16 @@ impl WriteQueue {
 
 /// How many writes, from the first on, go as one.
 fn run_len(writes: &[Write]) -> usize {
+    let start = writes[0].offset;
     let mut bytes = writes[0].data.len();
-    let follows = |pair: &[Write]| {
-        bytes += pair[1].data.len();
-        pair[0].offset + pair[0].data.len() as u64 == pair[1].offset && bytes <= RUN_BYTES
-    };
-    1 + writes[..writes.len().min(RUN_PIECES)].windows(2).map(follows).take_while(|&follows| follows).count()
+    for (len, write) in writes.iter().enumerate().skip(1) {
+        let follows = write.offset == start + bytes as u64;
+        bytes += write.data.len();
+        if !follows || bytes > RUN_BYTES || len == RUN_PIECES {
+            return len;
+        }
+    }
+    writes.len()
 }
 
 /// Writes all of `data` and returns when it is durable.

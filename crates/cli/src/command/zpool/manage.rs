@@ -1,6 +1,5 @@
 //! `zpool export`, `destroy`, `sync` and `labelclear`: who has a pool, and which devices belong to one.
 
-use cenote_dataset::engine::Engine;
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_pool::label::{clear_labels, read_labels};
 use cenote_pool::{PoolError, PoolState};
@@ -100,9 +99,7 @@ impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for found in session.pools_to_change(&self.pools).await? {
-            session.check_unused(&found)?;
-            let work = async |engine: &Engine| Ok(engine.sync_all().await?);
-            session.change_found(&found, PoolState::Exported, work).await?;
+            session.change_unused(&found, async |engine| Ok(engine.sync_all().await?)).await?;
         }
         Ok(Outcome::Done)
     }

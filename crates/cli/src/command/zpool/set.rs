@@ -128,12 +128,9 @@ impl Upgrade {
         if self.pools.is_empty() && !self.all {
             return self.list(session).await;
         }
-        let found = session.pools_to_change(&self.pools).await?;
-        let names: Vec<String> = found.iter().map(|pool| pool.name().to_owned()).collect();
-        drop(found);
-        for name in names {
-            let said = session.change_pool(&name, async |engine| upgrade(engine, &name).await).await?;
-            print(said)?;
+        for found in session.pools_to_change(&self.pools).await? {
+            let work = async |engine: &Engine| upgrade(engine, found.name()).await;
+            print(session.change_unused(&found, work).await?)?;
         }
         Ok(Outcome::Done)
     }
