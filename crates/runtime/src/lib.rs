@@ -25,6 +25,7 @@ mod real;
 mod rng;
 mod sim;
 mod task;
+mod threads;
 mod time;
 mod work;
 
@@ -184,7 +185,7 @@ impl Runtime {
     /// Starts such a call and does not wait for it.
     pub fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
         match &*self.backend {
-            Backend::Real(real) => drop(real.handle().spawn_blocking(call)),
+            Backend::Real(real) => real.start_blocking(call),
             Backend::Simulated(_) => call(),
         }
     }

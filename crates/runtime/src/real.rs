@@ -1,15 +1,20 @@
 //! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
 
 use crate::rng::Rng;
+use crate::threads::Threads;
 use crate::time::Instant;
+use futures::channel::oneshot;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Real {
     /// `Some` until dropped: see `Drop`.
     tokio: Option<tokio::runtime::Runtime>,
     handle: tokio::runtime::Handle,
+    /// For calls that block.
+    threads: Threads,
     started: std::time::Instant,
     rng: parking_lot::Mutex<Rng>,
     parallelism: usize,
@@ -31,6 +36,7 @@ impl Real {
         Real {
             handle: tokio.handle().clone(),
             tokio: Some(tokio),
+            threads: Threads::default(),
             started: std::time::Instant::now(),
             rng: parking_lot::Mutex::new(Rng::new(seed)),
             parallelism,
@@ -73,14 +79,19 @@ impl Real {
     }
 
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
-        match self.handle.spawn_blocking(call).await {
-            Ok(output) => output,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // Only a runtime that is shutting down cancels blocking calls; our caller is about to be dropped too.
-                Err(_) => std::future::pending().await,
-            },
+        let (reply, outcome) = oneshot::channel();
+        // Who asked may have gone.
+        self.start_blocking(move || drop(reply.send(catch_unwind(AssertUnwindSafe(call)))));
+        match outcome.await {
+            Ok(Ok(output)) => output,
+            Ok(Err(panic)) => resume_unwind(panic),
+            // Calls are not forgotten: the thread that made it is no more, and so the program.
+            Err(oneshot::Canceled) => std::future::pending().await,
         }
+    }
+
+    pub(crate) fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
+        self.threads.start(Box::new(call));
     }
 
     pub(crate) fn parallelism(&self) -> usize {

@@ -3,9 +3,11 @@
 //! ```text
 //!   any task                          a thread of the runtime
 //!   --------                          -------------------------------------------------
-//!   put it in the queue               take all that wait, in the order of their places
-//!   (start a thread if none writes)   what follows one another goes down in one call: answer each
-//!   await the answer          <--     until nothing waits
+//!   put it in the queue
+//!   let tasks that are ready do so
+//!   (start a thread if none writes)   take all that wait, in the order of their places
+//!   await the answer          <--     what follows one another goes down in one call: answer each
+//!                                     until nothing waits
 //! ```
 //!
 //! Idea: the kernel lets one writer at a time into a file's page cache, and a call that may block takes a thread of its own there or here.
@@ -39,6 +41,13 @@ struct State {
     has_writer: bool,
 }
 
+impl State {
+    /// Something waits, and nobody is at it: who asks is to start a thread.
+    fn wants_writer(&mut self) -> bool {
+        !self.waiting.is_empty() && !std::mem::replace(&mut self.has_writer, true)
+    }
+}
+
 struct Write {
     offset: u64,
     data: Bytes,
@@ -58,12 +67,10 @@ impl WriteQueue {
         data: Bytes,
     ) -> Result<()> {
         let (reply, outcome) = oneshot::channel();
-        let had_writer = {
-            let mut state = self.state.lock();
-            state.waiting.push(Write { offset, data, reply });
-            std::mem::replace(&mut state.has_writer, true)
-        };
-        if !had_writer {
+        self.state.lock().waiting.push(Write { offset, data, reply });
+        // Whoever is about to write, too, does so first: a thread that is woken for each write costs more than the write.
+        runtime.yield_now().await;
+        if self.state.lock().wants_writer() {
             let queue = self.clone();
             runtime.start_blocking(move || queue.write_all());
         }
