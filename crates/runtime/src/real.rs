@@ -85,7 +85,7 @@ impl Real {
         match outcome.await {
             Ok(Ok(output)) => output,
             Ok(Err(panic)) => resume_unwind(panic),
-            // Calls are not forgotten: the thread that made it is no more, and so the program.
+            // Every call is made, so this is a program at its end.
             Err(oneshot::Canceled) => std::future::pending().await,
         }
     }
