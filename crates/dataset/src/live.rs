@@ -24,6 +24,7 @@ mod words;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use parking_lot::{Mutex, RwLock};
 
@@ -32,7 +33,7 @@ use crate::objset::Objset;
 use crate::zil::Log;
 use slots::Slots;
 
-pub(crate) use dirty::DirtyTotal;
+pub(crate) use dirty::{Dirty, DirtyTotal};
 pub use edit::{Edit, NewObject};
 pub(crate) use in_place::{Blocks, Step};
 pub(crate) use layer::{Changed, Layer, Shown};
@@ -199,6 +200,11 @@ impl Layers {
         let newest = known.next()?;
         let fresh = newest.fresh || known.any(|older| older.fresh);
         Some(Changed { fresh, ..newest })
+    }
+
+    /// An object's head, or that it is freed; `None`: no layer knows it.
+    pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
+        self.all().iter().find_map(|layer| layer.head(object))
     }
 
     /// An object's spill block: the content, or that there is none; `None`: no layer knows.

@@ -25,7 +25,7 @@ use cenote_cache::BlockCache;
 use cenote_format::FormatError;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeTree};
+use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeHead, DnodeTree};
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_pool::{DatasetKey, Place, Pool, PoolError, ReadContext};
@@ -168,6 +168,21 @@ impl Objset {
             tree.spill = spill.map(|_| tree.spill.unwrap_or(Blkptr::HOLE));
         }
         head.build(&tree).map_err(|e| self.format(object, e))
+    }
+
+    /// The head of an object's dnode, without what leads to its blocks: that of one that was changed lately is at hand.
+    ///
+    /// # Errors
+    /// As [`Objset::dnode`].
+    pub async fn head(&self, object: ObjectId) -> Result<DnodeHead> {
+        let Some(head) = self.layers.head(object) else {
+            return Ok(self.dnode_on_disk(object).await?.head());
+        };
+        let mut head = head.ok_or_else(|| self.no_object(object))?;
+        if let Some(spill) = self.layers.spill(object) {
+            head.set_spill(spill.is_some());
+        }
+        Ok(head)
     }
 
     /// The dnode as the last group on disk left it.

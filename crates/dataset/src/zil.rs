@@ -22,33 +22,33 @@
 //! Order: records of names go into the log in the order of the operations. Records about one object alone (content, attributes) wait with that object,
 //! and are written when it is committed, or all is, or it is renamed; replay takes it that they are late.
 //!
-//! Memory: the records of the two groups that are not on disk. Written bytes are shared with the blocks that they went into.
+//! Memory: the records of the two groups that are not on disk, counted as changes. Written bytes lie in the blocks that they went into only.
 //!
 //! Source: OpenZFS `zil.c`. Commits of one log take turns here instead of following each other in states of a block.
 
 mod chain;
 mod claim;
 mod commit;
-mod indirect;
+mod content;
 mod records;
 mod replay;
 mod write;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bytes::Bytes;
-use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_format::zil::record::{Operation, WriteData};
+use cenote_format::zil::record::Operation;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::engine::WeakEngine;
 use crate::error::Result;
+use crate::live::DirtyTotal;
 use chain::Chain;
 use commit::Turn;
-use records::Records;
+use records::{Note, Records, Written};
 
 pub(crate) use claim::Found;
 pub use replay::PendingReplay;
@@ -102,12 +102,19 @@ struct Inner {
 }
 
 impl Log {
-    pub(crate) fn new(dataset: DatasetId, engine: WeakEngine, policy: LogPolicy, found: Found) -> Log {
+    /// A log whose records count in a sum of changes.
+    pub(crate) fn new(
+        dataset: DatasetId,
+        engine: WeakEngine,
+        policy: LogPolicy,
+        found: Found,
+        total: DirtyTotal,
+    ) -> Log {
         Log(Arc::new(Inner {
             dataset,
             engine,
             policy: policy.into(),
-            records: Mutex::default(),
+            records: Records::new(total).into(),
             chain: Chain::of(found).into(),
             settled: Notify::new(),
             asked: AtomicU64::new(0),
@@ -127,49 +134,33 @@ impl Log {
     /// Notes what an operation did in group `txg`, which is held open. While a log is replayed, nothing is noted.
     pub fn append(&self, txg: Txg, operation: Operation) {
         if !self.0.chain.lock().is_replaying() {
-            self.0.records.lock().append(txg, operation);
+            self.0.records.lock().append(txg, Note::Said(operation.into()));
         }
     }
 
-    /// Notes that bytes were written to a file with blocks of `block_bytes`.
-    pub fn append_write(&self, txg: Txg, object: ObjectId, offset: u64, data: Bytes, block_bytes: u64) {
-        let is_long = data.len() as u64 >= IMMEDIATE_WRITE_BYTES;
-        self.append_write_as(txg, object, offset, data, block_bytes, is_long);
+    /// Notes that a range of a file with blocks of `block_bytes` was written.
+    pub fn append_write(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64) {
+        let is_long = range.end - range.start >= IMMEDIATE_WRITE_BYTES;
+        self.append_written(txg, object, range, block_bytes, is_long);
     }
 
-    /// Notes that bytes were written to a volume with blocks of `block_bytes`.
-    pub fn append_volume_write(
-        &self,
-        txg: Txg,
-        object: ObjectId,
-        offset: u64,
-        data: Bytes,
-        block_bytes: u64,
-    ) {
-        let is_long = data.len() as u64 >= block_bytes && block_bytes > IMMEDIATE_WRITE_BYTES;
-        self.append_write_as(txg, object, offset, data, block_bytes, is_long);
+    /// Notes that a range of a volume with blocks of `block_bytes` was written.
+    pub fn append_volume_write(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64) {
+        let is_long = range.end - range.start >= block_bytes && block_bytes > IMMEDIATE_WRITE_BYTES;
+        self.append_written(txg, object, range, block_bytes, is_long);
     }
 
-    fn append_write_as(
-        &self,
-        txg: Txg,
-        object: ObjectId,
-        offset: u64,
-        data: Bytes,
-        block: u64,
-        is_long: bool,
-    ) {
-        let has_log_device = || self.0.engine.has_log_device();
-        let write = |offset, len, data| write_of(object, offset, len, Blkptr::HOLE, data);
-        if !(self.0.policy.read().for_throughput || (is_long && !has_log_device())) {
-            return self.append(txg, write(offset, data.len() as u64, WriteData::Copied(data)));
+    fn append_written(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64, is_long: bool) {
+        if self.0.chain.lock().is_replaying() {
+            return;
         }
-        let end = offset + data.len() as u64;
-        let mut at = offset;
-        while at < end {
-            let next = end.min((at / block + 1) * block);
-            self.append(txg, write(at, next - at, WriteData::Indirect));
-            at = next;
+        let is_apart = self.0.policy.read().for_throughput || (is_long && !self.0.engine.has_log_device());
+        let mut records = self.0.records.lock();
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min((start / block_bytes + 1) * block_bytes);
+            records.append(txg, Note::Written(Written { object, range: start..end, block_bytes, is_apart }));
+            start = end;
         }
     }
 
@@ -202,18 +193,6 @@ impl Log {
     pub(crate) fn drop_through(&self, txg: Txg) {
         self.0.records.lock().drop_through(txg);
     }
-}
-
-/// That bytes were written; `bp` is where they lie if they have a block of their own.
-fn write_of(
-    object: ObjectId,
-    offset_bytes: u64,
-    length_bytes: u64,
-    bp: Blkptr,
-    data: WriteData,
-) -> Operation {
-    let (already_synced, block_offset) = (false, 0);
-    Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
 }
 
 impl std::fmt::Debug for Log {

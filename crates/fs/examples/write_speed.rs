@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! write_speed FOLDER_OF_DISKS POOL sequential MIB    1 MiB writes to a new file, then fsync
+//!                                  small MIB         the same in writes of 4 KiB
 //!                                  create COUNT      empty files in one directory, then sync
 //!                                  random COUNT      4 KiB writes at random places of a file of 256 MiB, then fsync
 //!                                  sync COUNT        4 KiB writes, each durable before the next
@@ -40,7 +41,7 @@ struct Bench {
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let [_, folder, pool, workload, count] = &args[..] else {
-        eprintln!("usage: write_speed FOLDER POOL sequential|create|random|sync COUNT");
+        eprintln!("usage: write_speed FOLDER POOL sequential|small|create|random|sync COUNT");
         std::process::exit(2);
     };
     let count: u64 = count.parse().unwrap();
@@ -51,17 +52,21 @@ fn main() {
         match &workload[..] {
             "sequential" => {
                 let file = bench.file("sequential").await;
-                bench.timed(workload, count, "MiB", bench.sequential(file, count)).await;
+                bench.timed(workload, count, "MiB", bench.sequential(file, count, MIB as usize)).await;
+            }
+            "small" => {
+                let file = bench.file("small").await;
+                bench.timed(workload, count, "MiB", bench.sequential(file, count, SMALL)).await;
             }
             "create" => bench.timed(workload, count, "files", bench.create(count)).await,
             "random" => {
                 let file = bench.file("random").await;
-                bench.sequential(file, RANDOM_FILE_MIB).await;
+                bench.sequential(file, RANDOM_FILE_MIB, MIB as usize).await;
                 bench.timed(workload, count, "writes", bench.random(file, count, false)).await;
             }
             "sync" => {
                 let file = bench.file("sync").await;
-                bench.sequential(file, RANDOM_FILE_MIB).await;
+                bench.sequential(file, RANDOM_FILE_MIB, MIB as usize).await;
                 bench.timed(workload, count, "writes", bench.random(file, count, true)).await;
             }
             other => panic!("no workload {other}"),
@@ -118,9 +123,11 @@ impl Bench {
         self.change(data.len() as u64, async |change| self.fs.write(change, file, at, data).await).await;
     }
 
-    async fn sequential(&self, file: ObjectId, mib: u64) {
+    async fn sequential(&self, file: ObjectId, mib: u64, write_bytes: usize) {
         for index in 0..mib {
-            self.write(file, index * MIB, &self.noise).await;
+            for (at, data) in (index * MIB..).step_by(write_bytes).zip(self.noise.chunks(write_bytes)) {
+                self.write(file, at, data).await;
+            }
         }
         self.fs.commit(Some(file)).await.unwrap();
     }

@@ -132,7 +132,8 @@ impl Engine {
     }
 
     fn log(&self, dataset: DatasetId, policy: &StoragePolicy, found: Found) -> Log {
-        Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found)
+        let total = self.0.throttle.dirty().clone();
+        Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)
     }
 
     /// All logs there are.

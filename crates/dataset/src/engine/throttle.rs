@@ -6,7 +6,7 @@
 //!      |                                 ..
 //!      |____________________________.....        delay = scale * (dirty - min) / (max - dirty), at most 100 ms
 //!      0        20 %            60 %         max
-//!               the group is written, or sooner: once 64 MiB of it are whole blocks
+//!               the group is written, or sooner: once 64 MiB of it are blocks written from start to end
 //! ```
 //!
 //! Idea: writers are to run at the speed of the disks, all of them alike, rather than at full speed until memory is full and then not at all. Delays
@@ -32,7 +32,8 @@ const DIRTY_MAX_PERCENT: u64 = 10;
 const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
 /// `zfs_dirty_data_sync_percent`: a group is written when so much has changed.
 const SYNC_PERCENT: u64 = 20;
-/// Or when so much has come as whole blocks, as of a file that is copied: the disks then have work while more comes. OpenZFS waits.
+/// Or when blocks of so many bytes were written from start to end, as of a file that is copied: the disks then have work while more comes.
+/// OpenZFS waits.
 const SYNC_FINISHED_BYTES: u64 = 64 << 20;
 /// `zfs_delay_min_dirty_percent`.
 const DELAY_MIN_PERCENT: u64 = 60;

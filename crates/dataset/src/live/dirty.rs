@@ -1,9 +1,9 @@
-//! How much has changed in memory and is not on disk yet: of a layer, and of all layers that count together.
+//! How much has changed in memory and is not on disk yet: of a layer or a log, and of all that count together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The sum over all layers of the sets that share it. Cloning it gives another hand on it.
+/// The sum over all layers and logs that share it. Cloning it gives another hand on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DirtyTotal(Arc<Sum>);
 
@@ -19,13 +19,14 @@ impl DirtyTotal {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that came as whole blocks: hardly any of them will change once more, so there is nothing to be gained from waiting.
+    /// Bytes of blocks that were written from start to end: hardly any of them will change once more, so there is nothing to be gained from
+    /// waiting.
     pub(crate) fn finished_bytes(&self) -> u64 {
         self.0.finished_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// A layer's part of a sum.
+/// A layer's or a log's part of a sum.
 #[derive(Debug)]
 pub(crate) struct Dirty {
     own: Sum,
@@ -37,7 +38,7 @@ impl Dirty {
         Dirty { own: Sum::default(), total: total.clone() }
     }
 
-    /// Bytes of the layer.
+    /// Bytes of this part.
     pub(crate) fn bytes(&self) -> u64 {
         self.own.bytes.load(Ordering::Relaxed)
     }
@@ -49,7 +50,7 @@ impl Dirty {
         self.total.0.bytes.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// A block came whole.
+    /// A block was written from its start to its end.
     pub(crate) fn finished(&self, bytes: u64) {
         self.own.finished_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.total.0.finished_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -174,8 +174,11 @@ impl Edit {
     /// # Errors
     /// There is no such object, or a block that is written in part can't be read.
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
-        let dnode = self.view().dnode(object).await?;
-        let size = u64::from(dnode.data_block_bytes);
+        let head = self.view().head(object).await?;
+        let size = u64::from(head.data_block_bytes);
+        if size == 0 {
+            return Err(self.view().damaged(object, "has blocks of no size"));
+        }
         let mut done = 0;
         while done < data.len() {
             let at = offset_bytes + done as u64;
@@ -183,22 +186,25 @@ impl Edit {
             let take = (size as usize - skip).min(data.len() - done);
             let piece = data.slice(done..done + take);
             if take == size as usize {
-                self.put(object, dnode.head(), block, piece);
+                self.put(object, head.clone(), block, piece);
                 self.layer.dirty().finished(size);
-            } else {
-                self.write_part(object, block, skip, &piece).await?;
+            } else if self.write_part(object, block, skip, &piece).await? {
+                self.layer.dirty().finished(size);
             }
             done += take;
         }
         Ok(())
     }
 
-    /// Writes a part of a block, which is copied up once in a group and then written to where it lies.
-    async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<()> {
+    /// Writes a part of a block, which is copied up once in a group and then written to where it lies. Answers whether the block has been
+    /// written from its start to its end by now.
+    async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<bool> {
         let write = |blocks: &mut Blocks<'_>| {
-            blocks.get_mut(block)?[skip..skip + piece.len()].copy_from_slice(piece);
+            let bytes = blocks.get_mut(block)?;
+            let (size, part) = (bytes.len(), skip..skip + piece.len());
+            bytes[part.clone()].copy_from_slice(piece);
             *blocks.index() = None;
-            Ok(())
+            Ok(blocks.run().goes_on_with(block, part) == (0..size))
         };
         self.in_place(object, |_| {}, write).await
     }
@@ -208,11 +214,11 @@ impl Edit {
     /// # Errors
     /// There is no such object, or its blocks are of another size.
     pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
-        let dnode = self.view().dnode(object).await?;
-        if data.len() != dnode.data_block_bytes as usize {
+        let head = self.view().head(object).await?;
+        if data.len() != head.data_block_bytes as usize {
             return Err(self.view().damaged(object, "has blocks of another size than what is written"));
         }
-        self.put(object, dnode.head(), block, data);
+        self.put(object, head, block, data);
         Ok(())
     }
 
@@ -226,12 +232,12 @@ impl Edit {
     /// # Errors
     /// There is no such object, or its blocks are of another size.
     pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
-        let dnode = self.view().dnode(object).await?;
-        let is_other_size = |bp: &Blkptr| bp.lsize().0 != u64::from(dnode.data_block_bytes);
+        let head = self.view().head(object).await?;
+        let is_other_size = |bp: &Blkptr| bp.lsize().0 != u64::from(head.data_block_bytes);
         if blocks.iter().filter(|bp| !bp.is_hole()).any(is_other_size) {
             return Err(self.view().damaged(object, "has blocks of another size than what it is to share"));
         }
-        self.layer.change(object, Some(dnode.head()), |changed| {
+        self.layer.change(object, Some(head), |changed| {
             for (block, bp) in (first.0..).zip(blocks) {
                 match bp.is_hole() {
                     true => changed.punch(block..block + 1),
@@ -321,7 +327,7 @@ impl Edit {
     }
 
     async fn change_head(&self, object: ObjectId, change: impl FnOnce(&mut Changed)) -> Result<()> {
-        let current = self.view().dnode(object).await?.head();
+        let current = self.view().head(object).await?;
         self.layer.change(object, Some(current), change);
         Ok(())
     }

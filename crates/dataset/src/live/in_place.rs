@@ -19,7 +19,7 @@ use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, ObjectId};
 
 use super::Edit;
-use super::layer::Changed;
+use super::layer::{Changed, Run};
 use crate::error::{DatasetError, Result};
 use crate::zap::MicroIndex;
 
@@ -111,6 +111,11 @@ impl Blocks<'_> {
         self.changed.head.as_mut()
     }
 
+    /// What was written one piece after the other.
+    pub(crate) fn run(&mut self) -> &mut Run {
+        &mut self.changed.run
+    }
+
     /// What the owner of a micro ZAP knows of its block.
     pub(crate) fn index(&mut self) -> &mut Option<Arc<MicroIndex>> {
         &mut self.changed.index
@@ -142,7 +147,7 @@ impl Edit {
         let mut current = None;
         loop {
             if current.is_none() && !self.layer.has_head(object) {
-                current = Some(self.view().dnode(object).await?.head());
+                current = Some(self.view().head(object).await?);
             }
             let outcome = self.layer.change(object, current.clone(), |changed| {
                 change(&mut Blocks { changed, below: &mut below, open: Vec::new() })

@@ -54,6 +54,25 @@ pub(crate) struct Changed {
     pub(crate) spill: Option<Option<Bytes>>,
     /// Where the names of a micro ZAP lie, for those who change it; forgotten when its block is written to in any other way.
     pub(crate) index: Option<Arc<MicroIndex>>,
+    /// The last parts of blocks that were written.
+    pub(crate) run: Run,
+}
+
+/// A part of a block that was written piece by piece, each behind the one before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Run {
+    block: BlockId,
+    part: Range<usize>,
+}
+
+impl Run {
+    /// The next piece: the run with it, or another that begins with it.
+    pub(crate) fn goes_on_with(&mut self, block: BlockId, part: Range<usize>) -> Range<usize> {
+        let follows = (self.block, self.part.end) == (block, part.start);
+        let start = if follows { self.part.start } else { part.start };
+        *self = Run { block, part: start..part.end };
+        self.part.clone()
+    }
 }
 
 /// What a layer shows of a block.
@@ -89,6 +108,11 @@ impl Layer {
             spill: changed.spill.clone(),
             ..Changed::default()
         })
+    }
+
+    /// An object's head, or that it is freed; `None`: it says nothing of it.
+    pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
+        self.objects.lock().get(&object).map(|changed| changed.head.clone())
     }
 
     /// Whether it says anything of an object.
@@ -245,6 +269,17 @@ fn forget<V>(blocks: &mut BTreeMap<BlockId, V>, range: &Range<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_that_follow_one_another_in_a_block_are_a_run() {
+        let mut run = Run::default();
+        let mut then = |block, part| run.goes_on_with(BlockId(block), part);
+        assert_eq!(then(0, 0..10), 0..10);
+        assert_eq!(then(0, 10..30), 0..30);
+        assert_eq!(then(1, 30..40), 30..40);
+        assert_eq!(then(1, 0..10), 0..10);
+        assert_eq!(then(1, 20..30), 20..30);
+    }
 
     #[test]
     fn punched_ranges_join_and_hide_what_is_below() {

@@ -90,12 +90,12 @@ impl Log {
         };
         // The head has to lead there first. This covers what happened until then.
         engine.sync(begun).await?;
-        let records = self.0.records.lock().take(engine.synced()?);
-        if records.is_empty() {
+        let notes = self.0.records.lock().take(engine.synced()?);
+        if notes.is_empty() {
             return Ok(());
         }
         let mut unfinished = Unfinished(Some((self, engine)));
-        LogWriter::new(self, engine, live, &records, turn)?.write(records).await?;
+        LogWriter::new(self, engine, live, &notes, turn)?.write(notes).await?;
         unfinished.0 = None;
         self.0.settled.notify_waiters();
         Ok(())

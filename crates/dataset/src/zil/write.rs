@@ -22,9 +22,10 @@ use cenote_pool::write::WriteProps;
 use cenote_pool::{Durable, Place};
 use futures::future::try_join_all;
 
+use super::Log;
 use super::commit::Turn;
-use super::indirect::Content;
-use super::{Log, write_of};
+use super::content::Content;
+use super::records::{Note, Written};
 use crate::engine::{Engine, Hold};
 use crate::error::{DatasetError, Result};
 use crate::live::LiveObjset;
@@ -62,25 +63,22 @@ impl<'a> LogWriter<'a> {
         log: &'a Log,
         engine: &'a Engine,
         live: &'a LiveObjset,
-        records: &[(Txg, Operation)],
+        notes: &[(Txg, Note)],
         turn: &'a mut Turn,
     ) -> Result<LogWriter<'a>> {
         let block =
             log.0.chain.lock().foretold().ok_or_else(|| live.view().damaged(ObjectId(0), "has no log"))?;
-        let burst_bytes = records.iter().map(|(_, operation)| record_bytes(operation)).sum();
+        let burst_bytes = notes.iter().map(|(_, note)| note_bytes(note)).sum();
         let (window, vdevs) = Default::default();
         let (filled, left_bytes) = (Vec::new(), burst_bytes);
         Ok(LogWriter { log, engine, live, turn, block, filled, window, vdevs, burst_bytes, left_bytes })
     }
 
-    pub(super) async fn write(mut self, records: Vec<(Txg, Operation)>) -> Result<()> {
-        for (txg, operation) in records {
-            match self.with_data_on_disk(operation).await? {
-                Some(Operation::Write { object, offset_bytes, data: WriteData::Copied(data), .. }) => {
-                    self.add_written(txg, object, offset_bytes, data).await?;
-                }
-                Some(operation) => self.add(txg, operation).await?,
-                None => {}
+    pub(super) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<()> {
+        for (txg, note) in notes {
+            match note {
+                Note::Said(operation) => self.add(txg, *operation).await?,
+                Note::Written(written) => self.add_written(txg, &written).await?,
             }
         }
         if !self.filled.is_empty() {
@@ -99,32 +97,18 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// A write whose content goes into a block of its own gets that block; `None`: the object is gone.
-    async fn with_data_on_disk(&mut self, operation: Operation) -> Result<Option<Operation>> {
-        let Operation::Write { object, offset_bytes, length_bytes, data: WriteData::Indirect, .. } =
-            operation
-        else {
-            return Ok(Some(operation));
+    /// Adds a write: with the block that it was to, or with its bytes, in as many pieces as it takes. Nothing if the object is gone.
+    async fn add_written(&mut self, txg: Txg, written: &Written) -> Result<()> {
+        let (object, mut offset) = (written.object, written.range.start);
+        let mut data = match self.log.content(self.engine, self.live, written).await? {
+            None => return Ok(()),
+            Some(Content::Here(data)) => data,
+            Some(Content::InBlock(bp)) => {
+                self.vdevs.extend(bp.dvas().map(|dva| dva.vdev));
+                let len = written.range.end - offset;
+                return self.add(txg, write_of(object, offset, len, bp, WriteData::Indirect)).await;
+            }
         };
-        let range = offset_bytes..offset_bytes + length_bytes;
-        let content = self.log.content(self.engine, self.live, object, range).await?;
-        let Some(content) = content else { return Ok(None) };
-        let (bp, data) = match content {
-            Content::InBlock(bp) => (bp, WriteData::Indirect),
-            Content::Here(data) => (Blkptr::HOLE, WriteData::Copied(data)),
-        };
-        self.vdevs.extend(bp.dvas().map(|dva| dva.vdev));
-        Ok(Some(write_of(object, offset_bytes, length_bytes, bp, data)))
-    }
-
-    /// Adds a write with its bytes, in as many pieces as it takes.
-    async fn add_written(
-        &mut self,
-        txg: Txg,
-        object: ObjectId,
-        mut offset: u64,
-        mut data: Bytes,
-    ) -> Result<()> {
         while !data.is_empty() {
             let all = WRITE_BYTES + (data.len() as u64).next_multiple_of(8);
             if all > self.room() && self.room() < WRITE_BYTES + WORTH_A_PIECE_BYTES {
@@ -132,10 +116,9 @@ impl<'a> LogWriter<'a> {
                 continue;
             }
             let piece = data.split_to(data.len().min((self.room() - WRITE_BYTES) as usize));
-            let length_bytes = piece.len() as u64;
-            let operation = write_of(object, offset, length_bytes, Blkptr::HOLE, WriteData::Copied(piece));
-            offset += length_bytes;
-            self.add(txg, operation).await?;
+            let len = piece.len() as u64;
+            self.add(txg, write_of(object, offset, len, Blkptr::HOLE, WriteData::Copied(piece))).await?;
+            offset += len;
         }
         Ok(())
     }
@@ -246,7 +229,23 @@ impl Log {
     }
 }
 
-/// Bytes that a record takes, at least.
+/// The record of a write; `bp` is where the bytes lie if they have a block of their own.
+fn write_of(object: ObjectId, offset: u64, len: u64, bp: Blkptr, data: WriteData) -> Operation {
+    let (offset_bytes, length_bytes) = (offset, len);
+    let (already_synced, block_offset) = (false, 0);
+    Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
+}
+
+/// Bytes that a note takes in the log, at least.
+fn note_bytes(note: &Note) -> u64 {
+    match note {
+        Note::Said(operation) => record_bytes(operation),
+        Note::Written(written) if written.is_apart => WRITE_BYTES,
+        Note::Written(written) => WRITE_BYTES + (written.range.end - written.range.start).next_multiple_of(8),
+    }
+}
+
+/// Bytes that a record takes.
 fn record_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Write { data: WriteData::Copied(data), .. } => {

@@ -66,6 +66,17 @@ impl DnodeHead {
         usize::from(slots) * DNODE_MIN_BYTES - DNODE_CORE_BYTES - usize::from(blkptr_count) * BLKPTR_BYTES
     }
 
+    /// Whether there is a spill block.
+    pub fn has_spill(&self) -> bool {
+        self.flags & DNODE_FLAG_SPILL_BLKPTR != 0
+    }
+
+    /// Says whether there is one.
+    pub fn set_spill(&mut self, has_spill: bool) {
+        let flag = if has_spill { DNODE_FLAG_SPILL_BLKPTR } else { 0 };
+        self.flags = self.flags & !DNODE_FLAG_SPILL_BLKPTR | flag;
+    }
+
     /// Puts head and tree together.
     ///
     /// # Errors

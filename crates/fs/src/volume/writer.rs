@@ -86,7 +86,6 @@ impl VolumeWriter {
     /// They reach beyond the end; a block that is written in part can't be read.
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
-        let written = data.clone();
         let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
         if is_aligned {
             let _side_by_side = self.parts.read().await;
@@ -96,7 +95,7 @@ impl VolumeWriter {
             edit.write(ZVOL_OBJECT, offset, data).await?;
         }
         if let Some(log) = self.live.log() {
-            log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset, written, self.block_bytes);
+            log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset..end, self.block_bytes);
         }
         Ok(())
     }

@@ -36,10 +36,11 @@ impl FsWriter {
             return Ok(());
         }
         self.check_bytes(&node).await?;
-        self.put(change.edit, &mut node, offset, data.clone()).await?;
+        let len = data.len() as u64;
+        self.put(change.edit, &mut node, offset, data).await?;
         node.content_changed(change)?;
         self.save(change.edit, &mut node).await?;
-        self.note_written(change, &node, offset, data);
+        self.note_written(change, &node, offset..offset + len);
         Ok(())
     }
 

@@ -120,9 +120,9 @@ impl FsWriter {
         log.append(change.edit.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
     }
 
-    pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, offset: u64, data: Bytes) {
+    pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
         if let Some(log) = self.log_of(node) {
-            log.append_write(change.edit.txg(), node.id, offset, data, node.block_bytes.into());
+            log.append_write(change.edit.txg(), node.id, range, node.block_bytes.into());
         }
     }
 

@@ -71,9 +71,8 @@ impl FsWriter {
         self.resize(change.edit, &mut file, 0).await?;
         self.note_cleared(change, &file, 0, 0);
         if !value.is_empty() {
-            let value = Bytes::copy_from_slice(value);
-            self.put(change.edit, &mut file, 0, value.clone()).await?;
-            self.note_written(change, &file, 0, value);
+            self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
+            self.note_written(change, &file, 0..value.len() as u64);
         }
         file.content_changed(change)?;
         self.save(change.edit, &mut file).await?;

@@ -3,8 +3,8 @@
 pub(super) mod old;
 
 use bytes::Bytes;
-use cenote_dataset::Object;
 use cenote_dataset::live::Edit;
+use cenote_format::FormatError;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DnodeHead, ObjectType};
@@ -41,25 +41,27 @@ pub(super) struct Znode {
 impl FsWriter {
     /// Loads an object's attributes; its lock is held.
     pub(super) async fn load(&self, edit: &Edit, id: ObjectId) -> Result<Znode> {
-        let object = edit.view().object(id).await.map_err(|error| match error {
+        let view = edit.view();
+        let head = view.head(id).await.map_err(|error| match error {
             cenote_dataset::DatasetError::NoObject { .. } => FsError::NoObject { object: id },
             other => other.into(),
         })?;
-        let dnode = object.dnode();
         let registry = self.registry();
-        let (values, spill, old_acl) = match dnode.bonus_type {
+        let (values, spill, old_acl) = match head.bonus_type {
             ObjectType::SA => {
-                let (values, spill) = read(&registry, &object).await?;
-                (values, spill, None)
+                let spill = if head.has_spill() { view.object(id).await?.read_spill().await? } else { None };
+                let spill = spill.map(|(_, bytes)| bytes);
+                let values = read(&registry, &head.bonus, spill.as_ref());
+                (values.map_err(|source| FsError::Format { object: id, source })?, spill, None)
             }
             ObjectType::ZNODE => {
-                let (values, old_acl) = self.upgraded(&object, &registry).await?;
+                let (values, old_acl) = self.upgraded(&view.object(id).await?, &registry).await?;
                 (values, None, old_acl)
             }
             _ => return Err(Refusal::NotFound.of(id)),
         };
-        let room_bytes = DnodeHead::bonus_room(dnode.slots, dnode.blkptr_count);
-        let (block_bytes, slots, max_block) = (dnode.data_block_bytes, dnode.slots, dnode.max_block_id);
+        let room_bytes = DnodeHead::bonus_room(head.slots, head.blkptr_count);
+        let (block_bytes, slots, max_block) = (head.data_block_bytes, head.slots, head.max_block_id);
         Ok(Znode { id, block_bytes, slots, max_block, registry, values, room_bytes, spill, old_acl })
     }
 
@@ -224,20 +226,13 @@ impl Znode {
     }
 }
 
-/// Attributes out of bonus and spill block, and the latter.
-async fn read(registry: &SaRegistry, object: &Object) -> Result<(SaValues, Option<Bytes>)> {
-    let of = |source| FsError::Format { object: object.id(), source };
+/// Attributes out of bonus and spill block.
+fn read(registry: &SaRegistry, bonus: &[u8], spill: Option<&Bytes>) -> Result<SaValues, FormatError> {
     let mut values = SaValues::new();
-    let bonus = SaReader::new(registry, object.dnode().bonus()).map_err(of)?;
-    values.extend(registry, &bonus).map_err(of)?;
-    if object.dnode().spill().is_none() {
-        return Ok((values, None));
+    for part in std::iter::once(bonus).chain(spill.map(|spill| &spill[..])) {
+        values.extend(registry, &SaReader::new(registry, part)?)?;
     }
-    let spill = object.read_spill().await?.map(|(_, bytes)| bytes);
-    if let Some(spill) = &spill {
-        values.extend(registry, &SaReader::new(registry, spill).map_err(of)?).map_err(of)?;
-    }
-    Ok((values, spill))
+    Ok(values)
 }
 
 /// Sets an attribute of the ZPL; all of them are registered.

@@ -136,7 +136,8 @@ fn what_a_log_says_was_done_is_done_again() {
         // The first commit writes a group, from which on there is a log.
         world.fs.commit(None).await.unwrap();
         for index in 0..RECORDS {
-            world.write(id, index * 4096, 4096).await.unwrap();
+            // With gaps: what is written piece after piece is one record.
+            world.write(id, index * 8192, 4096).await.unwrap();
         }
         world.fs.commit(None).await.unwrap();
         drop(world);

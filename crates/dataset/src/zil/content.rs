@@ -1,7 +1,7 @@
-//! Content of long writes, in blocks of its own.
+//! What was written, as a commit finds it: in the blocks that it went into.
 //!
-//! Idea: the log would have to hold the bytes once more; instead the whole block that they went into is written as data are, compressed and
-//! encrypted, and the record leads there. The tree does not: when its group is written, the block is written anew with all that
+//! Idea: of a long write the log would have to hold the bytes once more; instead the whole block that they went into is written as data are,
+//! compressed and encrypted, and the record leads there. The tree does not: when its group is written, the block is written anew with all that
 //! came meanwhile, and this one is freed in the same group.
 //!
 //! Only writes of whole blocks: who replays a block puts all of it in place, and OpenZFS then takes a file to reach to the block's end if
@@ -10,16 +10,15 @@
 //! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). What OpenZFS can often do, to make the
 //! block part of the tree at once, is not done here.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
-use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::units::BlockId;
 
 use super::Log;
+use super::records::Written;
 use crate::engine::Engine;
 use crate::error::{DatasetError, Result};
-use crate::live::LiveObjset;
+use crate::live::{LiveObjset, Shown};
 use crate::sync::blocks::{BlockSink, NewBlock};
 
 /// What was written.
@@ -29,26 +28,36 @@ pub(super) enum Content {
 }
 
 impl Log {
-    /// What a range of an object, within a block, holds now. `None`: the object is gone.
+    /// What a range that was written holds now. `None`: the object is gone.
     pub(super) async fn content(
         &self,
         engine: &Engine,
         live: &LiveObjset,
-        id: ObjectId,
-        range: Range<u64>,
+        written: &Written,
     ) -> Result<Option<Content>> {
+        let Written { object: id, block_bytes, .. } = *written;
+        let (start, len) = (written.range.start, written.range.end - written.range.start);
+        let (block, skip) = (BlockId(start / block_bytes), (start % block_bytes) as usize);
+        let is_whole = len == block_bytes;
+        if !(is_whole && written.is_apart) {
+            // As a rule its group is in memory. Copied, lest the next write to the block should have to copy all of it.
+            if let Shown::Data(data) = live.view().layers().block(id, block)
+                && data.len() as u64 == block_bytes
+            {
+                let piece = &data[skip..skip + len as usize];
+                return Ok(Some(Content::Here(Bytes::copy_from_slice(piece))));
+            }
+        }
         let Some(policy) = engine.policy_of(self.0.dataset) else { return Ok(None) };
         let hold = engine.hold().await?;
         let object = match live.view().object(id).await {
             Err(DatasetError::NoObject { .. }) => return Ok(None),
             opened => opened?,
         };
-        let len = range.end - range.start;
-        if len != object.block_bytes() || !range.start.is_multiple_of(len) {
-            return Ok(Some(Content::Here(object.read(range.start, len as usize).await?)));
+        if !(is_whole && written.is_apart) || len != object.block_bytes() {
+            return Ok(Some(Content::Here(object.read(start, len as usize).await?)));
         }
         let head = object.dnode().head();
-        let block = BlockId(range.start / len);
         let (data, _) = object.read_block(block).await?;
         let sink = BlockSink::new(&engine.apart_from_tree(&hold), &policy);
         let bp = sink
