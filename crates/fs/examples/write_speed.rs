@@ -50,13 +50,10 @@ fn main() {
         let bench = Bench::open(&rt, folder.into(), pool).await;
         let _groups = bench.engine.sync_in_background();
         match &workload[..] {
-            "sequential" => {
-                let file = bench.file("sequential").await;
-                bench.timed(workload, count, "MiB", bench.sequential(file, count, MIB as usize)).await;
-            }
-            "small" => {
-                let file = bench.file("small").await;
-                bench.timed(workload, count, "MiB", bench.sequential(file, count, SMALL)).await;
+            "sequential" | "small" => {
+                let write_bytes = if workload == "small" { SMALL } else { MIB as usize };
+                let file = bench.file(workload).await;
+                bench.timed(workload, count, "MiB", bench.sequential(file, count, write_bytes)).await;
             }
             "create" => bench.timed(workload, count, "files", bench.create(count)).await,
             "random" => {

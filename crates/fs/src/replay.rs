@@ -139,15 +139,8 @@ impl Replay {
 
     /// Applies a record that may have been logged out of order.
     async fn apply_to_object(&mut self, operation: &Operation) -> Result<bool> {
-        let id = match operation {
-            Operation::Write { object, .. }
-            | Operation::Truncate { object, .. }
-            | Operation::SetAttr { object, .. }
-            | Operation::SetAclV0 { object, .. }
-            | Operation::SetAcl { object, .. }
-            | Operation::SetSaXattr { object, .. }
-            | Operation::CloneRange { object, .. } => *object,
-            _ => return Err(self.contradiction("is of an unknown type")),
+        let Some(id) = operation.late_object() else {
+            return Err(self.contradiction("is of an unknown type"));
         };
         match self.fs.attr(id).await {
             Ok(_) => {}

@@ -38,8 +38,8 @@ impl Log {
         let Written { object: id, block_bytes, .. } = *written;
         let (start, len) = (written.range.start, written.range.end - written.range.start);
         let (block, skip) = (BlockId(start / block_bytes), (start % block_bytes) as usize);
-        let is_whole = len == block_bytes;
-        if !(is_whole && written.is_apart) {
+        let goes_apart = written.is_apart && len == block_bytes;
+        if !goes_apart {
             // As a rule its group is in memory. Copied, lest the next write to the block should have to copy all of it.
             if let Shown::Data(data) = live.view().layers().block(id, block)
                 && data.len() as u64 == block_bytes
@@ -54,7 +54,7 @@ impl Log {
             Err(DatasetError::NoObject { .. }) => return Ok(None),
             opened => opened?,
         };
-        if !(is_whole && written.is_apart) || len != object.block_bytes() {
+        if !goes_apart || len != object.block_bytes() {
             return Ok(Some(Content::Here(object.read(start, len as usize).await?)));
         }
         let head = object.dnode().head();

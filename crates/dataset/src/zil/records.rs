@@ -34,22 +34,11 @@ pub(super) struct Written {
 }
 
 impl Note {
-    /// The object that it is about, if it is about nothing else: it may come after records of operations that came later
-    /// (`TX_OOO`).
-    fn may_be_late(&self) -> Option<ObjectId> {
-        let operation = match self {
-            Note::Written(written) => return Some(written.object),
-            Note::Said(operation) => &**operation,
-        };
-        match operation {
-            Operation::Write { object, .. }
-            | Operation::Truncate { object, .. }
-            | Operation::SetAttr { object, .. }
-            | Operation::SetAcl { object, .. }
-            | Operation::SetAclV0 { object, .. }
-            | Operation::SetSaXattr { object, .. }
-            | Operation::CloneRange { object, .. } => Some(*object),
-            _ => None,
+    /// As [`Operation::late_object`].
+    fn late_object(&self) -> Option<ObjectId> {
+        match self {
+            Note::Written(written) => Some(written.object),
+            Note::Said(operation) => operation.late_object(),
         }
     }
 
@@ -107,7 +96,7 @@ impl Records {
     pub(super) fn append(&mut self, txg: Txg, note: Note) {
         let new = || OfGroup { ordered: Vec::new(), waiting: BTreeMap::new(), dirty: Dirty::of(&self.total) };
         let group = self.groups.entry(txg).or_insert_with(new);
-        let list = match note.may_be_late() {
+        let list = match note.late_object() {
             Some(object) => group.waiting.entry(object).or_default(),
             None => &mut group.ordered,
         };

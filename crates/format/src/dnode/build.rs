@@ -73,8 +73,12 @@ impl DnodeHead {
 
     /// Says whether there is one.
     pub fn set_spill(&mut self, has_spill: bool) {
-        let flag = if has_spill { DNODE_FLAG_SPILL_BLKPTR } else { 0 };
-        self.flags = self.flags & !DNODE_FLAG_SPILL_BLKPTR | flag;
+        self.flags = self.flags_with(has_spill);
+    }
+
+    fn flags_with(&self, has_spill: bool) -> u8 {
+        let spill_flag = if has_spill { DNODE_FLAG_SPILL_BLKPTR } else { 0 };
+        self.flags & !DNODE_FLAG_SPILL_BLKPTR | spill_flag
     }
 
     /// Puts head and tree together.
@@ -92,8 +96,7 @@ impl DnodeHead {
         let sectors = u16::try_from(self.data_block_bytes >> SPA_MINBLOCKSHIFT);
         let sectors = sectors
             .map_err(|_| FormatError::Corrupt { what: "dnode", why: "has blocks larger than any can be" })?;
-        let spill_flag = if tree.spill.is_some() { DNODE_FLAG_SPILL_BLKPTR } else { 0 };
-        let flags = self.flags & !DNODE_FLAG_SPILL_BLKPTR | DNODE_FLAG_USED_BYTES | spill_flag;
+        let flags = self.flags_with(tree.spill.is_some()) | DNODE_FLAG_USED_BYTES;
         let len = usize::from(self.slots) * DNODE_MIN_BYTES;
 
         let mut w = Writer::new(Endian::NATIVE);

@@ -284,6 +284,20 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// The object that the record is about, if it is about nothing else: it may come after records of operations that came later (`TX_OOO`).
+    pub fn late_object(&self) -> Option<ObjectId> {
+        match self {
+            Operation::Write { object, .. }
+            | Operation::Truncate { object, .. }
+            | Operation::SetAttr { object, .. }
+            | Operation::SetAcl { object, .. }
+            | Operation::SetAclV0 { object, .. }
+            | Operation::SetSaXattr { object, .. }
+            | Operation::CloneRange { object, .. } => Some(*object),
+            _ => None,
+        }
+    }
+
     /// The record's type, without `TX_CI`.
     pub fn txtype(&self) -> u64 {
         match self {
