@@ -138,6 +138,15 @@ impl Log {
         }
     }
 
+    /// Notes an operation that cuts an object off behind so many bytes. **Before** it does so: a commit takes what was written from the blocks.
+    pub fn append_cut(&self, txg: Txg, operation: Operation, (object, size_bytes): (ObjectId, u64)) {
+        if !self.0.chain.lock().is_replaying() {
+            let mut records = self.0.records.lock();
+            records.cut(object, size_bytes);
+            records.append(txg, Note::Said(operation.into()));
+        }
+    }
+
     /// Notes that a range of a file with blocks of `block_bytes` was written.
     pub fn append_write(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64) {
         let is_long = range.end - range.start >= IMMEDIATE_WRITE_BYTES;
@@ -184,7 +193,7 @@ impl Log {
         self.0.records.lock().release(Some(object));
     }
 
-    /// An object is gone: what waits with it will never be written, as its number may soon be another's.
+    /// An object has lost its last name, which is noted, or is about to be freed: what waits with it will never be written.
     pub fn forget(&self, object: ObjectId) {
         self.0.records.lock().forget(object);
     }

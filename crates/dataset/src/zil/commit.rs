@@ -62,26 +62,26 @@ impl Log {
             return Ok(());
         }
         let served = self.0.asked.load(Ordering::Acquire);
-        if self.write_out(&engine, live, &mut turn).await.is_err() {
+        if !matches!(self.write_out(&engine, live, &mut turn).await, Ok(true)) {
             engine.sync_all().await?;
         }
         turn.served = served;
         Ok(())
     }
 
-    /// Writes all records that are to be.
-    async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<()> {
+    /// Writes all records that are to be. Answers whether they say all; if not, a group has to.
+    async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<bool> {
         let unsaid = self.0.records.lock().unsaid();
         // Logs of older pools have another form: there a group takes their place.
         if !engine.pool().has(Since::SlimLog) {
-            return engine.sync_all().await;
+            return Ok(false);
         }
         engine.sync(unsaid).await?;
         if !self.0.records.lock().has_any(engine.synced()?) {
-            return Ok(());
+            return Ok(true);
         }
         if self.0.chain.lock().is_ending() {
-            return engine.sync_all().await;
+            return Ok(false);
         }
         let begun = self.0.chain.lock().begun();
         let begun = match begun {
@@ -92,13 +92,15 @@ impl Log {
         engine.sync(begun).await?;
         let notes = self.0.records.lock().take(engine.synced()?);
         if notes.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let mut unfinished = Unfinished(Some((self, engine)));
-        LogWriter::new(self, engine, live, &notes, turn)?.write(notes).await?;
-        unfinished.0 = None;
-        self.0.settled.notify_waiters();
-        Ok(())
+        let says_all = LogWriter::new(self, engine, live, &notes, turn)?.write(notes).await?;
+        if says_all {
+            unfinished.0 = None;
+            self.0.settled.notify_waiters();
+        }
+        Ok(says_all)
     }
 
     /// Finds a place for the first block of a new chain.

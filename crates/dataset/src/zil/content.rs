@@ -28,8 +28,18 @@ pub(super) enum Content {
 }
 
 impl Log {
-    /// What a range that was written holds now. `None`: the object is gone.
+    /// What a range that was written holds now. `None`: it was cut off meanwhile, or the object is gone.
     pub(super) async fn content(
+        &self,
+        engine: &Engine,
+        live: &LiveObjset,
+        written: &Written,
+    ) -> Result<Option<Content>> {
+        let content = self.find_content(engine, live, written).await?;
+        Ok(content.filter(|_| self.0.records.lock().is_there(written)))
+    }
+
+    async fn find_content(
         &self,
         engine: &Engine,
         live: &LiveObjset,

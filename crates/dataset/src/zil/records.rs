@@ -1,11 +1,13 @@
 //! What operations leave in memory until their group is on disk.
 //!
 //! Bytes that were written are not kept: they lie in the blocks that they went into, and a commit takes them from there, as they are by then. What
-//! came later to the same place is then in the log a little early; replay writes it again.
+//! came later to the same place is then in the log a little early; replay writes it again. But what was cut off or freed since is in no block:
+//! no note says that it was written any more, and a commit that has taken the note before hears of it.
 //!
 //! Memory: counted as changes are, and bounded with them.
 //!
-//! Source: OpenZFS `zil.c` (`zil_itx_assign`, `zil_async_to_sync`, `zil_remove_async`, `zil_clean`), `zfs_log.c` (`WR_NEED_COPY`).
+//! Source: OpenZFS `zil.c` (`zil_itx_assign`, `zil_async_to_sync`, `zil_remove_async`, `zil_clean`), `zfs_log.c` (`WR_NEED_COPY`);
+//! `zfs_get_data` there drops what lies beyond the file's end by the time of the commit, even if the cut is not in the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -70,15 +72,43 @@ pub(super) struct Records {
     groups: BTreeMap<Txg, OfGroup>,
     /// The last group with something that no record says.
     unsaid: Txg,
+    /// Objects that the last commit writes bytes of, and where they were cut since.
+    taken: BTreeMap<ObjectId, u64>,
     total: DirtyTotal,
 }
 
 struct OfGroup {
     /// To be written with the next commit, in this order.
     ordered: Vec<Note>,
+    /// To be written with it too, each list before the ordered note of that index.
+    released: BTreeMap<ObjectId, Vec<(usize, Vec<Note>)>>,
     /// To be written when their object is committed.
     waiting: BTreeMap<ObjectId, Vec<Note>>,
     dirty: Dirty,
+}
+
+impl OfGroup {
+    fn release(&mut self, object: ObjectId, notes: Vec<Note>) {
+        self.released.entry(object).or_default().push((self.ordered.len(), notes));
+    }
+
+    /// What was written to an object and is not in the log yet.
+    fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
+        let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
+        released.chain(self.waiting.get_mut(&object))
+    }
+
+    /// What is to be written, in order.
+    fn take(&mut self) -> impl Iterator<Item = Note> + use<> {
+        let released = std::mem::take(&mut self.released).into_values().flatten();
+        let released =
+            released.flat_map(|(place, notes)| notes.into_iter().map(move |note| ((place, false), note)));
+        let ordered = std::mem::take(&mut self.ordered).into_iter().enumerate();
+        let ordered = ordered.map(|(place, note)| ((place, true), note));
+        let mut all: Vec<_> = released.chain(ordered).collect();
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, note)| note)
+    }
 }
 
 impl Drop for OfGroup {
@@ -90,11 +120,16 @@ impl Drop for OfGroup {
 impl Records {
     /// None yet; what they take is counted in a sum.
     pub(super) fn new(total: DirtyTotal) -> Records {
-        Records { groups: BTreeMap::new(), unsaid: Txg(0), total }
+        Records { groups: BTreeMap::new(), unsaid: Txg(0), taken: BTreeMap::new(), total }
     }
 
     pub(super) fn append(&mut self, txg: Txg, note: Note) {
-        let new = || OfGroup { ordered: Vec::new(), waiting: BTreeMap::new(), dirty: Dirty::of(&self.total) };
+        let new = || OfGroup {
+            ordered: Vec::new(),
+            released: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            dirty: Dirty::of(&self.total),
+        };
         let group = self.groups.entry(txg).or_insert_with(new);
         let list = match note.late_object() {
             Some(object) => group.waiting.entry(object).or_default(),
@@ -121,16 +156,40 @@ impl Records {
     /// What waits with an object, or with any, is to be written with the next commit.
     pub(super) fn release(&mut self, object: Option<ObjectId>) {
         for group in self.groups.values_mut() {
-            let released = match object {
-                Some(object) => group.waiting.remove(&object).unwrap_or_default(),
-                None => std::mem::take(&mut group.waiting).into_values().flatten().collect(),
-            };
-            group.ordered.extend(released);
+            match object {
+                Some(object) => {
+                    let waiting = group.waiting.remove(&object);
+                    waiting.into_iter().for_each(|notes| group.release(object, notes));
+                }
+                None => {
+                    let waiting = std::mem::take(&mut group.waiting);
+                    waiting.into_iter().for_each(|(object, notes)| group.release(object, notes));
+                }
+            }
         }
     }
 
+    /// What was written to an object beyond so many bytes is about to be cut off.
+    pub(super) fn cut(&mut self, object: ObjectId, size_bytes: u64) {
+        for notes in self.groups.values_mut().flat_map(|group| group.notes_of(object)) {
+            notes.retain_mut(|note| match note {
+                Note::Written(written) => {
+                    written.range.end = written.range.end.min(size_bytes);
+                    !written.range.is_empty()
+                }
+                Note::Said(_) => true,
+            });
+        }
+        self.taken.entry(object).and_modify(|end| *end = size_bytes.min(*end));
+    }
+
+    /// An object is about to be freed: its number may soon be another's.
     pub(super) fn forget(&mut self, object: ObjectId) {
-        self.groups.values_mut().for_each(|group| _ = group.waiting.remove(&object));
+        for group in self.groups.values_mut() {
+            group.released.remove(&object);
+            group.waiting.remove(&object);
+        }
+        self.taken.entry(object).and_modify(|end| *end = 0);
     }
 
     pub(super) fn drop_through(&mut self, txg: Txg) {
@@ -139,22 +198,33 @@ impl Records {
 
     /// Whether anything is to be written that group `synced` does not cover.
     pub(super) fn has_any(&self, synced: Txg) -> bool {
-        self.groups.iter().any(|(txg, group)| *txg > synced && !group.ordered.is_empty())
+        let has_any = |group: &OfGroup| !group.ordered.is_empty() || !group.released.is_empty();
+        self.groups.iter().any(|(txg, group)| *txg > synced && has_any(group))
     }
 
-    /// What is to be written and not covered by group `synced`, in order.
+    /// What is to be written and not covered by group `synced`, in order, for a commit.
     pub(super) fn take(&mut self, synced: Txg) -> Vec<(Txg, Note)> {
         self.drop_through(synced);
-        let of_group = |(&txg, group): (&Txg, &mut OfGroup)| {
-            std::mem::take(&mut group.ordered).into_iter().map(move |note| (txg, note))
-        };
-        self.groups.iter_mut().flat_map(of_group).collect()
+        let of_group = |(&txg, group): (&Txg, &mut OfGroup)| group.take().map(move |note| (txg, note));
+        let all: Vec<(Txg, Note)> = self.groups.iter_mut().flat_map(of_group).collect();
+        let written = all.iter().filter_map(|(_, note)| match note {
+            Note::Written(written) => Some((written.object, u64::MAX)),
+            Note::Said(_) => None,
+        });
+        self.taken = written.collect();
+        all
+    }
+
+    /// Whether what the commit has taken is in the object's blocks still.
+    pub(super) fn is_there(&self, written: &Written) -> bool {
+        self.taken.get(&written.object).is_none_or(|&end| written.range.end <= end)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn written(range: Range<u64>) -> Note {
         Note::Written(Written { object: ObjectId(7), range, block_bytes: 100, is_apart: false })
@@ -179,6 +249,63 @@ mod tests {
         // What was taken for a commit stays as it is.
         records.append(Txg(3), written(50..60));
         assert_eq!(ranges(&mut records).first(), Some(&(50..60)));
+    }
+
+    #[test]
+    fn what_was_released_is_written_before_what_came_later() {
+        let name = || Note::Said(Operation::Unknown { txtype: 99, payload: Bytes::new() }.into());
+        let mut records = Records::new(DirtyTotal::default());
+        for start in [0, 10, 20] {
+            records.append(Txg(3), written(100 * start..100 * start + 10));
+            records.release(Some(ObjectId(7)));
+            records.append(Txg(3), name());
+        }
+        records.append(Txg(3), written(5000..5010));
+        let start = |(_, note)| match note {
+            Note::Written(written) => Some(written.range.start),
+            Note::Said(_) => None,
+        };
+        let order: Vec<_> = records.take(Txg(0)).into_iter().map(start).collect();
+        assert_eq!(order, [Some(0), None, Some(1000), None, Some(2000), None]);
+    }
+
+    #[test]
+    fn what_was_cut_off_was_not_written() {
+        let mut records = Records::new(DirtyTotal::default());
+        for start in [0, 100, 200] {
+            records.append(Txg(3), written(start..start + 50));
+        }
+        records.release(Some(ObjectId(7)));
+        records.append(Txg(4), written(300..350));
+        records.cut(ObjectId(8), 0);
+        records.cut(ObjectId(7), 120);
+        records.append(Txg(4), written(110..130));
+        assert_eq!(ranges(&mut records), [0..50, 100..120, 110..130]);
+        records.append(Txg(4), written(110..130));
+        records.forget(ObjectId(7));
+        assert_eq!(ranges(&mut records), [0..0; 0]);
+    }
+
+    #[test]
+    fn a_commit_hears_of_what_was_cut_off_since_it_began() {
+        let whole = |range| Written { object: ObjectId(7), range, block_bytes: 100, is_apart: false };
+        let mut records = Records::new(DirtyTotal::default());
+        let taken = |records: &mut Records| {
+            records.append(Txg(3), written(0..50));
+            assert_eq!(ranges(records).len(), 1);
+            assert!(records.is_there(&whole(0..50)));
+        };
+        taken(&mut records);
+        records.cut(ObjectId(7), 50);
+        records.forget(ObjectId(8));
+        assert!(records.is_there(&whole(0..50)));
+        records.cut(ObjectId(7), 49);
+        assert!(!records.is_there(&whole(0..50)) && records.is_there(&whole(0..49)));
+        records.cut(ObjectId(7), 100);
+        assert!(!records.is_there(&whole(0..50)));
+        taken(&mut records);
+        records.forget(ObjectId(7));
+        assert!(!records.is_there(&whole(0..1)));
     }
 
     #[test]

@@ -74,11 +74,15 @@ impl<'a> LogWriter<'a> {
         Ok(LogWriter { log, engine, live, turn, block, filled, window, vdevs, burst_bytes, left_bytes })
     }
 
-    pub(super) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<()> {
+    /// Writes it. Answers whether that was all: not if something is no longer there, so that only a group can say what came of it.
+    pub(super) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<bool> {
         for (txg, note) in notes {
-            match note {
-                Note::Said(operation) => self.add(txg, *operation).await?,
+            let was_there = match note {
+                Note::Said(operation) => self.add(txg, *operation).await.map(|()| true)?,
                 Note::Written(written) => self.add_written(txg, &written).await?,
+            };
+            if !was_there {
+                return Ok(false);
             }
         }
         if !self.filled.is_empty() {
@@ -94,19 +98,20 @@ impl<'a> LogWriter<'a> {
             self.engine.pool().flush_vdevs(&vdevs, self.engine.open_txg()).await?;
         }
         self.log.0.chain.lock().all_written();
-        Ok(())
+        Ok(true)
     }
 
-    /// Adds a write: with the block that it was to, or with its bytes, in as many pieces as it takes. Nothing if the object is gone.
-    async fn add_written(&mut self, txg: Txg, written: &Written) -> Result<()> {
+    /// Adds a write: with the block that it was to, or with its bytes, in as many pieces as it takes. Answers whether they are there.
+    async fn add_written(&mut self, txg: Txg, written: &Written) -> Result<bool> {
         let (object, mut offset) = (written.object, written.range.start);
         let mut data = match self.log.content(self.engine, self.live, written).await? {
-            None => return Ok(()),
+            None => return Ok(false),
             Some(Content::Here(data)) => data,
             Some(Content::InBlock(bp)) => {
                 self.vdevs.extend(bp.dvas().map(|dva| dva.vdev));
                 let len = written.range.end - offset;
-                return self.add(txg, write_of(object, offset, len, bp, WriteData::Indirect)).await;
+                self.add(txg, write_of(object, offset, len, bp, WriteData::Indirect)).await?;
+                return Ok(true);
             }
         };
         while !data.is_empty() {
@@ -120,7 +125,7 @@ impl<'a> LogWriter<'a> {
             self.add(txg, write_of(object, offset, len, Blkptr::HOLE, WriteData::Copied(piece))).await?;
             offset += len;
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn add(&mut self, txg: Txg, operation: Operation) -> Result<()> {

@@ -69,13 +69,20 @@ impl FsWriter {
         let mut node = self.load(change.edit, object).await?;
         self.check_settable(&node, set)?;
         self.check_new_owners(&node, set).await?;
+        self.note_attributes(change, &node, set);
+        let changed = self.change_attrs(change, &mut node, set).await;
+        self.noted_before(change, changed)?;
+        self.set_xattr_owner(change, &node, set).await
+    }
+
+    async fn change_attrs(&self, change: Change<'_>, node: &mut Znode, set: &SetAttr) -> Result<()> {
         if let Some(size) = set.size {
-            self.resize(change.edit, &mut node, size).await?;
+            self.resize(change.edit, node, size).await?;
             node.set_time(ZplAttr::Mtime, change.now);
         }
         node.set_owner(set)?;
         if let Some(mode) = set.mode {
-            self.set_mode(change, &mut node, mode).await?;
+            self.set_mode(change, node, mode).await?;
         } else if (set.uid.is_some() || set.gid.is_some()) && !node.has_flag(pflags::ACL_TRIVIAL)? {
             // Entries may name the new owner.
             node.apply_acl(&node.acl()?, node.mode()?)?;
@@ -89,9 +96,7 @@ impl FsWriter {
         let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
         node.set_u64(ZplAttr::Flags, flags);
         node.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &mut node).await?;
-        self.note_attributes(change, &node, set);
-        self.set_xattr_owner(change, &node, set).await
+        self.save(change.edit, node).await
     }
 
     /// A file was read: its time of last access becomes now.

@@ -90,11 +90,9 @@ impl FsWriter {
         is_directory: bool,
         gone: Option<ObjectId>,
     ) {
-        if let (Some(log), Some(gone)) = (self.live().log(), gone) {
-            log.forget(gone);
-        }
         let name = Bytes::copy_from_slice(name);
         self.note(change, || Operation::Remove { is_directory, directory, name });
+        gone.inspect(|&gone| self.forget(gone));
     }
 
     pub(super) fn note_linked(&self, change: Change<'_>, directory: ObjectId, object: ObjectId, name: &[u8]) {
@@ -118,6 +116,11 @@ impl FsWriter {
         }
         let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
         log.append(change.edit.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
+    }
+
+    /// An object has lost its last name, which is noted, or is about to be freed.
+    pub(super) fn forget(&self, gone: ObjectId) {
+        self.live().log().inspect(|log| log.forget(gone));
     }
 
     pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
@@ -148,10 +151,29 @@ impl FsWriter {
 
     /// A range was cleared, of a file that is as long as before, or ends with the range.
     pub(super) fn note_punched(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
+        let Some(log) = self.log_of(node) else { return };
         match range.end.checked_sub(range.start) {
             None | Some(0) => self.note_touched(change, node),
-            Some(length_bytes) => self.note_cleared(change, node, range.start, length_bytes),
+            Some(length_bytes) => {
+                let (object, offset_bytes) = (node.id, range.start);
+                log.append(change.edit.txg(), Operation::Truncate { object, offset_bytes, length_bytes });
+            }
         }
+    }
+
+    /// A file is about to be emptied.
+    pub(super) fn note_emptying(&self, change: Change<'_>, node: &Znode) {
+        let Some(log) = self.log_of(node) else { return };
+        let all = Operation::Truncate { object: node.id, offset_bytes: 0, length_bytes: 0 };
+        log.append_cut(change.edit.txg(), all, (node.id, 0));
+    }
+
+    /// What was noted before it was done: if it failed, no record says what became of it.
+    pub(super) fn noted_before<T>(&self, change: Change<'_>, outcome: Result<T>) -> Result<T> {
+        if let (Err(_), Some(log)) = (&outcome, self.live().log()) {
+            log.cannot_say(change.edit.txg());
+        }
+        outcome
     }
 
     /// Nothing changed but times, as far as other records say: that of the last change of content stays what it is, and with this
@@ -162,22 +184,6 @@ impl FsWriter {
             nanoseconds: nanoseconds as u32,
         });
         self.note_attributes(change, node, &SetAttr { mtime, ..SetAttr::default() });
-    }
-
-    /// A range was cleared; `length_bytes` 0: all from the offset on.
-    pub(super) fn note_cleared(
-        &self,
-        change: Change<'_>,
-        node: &Znode,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) {
-        if let Some(log) = self.log_of(node) {
-            log.append(
-                change.edit.txg(),
-                Operation::Truncate { object: node.id, offset_bytes, length_bytes },
-            );
-        }
     }
 
     /// An attribute was put into the list, or taken out of it.
@@ -208,6 +214,7 @@ impl FsWriter {
         log.append(change.edit.txg(), Operation::SetAcl { object: node.id, acl });
     }
 
+    /// Attributes are about to be set, or were; the size: is about to be.
     pub(super) fn note_attributes(&self, change: Change<'_>, node: &Znode, set: &SetAttr) {
         let Some(log) = self.log_of(node) else { return };
         let mtime = set.mtime.or(set.size.map(|_| change.now));
@@ -235,7 +242,10 @@ impl FsWriter {
             attrs,
             domains: Vec::new(),
         };
-        log.append(change.edit.txg(), operation);
+        match set.size {
+            Some(size) => log.append_cut(change.edit.txg(), operation, (node.id, size)),
+            None => log.append(change.edit.txg(), operation),
+        }
     }
 }
 

@@ -113,10 +113,8 @@ impl FsWriter {
             is_last.then_some(other.id)
         };
         self.save_parents(change, &mut parents).await?;
-        if let (Some(log), Some(gone)) = (self.live().log(), gone) {
-            log.forget(gone);
-        }
         self.note_renamed(change, file.id, kind, (from.0, &source.name), to);
+        gone.inspect(|&gone| self.forget(gone));
         Ok(gone)
     }
 

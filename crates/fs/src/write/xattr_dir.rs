@@ -68,8 +68,8 @@ impl FsWriter {
             Some((.., file)) => file,
             None => self.make_xattr_file(change, node, name).await?,
         };
-        self.resize(change.edit, &mut file, 0).await?;
-        self.note_cleared(change, &file, 0, 0);
+        self.note_emptying(change, &file);
+        self.noted_before(change, self.resize(change.edit, &mut file, 0).await)?;
         if !value.is_empty() {
             self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
             self.note_written(change, &file, 0..value.len() as u64);

@@ -1,6 +1,7 @@
 //! Commits survive a power cut: what was done and committed, but written by no group, is there again after a replay.
 
 mod batches;
+mod meanwhile;
 mod module;
 mod volumes;
 

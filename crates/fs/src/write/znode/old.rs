@@ -113,6 +113,7 @@ impl FsWriter {
 
     /// Frees an object with what it has to itself beside its blocks.
     pub(in crate::write) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
+        self.forget(node.id);
         if let Some(acl) = node.old_acl {
             edit.destroy(acl).await?;
         }
