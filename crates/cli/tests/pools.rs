@@ -5,6 +5,7 @@
 mod disks;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use cenote_testkit::{copy_image, golden};
@@ -252,4 +253,50 @@ fn pools_go_back_to_their_checkpoints() {
         disks.cenote("verify tank", &[]);
         disks.zdb_is_content();
     }
+}
+
+/// Damages the blocks that the newest uberblocks lead to, on both sides of a mirror.
+fn damage_newest(disks: &Disks, count: usize) {
+    let dump: serde_json::Value =
+        serde_json::from_str(&disks.cenote("dump uberblock tank --json", &[])).unwrap();
+    for uberblock in &dump["ring"].as_array().unwrap()[..count] {
+        for dva in uberblock["rootbp"]["dvas"].as_str().unwrap().split(' ') {
+            let offset = u64::from_str_radix(dva.split(':').nth(1).unwrap(), 16).unwrap();
+            for side in ["a", "b"] {
+                let file = fs::OpenOptions::new().write(true).open(disks.path().join(side)).unwrap();
+                // VDEV_LABEL_START_SIZE
+                file.write_all_at(&[0x5a; 512], offset + (4 << 20)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn pools_go_back_to_a_state_that_is_whole() {
+    let disks = Disks::new(&[128, 128]);
+    disks.cenote("zpool create tank mirror a b", &[]);
+    fill(&disks, 1);
+    let said = disks.cenote("zpool import -F tank", &[]);
+    assert!(said.contains("nothing is lost"), "{said}");
+    fill(&disks, 2);
+    for damaged in [1, 2] {
+        damage_newest(&disks, damaged);
+        disks.fails("zpool import tank", "checksum");
+        let look = disks.cenote("zpool import -F -n tank", &[]);
+        let words = look.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(["1 txg before the newest state", "2 txgs before"][damaged - 1]), "{look}");
+        disks.fails("zpool import tank", "checksum");
+        let said = disks.cenote("zpool import -F tank", &[]);
+        assert!(said.contains("pool 'tank' went back from txg"), "{said}");
+        assert_filled(&disks, 1);
+        assert_filled(&disks, 2);
+        disks.cenote("verify tank", &[]);
+        disks.zdb_is_content();
+        fill(&disks, 2 + damaged as u64);
+    }
+    damage_newest(&disks, 3);
+    disks.fails("zpool import -F tank", "can't go back for good");
+    disks.cenote("zpool import -F -o readonly=on tank", &[]);
+    let kept = disks.run("-F cat tank:/file1", &[]);
+    assert!(kept.stdout == noise(1, 3_000_000), "{}", String::from_utf8_lossy(&kept.stderr));
 }

@@ -151,6 +151,19 @@ pub enum DatasetError {
         /// What went wrong.
         why: Arc<str>,
     },
+    /// There is no state to go back to for good.
+    #[error(
+        "pool '{pool}' can't go back for good: the newest state, of group {newest}, does not open ({why}), and neither do the last before it, of \
+         which all is still there; look at older ones with -o readonly=on and copy what they hold with `cenote rescue`"
+    )]
+    NotWhole {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The newest group.
+        newest: Txg,
+        /// Why that does not open.
+        why: Arc<str>,
+    },
     /// The pool has no checkpoint.
     #[error("pool '{pool}' has no checkpoint")]
     NoCheckpoint {

@@ -51,6 +51,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
+pub use metaslab::TXG_DEFER_SIZE;
 pub use space::Space;
 
 /// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.

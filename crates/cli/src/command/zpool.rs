@@ -76,7 +76,7 @@ pub enum Zpool {
 /// `zpool import`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F tank    whether an older state opens\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed\n          cenote zpool import --rewind-to-checkpoint tank    all that came after its checkpoint is lost"
+    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F -n tank whether an older state opens\n          cenote zpool import -F tank                   back to the newest state that is whole\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed\n          cenote zpool import --rewind-to-checkpoint tank    all that came after its checkpoint is lost"
 )]
 pub struct Import {
     /// Also show destroyed pools
@@ -104,7 +104,7 @@ pub struct Import {
     /// Accepted for habit: devices are always searched
     #[arg(short = 's')]
     pub search: bool,
-    /// Accepted for habit: -F only looks
+    /// With -F: only look which state is whole. Without, the pool named goes back to it for good, if that is one of the last three
     #[arg(short = 'n', requires = "rewind")]
     pub dry_run: bool,
     /// The new name is one for as long as the pool is imported: it is not written

@@ -6,6 +6,7 @@
 
 use cenote_dataset::engine::{Engine, Host, LostLog};
 use cenote_dataset::import;
+use cenote_format::uberblock::Uberblock;
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
 
@@ -50,6 +51,15 @@ impl Session {
         let found = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
         self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
+    }
+
+    /// Takes a pool that was found and may be taken in its newest state that is whole, for good. Answers that state.
+    pub async fn rewind_to_whole(&self, found: &FoundPool) -> Result<Uberblock, CliError> {
+        check_kernel(found.name())?;
+        let found = found.open_for_writing(self.runtime()).await?;
+        let (engine, state) = Engine::rewind_to_whole(self.runtime(), &found, &self.newest()).await?;
+        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await?;
+        Ok(state)
     }
 
     /// Opens a pool that may be taken and gives up what can't be read of its intent logs.

@@ -86,9 +86,11 @@ impl Engine {
         lost: Option<&mut Vec<LostLog>>,
     ) -> Result<Option<Found>> {
         let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
-        let rewound_to = objset.pool().uberblock().checkpoint_txg;
-        if rewound_to.0 != 0 && !header.is_claimed() {
-            return Ok(Some(Found::stale(log, header, rewound_to, first)));
+        let uberblock = objset.pool().uberblock();
+        let tree_txg = uberblock.rootbp.logical_birth();
+        // Somebody went back to an older tree, and nothing has been written since.
+        if tree_txg < uberblock.txg && !header.is_claimed() {
+            return Ok(Some(Found::stale(log, header, tree_txg, first)));
         }
         if let Some(why) = log.damaged.clone() {
             let Some(lost) = lost else {

@@ -54,7 +54,8 @@ impl Engine {
         Ok((engine, lost))
     }
 
-    async fn load(mos: &Mos) -> Result<Engine> {
+    /// All but the logs: nothing is written yet.
+    pub(super) async fn load(mos: &Mos) -> Result<Engine> {
         writable::check(mos).await?;
         let pool = mos.pool().clone();
         let config = mos.pool_config()?;

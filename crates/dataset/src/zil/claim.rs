@@ -84,7 +84,7 @@ impl Found {
         }
     }
 
-    /// A log of a checkpoint that was gone back to: what it leads to after group `last` is of a time that is no more, and none of it is
+    /// A log of an older state that was gone back to: what it leads to after group `last` is of a time that is no more, and none of it is
     /// replayed (`zil_clear_log_block`).
     pub(crate) fn stale(log: IntentLog, header: &ZilHeader, last: Txg, open: Txg) -> Found {
         let blocks = log.chain.into_iter().take_while(|bp| bp.logical_birth() <= last).collect();

@@ -27,7 +27,7 @@ use cenote_format::units::Txg;
 /// Groups that may be under way at once, `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
 /// Groups for which what was freed is kept, `TXG_DEFER_SIZE`.
-const TXG_DEFER_SIZE: usize = 2;
+pub const TXG_DEFER_SIZE: usize = 2;
 /// If the largest free range is shorter, best fit: `metaslab_df_alloc_threshold`.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
 /// If less is free, in percent, best fit: `metaslab_df_free_pct`.

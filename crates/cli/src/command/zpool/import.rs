@@ -23,6 +23,9 @@ impl Import {
         }
         match &self.pool {
             Some(name) if self.rewind_to_checkpoint => self.go_back(session, name).await,
+            Some(name) if session.common().rewind && !self.is_look() => {
+                self.go_back_to_whole(session, name).await
+            }
             Some(name) if self.missing_log && !self.is_look() => self.give_up_logs(session, name).await,
             Some(name) if self.written_name().is_some() || self.destroyed && self.force => {
                 self.take(session, name).await
@@ -84,6 +87,32 @@ impl Import {
         Ok(Outcome::Done)
     }
 
+    /// Makes the newest state that is whole the newest. The pool is left exported.
+    async fn go_back_to_whole(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        if self.new_name.is_some() {
+            return Err(CliError::Usage("-F: go back first, then give it another name".into()));
+        }
+        let found = session.find_pool(name).await?;
+        if !self.force {
+            session.check_unused(&found)?;
+        }
+        let state = session.rewind_to_whole(&found).await?;
+        let time = ctime(state.timestamp_s.cast_signed());
+        print(match found.uberblocks.first().filter(|newest| newest.txg > state.txg) {
+            Some(newest) => format!(
+                "pool '{}' went back from txg {} to txg {}, of {time}: what came after it ({}) is lost\n",
+                found.name(),
+                newest.txg,
+                state.txg,
+                counted(newest.timestamp_s.saturating_sub(state.timestamp_s), "second"),
+            ),
+            None => {
+                format!("pool '{}' is whole in its newest state, of {time}: nothing is lost\n", found.name())
+            }
+        })?;
+        Ok(Outcome::Done)
+    }
+
     /// Gives up what can't be read of intent logs. The pool is left exported.
     async fn give_up_logs(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         let found = session.find_pool(name).await?;
@@ -96,7 +125,7 @@ impl Import {
 
     /// The pool is to be left alone.
     fn is_look(&self) -> bool {
-        self.options.iter().any(|option| option == "readonly=on")
+        self.dry_run || self.options.iter().any(|option| option == "readonly=on")
     }
 
     fn check_options(&self) -> Result<(), CliError> {
@@ -225,7 +254,10 @@ fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String {
         (true, true) => "The pool can be opened using its name or numeric identifier.",
         // Metadata has copies; some may lie whole on the devices that are there.
         (true, false) => "The pool can be read in part: what does not need the devices that are missing.",
-        (false, _) => "The pool cannot be opened as it is.",
+        (false, true) => {
+            "The pool cannot be opened as it is. An older state may be whole: `zpool import -F -n` shows which, -F goes back to it."
+        }
+        (false, false) => "The pool cannot be opened as it is.",
     };
     match reason {
         Some(reason) => format!("{open} {reason}"),
@@ -255,10 +287,15 @@ fn opened(found: &FoundPool, mos: &Mos, is_checkpoint: bool) -> String {
     let which = match newest.0.saturating_sub(at.txg.0) {
         0 => "the newest state".to_owned(),
         _ if is_checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
-        behind => format!("{behind} txgs before the newest state, txg {newest}"),
+        behind => format!("{} before the newest state, txg {newest}", counted(behind, "txg")),
     };
     let kept = format!("{} states from txg {oldest} on can be asked for with --txg", found.uberblocks.len());
     paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 fn problems(label: &str, problems: &[Problem]) -> String {
