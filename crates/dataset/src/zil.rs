@@ -193,7 +193,8 @@ impl Log {
         self.0.records.lock().release(Some(object));
     }
 
-    /// An object has lost its last name, which is noted, or is about to be freed: what waits with it will never be written.
+    /// An object has lost its last name, which is noted, or is about to be freed or cut otherwise than [`Log::append_cut`] says: what waits with it
+    /// will never be written.
     pub fn forget(&self, object: ObjectId) {
         self.0.records.lock().forget(object);
     }

@@ -133,10 +133,14 @@ impl VolumeWriter {
     pub async fn resize(&self, edit: &Edit, size_bytes: u64) -> Result<()> {
         check_size(size_bytes, self.block_bytes)?;
         let _alone = self.parts.write().await;
+        // No record says it, and before it is done: a commit under way must not find what is cut off.
+        self.live.log().inspect(|log| {
+            log.cannot_say(edit.txg());
+            log.forget(ZVOL_OBJECT);
+        });
         clear(edit, ZVOL_OBJECT, size_bytes..u64::MAX).await?;
         ZapEdit::new(edit, ZVOL_ZAP).update("size", size_bytes).await?;
         *self.size_bytes.write() = size_bytes;
-        self.live.log().inspect(|log| log.cannot_say(edit.txg()));
         Ok(())
     }
 
