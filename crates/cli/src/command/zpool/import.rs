@@ -1,7 +1,8 @@
 //! `zpool import`: which pools there are among the disks, and whether one opens.
 //!
 //! Nothing is imported into anything: a pool is opened for reading as long as a command runs. So the listing opens each pool to
-//! tell what is there, and `import POOL` says what it found.
+//! tell what is there, and `import POOL` says what it found. What an import changes for good (another name, an older state, logs given up)
+//! is written, and the pool left exported.
 
 use cenote_dataset::Mos;
 use cenote_dataset::engine::PoolSetting;
