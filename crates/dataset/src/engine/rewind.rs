@@ -52,7 +52,7 @@ impl Engine {
         let is_kept = |uberblock: &&Uberblock| uberblock.txg.0 + TXG_DEFER_SIZE as u64 >= newest.0;
         let mut failure = None;
         for uberblock in found.uberblocks.iter().take_while(is_kept) {
-            match Older::open(rt, found, uberblock, options).await {
+            match Older::open_whole(rt, found, uberblock, options).await {
                 Ok(older) => return Ok((older.make_newest().await?, *uberblock)),
                 Err(error) if error.is_refusal() => return Err(error),
                 // The newest state's error is the one to report.
@@ -92,9 +92,20 @@ impl Older {
             uberblock.timestamp_s = rt.unix_time_ns() / 1_000_000_000;
         }
         let mos = import_at(rt, found, &uberblock, options).await?;
-        mos.open_all_heads().await?;
         let engine = Engine::load(&mos).await?;
         Ok(Older { uberblock, mos, engine, is_newest })
+    }
+
+    /// The same for a state of which all datasets can be opened.
+    async fn open_whole(
+        rt: &Runtime,
+        found: &FoundPool,
+        uberblock: &Uberblock,
+        options: &ImportOptions,
+    ) -> Result<Older> {
+        let older = Older::open(rt, found, uberblock, options).await?;
+        older.mos.open_all_heads().await?;
+        Ok(older)
     }
 
     async fn make_newest(self) -> Result<Engine> {
