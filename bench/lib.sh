@@ -16,11 +16,14 @@ seconds() {
   echo "$start $end" | awk '{printf "%.3f\n", ($2-$1)/1e9}'
 }
 
+# middle: the median of the lines of its input
+middle() { sort -n | awk '{a[NR]=$1} END {print a[int((NR+1)/2)]}'; }
+
 # median COMMAND...: median of $runs runs, after one that warms the caches
 median() {
   local i
   seconds "$@" > /dev/null
-  for ((i = 0; i < runs; i++)); do seconds "$@"; done | sort -n | awk '{a[NR]=$1} END {print a[int((NR+1)/2)]}'
+  for ((i = 0; i < runs; i++)); do seconds "$@"; done | middle
 }
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.1f", a/b}'; }
