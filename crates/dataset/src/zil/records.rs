@@ -88,10 +88,6 @@ struct OfGroup {
 }
 
 impl OfGroup {
-    fn release(&mut self, object: ObjectId, notes: Vec<Note>) {
-        self.released.entry(object).or_default().push((self.ordered.len(), notes));
-    }
-
     /// What was written to an object and is not in the log yet.
     fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
         let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
@@ -156,15 +152,12 @@ impl Records {
     /// What waits with an object, or with any, is to be written with the next commit.
     pub(super) fn release(&mut self, object: Option<ObjectId>) {
         for group in self.groups.values_mut() {
-            match object {
-                Some(object) => {
-                    let waiting = group.waiting.remove(&object);
-                    waiting.into_iter().for_each(|notes| group.release(object, notes));
-                }
-                None => {
-                    let waiting = std::mem::take(&mut group.waiting);
-                    waiting.into_iter().for_each(|(object, notes)| group.release(object, notes));
-                }
+            let waiting = match object {
+                Some(object) => group.waiting.remove_entry(&object).into_iter().collect(),
+                None => std::mem::take(&mut group.waiting),
+            };
+            for (object, notes) in waiting {
+                group.released.entry(object).or_default().push((group.ordered.len(), notes));
             }
         }
     }

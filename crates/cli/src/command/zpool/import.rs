@@ -76,14 +76,12 @@ impl Import {
 
     /// Makes a pool's checkpoint its state, or only shows it. It is left exported.
     async fn go_back(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
-        let found = session.find_pool(name).await?;
         if self.is_look() {
+            let found = session.find_pool(name).await?;
             let mos = session.open_checkpoint(&found).await?;
             return self.show(session, &found, &mos).await;
         }
-        if !self.force {
-            session.check_unused(&found)?;
-        }
+        let found = self.find_to_take(session, name).await?;
         session.rewind_to_checkpoint(&found).await?;
         Ok(Outcome::Done)
     }
@@ -93,10 +91,7 @@ impl Import {
         if self.new_name.is_some() {
             return Err(CliError::Usage("-F: go back first, then give it another name".into()));
         }
-        let found = session.find_pool(name).await?;
-        if !self.force {
-            session.check_unused(&found)?;
-        }
+        let found = self.find_to_take(session, name).await?;
         let state = session.rewind_to_whole(&found).await?;
         let time = ctime(state.timestamp_s.cast_signed());
         print(match found.uberblocks.first().filter(|newest| newest.txg > state.txg) {
@@ -116,12 +111,18 @@ impl Import {
 
     /// Gives up what can't be read of intent logs. The pool is left exported.
     async fn give_up_logs(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        let found = self.find_to_take(session, name).await?;
+        session.give_up_lost_logs(&found).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Finds a pool that nobody else has, or whoever has it.
+    async fn find_to_take(&self, session: &Session, name: &str) -> Result<FoundPool, CliError> {
         let found = session.find_pool(name).await?;
         if !self.force {
             session.check_unused(&found)?;
         }
-        session.give_up_lost_logs(&found).await?;
-        Ok(Outcome::Done)
+        Ok(found)
     }
 
     /// The pool is to be left alone.
