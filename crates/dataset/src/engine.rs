@@ -33,6 +33,7 @@ mod room;
 mod settings;
 mod space;
 mod space_check;
+mod space_log;
 mod state;
 mod sync;
 mod throttle;
@@ -105,7 +106,8 @@ struct Inner {
     features: Features,
     /// As the MOS and labels have it.
     config: Mutex<PoolConfig>,
-    space_maps: Mutex<SpaceMaps>,
+    /// Changed only by whoever writes a group.
+    space_maps: tokio::sync::Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
     shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
     /// What devices have missed since the pool was opened, as their logs say.

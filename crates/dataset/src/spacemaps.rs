@@ -85,6 +85,8 @@ pub struct SpaceMapHead {
 /// The changes of groups that are not yet in the metaslabs' own maps, in order.
 #[derive(Debug, Default)]
 pub struct LogSpacemaps {
+    /// The map of each group, with its length in blocks.
+    pub(crate) maps: BTreeMap<Txg, (ObjectId, u64)>,
     /// (group, change) for each vdev.
     changes: BTreeMap<VdevId, Vec<(Txg, SpaceMapEntry)>>,
 }
@@ -95,21 +97,19 @@ impl Mos {
     /// # Errors
     /// A map is damaged.
     pub async fn log_spacemaps(&self) -> Result<LogSpacemaps> {
-        let mut maps = Vec::new();
-        if let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? {
-            for entry in zap.to_vec().await? {
-                // Keys are groups in hexadecimal text, as those of a deadlist.
-                let txg = parse_deadlist_key(&entry.name)
-                    .map_err(|e| self.objset().format(zap.object().id(), e))?;
-                let id =
-                    entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
-                maps.push((txg, ObjectId(id)));
-            }
-        }
-        maps.sort();
         let mut log = LogSpacemaps::default();
-        for (txg, id) in maps {
-            let object = self.objset().object(id).await?;
+        let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? else { return Ok(log) };
+        for entry in zap.to_vec().await? {
+            // Keys are groups in hexadecimal text, as those of a deadlist.
+            let txg =
+                parse_deadlist_key(&entry.name).map_err(|e| self.objset().format(zap.object().id(), e))?;
+            let id = entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
+            log.maps.insert(txg, (ObjectId(id), 0));
+        }
+        for (&txg, (id, blocks)) in &mut log.maps {
+            let object = self.objset().object(*id).await?;
+            *blocks =
+                SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes.div_ceil(object.block_bytes().max(1));
             read_space_map(&object, LOG_SHIFT, |change| {
                 let vdev = change.vdev.unwrap_or_default();
                 log.changes.entry(vdev).or_default().push((txg, change));
@@ -144,10 +144,10 @@ impl Mos {
     ///
     /// # Errors
     /// A space map is damaged, or contradicts itself: what it takes for free may be in use.
-    pub async fn allocator(&self) -> Result<Allocator> {
-        let (allocator, log) = (Allocator::new(), self.log_spacemaps().await?);
+    pub async fn allocator(&self, log: &LogSpacemaps) -> Result<Allocator> {
+        let allocator = Allocator::new();
         for vdev in self.pool().vdevs().tops() {
-            let metaslabs = self.metaslabs(vdev, &log).await?;
+            let metaslabs = self.metaslabs(vdev, log).await?;
             if let Some(bad) = metaslabs.iter().find(|metaslab| !metaslab.overlaps.is_empty()) {
                 let why = format!("vdev {} metaslab {}: freed or allocated twice", vdev.id, bad.place.index);
                 return Err(self.objset().damaged(bad.place.map.unwrap_or_default(), why));
@@ -258,6 +258,11 @@ impl Mos {
 }
 
 impl LogSpacemaps {
+    /// The groups that have a map here, in order.
+    pub fn groups(&self) -> impl Iterator<Item = Txg> + '_ {
+        self.maps.keys().copied()
+    }
+
     /// The changes on one vdev by metaslab, in order.
     pub(crate) fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
         let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();

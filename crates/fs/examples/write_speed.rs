@@ -6,6 +6,7 @@
 //!                                  create COUNT      empty files in one directory, then sync
 //!                                  random COUNT      4 KiB writes at random places of a file of 256 MiB, then fsync
 //!                                  sync COUNT        4 KiB writes, each durable before the next
+//!                                  groups COUNT      groups of 200 such writes; then what each wrote, and in how many calls
 //! ```
 //!
 //! The pool is opened as every program does it; groups write themselves, memory for changes is bounded as by default.
@@ -29,6 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const MIB: u64 = 1 << 20;
 const SMALL: usize = 4096;
 const RANDOM_FILE_MIB: u64 = 256;
+const GROUP_WRITES: u64 = 200;
 
 struct Bench {
     rt: Runtime,
@@ -41,7 +43,7 @@ struct Bench {
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let [_, folder, pool, workload, count] = &args[..] else {
-        eprintln!("usage: write_speed FOLDER POOL sequential|small|create|random|sync COUNT");
+        eprintln!("usage: write_speed FOLDER POOL sequential|small|create|random|sync|groups COUNT");
         std::process::exit(2);
     };
     let count: u64 = count.parse().unwrap();
@@ -66,12 +68,27 @@ fn main() {
                 bench.sequential(file, RANDOM_FILE_MIB, MIB as usize).await;
                 bench.timed(workload, count, "writes", bench.random(file, count, true)).await;
             }
+            "groups" => {
+                let file = bench.file("groups").await;
+                bench.sequential(file, RANDOM_FILE_MIB, MIB as usize).await;
+                bench.engine.sync_all().await.unwrap();
+                let before = [written("wchar"), written("syscw")];
+                bench.timed(workload, count, "groups", bench.groups(file, count)).await;
+                let [bytes, calls] = [written("wchar") - before[0], written("syscw") - before[1]];
+                println!("written {} KiB in {} calls a group", bytes / count / 1024, calls / count);
+            }
             other => panic!("no workload {other}"),
         }
         bench.engine.sync_all().await.unwrap();
         let peak = std::fs::read_to_string("/proc/self/status").unwrap();
         println!("{}", peak.lines().find(|line| line.starts_with("VmHWM")).unwrap());
     });
+}
+
+/// What this process has written so far, as the kernel counts it.
+fn written(what: &str) -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": ")).unwrap().parse().unwrap()
 }
 
 impl Bench {
@@ -81,7 +98,8 @@ impl Bench {
         let mos = import(rt, &found, &ImportOptions::default()).await.unwrap();
         let engine = Engine::start(&mos).await.unwrap();
         let dataset = engine.dataset(pool).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let options = FsOptions::of(&mos, &mos.dataset(pool).await.unwrap()).await.unwrap();
+        let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
         let noise: Vec<u8> = (0..MIB / 8).flat_map(|_| rt.random_u64().to_ne_bytes()).collect();
         Bench { rt: rt.clone(), engine, dataset, fs, noise: noise.into() }
     }
@@ -138,15 +156,28 @@ impl Bench {
     }
 
     async fn random(&self, file: ObjectId, count: u64, durable: bool) {
-        let places = RANDOM_FILE_MIB * MIB / SMALL as u64;
         for index in 0..count {
-            let at = self.rt.random_u64() % places * SMALL as u64;
-            let from = index as usize * SMALL % self.noise.len();
-            self.write(file, at, &self.noise[from..from + SMALL]).await;
+            self.write_anywhere(file, index).await;
             if durable {
                 self.fs.commit(Some(file)).await.unwrap();
             }
         }
         self.fs.commit(Some(file)).await.unwrap();
+    }
+
+    async fn write_anywhere(&self, file: ObjectId, index: u64) {
+        let places = RANDOM_FILE_MIB * MIB / SMALL as u64;
+        let at = self.rt.random_u64() % places * SMALL as u64;
+        let from = index as usize * SMALL % self.noise.len();
+        self.write(file, at, &self.noise[from..from + SMALL]).await;
+    }
+
+    async fn groups(&self, file: ObjectId, count: u64) {
+        for _ in 0..count {
+            for index in 0..GROUP_WRITES {
+                self.write_anywhere(file, index).await;
+            }
+            self.engine.sync_all().await.unwrap();
+        }
     }
 }

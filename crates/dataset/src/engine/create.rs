@@ -223,7 +223,7 @@ impl SyncContext {
         for top in config.vdev_tree.children.iter_mut().filter(|top| top.kind.holds_data()) {
             if top.metaslab_array.0 == 0 {
                 top.metaslab_array = edit.create(&NewObject::of(ObjectType::OBJECT_ARRAY)).await?;
-                self.engine.space_maps.lock().add_vdev(VdevId(top.id), top.metaslab_array);
+                self.engine.space_maps.lock().await.add_vdev(VdevId(top.id), top.metaslab_array);
             }
             if top.top_zap.0 == 0 {
                 top.top_zap = self.make_vdev_zap(map).await?;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_codec::compress::Compression;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::label::PoolConfig;
-use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevState;
 
 use super::freeing::Freeing;
@@ -59,13 +59,14 @@ impl Engine {
         writable::check(mos).await?;
         let pool = mos.pool().clone();
         let config = mos.pool_config()?;
-        let allocator = mos.allocator().await?;
+        let log = mos.log_spacemaps().await?;
+        let allocator = mos.allocator(&log).await?;
         checkpoint::keep(mos, &allocator).await?;
         removed::follow(mos, &allocator).await?;
         for log in pool.status().root.children.iter().filter(|top| top.state < VdevState::Degraded) {
             allocator.set_allocates(VdevId(log.id), false);
         }
-        let space_maps = space_maps(mos).await?;
+        let space_maps = SpaceMaps::of(mos, &log).await?;
         let synced = pool.uberblock().txg;
         let features = features(mos).await?;
         let inner = Inner {
@@ -110,17 +111,4 @@ async fn features(mos: &Mos) -> Result<Features> {
         }
     }
     Ok(features)
-}
-
-/// Where it is noted what is allocated.
-async fn space_maps(mos: &Mos) -> Result<SpaceMaps> {
-    let logs = mos.directory_u64(names::LOG_SPACEMAP_ZAP).await?.map(ObjectId);
-    let mut maps = SpaceMaps::with_logs(logs);
-    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.metaslab_array.0 != 0) {
-        maps.add_vdev(VdevId(vdev.id), vdev.metaslab_array);
-        for place in mos.metaslab_places(vdev).await? {
-            maps.insert(VdevId(vdev.id), &place);
-        }
-    }
-    Ok(maps)
 }

@@ -40,6 +40,9 @@ impl SyncContext {
             config.hostid = (host.id != 0).then_some(host.id);
             config.hostname = Some(host.name);
         }
+        if state != PoolState::Active {
+            self.engine.space_maps.lock().await.log.flush_all();
+        }
         self.config_changed = true;
         // Now, since a group in which nothing else changes needs no pass.
         self.write_config().await

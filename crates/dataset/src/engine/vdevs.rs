@@ -80,6 +80,7 @@ impl SyncContext {
         config.vdev_tree.children.extend(configs.iter().cloned());
         self.take_tree(config, devices).await?;
         self.make_vdev_zaps().await?;
+        self.engine.space_maps.lock().await.log.flush_all();
         self.add_distributed_spares(&configs).await?;
         Ok(configs.iter().map(|top| VdevId(top.id)).collect())
     }

@@ -8,3 +8,4 @@ mod datasets;
 mod dedup;
 mod freeing;
 mod groups;
+mod space_log;

@@ -86,7 +86,8 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
         let pool = golden(&name).unwrap();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
-            let (allocator, log) = (mos.allocator().await.unwrap(), mos.log_spacemaps().await.unwrap());
+            let log = mos.log_spacemaps().await.unwrap();
+            let allocator = mos.allocator(&log).await.unwrap();
             for usage in mos.usage().await.unwrap() {
                 let space = allocator.vdev_space(usage.vdev).unwrap();
                 let figures = (space.size_bytes, space.allocated_bytes);
