@@ -27,6 +27,7 @@ use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_pool::VdevConfig;
 use cenote_pool::alloc::{Allocator, NewMetaslab, SizeHistogram};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::error::Result;
 use crate::mos::Mos;
@@ -39,6 +40,9 @@ pub use edit::{SpaceMapChange, SpaceMapEdit};
 
 /// Offsets in a log space map count sectors of 512.
 pub(crate) const LOG_SHIFT: u32 = 9;
+
+/// Maps read at once: there are hundreds, most of them a block long, each at its own place.
+const MAPS_AT_ONCE: usize = 16;
 
 /// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
@@ -106,17 +110,25 @@ impl Mos {
             let id = entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
             log.maps.insert(txg, (ObjectId(id), 0));
         }
-        for (&txg, (id, blocks)) in &mut log.maps {
-            let object = self.objset().object(*id).await?;
-            *blocks =
-                SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes.div_ceil(object.block_bytes().max(1));
-            read_space_map(&object, LOG_SHIFT, |change| {
+        let maps: Vec<_> = log.maps.iter().map(|(&txg, &(id, _))| self.log_map(txg, id)).collect();
+        let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
+        while let Some((txg, map, changes)) = maps.try_next().await? {
+            log.maps.insert(txg, map);
+            for change in changes {
                 let vdev = change.vdev.unwrap_or_default();
                 log.changes.entry(vdev).or_default().push((txg, change));
-            })
-            .await?;
+            }
         }
         Ok(log)
+    }
+
+    /// A group's map with its length in blocks, and its changes.
+    async fn log_map(&self, txg: Txg, id: ObjectId) -> Result<(Txg, (ObjectId, u64), Vec<SpaceMapEntry>)> {
+        let object = self.objset().object(id).await?;
+        let length_bytes = SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes;
+        let mut changes = Vec::new();
+        read_space_map(&object, LOG_SHIFT, |change| changes.push(change)).await?;
+        Ok((txg, (id, length_bytes.div_ceil(object.block_bytes().max(1))), changes))
     }
 
     /// The metaslabs of a top-level vdev with their allocated ranges. None of a vdev that was removed.
@@ -126,11 +138,12 @@ impl Mos {
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
         let places = self.metaslab_places(vdev).await?;
         let logged = log.by_metaslab(vdev);
-        let mut metaslabs = Vec::with_capacity(places.len());
-        for place in places {
-            let mut metaslab = self.own_map(vdev, place).await?;
-            let changes = logged.get(&place.index).into_iter().flatten();
-            if let Some(since) = place.unflushed {
+        let maps: Vec<_> = places.into_iter().map(|place| self.own_map(vdev, place)).collect();
+        let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
+        let mut metaslabs = Vec::with_capacity(maps.size_hint().0);
+        while let Some(mut metaslab) = maps.try_next().await? {
+            let changes = logged.get(&metaslab.place.index).into_iter().flatten();
+            if let Some(since) = metaslab.place.unflushed {
                 for (_, change) in changes.filter(|(txg, _)| *txg >= since) {
                     metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
                 }
