@@ -1,8 +1,9 @@
 //! The block cache: verified, decoded metadata blocks within a budget of bytes.
 //!
 //! Idea: nearly every look-up walks the same few indirect blocks, blocks of dnodes and ZAP leaves. They are kept
-//! decoded, keyed by what identifies a block for ever: its first address, its birth and its checksum. Blocks never
-//! change in place, so nothing is ever invalidated. File data goes past the cache: it would only push metadata out.
+//! decoded, keyed by what identifies a block for ever: its first address, its birth and its checksum. Nothing is ever
+//! invalidated: a block that a later pass of its group has written over in place has another checksum. File data goes past the
+//! cache: it would only push metadata out.
 //!
 //! Eviction is second chance (CLOCK): a shard's blocks stand in a ring; a hit sets a mark; the hand takes the first
 //! block without one and clears marks on its way. As good as LRU for this use, with no list to reorder on a hit.
@@ -32,8 +33,8 @@ use shard::Shard;
 /// Shards: enough that two threads seldom want the same lock.
 const SHARDS: usize = 16;
 
-/// What identifies a block's content for ever: first DVA, properties, birth and a word of the checksum.
-type Key = [u64; 5];
+/// What identifies a block's content for ever: first DVA, properties, birth and the whole checksum.
+type Key = [u64; 8];
 
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
 pub struct BlockCache {
@@ -182,5 +183,27 @@ impl std::fmt::Debug for BlockCache {
 /// `None` for pointers that hold their content, or none: there is nothing to gain.
 fn key_of(bp: &Blkptr) -> Option<Key> {
     let w = bp.words();
-    (bp.kind() == BlkptrKind::Normal).then(|| [w[0], w[1], w[6], w[10], w[12]])
+    (bp.kind() == BlkptrKind::Normal).then(|| [w[0], w[1], w[6], w[10], w[12], w[13], w[14], w[15]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first word of a Fletcher checksum is a plain sum: where one count in a block grows by one and another shrinks by one, it stays.
+    #[test]
+    fn a_block_written_over_in_place_is_another_one_even_with_the_same_sum() {
+        let block = |checksum: [u64; 4]| {
+            let mut words = [0; 16];
+            (words[0], words[1], words[6], words[10]) = (8, 4096, 7, 123);
+            words[12..].copy_from_slice(&checksum);
+            Blkptr::from_words(words)
+        };
+        let before = key_of(&block([100, 7, 8, 9]));
+        assert!(before.is_some());
+        for after in [[101, 7, 8, 9], [100, 6, 8, 9], [100, 7, 5, 9], [100, 7, 8, 4]] {
+            assert_ne!(key_of(&block(after)), before);
+        }
+        assert_eq!(key_of(&block([100, 7, 8, 9])), before);
+    }
 }
