@@ -27,7 +27,7 @@ use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_pool::VdevConfig;
 use cenote_pool::alloc::{Allocator, NewMetaslab, SizeHistogram};
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::error::Result;
 use crate::mos::Mos;
@@ -138,15 +138,14 @@ impl Mos {
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
         let places = self.metaslab_places(vdev).await?;
         let logged = log.by_metaslab(vdev);
+        let mut metaslabs = Vec::with_capacity(places.len());
         let maps: Vec<_> = places.into_iter().map(|place| self.own_map(vdev, place)).collect();
         let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
-        let mut metaslabs = Vec::with_capacity(maps.size_hint().0);
         while let Some(mut metaslab) = maps.try_next().await? {
-            let changes = logged.get(&metaslab.place.index).into_iter().flatten();
-            if let Some(since) = metaslab.place.unflushed {
-                for (_, change) in changes.filter(|(txg, _)| *txg >= since) {
-                    metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
-                }
+            let place = metaslab.place;
+            let changes = logged.get(&place.index).into_iter().flatten();
+            for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
+                metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
             }
             metaslabs.push(metaslab);
         }
@@ -267,6 +266,13 @@ impl Mos {
             ObjectId(0) => Ok(None),
             id => Zap::open_id(self.objset(), id).await.map(Some),
         }
+    }
+}
+
+impl MetaslabPlace {
+    /// Its own map lacks the changes of that group, which are in the log.
+    pub(crate) fn lacks(&self, txg: Txg) -> bool {
+        self.unflushed.is_some_and(|since| txg >= since)
     }
 }
 

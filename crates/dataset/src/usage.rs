@@ -127,9 +127,7 @@ impl Mos {
             let head = SpaceMapHead::of(&self.objset().object(map).await?, vdev.ashift)?;
             (allocated, free_ranges) = (i128::from(head.allocated_bytes()), head.free_ranges);
         }
-        for (_, change) in
-            changes.iter().filter(|(txg, _)| place.unflushed.is_some_and(|since| *txg >= since))
-        {
+        for (_, change) in changes.iter().filter(|(txg, _)| place.lacks(*txg)) {
             match change.map_type {
                 MapType::Alloc => allocated += i128::from(change.run_bytes),
                 MapType::Free => allocated -= i128::from(change.run_bytes),

@@ -156,16 +156,20 @@ impl SyncContext {
         field: &str,
         shift: u32,
     ) -> Result<(ObjectId, bool)> {
-        let top_zap = self.top_zaps().into_iter().find(|(id, _)| *id == vdev).map(|(_, zap)| zap);
-        let top_zap = top_zap.ok_or_else(|| self.damaged("a vdev has no ZAP"))?;
         let edit = self.edit();
-        let fields = ZapEdit::new(&edit, top_zap);
+        let fields = ZapEdit::new(&edit, self.top_zap(vdev)?);
         if let Some(map) = fields.get(field).await?.and_then(|value| value.as_u64()) {
             return Ok((ObjectId(map), false));
         }
         let map = SpaceMapEdit::create(&edit, MAP_BLOCK_BYTES, shift).await?.object();
         fields.add(field, map.0).await?;
         Ok((map, true))
+    }
+
+    /// The ZAP of a top-level vdev, which must have one.
+    pub(super) fn top_zap(&self, vdev: VdevId) -> Result<ObjectId> {
+        let found = self.top_zaps().into_iter().find(|(id, _)| *id == vdev);
+        found.map(|(_, zap)| zap).ok_or_else(|| self.damaged("a vdev has no ZAP"))
     }
 
     /// The ZAP of each top-level vdev that has one.

@@ -92,6 +92,7 @@ impl Unflushed {
         (self.allocated.len() + self.freed.len()) as u64 * RANGE_BYTES
     }
 
+    /// A change goes into the log: it undoes one that its own map lacks, too, or comes to those.
     fn note(&mut self, map_type: MapType, start: u64, end: u64) {
         let (into, against) = match map_type {
             MapType::Alloc => (&mut self.allocated, &mut self.freed),
@@ -114,8 +115,8 @@ impl SpaceLog {
         for place in places {
             let Some(since) = place.unflushed else { continue };
             let mut unflushed = Unflushed::since(since, place.start_bytes);
-            let changes = logged.get(&place.index).into_iter().flatten().filter(|(txg, _)| *txg >= since);
-            for (_, change) in changes {
+            let changes = logged.get(&place.index).into_iter().flatten();
+            for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
                 let end = change.offset_bytes.saturating_add(change.run_bytes);
                 unflushed.note(change.map_type, change.offset_bytes, end);
             }
@@ -128,7 +129,7 @@ impl SpaceLog {
         self.is_to_be_flushed = true;
     }
 
-    /// Some metaslabs' own maps lack something.
+    /// The pool keeps a log.
     pub(super) fn is_kept(&self) -> bool {
         !self.maps.is_empty()
     }
@@ -169,9 +170,9 @@ impl SyncContext {
         if log.maps.contains_key(&txg) {
             return Ok(true);
         }
-        let tops = self.engine.config.lock().vdev_tree.children.clone();
-        let has_zaps = tops.iter().all(|top| top.metaslab_array.0 == 0 || top.top_zap.0 != 0);
-        if !has_zaps || FeatureCounts::of(&edit).count(FEATURE).await?.is_none() {
+        let has_zap = |top: &VdevConfig| top.metaslab_array.0 == 0 || top.top_zap.0 != 0;
+        let have_zaps = self.engine.config.lock().vdev_tree.children.iter().all(has_zap);
+        if !have_zaps || FeatureCounts::of(&edit).count(FEATURE).await?.is_none() {
             return Ok(false);
         }
         let table = match self.find_directory_object(names::LOG_SPACEMAP_ZAP).await? {
@@ -255,10 +256,8 @@ impl SyncContext {
 
     /// Notes on disk since when a metaslab's own map lacks changes.
     async fn set_unflushed(&mut self, (vdev, index): MetaslabId, since: Txg) -> Result<()> {
-        let top_zap = self.top_zaps().into_iter().find(|(id, _)| *id == vdev).map(|(_, zap)| zap);
-        let top_zap = top_zap.ok_or_else(|| self.damaged("a vdev has no ZAP"))?;
         let edit = self.edit();
-        let fields = ZapEdit::new(&edit, top_zap);
+        let fields = ZapEdit::new(&edit, self.top_zap(vdev)?);
         let field = fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|value| value.as_u64());
         let array = match field {
             Some(array) => ObjectId(array),
