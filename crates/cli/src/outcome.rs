@@ -34,6 +34,13 @@ impl Outcome {
     }
 }
 
+/// Work that answers nothing did all, or it would be an error.
+impl From<()> for Outcome {
+    fn from((): ()) -> Outcome {
+        Outcome::Done
+    }
+}
+
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> ExitCode {
         ExitCode::from(match outcome {

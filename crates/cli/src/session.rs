@@ -24,7 +24,7 @@ pub use interrupt::{interrupted, unless_interrupted};
 pub use near::{dataset, file_error};
 pub use progress::{Progress, watch};
 pub use replay::now;
-pub use target::Target;
+pub use target::{Target, pool_of};
 pub use writing::{check_kernel, this_host};
 
 use crate::args::Common;

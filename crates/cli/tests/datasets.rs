@@ -311,6 +311,39 @@ fn settings_are_checked_and_taken_back() {
 }
 
 #[test]
+fn of_several_one_that_fails_does_not_keep_the_rest() {
+    let disks = pool();
+    disks.cenote("zfs create tank/b", &[]);
+    disks.cenote("zfs set org.me:note=all tank tank/a tank/b", &[]);
+    disks.fails("zfs set org.me:note=some tank/none tank/b", "'tank/none'");
+    assert_eq!(disks.cenote("zfs get -H -o value org.me:note tank/a tank/b", &[]), "all\nsome\n");
+    disks.cenote("zfs snapshot -r tank@one", &[]);
+    disks.fails("zfs hold keep tank@two tank/a@one", "'tank@two'");
+    disks.fails("zfs destroy -r tank@one", "it's being held");
+    disks.fails("zfs release keep tank@one tank/a@one", "no such tag");
+    disks.cenote("zfs destroy -r tank@one", &[]);
+    disks.cenote("mkdir tank/a:/x tank/a:/y", &[]);
+    disks.fails("rm -r tank/a:/none tank/a:/x", "/none");
+    assert_eq!(disks.cenote("ls tank/a:/", &[]), "file\ny\n");
+    // What did not succeed wholly is no command of the history, and the pool is opened once for what does.
+    let history = disks.cenote("zpool history tank", &[]);
+    let told = |what: &str| history.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        [
+            told("note=all"),
+            told("note=some"),
+            told("hold keep"),
+            told("destroy"),
+            told("mkdir"),
+            told(" rm ")
+        ],
+        [1, 0, 0, 1, 1, 0],
+        "{history}"
+    );
+    disks.zdb_is_content();
+}
+
+#[test]
 fn the_history_tells_commands_and_events() {
     let disks = pool();
     disks.cenote("zfs snapshot tank/a@one", &[]);

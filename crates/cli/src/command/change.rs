@@ -97,28 +97,25 @@ async fn folder(putter: &Putter, path: &str) -> Result<ObjectId, CliError> {
     }
 }
 
-/// Opens the file system of each target to change it, and works there; `work` gets the target as typed, too.
+/// Opens the file system of each target to change it, and works there.
 async fn on_each(
     session: &Session,
     targets: &[String],
-    work: impl AsyncFn(&Putter, &Target, &str) -> Result<(), CliError>,
+    work: impl AsyncFn(&Putter, &Target) -> Result<(), CliError>,
 ) -> Result<Outcome, CliError> {
-    for typed in targets {
-        let target: Target = typed.parse().map_err(CliError::Usage)?;
-        let losses = Losses::default();
-        let open = async |engine: &Engine| {
-            let putter = putter(engine, &target.dataset, (false, true), &losses).await?;
-            work(&putter, &target, typed).await
-        };
-        session.change_pool(target.pool(), open).await?;
-    }
-    Ok(Outcome::Done)
+    let targets: Vec<Target> =
+        targets.iter().map(|typed| typed.parse()).collect::<Result<_, _>>().map_err(CliError::Usage)?;
+    let open = async |engine: &Engine, target: &Target| {
+        let putter = putter(engine, &target.dataset, (false, true), &Losses::default()).await?;
+        work(&putter, target).await.map(Outcome::from)
+    };
+    session.change_each(&targets, Target::pool, open).await
 }
 
 impl Mkdir {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        on_each(session, &self.targets, async |putter, target, _| match self.parents {
+        on_each(session, &self.targets, async |putter, target| match self.parents {
             true => make_all(putter, target.path_or_root()).await,
             false => {
                 let (dir, name) = parent_of(putter, target).await?;
@@ -149,12 +146,12 @@ async fn make_all(putter: &Putter, path: &str) -> Result<(), CliError> {
 impl Rm {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        on_each(session, &self.targets, async |putter, target, typed| {
+        on_each(session, &self.targets, async |putter, target| {
             let (dir, name) = parent_of(putter, target).await?;
             let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
             match until_interrupted(putter, work).await? {
                 ((), false) => Ok(()),
-                ((), true) => Err(CliError::Stopped(format!("interrupted; {typed} is removed in part"))),
+                ((), true) => Err(CliError::Stopped(format!("interrupted; {target} is removed in part"))),
             }
         })
         .await

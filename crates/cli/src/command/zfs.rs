@@ -30,7 +30,7 @@ use clap::{Args, Subcommand};
 
 use super::form::TableForm;
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{Session, pool_of};
 
 /// `cenote zfs` and its verbs.
 #[derive(Debug, Subcommand)]
@@ -210,9 +210,4 @@ impl Zfs {
             Zfs::Projectspace(owners) => owners.run(session, SpaceBy::Project).await,
         }
     }
-}
-
-/// The pool that a dataset, snapshot or bookmark is of.
-fn pool_of(name: &str) -> &str {
-    name.split(['/', '@', '#']).next().unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! `pool/dataset[@snapshot][:/path]`.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// A dataset, and perhaps a path in it.
@@ -14,12 +15,21 @@ pub struct Target {
 impl Target {
     /// The pool's name.
     pub fn pool(&self) -> &str {
-        self.dataset.split(['/', '@', '#']).next().unwrap_or_default()
+        pool_of(&self.dataset)
     }
 
     /// The path, or the root.
     pub fn path_or_root(&self) -> &str {
         self.path.as_deref().unwrap_or("/")
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}:{path}", self.dataset),
+            None => f.write_str(&self.dataset),
+        }
     }
 }
 
@@ -39,6 +49,11 @@ impl FromStr for Target {
         }
         Ok(Target { dataset: dataset.into(), path })
     }
+}
+
+/// The pool that a dataset, snapshot or bookmark is of.
+pub fn pool_of(name: &(impl AsRef<str> + ?Sized)) -> &str {
+    name.as_ref().split(['/', '@', '#']).next().unwrap_or_default()
 }
 
 #[cfg(test)]

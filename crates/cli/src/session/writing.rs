@@ -4,6 +4,8 @@
 //! other machines take without being forced to. One that was left in use by another machine may be in use there right now: it is refused
 //! until somebody says that it is not (`zpool export -f`).
 
+use std::fmt::Display;
+
 use cenote_dataset::engine::{Engine, Host, LostLog};
 use cenote_dataset::import;
 use cenote_format::uberblock::Uberblock;
@@ -12,42 +14,66 @@ use cenote_pool::{FoundPool, PoolState};
 
 use super::Session;
 use super::replay::{now, say_replayed};
-use crate::outcome::CliError;
+use crate::outcome::{CliError, Outcome};
 
 impl Session {
-    /// Opens a pool, does `work` on it, and leaves it exported, whether the work succeeded or not.
-    pub async fn change_pool<T>(
+    /// Opens a pool, does `work` on it, and leaves it exported, whether the work succeeded or not. If it did, wholly, the pool's history has
+    /// the command.
+    pub async fn change_pool<T: Into<Outcome>>(
         &self,
         name: &str,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+    ) -> Result<Outcome, CliError> {
         self.change_unused(&self.find_pool(name).await?, work).await
     }
 
-    /// The same for a pool that was found.
-    pub async fn change_unused<T>(
+    /// The same for everything in `names`; a pool is opened once for all of its own that are in a row. What fails for one is told and does
+    /// not keep the rest, unless somebody wants an end.
+    pub async fn change_each<N: Display>(
+        &self,
+        names: &[N],
+        pool_of: impl Fn(&N) -> &str,
+        work: impl AsyncFn(&Engine, &N) -> Result<Outcome, CliError>,
+    ) -> Result<Outcome, CliError> {
+        let mut outcome = Outcome::Done;
+        for names in names.chunk_by(|one, next| pool_of(one) == pool_of(next)) {
+            let pool = pool_of(&names[0]);
+            let all = async |engine: &Engine| {
+                let mut outcome = Outcome::Done;
+                for name in names {
+                    outcome = outcome.and(told(name, work(engine, name).await)?);
+                }
+                Ok(outcome)
+            };
+            outcome = outcome.and(told(pool, self.change_pool(pool, all).await)?);
+        }
+        Ok(outcome)
+    }
+
+    /// As `change_pool` for a pool that was found.
+    pub async fn change_unused<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+    ) -> Result<Outcome, CliError> {
         self.check_unused(found)?;
         self.change_found(found, PoolState::Exported, work).await
     }
 
     /// The same for a pool that was found and may be taken whoever had it, which is left in `state` if the work succeeded.
-    pub async fn change_found<T>(
+    pub async fn change_found<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
         state: PoolState,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+    ) -> Result<Outcome, CliError> {
         let found = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest()).await?;
         self.work_on(Engine::start(&mos).await?, state, work).await
     }
 
     /// Makes the checkpoint of a pool that was found and may be taken its state, for good.
-    pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<(), CliError> {
+    pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, CliError> {
         let found = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
         self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
@@ -63,7 +89,7 @@ impl Session {
     }
 
     /// Opens a pool that may be taken and gives up what can't be read of its intent logs.
-    pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<(), CliError> {
+    pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, CliError> {
         let found = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest()).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
@@ -84,20 +110,22 @@ impl Session {
         Ok(found.open_for_writing(self.runtime()).await?)
     }
 
-    async fn work_on<T>(
+    async fn work_on<T: Into<Outcome>>(
         &self,
         engine: Engine,
         state: PoolState,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+    ) -> Result<Outcome, CliError> {
         engine.set_state(PoolState::Active, this_host()).await?;
         for (dataset, report) in replay_logs(&engine, now(self.runtime())).await? {
             say_replayed(&dataset, &report);
         }
-        let done = match work(&engine).await {
-            Ok(done) => {
-                self.note_command(&engine);
-                engine.sync_all().await.map(|()| done).map_err(CliError::from)
+        let done = match work(&engine).await.map(T::into) {
+            Ok(outcome) => {
+                if outcome == Outcome::Done {
+                    self.note_command(&engine);
+                }
+                engine.sync_all().await.map(|()| outcome).map_err(CliError::from)
             }
             Err(error) => Err(error),
         };
@@ -167,4 +195,13 @@ pub fn this_host() -> Host {
     let id = id.and_then(|bytes| bytes.first_chunk::<4>().copied()).map_or(0, u32::from_ne_bytes);
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Host { id: id.into(), name }
+}
+
+/// Tells what went wrong, and with what, unless it is that somebody wants an end.
+fn told(name: impl Display, done: Result<Outcome, CliError>) -> Result<Outcome, CliError> {
+    match done {
+        Err(error @ CliError::Stopped(_)) => Err(error),
+        Err(error) => Ok(error.tell(&name.to_string())),
+        done => done,
+    }
 }

@@ -55,8 +55,7 @@ impl VolumeCp {
             }
             Ok(())
         };
-        session.change_pool(target.pool(), work).await?;
-        Ok(Outcome::Done)
+        session.change_pool(target.pool(), work).await
     }
 
     fn source(&self) -> Result<VolumeSource, CliError> {

@@ -59,8 +59,7 @@ impl Clone {
                     _ => cannot(what)(error),
                 })
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     async fn settings(&self, mos: &Mos) -> Result<Settings, CliError> {

@@ -88,8 +88,7 @@ impl Create {
                 made.map_err(cannot(self.what()))?;
                 print(report)
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     fn what(&self) -> String {

@@ -64,8 +64,7 @@ impl Destroy {
                 error => cannot("destroy bookmark")(error),
             };
             let work = async |engine: &Engine| engine.destroy_bookmark(&self.target).await.map_err(refused);
-            session.change_pool(pool, work).await?;
-            return Ok(Outcome::Done);
+            return session.change_pool(pool, work).await;
         }
         if self.dry_run {
             let mos = session.open_pool_without_asking(pool).await?;

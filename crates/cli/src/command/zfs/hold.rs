@@ -1,7 +1,6 @@
 //! `zfs hold`, `release`, `bookmark`.
 
 use cenote_dataset::Mos;
-use cenote_dataset::engine::Engine;
 use clap::Args;
 
 use super::pool_of;
@@ -61,15 +60,14 @@ impl Hold {
         if tag.starts_with('.') {
             return Err(CliError::Usage("tag may not start with '.'".into()));
         }
-        for name in &names {
-            let work = async |engine: &Engine| {
+        session
+            .change_each(&names, pool_of, async |engine, name| {
                 let names = snapshots(&engine.mos().await?, name, recursive).await?;
                 let held = engine.hold_snapshots(&names, &tag).await;
-                held.map_err(cannot(format!("hold snapshot '{name}'")))
-            };
-            session.change_pool(pool_of(name), work).await?;
-        }
-        Ok(Outcome::Done)
+                held.map_err(cannot(format!("hold snapshot '{name}'")))?;
+                Ok(Outcome::Done)
+            })
+            .await
     }
 }
 
@@ -77,9 +75,9 @@ impl Release {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let Tagged { recursive, tag, snapshots: names } = self.tagged;
-        for name in &names {
-            let what = format!("release hold from snapshot '{name}'");
-            let work = async |engine: &Engine| {
+        session
+            .change_each(&names, pool_of, async |engine, name| {
+                let what = format!("release hold from snapshot '{name}'");
                 let mos = engine.mos().await?;
                 let mut names = snapshots(&mos, name, recursive).await?;
                 if recursive {
@@ -88,11 +86,10 @@ impl Release {
                         return Err(CliError::Refused(format!("cannot {what}: no such tag on this dataset")));
                     }
                 }
-                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))
-            };
-            session.change_pool(pool_of(name), work).await?;
-        }
-        Ok(Outcome::Done)
+                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))?;
+                Ok(Outcome::Done)
+            })
+            .await
     }
 }
 
@@ -139,8 +136,7 @@ impl Bookmark {
                 let made = engine.bookmark(&source, &mark).await;
                 made.map_err(cannot(format!("create bookmark '{mark}'")))
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     fn full_names(&self) -> Result<(String, String), String> {

@@ -69,8 +69,7 @@ impl ChangeKey {
                 };
                 changed.map_err(cannot(&what))
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 }
 

@@ -66,8 +66,7 @@ impl Rename {
                     error => cannot(what)(error),
                 })
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 }
 

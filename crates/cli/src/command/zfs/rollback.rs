@@ -63,8 +63,7 @@ impl Rollback {
                 destroy(engine, clones, newer).await?;
                 engine.rollback(name).await.map_err(cannot(format!("rollback '{path}'")))
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     async fn newer(&self, mos: &Mos, path: &str) -> Result<Newer, CliError> {
@@ -147,7 +146,6 @@ impl Promote {
                 dataset(&engine.mos().await?, name).await?;
                 engine.promote(name).await.map_err(cannot(format!("promote '{name}'")))
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 }

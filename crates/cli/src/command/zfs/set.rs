@@ -56,12 +56,7 @@ impl Set {
         if names.iter().any(|name| name.contains('=')) {
             return Err(CliError::Usage("invalid argument order: properties come first".into()));
         }
-        let mut outcome = Outcome::Done;
-        for name in names {
-            let work = async |engine: &Engine| set_all(engine, options, name).await;
-            outcome = outcome.and(session.change_pool(pool_of(name), work).await?);
-        }
-        Ok(outcome)
+        session.change_each(names, pool_of, async |engine, name| set_all(engine, options, name).await).await
     }
 }
 
@@ -185,27 +180,22 @@ impl Inherit {
             }
         }
         let instead = if self.received { Instead::Received } else { Instead::Inherited };
-        for name in &self.names {
-            let work = async |engine: &Engine| {
+        session
+            .change_each(&self.names, pool_of, async |engine, name| {
                 let top = dataset(&engine.mos().await?, name).await?;
                 let all = if self.recursive { top.descendants().await? } else { vec![top] };
                 for dataset in all {
-                    let applies = if dataset.property("volsize").await?.is_some() {
-                        AppliesTo::VOL
-                    } else {
-                        AppliesTo::FS
-                    };
+                    let is_volume = dataset.property("volsize").await?.is_some();
+                    let applies = if is_volume { AppliesTo::VOL } else { AppliesTo::FS };
                     if self.recursive && prop.is_some_and(|prop| !prop.applies.overlaps(applies)) {
                         continue;
                     }
                     let what = format!("inherit {property} for '{}'", dataset.name());
                     engine.inherit(dataset.name(), property, instead).await.map_err(cannot(what))?;
                 }
-                Ok(())
-            };
-            session.change_pool(pool_of(name), work).await?;
-        }
-        Ok(Outcome::Done)
+                Ok(Outcome::Done)
+            })
+            .await
     }
 }
 

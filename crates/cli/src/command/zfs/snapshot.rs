@@ -38,8 +38,7 @@ impl Snapshot {
                 let names = self.names(&engine.mos().await?).await?;
                 engine.snapshot_with(&names, settings).await.map_err(|error| refused(error, &names))
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     async fn names(&self, mos: &Mos) -> Result<Vec<String>, CliError> {

@@ -41,7 +41,6 @@ impl Checkpoint {
             }
             false => engine.take_checkpoint().await.map_err(cannot(format!("checkpoint '{pool}'"))),
         };
-        session.change_pool(pool, work).await?;
-        Ok(Outcome::Done)
+        session.change_pool(pool, work).await
     }
 }

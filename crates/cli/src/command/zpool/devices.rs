@@ -134,8 +134,7 @@ impl Add {
             }
             Ok(())
         };
-        session.change_pool(&self.pool, work).await?;
-        Ok(Outcome::Done)
+        session.change_pool(&self.pool, work).await
     }
 
     /// Refuses what does not fit the pool; answers the ashift to be used, if that is known.
@@ -242,8 +241,7 @@ impl Attach {
             }
             Ok(())
         };
-        session.change_pool(&self.pool, work).await?;
-        Ok(Outcome::Done)
+        session.change_pool(&self.pool, work).await
     }
 }
 
@@ -256,8 +254,7 @@ impl Detach {
                 .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
             engine.detach(leaf).await.map_err(cannot(&what))
         };
-        session.change_pool(&self.pool, work).await?;
-        Ok(Outcome::Done)
+        session.change_pool(&self.pool, work).await
     }
 }
 

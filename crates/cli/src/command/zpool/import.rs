@@ -70,8 +70,7 @@ impl Import {
                 Some(new) => Ok(engine.set_pool(PoolSetting::Name(new.into())).await?),
                 None => Ok(()),
             })
-            .await?;
-        Ok(Outcome::Done)
+            .await
     }
 
     /// Makes a pool's checkpoint its state, or only shows it. It is left exported.

@@ -76,8 +76,7 @@ impl Export {
                 }
                 session.change_found(&found, PoolState::Exported, async |_| Ok(())).await
             };
-            outcome =
-                outcome.and(exported.await.map_or_else(|error| error.tell(found.name()), |()| Outcome::Done));
+            outcome = outcome.and(exported.await.unwrap_or_else(|error| error.tell(found.name())));
         }
         Ok(outcome)
     }
@@ -90,8 +89,7 @@ impl Destroy {
         if !self.force {
             session.check_unused(&found)?;
         }
-        session.change_found(&found, PoolState::Destroyed, async |_| Ok(())).await?;
-        Ok(Outcome::Done)
+        session.change_found(&found, PoolState::Destroyed, async |_| Ok(())).await
     }
 }
 

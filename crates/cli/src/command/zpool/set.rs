@@ -57,16 +57,14 @@ impl Set {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (name, value) = settings::split(&self.option).map_err(CliError::Usage)?;
-        for pool in &self.pools {
+        let work = async |engine: &Engine, pool: &String| {
             let what = format!("set property for '{pool}'");
-            let work = async |engine: &Engine| {
-                let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
-                let setting = setting(&engine.mos().await?, name, value).await?.map_err(refused)?;
-                engine.set_pool(setting).await.map_err(cannot(&what))
-            };
-            session.change_pool(pool, work).await?;
-        }
-        Ok(Outcome::Done)
+            let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
+            let setting = setting(&engine.mos().await?, name, value).await?.map_err(refused)?;
+            engine.set_pool(setting).await.map_err(cannot(&what))?;
+            Ok(Outcome::Done)
+        };
+        session.change_each(&self.pools, String::as_str, work).await
     }
 }
 
@@ -129,8 +127,8 @@ impl Upgrade {
             return self.list(session).await;
         }
         for found in session.pools_to_change(&self.pools).await? {
-            let work = async |engine: &Engine| upgrade(engine, found.name()).await;
-            print(session.change_unused(&found, work).await?)?;
+            let work = async |engine: &Engine| print(upgrade(engine, found.name()).await?);
+            session.change_unused(&found, work).await?;
         }
         Ok(Outcome::Done)
     }
