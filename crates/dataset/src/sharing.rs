@@ -27,7 +27,7 @@ use crate::zap::Zap;
 pub(crate) use dedup::Alike;
 pub(crate) use release::SharedBlocks;
 
-pub use ddt::{Ddt, DdtEntries, DdtItem, DedupSummary};
+pub use ddt::{Ddt, DdtEntries, DdtItem, DdtLog, DedupSummary};
 
 /// The sum of all cloned blocks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Keys of encrypted datasets, as given by `--key` or asked for at the terminal.
 //!
-//! `DATASET=pass:TEXT`, `hex:HEX`, `file:PATH` (the file's content: 32 raw bytes, 64 hex digits or a passphrase, as the
-//! dataset's keyformat says) and `env:NAME`. A key is for an encryption root and serves all datasets below that inherit it.
+//! `DATASET=pass:TEXT`, `hex:HEX` (also for a raw key), `file:PATH` (the file's content: 32 raw bytes, 64 hex digits or a passphrase,
+//! as the dataset's keyformat says) and `env:NAME`. A key is for an encryption root and serves all datasets below that inherit it.
 //! A root that is made or gets another key asks for the new one in the same ways.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
 
-use cenote_dataset::keys::{EncryptionInfo, KeySource, UserKey};
+use cenote_dataset::keys::{EncryptionInfo, KeyFormat, KeySource, UserKey};
 
 use crate::outcome::CliError;
 
@@ -17,12 +17,19 @@ const MAX_KEY_BYTES: u64 = 513;
 
 /// Keys by encryption root. Of a root that gets another key the first is that which it has, the last that which it gets.
 #[derive(Clone, Default)]
-pub struct GivenKeys(Arc<HashMap<String, Vec<UserKey>>>);
+pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
+
+#[derive(Clone)]
+struct Given {
+    key: UserKey,
+    /// The bytes that its digits mean, if it was given in hex.
+    of_hex: Option<UserKey>,
+}
 
 impl GivenKeys {
     /// Reads the values of all `--key` options.
     pub fn parse(options: &[String]) -> Result<GivenKeys, CliError> {
-        let mut keys: HashMap<String, Vec<UserKey>> = HashMap::new();
+        let mut keys: HashMap<String, Vec<Given>> = HashMap::new();
         for option in options {
             let (dataset, key) = option.split_once('=').ok_or_else(|| {
                 CliError::Usage("--key: write DATASET=pass:TEXT, hex:, file: or env:".into())
@@ -34,7 +41,9 @@ impl GivenKeys {
 
     fn find(&self, info: &EncryptionInfo) -> Option<UserKey> {
         let keys = self.0.get(&info.root)?;
-        if is_new(info) { keys.last().cloned() } else { keys.first().cloned() }
+        let Given { key, of_hex } = if is_new(info) { keys.last() } else { keys.first() }?;
+        let is_raw = KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw);
+        Some(of_hex.as_ref().filter(|_| is_raw).unwrap_or(key).clone())
     }
 
     /// Only the keys that were given.
@@ -72,7 +81,7 @@ fn from_file(info: &EncryptionInfo) -> Option<UserKey> {
     key.ok().map(UserKey)
 }
 
-fn parse_key(dataset: &str, key: &str) -> Result<UserKey, CliError> {
+fn parse_key(dataset: &str, key: &str) -> Result<Given, CliError> {
     let wrong = |why: String| CliError::Usage(format!("--key {dataset}: {why}"));
     let bytes = match key.split_once(':') {
         Some(("pass" | "hex", text)) => text.as_bytes().to_vec(),
@@ -84,7 +93,15 @@ fn parse_key(dataset: &str, key: &str) -> Result<UserKey, CliError> {
             .into_encoded_bytes(),
         _ => return Err(wrong("write pass:TEXT, hex:HEX, file:PATH or env:NAME".into())),
     };
-    Ok(UserKey(bytes))
+    let of_hex = key.strip_prefix("hex:").and_then(bytes_of_hex).map(UserKey);
+    Ok(Given { key: UserKey(bytes), of_hex })
+}
+
+/// `None` if it is not in pairs of hexadecimal digits.
+fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| Some(char::from(c).to_digit(16)? as u8);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 /// Asks for a passphrase or hex key at the terminal, for a new one twice. Returns nothing if there is no terminal or the answer is empty. A
@@ -130,6 +147,6 @@ mod tests {
             assert!(GivenKeys::parse(&[option.into()]).is_err(), "{option}");
         }
         let keys = GivenKeys::parse(&["tank/a=pass:x:y=z".into()]).unwrap();
-        assert_eq!(keys.0["tank/a"][0].0, b"x:y=z");
+        assert_eq!(keys.0["tank/a"][0].key.0, b"x:y=z");
     }
 }

@@ -35,7 +35,7 @@ pub enum KeyFormat {
 
 impl KeyFormat {
     /// `zfs_keyformat_t`.
-    pub(crate) fn from_number(number: u64) -> Option<KeyFormat> {
+    pub fn from_number(number: u64) -> Option<KeyFormat> {
         match number {
             1 => Some(KeyFormat::Raw),
             2 => Some(KeyFormat::Hex),

@@ -55,6 +55,17 @@ pub struct Ddt {
     logs: Vec<Object>,
 }
 
+/// A log of a table: its newest entries, which override the ZAPs'.
+#[derive(Debug)]
+pub struct DdtLog {
+    /// Its object.
+    pub object: ObjectId,
+    /// Its head.
+    pub header: DdtLogHeader,
+    /// The entries not flushed yet, in the order in which they were noted.
+    pub items: Vec<DdtItem>,
+}
+
 /// A deduplicated block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtItem {
@@ -176,20 +187,22 @@ impl Ddt {
 
     /// The blocks of the logs, by key.
     pub(super) async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
+        Ok(newest(self.logs().await?))
+    }
+
+    /// Its logs; none without feature `fast_dedup`.
+    ///
+    /// # Errors
+    /// A log is damaged.
+    pub async fn logs(&self) -> Result<Vec<DdtLog>> {
         let mut logs = Vec::new();
         for log in &self.logs {
             logs.push(self.read_log(log).await?);
         }
-        // What was appended last holds: the log that became active last overrides the other.
-        logs.sort_by_key(|(header, _)| header.first_txg);
-        let mut newest = HashMap::new();
-        for (_, items) in logs {
-            newest.extend(items.into_iter().map(|item| (item.key.to_words(), item)));
-        }
-        Ok(newest)
+        Ok(logs)
     }
 
-    async fn read_log(&self, object: &Object) -> Result<(DdtLogHeader, Vec<DdtItem>)> {
+    async fn read_log(&self, object: &Object) -> Result<DdtLog> {
         let dnode = object.dnode();
         let header = DdtLogHeader::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
         if header.length_bytes > MAX_LOG_BYTES.min(object.capacity_bytes()) {
@@ -207,8 +220,16 @@ impl Ddt {
                 }
             }
         }
-        Ok((header, items))
+        Ok(DdtLog { object: object.id(), header, items })
     }
+}
+
+/// The entries that hold: the last of each log, and those of the log that is appended to before those of the one that is being flushed.
+fn newest(mut logs: Vec<DdtLog>) -> HashMap<Vec<u64>, DdtItem> {
+    // Both may have become active in one group: their txg does not tell which is newer.
+    logs.sort_by_key(|log| log.header.is_active());
+    let items = logs.into_iter().flat_map(|log| log.items);
+    items.map(|item| (item.key.to_words(), item)).collect()
 }
 
 /// What an entry adds to the statistics.
@@ -280,4 +301,39 @@ impl DdtEntries {
 pub(super) fn unpack(value: &ZapValue, flat: bool) -> Option<DdtValue> {
     let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
     DdtValue::decode(value.as_bytes()?, flat, unpack).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use cenote_format::ddt::DdtFlat;
+    use cenote_format::ddt::log::DDL_FLAG_FLUSHING;
+    use cenote_format::units::Txg;
+
+    use super::*;
+
+    #[test]
+    fn the_log_that_is_appended_to_holds() {
+        let item = |refcount| DdtItem {
+            class: None,
+            key: DdtKey { checksum: [1, 2, 3, 4], prop: 5 },
+            value: DdtValue::Flat(DdtFlat::from_words(&[0, 0, 0, 0, 0, 0, refcount, 82, 0]).unwrap()),
+        };
+        let log = |flags: u8, refcounts: &[u64]| DdtLog {
+            object: ObjectId(1),
+            header: DdtLogHeader {
+                info: u64::from(flags) << 8 | 1,
+                length_bytes: 0,
+                first_txg: Txg(82),
+                checkpoint: item(0).key,
+            },
+            items: refcounts.iter().map(|&refcount| item(refcount)).collect(),
+        };
+        for logs in [
+            vec![log(0, &[4, 2]), log(DDL_FLAG_FLUSHING, &[7])],
+            vec![log(DDL_FLAG_FLUSHING, &[7]), log(0, &[4, 2])],
+        ] {
+            let held: Vec<DdtItem> = newest(logs).into_values().collect();
+            assert_eq!(held, [item(2)]);
+        }
+    }
 }

@@ -48,6 +48,11 @@ impl DdtLogHeader {
         (self.info >> 8) as u8
     }
 
+    /// It is appended to: its entries override those of the other log.
+    pub fn is_active(&self) -> bool {
+        self.flags() & DDL_FLAG_FLUSHING == 0
+    }
+
     /// The key up to which records are to be ignored.
     pub fn checkpoint(&self) -> Option<DdtKey> {
         (self.flags() & DDL_FLAG_CHECKPOINT != 0).then_some(self.checkpoint)

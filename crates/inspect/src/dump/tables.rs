@@ -3,18 +3,21 @@
 //! Source: OpenZFS `ddt.c`, `ddt_zap.c`, `brt.c`.
 
 use cenote_codec::compress::Compression;
+use cenote_dataset::sharing::Ddt;
 use cenote_dataset::{Mos, ObjectId, Zap, ZapEntry};
 use cenote_format::Phys;
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::ddt::{
     DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_DIR_VERSION, DDT_FLAG_FLAT, DdtClass, DdtHistogram, DdtKey, DdtValue,
-    ddt_blkptr, ddt_dir_name, ddt_object_name,
+    ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
 };
 use cenote_format::dsl::names::pool as names;
 
 use super::label::record;
 use super::{Sink, Value, failure};
 use crate::error::Result;
+
+const BLOCK_COLUMNS: [&str; 2] = ["references", "pointer"];
 
 /// Shows all deduplication tables and block-reference tables; with `entries` every entry.
 ///
@@ -25,6 +28,13 @@ pub async fn tables(sink: &mut dyn Sink, mos: &Mos, entries: bool) -> Result<()>
     for (id, checksum) in DDT_CHECKSUMS {
         if let Err(error) = ddt(sink, mos, id, checksum, entries).await {
             sink.open(checksum);
+            failure(sink, &error);
+            sink.close();
+        }
+    }
+    for table in mos.dedup_tables().await.unwrap_or_default() {
+        if let Err(error) = ddt_logs(sink, &table, entries).await {
+            sink.open("log");
             failure(sink, &error);
             sink.close();
         }
@@ -81,6 +91,27 @@ async fn ddt(sink: &mut dyn Sink, mos: &Mos, id: u8, checksum: &str, entries: bo
     Ok(())
 }
 
+/// What is in no ZAP yet; without `entries` only how much.
+async fn ddt_logs(sink: &mut dyn Sink, table: &Ddt, entries: bool) -> cenote_dataset::Result<()> {
+    let id = table.checksum_id;
+    let checksum = DDT_CHECKSUMS.iter().find(|(other, _)| *other == id).map_or("", |(_, name)| name);
+    for (index, log) in (0..).zip(table.logs().await?) {
+        let name = ddt_log_name(checksum, index);
+        sink.open(&name);
+        sink.field("table", name.as_str().into());
+        sink.field("object", log.object.0.into());
+        sink.field("entries", log.items.len().into());
+        record(sink, "ddt_log", &log.header);
+        if entries {
+            sink.table("blocks", &BLOCK_COLUMNS);
+            log.items.iter().for_each(|item| blocks(sink, id, &item.key, &item.value));
+            sink.close();
+        }
+        sink.close();
+    }
+    Ok(())
+}
+
 /// Blocks by how often they are referenced: 1, 2 to 3, 4 to 7...
 async fn histogram(sink: &mut dyn Sink, zap: &Zap, name: &str) -> Result<()> {
     let Some(value) = zap.lookup(name.as_bytes()).await? else { return Ok(()) };
@@ -116,7 +147,7 @@ async fn histogram(sink: &mut dyn Sink, zap: &Zap, name: &str) -> Result<()> {
 }
 
 async fn ddt_entries(sink: &mut dyn Sink, zap: &Zap, checksum_id: u8, flat: bool) {
-    sink.table("blocks", &["references", "pointer"]);
+    sink.table("blocks", &BLOCK_COLUMNS);
     let mut failed = None;
     let mut batches = zap.entries();
     while let Some(batch) = batches.next_batch().await {
@@ -124,9 +155,7 @@ async fn ddt_entries(sink: &mut dyn Sink, zap: &Zap, checksum_id: u8, flat: bool
             Ok(batch) => {
                 for entry in &batch {
                     match ddt_entry(entry, flat) {
-                        Ok((key, value)) => value.phys().for_each(|phys| {
-                            sink.row(vec![phys.refcount.into(), ddt_blkptr(checksum_id, &key, &phys).into()]);
-                        }),
+                        Ok((key, value)) => blocks(sink, checksum_id, &key, &value),
                         Err(error) => failed = Some(error.to_string()),
                     }
                 }
@@ -140,6 +169,12 @@ async fn ddt_entries(sink: &mut dyn Sink, zap: &Zap, checksum_id: u8, flat: bool
     sink.close();
     if let Some(error) = failed {
         failure(sink, &error);
+    }
+}
+
+fn blocks(sink: &mut dyn Sink, checksum_id: u8, key: &DdtKey, value: &DdtValue) {
+    for phys in value.phys() {
+        sink.row(vec![phys.refcount.into(), ddt_blkptr(checksum_id, key, &phys).into()]);
     }
 }
 
