@@ -44,7 +44,7 @@ fn health(
     let names = Names::gather(config, found);
     let examiner = Examiner { found, errors, hung, names };
     let tops: Vec<VdevStatus> =
-        config.vdevs.iter().map(|top| examiner.vdev(top, top.class, least_leaf_bytes(top))).collect();
+        config.vdevs.iter().map(|top| examiner.vdev(top, top.class, least_bytes(top))).collect();
     let mut in_use = BTreeSet::new();
     for top in &tops {
         top.walk(&mut |vdev| _ = in_use.insert(vdev.guid));
@@ -94,9 +94,10 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// A vdev whose leaves need `least_bytes` behind their labels.
+    /// A vdev that needs `least_bytes`, of leaves behind their labels.
     fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
-        let child = |child| self.vdev(child, class, least_bytes);
+        let child_bytes = least_child_bytes(config, least_bytes);
+        let child = |child| self.vdev(child, class, child_bytes);
         let mut children: Vec<VdevStatus> = config.children.iter().map(child).collect();
         if config.non_allocating {
             children.iter_mut().for_each(forbid_allocations);
@@ -159,13 +160,16 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
     }
 }
 
-/// Bytes that each leaf of a top-level vdev must have behind its labels, `vdev_get_min_asize`: whole metaslabs are in use.
-fn least_leaf_bytes(top: &VdevConfig) -> u64 {
-    let in_use = top.asize_bytes >> top.metaslab_shift << top.metaslab_shift;
-    let width = top.children.len().max(1) as u64;
-    match top.kind {
-        VdevKind::Disk | VdevKind::File | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => in_use,
-        VdevKind::Raidz | VdevKind::Draid => in_use.div_ceil(width),
+/// Bytes that a top-level vdev must have behind its labels: whole metaslabs are in use.
+fn least_bytes(top: &VdevConfig) -> u64 {
+    top.asize_bytes >> top.metaslab_shift << top.metaslab_shift
+}
+
+/// What that makes of a child, `vdev_get_min_asize`.
+fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
+    match parent.kind {
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => bytes,
+        VdevKind::Raidz | VdevKind::Draid => bytes.div_ceil(parent.children.len().max(1) as u64),
         _ => 0,
     }
 }
@@ -188,13 +192,19 @@ fn leaf(config: &VdevConfig, device: Option<&FoundDevice>, least_bytes: u64) -> 
 }
 
 fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<Trouble>) {
+    let unsupported = |kind: String| (VdevState::Unavailable, Some(Trouble::UnsupportedKind(kind)));
     let failed = children.iter().filter(|child| child.state < VdevState::Degraded).count();
+    let in_rows = |child: &&VdevStatus| matches!(child.kind, VdevKind::Raidz | VdevKind::Draid);
+    if let Some(child) = children.iter().find(in_rows) {
+        // Only `ztest` makes these.
+        return unsupported(format!("{} of {}", config.kind, child.kind));
+    }
     let bearable = match config.kind {
         VdevKind::Raidz | VdevKind::Draid => config.parity,
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => children.len().saturating_sub(1),
         VdevKind::Indirect | VdevKind::Hole => return (VdevState::Online, None),
         VdevKind::Missing => return (VdevState::Unavailable, Some(Trouble::MissingDevice)),
-        _ => return (VdevState::Unavailable, Some(Trouble::UnsupportedKind(config.kind.to_string()))),
+        _ => return unsupported(config.kind.to_string()),
     };
     let is_offline = |child: &VdevStatus| child.state == VdevState::Offline;
     match () {
@@ -261,6 +271,14 @@ mod tests {
         assert_eq!(state_of(VdevKind::Mirror, 0, &[Unavailable, Faulted]), Unavailable);
         assert_eq!(state_of(VdevKind::Mirror, 0, &[Offline, Offline]), Offline);
         assert_eq!(state_of(VdevKind::Mirror, 0, &[Degraded, Online]), Degraded);
+    }
+
+    #[test]
+    fn a_mirror_of_raidz_is_said_to_be_unknown() {
+        let raidz = bare(&VdevConfig::new(VdevKind::Raidz, 0, Guid(1)), "raidz1-0".into(), Vec::new());
+        let mirror = VdevConfig::new(VdevKind::Mirror, 0, Guid(2));
+        let unknown = Trouble::UnsupportedKind("mirror of raidz".into());
+        assert_eq!(interior(&mirror, &[raidz]), (VdevState::Unavailable, Some(unknown)));
     }
 
     #[test]
