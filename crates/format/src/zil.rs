@@ -21,7 +21,7 @@ pub mod record;
 
 use bytes::Bytes;
 
-pub use record::{LogRecord, Operation};
+pub use record::{ClearRecord, LogRecord, Operation};
 
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
@@ -140,12 +140,24 @@ impl LogBlock {
 
     /// The records in order. The iterator ends after the first error.
     pub fn records(&self) -> impl Iterator<Item = Result<LogRecord>> + '_ {
+        self.each(LogRecord::decode)
+    }
+
+    /// What of the records is never encrypted, for who has no key. The iterator ends after the first error.
+    pub fn clear_records(&self) -> impl Iterator<Item = Result<ClearRecord>> + '_ {
+        self.each(ClearRecord::decode)
+    }
+
+    fn each<R: 'static>(
+        &self,
+        decode: fn(&Bytes, Endian) -> Result<(R, usize)>,
+    ) -> impl Iterator<Item = Result<R>> + '_ {
         let mut rest = self.records.clone();
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;
             }
-            let record = LogRecord::decode(&rest, self.endian);
+            let record = decode(&rest, self.endian);
             match &record {
                 Ok((_, len)) => rest = rest.slice(*len..),
                 Err(_) => rest = Bytes::new(),

@@ -70,6 +70,26 @@ pub struct LogRecord {
     pub operation: Operation,
 }
 
+/// What of a record is never encrypted: enough to tell which blocks belong to a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClearRecord {
+    /// Number within the log.
+    pub seq: u64,
+    /// Where a `TX_WRITE` has its data.
+    pub written: Option<WrittenBlock>,
+}
+
+/// The block that a write names; a hole if the record has the data itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenBlock {
+    /// The file. Means nothing if the record is encrypted, which the pointer tells.
+    pub object: ObjectId,
+    /// Where in the file; likewise.
+    pub offset_bytes: u64,
+    /// The block.
+    pub bp: Blkptr,
+}
+
 /// What kind of object a `Create` makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateKind {

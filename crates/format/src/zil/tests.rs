@@ -4,9 +4,43 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::attr::{LogAcl, LogAttrs};
-use super::record::{CreateKind, NewObject, RenameKind, TX_CI, WriteData, tx};
+use super::record::{CreateKind, LR_BYTES, NewObject, RenameKind, TX_CI, WriteData, tx};
 use super::*;
 use crate::units::{ObjectId, Txg};
+
+/// Without the key of an encrypted dataset all but the headers of records and the pointers of writes is noise.
+#[test]
+fn what_is_clear_of_records_is_read_past_noise() {
+    let bp = Blkptr::decode(&[7; BLKPTR_BYTES], Endian::Little).unwrap();
+    let (object, data) = (ObjectId(3), WriteData::Indirect);
+    let write = Operation::Write {
+        already_synced: false,
+        object,
+        offset_bytes: 0,
+        length_bytes: 512,
+        block_offset: 0,
+        bp,
+        data,
+    };
+    let link = Operation::Link { directory: object, object, name: Bytes::from_static(b"name") };
+    let mut records = Vec::new();
+    for (seq, operation) in [(1, link), (2, write)] {
+        let record = LogRecord { txg: Txg(9), seq, case_insensitive: false, operation };
+        records.extend(record.encode(Endian::Little));
+    }
+    // The name has no end any more.
+    records[LR_BYTES + 16..][..8].fill(0xff);
+    let block = LogBlock {
+        endian: Endian::Little,
+        next: bp,
+        eck: EmbeddedChecksum { endian: Endian::Little, checksum: [0; 4] },
+        records: records.into(),
+    };
+    assert!(block.records().next().unwrap().is_err());
+    let clear: Vec<ClearRecord> = block.clear_records().collect::<Result<_>>().unwrap();
+    let pointers: Vec<_> = clear.iter().map(|record| (record.seq, record.written.map(|to| to.bp))).collect();
+    assert_eq!(pointers, [(1, None), (2, Some(bp))]);
+}
 
 fn name() -> impl Strategy<Value = Bytes> {
     vec(1..=255u8, 0..20).prop_map(Bytes::from)

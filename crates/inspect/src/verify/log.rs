@@ -14,7 +14,8 @@
 use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::ZilHeader;
 use cenote_format::units::{BlockId, DatasetId, Txg};
-use cenote_format::zil::{LogBlock, LogLayout, LogRecord, Operation, ZIL_ZC_SEQ};
+use cenote_format::zil::record::WrittenBlock;
+use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
 use cenote_pool::{Place, Pool, ReadContext};
 use std::collections::HashSet;
 
@@ -57,18 +58,16 @@ impl Log {
                 found.lost.extend(is_lost.then_some(place));
                 break;
             };
-            for record in block.records() {
-                let Ok(record) = record else {
-                    // Encrypted: it may be the last.
-                    last_record = header.last_record();
-                    break;
-                };
+            // Whether or not there is a key.
+            for record in block.clear_records().map_while(|record| record.ok()) {
                 if record.seq > header.last_record() {
                     return found;
                 }
                 last_record = record.seq;
-                let data = self.claimed_data(&record).filter(|(bp, _)| seen.insert(bp.dvas().next()));
-                let Some((bp, place)) = data else { continue };
+                let data = record.written.and_then(|written| self.claimed_data(&written));
+                let Some((bp, place)) = data.filter(|(bp, _)| seen.insert(bp.dvas().next())) else {
+                    continue;
+                };
                 let is_lost = pool.read_physical(&bp, &ReadContext::new(place)).await.is_err();
                 found.lost.extend(is_lost.then_some(place));
                 found.live.push((bp, place));
@@ -79,15 +78,15 @@ impl Log {
     }
 
     /// The block that a write record points to, if the log was claimed and it with it.
-    fn claimed_data(&self, record: &LogRecord) -> Option<(Blkptr, Place)> {
-        let Operation::Write { already_synced: false, object, offset_bytes, bp, .. } = record.operation
-        else {
-            return None;
-        };
-        let block = BlockId(offset_bytes / bp.lsize().0.max(1));
-        let place = Place { dataset: self.dataset, object, level: 0, block };
+    fn claimed_data(&self, written: &WrittenBlock) -> Option<(Blkptr, Place)> {
+        let WrittenBlock { object, offset_bytes, bp } = *written;
         let is_claimed = self.header.is_claimed() && bp.logical_birth() >= self.header.claim_txg;
-        (is_claimed && !bp.is_hole()).then_some((bp, place))
+        if !is_claimed || bp.is_hole() || bp.is_embedded() {
+            return None;
+        }
+        let nowhere = Place { dataset: self.dataset, ..Place::default() };
+        let block = BlockId(offset_bytes / bp.lsize().0.max(1));
+        Some((bp, if bp.is_encrypted() { nowhere } else { Place { object, level: 0, block, ..nowhere } }))
     }
 }
 

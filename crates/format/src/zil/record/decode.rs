@@ -17,16 +17,44 @@ const LOG_ATTRS_BYTES: usize = 72;
 impl LogRecord {
     /// Decodes the record at the start of `bytes`; gives it with its length, at least `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(LogRecord, usize)> {
-        let mut header = Reader::new("log record", bytes, endian);
-        let [txtype, reclen, txg, seq] = header.words()?;
-        let len = at_most("log record's length", reclen, bytes.len() as u64)? as usize;
-        if len < LR_BYTES {
-            return Err(FormatError::Corrupt { what: "log record", why: "is shorter than its header" });
-        }
+        let Header { txtype, txg, seq, len } = header(bytes, endian)?;
         let payload = bytes.slice(LR_BYTES..len);
         let operation = operation(txtype & !TX_CI, &payload, endian)?;
         Ok((LogRecord { txg: Txg(txg), seq, case_insensitive: txtype & TX_CI != 0, operation }, len))
     }
+}
+
+impl ClearRecord {
+    /// Decodes what is clear of the record at the start of `bytes`; gives it with the record's length, at least `LR_BYTES`.
+    pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(ClearRecord, usize)> {
+        let Header { txtype, seq, len, .. } = header(bytes, endian)?;
+        let written = match txtype & !TX_CI {
+            tx::WRITE => {
+                let mut r = Reader::new("log record", &bytes[LR_BYTES..len], endian);
+                let [object, offset_bytes, _, _] = r.words()?;
+                Some(WrittenBlock { object: ObjectId(object), offset_bytes, bp: Blkptr::read(&mut r)? })
+            }
+            _ => None,
+        };
+        Ok((ClearRecord { seq, written }, len))
+    }
+}
+
+/// `lr_t`, with the length checked.
+struct Header {
+    txtype: u64,
+    txg: u64,
+    seq: u64,
+    len: usize,
+}
+
+fn header(bytes: &[u8], endian: Endian) -> Result<Header> {
+    let [txtype, reclen, txg, seq] = Reader::new("log record", bytes, endian).words()?;
+    let len = at_most("log record's length", reclen, bytes.len() as u64)? as usize;
+    if len < LR_BYTES {
+        return Err(FormatError::Corrupt { what: "log record", why: "is shorter than its header" });
+    }
+    Ok(Header { txtype, txg, seq, len })
 }
 
 fn operation(txtype: u64, payload: &Bytes, endian: Endian) -> Result<Operation> {
