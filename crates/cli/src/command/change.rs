@@ -107,7 +107,7 @@ async fn on_each(
         targets.iter().map(|typed| typed.parse()).collect::<Result<_, _>>().map_err(CliError::Usage)?;
     let open = async |engine: &Engine, target: &Target| {
         let putter = putter(engine, &target.dataset, (false, true), &Losses::default()).await?;
-        work(&putter, target).await.map(Outcome::from)
+        work(&putter, target).await
     };
     session.change_each(&targets, Target::pool, open).await
 }

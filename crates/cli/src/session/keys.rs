@@ -139,6 +139,8 @@ fn prompt(text: &str) -> Option<UserKey> {
 
 #[cfg(test)]
 mod tests {
+    use cenote_format::units::{Guid, ObjectId};
+
     use super::*;
 
     #[test]
@@ -148,5 +150,28 @@ mod tests {
         }
         let keys = GivenKeys::parse(&["tank/a=pass:x:y=z".into()]).unwrap();
         assert_eq!(keys.0["tank/a"][0].key.0, b"x:y=z");
+    }
+
+    #[test]
+    fn digits_are_a_hex_key_and_the_bytes_of_a_raw_one() {
+        let digits = "6b".repeat(32);
+        let keys = GivenKeys::parse(&[format!("tank=hex:{digits}")]).unwrap();
+        let key_of = |keyformat| keys.find(&info(keyformat)).unwrap().0;
+        assert_eq!(key_of(1), [b'k'; 32]);
+        assert_eq!(key_of(2), digits.as_bytes());
+    }
+
+    fn info(keyformat: u64) -> EncryptionInfo {
+        EncryptionInfo {
+            root: "tank".into(),
+            root_dir: ObjectId(2),
+            suite: 8,
+            keyformat,
+            keylocation: None,
+            pbkdf2_salt: 0,
+            pbkdf2_iters: 0,
+            key_guid: Guid(1),
+            key_object: ObjectId(3),
+        }
     }
 }

@@ -29,11 +29,11 @@ impl Session {
 
     /// The same for everything in `names`; a pool is opened once for all of its own that are in a row. What fails for one is told and does
     /// not keep the rest, unless somebody wants an end.
-    pub async fn change_each<N: Display>(
+    pub async fn change_each<N: Display, T: Into<Outcome>>(
         &self,
         names: &[N],
         pool_of: impl Fn(&N) -> &str,
-        work: impl AsyncFn(&Engine, &N) -> Result<Outcome, CliError>,
+        work: impl AsyncFn(&Engine, &N) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
         let mut outcome = Outcome::Done;
         for names in names.chunk_by(|one, next| pool_of(one) == pool_of(next)) {
@@ -41,7 +41,7 @@ impl Session {
             let all = async |engine: &Engine| {
                 let mut outcome = Outcome::Done;
                 for name in names {
-                    outcome = outcome.and(told(name, work(engine, name).await)?);
+                    outcome = outcome.and(told(name, work(engine, name).await.map(T::into))?);
                 }
                 Ok(outcome)
             };

@@ -64,8 +64,7 @@ impl Hold {
             .change_each(&names, pool_of, async |engine, name| {
                 let names = snapshots(&engine.mos().await?, name, recursive).await?;
                 let held = engine.hold_snapshots(&names, &tag).await;
-                held.map_err(cannot(format!("hold snapshot '{name}'")))?;
-                Ok(Outcome::Done)
+                held.map_err(cannot(format!("hold snapshot '{name}'")))
             })
             .await
     }
@@ -86,8 +85,7 @@ impl Release {
                         return Err(CliError::Refused(format!("cannot {what}: no such tag on this dataset")));
                     }
                 }
-                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))?;
-                Ok(Outcome::Done)
+                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))
             })
             .await
     }

@@ -193,7 +193,7 @@ impl Inherit {
                     let what = format!("inherit {property} for '{}'", dataset.name());
                     engine.inherit(dataset.name(), property, instead).await.map_err(cannot(what))?;
                 }
-                Ok(Outcome::Done)
+                Ok(())
             })
             .await
     }

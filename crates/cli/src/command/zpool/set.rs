@@ -61,8 +61,7 @@ impl Set {
             let what = format!("set property for '{pool}'");
             let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
             let setting = setting(&engine.mos().await?, name, value).await?.map_err(refused)?;
-            engine.set_pool(setting).await.map_err(cannot(&what))?;
-            Ok(Outcome::Done)
+            engine.set_pool(setting).await.map_err(cannot(&what))
         };
         session.change_each(&self.pools, String::as_str, work).await
     }
