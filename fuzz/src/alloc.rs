@@ -1,7 +1,8 @@
-//! A counting allocator: how many bytes are held now and were held at most.
+//! A counting allocator: how many bytes are allocated now, and the most so far.
 //!
-//! The counts are of the whole process; the driver parses on one thread and its watchdog allocates nothing.
-#![allow(unsafe_code)] // GlobalAlloc is an unsafe trait; every call is passed on to the system's allocator unchanged.
+//! Locking: none; the counters are relaxed atomics for the whole process. Peaks are exact because the
+//! driver parses on one thread and its watchdog allocates nothing meanwhile.
+#![allow(unsafe_code)] // GlobalAlloc is an unsafe trait; every call goes unchanged to the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,7 +22,7 @@ fn grow(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // The caller keeps the promises that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -38,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work` and says how many bytes more than before were held at its peak.
+/// Runs `work` and returns by how many bytes the peak exceeded the allocation before.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = HELD_BYTES.load(Relaxed);
     PEAK_BYTES.store(before, Relaxed);

@@ -1,4 +1,4 @@
-//! The corpus on disk: `corpus/TARGET/*`, one input a file; those named `.zst` are compressed.
+//! The corpus on disk: `corpus/TARGET/*`, one input per file; files named `.zst` are compressed.
 
 use std::path::{Path, PathBuf};
 

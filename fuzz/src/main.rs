@@ -1,11 +1,17 @@
 //! `cenote-fuzz`: runs the targets on mutations of their corpus, with stable Rust and nothing else.
 //!
-//! A case is (target, seed, number), and those three make the same input again: `cenote-fuzz TARGET --seed S --case N`.
-//! A case fails by a panic, by holding more memory than the target's bound, or by taking longer than `--limit-ms`. What
-//! failed is written to `fuzz/failures/TARGET-N`; put it into the corpus once it is mended.
+//! A case is (target, seed, number); these three always make the same input: `cenote-fuzz TARGET --seed S
+//! --case N`. A case fails if it panics, allocates more than the target's bound or takes longer than
+//! `--limit-ms`. Failing inputs are written to `fuzz/failures/TARGET-N`; add them to the corpus once they
+//! are fixed.
 //!
-//! Mutation is blind (no coverage): what makes it reach far is the corpus of real structures. Exit status: 0 nothing
-//! found, 1 something.
+//! Mutation is blind (no coverage); it reaches far because the corpus holds real structures. Exit status: 0
+//! if nothing was found, 1 otherwise.
+//!
+//! Locking: two static mutexes, never held together: `RUNNING` tells the watchdog thread which case runs,
+//! `PANIC` takes the last panic's message. Each is held only to copy its content.
+
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,19 +35,19 @@ static ALLOCATOR: Counting = Counting;
 struct Args {
     /// Targets; all if none is named
     targets: Vec<String>,
-    /// How long in all, shared evenly among the targets
+    /// Total seconds, shared evenly among the targets
     #[arg(long, default_value_t = 60.0)]
     seconds: f64,
-    /// What the cases are made from [default: random, and printed]
+    /// Seed of the cases [default: random, and printed]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run this case only
+    /// Run only this case
     #[arg(long)]
     case: Option<u64>,
-    /// Run this file only
+    /// Run only this file
     #[arg(long)]
     input: Option<PathBuf>,
-    /// Time that one case may take
+    /// Milliseconds that one case may take
     #[arg(long, default_value_t = 5000)]
     limit_ms: u64,
     /// List the targets
@@ -49,9 +55,9 @@ struct Args {
     list: bool,
 }
 
-/// The case that runs, for the watchdog.
+/// The running case, for the watchdog.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// Message and place of the last panic.
+/// Message and location of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 fn main() -> ExitCode {
@@ -88,7 +94,7 @@ fn main() -> ExitCode {
     if found > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Keeps a panic's words instead of printing them: a target that panics does so thousands of times.
+/// Keeps a panic's message instead of printing it: a target that panics does so thousands of times.
 fn note_panics() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(mut last) = PANIC.lock() {
@@ -103,12 +109,12 @@ struct Running {
     case: u64,
 }
 
-/// Ends the process when a case takes too long: nothing else can stop a thread that loops.
+/// Ends the process if a case takes too long: nothing else can stop a thread that loops.
 ///
-/// What counts is the processor's time, since a busy machine may leave a case waiting for long. One that waits for ever is found as well,
-/// later.
+/// Processor time counts, because on a busy machine a case may wait for long. A case that waits for ever is
+/// caught as well, but later.
 fn watch(seed: u64, limit: Duration) {
-    /// Times the limit that a case may last if it does not compute.
+    /// How many times the limit a case may last if it does not compute.
     const MOST_WAITING: u32 = 100;
     std::thread::spawn(move || {
         let mut seen: Option<((&str, u64), Duration, Instant)> = None;
@@ -143,7 +149,7 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Runs cases until the time is up; says how many distinct failures there were.
+    /// Runs cases until the time is up; returns the number of distinct failures.
     fn run(&self, share: Duration) -> u64 {
         let start = Instant::now();
         let mut failures = BTreeSet::new();
@@ -165,7 +171,7 @@ impl Fuzzer {
         mutate::case(&mut Rng::stream(self.seed, case), &self.inputs)
     }
 
-    /// Why a case failed.
+    /// Runs a case; returns why it failed.
     fn one(&self, case: u64) -> Option<String> {
         let input = self.input(case);
         running(Some(Running { target: self.target, case }));
@@ -181,7 +187,7 @@ impl Fuzzer {
         if panicked {
             return Some(PANIC.lock().map_or_else(|_| "a panic".into(), |last| last.clone()));
         }
-        // Rounded, so that the same fault is not reported for every size.
+        // Rounded, so that one fault is not reported again for every size.
         let over = peak > self.target.bound_bytes(data.len());
         over.then(|| format!("held about {} MiB", (peak >> 20).next_power_of_two()))
     }

@@ -1,16 +1,16 @@
-//! Mutation of inputs, by a seeded generator: the same seed makes the same input.
+//! Mutates inputs, by a seeded generator: the same seed makes the same input.
 //!
-//! Structures on disk are words, so most mutations put a number that is likely to hurt (zero, one off a power of two, the
-//! input's own length) into an aligned field of one to eight bytes, in either byte order.
+//! On-disk structures consist of words, so most mutations put a troublesome number (zero, one next to a
+//! power of two, the input's own length) into an aligned field of one to eight bytes, in either byte order.
 
 use cenote_runtime::Rng;
 
-/// Longest input made from shorter ones.
+/// Greatest length of an input made from shorter ones.
 pub const MAX_INPUT_BYTES: usize = 256 << 10;
-/// Fewest and most changes to one input are 1 and 2 to this power.
+/// An input gets at least 1 and at most 2 to this power changes.
 const MAX_CHANGES_SHIFT: u64 = 4;
 
-/// A case: one of the inputs (or noise), changed in a few places.
+/// A case: one of the inputs (or noise), with a few changes.
 pub fn case(rng: &mut Rng, inputs: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut data = match rng.below(50) {
         0 => noise(rng),
@@ -47,7 +47,8 @@ fn change(rng: &mut Rng, data: &mut Vec<u8>, inputs: &[(String, Vec<u8>)]) {
     }
 }
 
-/// An offset in the data: half of the time near the front, where headers are, else mostly where there is something.
+/// An offset in the data: half of the time near the front, where headers are; otherwise mostly where the
+/// data are not zero.
 fn place(rng: &mut Rng, data: &[u8]) -> usize {
     let len = data.len() as u64;
     if rng.chance(0.5) && len <= MAX_INPUT_BYTES as u64 {
@@ -106,7 +107,7 @@ fn set_field(rng: &mut Rng, data: &mut [u8]) {
     put(field(rng, data), number, big_endian);
 }
 
-/// Adds or takes a little.
+/// Adds or subtracts a little.
 fn nudge_field(rng: &mut Rng, data: &mut [u8]) {
     let (big_endian, by) = (rng.chance(0.5), rng.below(65).wrapping_sub(32));
     let field = field(rng, data);
@@ -139,7 +140,7 @@ fn splice(rng: &mut Rng, data: &mut [u8], inputs: &[(String, Vec<u8>)]) {
     data[to..to + len].copy_from_slice(&other[from..from + len]);
 }
 
-/// Inserts a part of the input again.
+/// Repeats a part of the input.
 fn repeat(rng: &mut Rng, data: &mut Vec<u8>) {
     let from = place(rng, data);
     let len = rng.below(65).min((data.len() - from) as u64) as usize;

@@ -1,4 +1,4 @@
-//! All targets, a line each: the parsers by crate, then the whole stack.
+//! All targets, one per line: the parsers by crate, then the whole stack.
 
 use crate::Target;
 
@@ -6,6 +6,7 @@ mod blocks;
 mod codec;
 mod config;
 mod filesystem;
+pub mod forged;
 pub mod stack;
 mod tables;
 mod zap;
@@ -18,7 +19,7 @@ const MIB: usize = 1 << 20;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    // What pools say of themselves.
+    // What pools say about themselves.
     Target { name: "nvlist", run: config::nvlist, spare_bytes: 64 * KIB },
     Target { name: "label_config", run: config::label_config, spare_bytes: MIB },
     Target { name: "label", run: config::label, spare_bytes: 2 * MIB },
@@ -59,6 +60,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "crypt_layout", run: codec::crypt_layout, spare_bytes: 64 * KIB },
     // All layers together.
     Target { name: "tree", run: stack::tree, spare_bytes: 64 * MIB },
+    // The same with forged structures, and with commands that change a pool.
+    Target { name: "forged_read", run: forged::read, spare_bytes: 256 * MIB },
+    Target { name: "forged_write", run: forged::write, spare_bytes: 256 * MIB },
 ];
 
 const ENDIANS: [Endian; 2] = [Endian::Little, Endian::Big];
@@ -71,7 +75,7 @@ fn both(data: &[u8], mut parse: impl FnMut(Bytes, Endian)) {
     }
 }
 
-/// Takes a value as if it were used, so that reading it is not optimised away.
+/// Uses a value, so that reading it is not optimised away.
 fn consume<T>(value: T) {
     std::hint::black_box(value);
 }

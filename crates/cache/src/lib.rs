@@ -1,19 +1,25 @@
 //! The block cache: verified, decoded metadata blocks within a budget of bytes.
 //!
-//! Idea: nearly every look-up walks the same few indirect blocks, blocks of dnodes and ZAP leaves. They are kept
-//! decoded, keyed by what identifies a block for ever: its first address, its birth and its checksum. Nothing is ever
-//! invalidated: a block that a later pass of its group has written over in place has another checksum. File data goes past the
-//! cache: it would only push metadata out.
+//! Idea: nearly every look-up walks the same few indirect blocks, blocks of dnodes and ZAP leaves. They are
+//! kept decoded, keyed by the block's permanent identity: its first address, its birth and its checksum.
+//! Nothing is ever invalidated: a block that a later sync pass of its txg overwrote in place has another
+//! checksum. File data bypasses the cache: it would only push metadata out.
 //!
-//! Eviction is second chance (CLOCK): a shard's blocks stand in a ring; a hit sets a mark; the hand takes the first
-//! block without one and clears marks on its way. As good as LRU for this use, with no list to reorder on a hit.
+//! Eviction is second chance (CLOCK): a shard's blocks form a ring; a hit sets a mark; the hand evicts the
+//! first block without a mark and clears marks on its way. That is as good as LRU for this use, with no
+//! list to reorder on a hit.
 //!
-//! Single flight: readers that miss on the same block wait for one read. If the one that reads is cancelled, the
-//! next in line takes over; if it fails, each tries itself.
+//! Single flight: readers that miss on the same block wait for one read. If that read is cancelled, the
+//! next reader in line takes over; if it fails, each reader tries itself.
 //!
-//! Memory: at most the budget, plus the blocks that callers still hold, plus blocks on their way in.
+//! Locking: all methods may be called concurrently. Each shard has a mutex, the table of reads in flight
+//! another; no two are held at once and none across an await. Counters are relaxed atomics. Two reads of
+//! one block may both insert it; the blocks are equal.
 //!
-//! Source: the idea of OpenZFS's `arc.c`, none of its policy: a read-only tree needs no ghost lists to be fast.
+//! Memory: at most the budget, plus blocks that callers still hold, plus blocks being read.
+//!
+//! Source: the idea of OpenZFS's `arc.c`, none of its policy: a read-only tree needs no ghost lists to be
+//! fast.
 #![forbid(unsafe_code)]
 
 mod shard;
@@ -30,10 +36,10 @@ use tokio::sync::OnceCell;
 
 use shard::Shard;
 
-/// Shards: enough that two threads seldom want the same lock.
+/// Number of shards: enough that two threads seldom want the same lock.
 const SHARDS: usize = 16;
 
-/// What identifies a block's content for ever: first DVA, properties, birth and the whole checksum.
+/// A block's permanent identity: first DVA, properties, birth and the whole checksum.
 type Key = [u64; 8];
 
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
@@ -45,20 +51,20 @@ pub struct BlockCache {
     budget_bytes: usize,
 }
 
-/// What a cache has done so far.
+/// Statistics of a cache.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
     /// Reads answered from memory.
     pub hits: u64,
     /// Reads that went to the pool (or waited for one that did).
     pub misses: u64,
-    /// Blocks pushed out.
+    /// Blocks evicted.
     pub evictions: u64,
-    /// Blocks held now.
+    /// Blocks in the cache now.
     pub blocks: u64,
-    /// Bytes held now, bookkeeping included.
+    /// Bytes in the cache now, including bookkeeping.
     pub bytes: u64,
-    /// Bytes it may hold.
+    /// The most bytes it may hold.
     pub budget_bytes: u64,
 }
 
@@ -78,7 +84,7 @@ impl BlockCache {
     /// Reads a block: verified, decrypted, decompressed.
     ///
     /// # Errors
-    /// Those of [`Pool::read`]; a failed read leaves nothing behind.
+    /// Those of [`Pool::read`]; a failed read leaves nothing in the cache.
     pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
         let Some(key) = key_of(bp) else { return pool.read(bp, ctx).await };
         if let Some(block) = self.look_up(&key, true) {
@@ -93,9 +99,10 @@ impl BlockCache {
         result
     }
 
-    /// Reads many blocks, those not cached together in disk order, and hands each on in the order asked, decoded only then.
-    /// `keep` says of each, by its place in the list, whether it is worth the memory: what is not wanted again would only push
-    /// others out, and goes even if it was there.
+    /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order
+    /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
+    /// memory: a block that is not wanted again would only push others out, and is removed even if it was
+    /// cached.
     pub async fn read_each(
         &self,
         pool: &Pool,
@@ -126,7 +133,8 @@ impl BlockCache {
         rest.filter_map(|(_, (_, hit))| hit).for_each(|hit| each(Ok(hit)));
     }
 
-    /// [`BlockCache::read_each`] of blocks that are all worth keeping: results in the order asked.
+    /// [`BlockCache::read_each`] for blocks that are all worth keeping: returns the results in the
+    /// requested order.
     pub async fn read_many(
         &self,
         pool: &Pool,
@@ -137,7 +145,7 @@ impl BlockCache {
         results
     }
 
-    /// What the cache has done and holds.
+    /// Statistics so far.
     pub fn stats(&self) -> CacheStats {
         let mut stats = CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
@@ -168,7 +176,7 @@ impl BlockCache {
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
-        // Checksum words are as good as random; offsets alone would put neighbours into one shard.
+        // Checksum words are practically random; offsets alone would put neighbours in one shard.
         let mixed = (key[1] ^ key[4]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 60) as usize % SHARDS]
     }
@@ -180,7 +188,7 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
-/// `None` for pointers that hold their content, or none: there is nothing to gain.
+/// `None` for holes and pointers that hold their content: caching gains nothing.
 fn key_of(bp: &Blkptr) -> Option<Key> {
     let w = bp.words();
     (bp.kind() == BlkptrKind::Normal).then(|| [w[0], w[1], w[6], w[10], w[12], w[13], w[14], w[15]])
@@ -190,7 +198,8 @@ fn key_of(bp: &Blkptr) -> Option<Key> {
 mod tests {
     use super::*;
 
-    /// The first word of a Fletcher checksum is a plain sum: where one count in a block grows by one and another shrinks by one, it stays.
+    /// The first word of a Fletcher checksum is a plain sum: it stays the same if one count in a block
+    /// grows by one and another shrinks by one.
     #[test]
     fn a_block_written_over_in_place_is_another_one_even_with_the_same_sum() {
         let block = |checksum: [u64; 4]| {

@@ -1,6 +1,9 @@
 //! One shard of the block cache: a map, and a ring for the hand of the clock.
 //!
-//! Invariants: a key is in the ring exactly if it is in the map; the cost of all blocks is at most the budget.
+//! Invariants: a key is in the ring exactly if it is in the map; the cost of all blocks is at most the
+//! budget.
+//!
+//! Locking: none here; the cache keeps each shard behind a mutex.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,13 +11,14 @@ use bytes::Bytes;
 
 use crate::Key;
 
-/// What a block costs beside its bytes: map entry, ring entry, reference count. Measured roughly, erring high.
+/// Cost of a block besides its bytes: map entry, ring entry, reference count. A rough measurement, on the
+/// high side.
 const OVERHEAD_BYTES: usize = 240;
 
 struct Slot {
-    /// `None` when it was taken out: the slot goes when the hand comes by.
+    /// `None` once taken out; the hand removes the slot when it passes.
     block: Option<Bytes>,
-    /// Used since the hand came by.
+    /// Used since the hand last passed.
     marked: bool,
 }
 
@@ -37,14 +41,14 @@ impl Shard {
         slot.block.clone()
     }
 
-    /// Gives a block away: who asks will be the last to want it.
+    /// Removes a block and returns it: the caller is the last to want it.
     pub(crate) fn take(&mut self, key: &Key) -> Option<Bytes> {
         let block = self.slots.get_mut(key)?.block.take()?;
         self.bytes -= block.len();
         Some(block)
     }
 
-    /// Takes a block in and pushes out others until all fit. A block larger than the budget is not taken.
+    /// Inserts a block and evicts others until all fit. A block larger than the budget is not inserted.
     pub(crate) fn insert(&mut self, key: Key, block: Bytes) {
         let cost = block.len() + OVERHEAD_BYTES;
         if cost > self.budget_bytes || self.slots.get(&key).is_some_and(|slot| slot.block.is_some()) {
@@ -62,7 +66,7 @@ impl Shard {
         slot.block = Some(block);
     }
 
-    /// Each turn removes a block or clears a mark, so this ends.
+    /// Each step removes a block or clears a mark, so this ends.
     fn evict_one(&mut self) {
         while let Some(key) = self.ring.pop_front() {
             let Some(slot) = self.slots.get_mut(&key) else { continue };

@@ -1,7 +1,10 @@
 //! Speed of every kernel but RAID-Z, in gigabytes a second on one core.
 //!
-//! `cargo run --release -p cenote-codec --example codec_speed [KIB]` (block size, default 128). The best of
-//! several runs, so that a busy machine disturbs little. Compression is told in bytes of plaintext.
+//! `cargo run --release -p cenote-codec --example codec_speed [KIB]` (block size, default 128). Prints the
+//! best of several runs, so that a busy machine disturbs little. Compression speed counts bytes of
+//! plaintext.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, ChecksumSalt};
@@ -74,7 +77,7 @@ fn compressors(data: &[u8]) {
     }
 }
 
-/// Words and runs of zeros with a random byte here and there: compresses to a third or so.
+/// Words and runs of zeros with an occasional random byte: compresses to about a third.
 fn text_like(bytes: usize) -> Vec<u8> {
     const WORDS: [&[u8]; 8] =
         [b"alpha", b"beta ", b"storage", b"pool", b"zfs ", b"metaslab ", &[0; 24], b"block pointer "];

@@ -6,6 +6,8 @@
 //!
 //! Prints GB/s, the median of many short samples, so that other work on the machine matters little.
 
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -30,7 +32,7 @@ fn main() {
     BLOCK_SIZES.iter().for_each(|size| print!(" {size:>9} B"));
     println!();
     for (name, sum) in SUMS {
-        // Fletcher has no use for GFNI: those kernels are the others again.
+        // Fletcher has no use for GFNI: those kernels would only repeat the others.
         for kernel in Kernel::available().filter(|kernel| !kernel.name().contains("gfni")) {
             print!("{name:<20} {:<10}", kernel.name());
             for size in BLOCK_SIZES {

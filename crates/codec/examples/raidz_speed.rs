@@ -4,12 +4,15 @@
 //! cargo run --release -p cenote-codec --example raidz_speed [RUNS]
 //! ```
 //!
-//! Both measure the same thing: rows of 8 data columns out of one contiguous block of 128 KiB to 1 MiB;
-//! `gen_*` computes parity, `rec_*` rebuilds one to three data columns of a triple-parity row from the
-//! parity columns named. The unit is `raidz_test`'s: MiB/s a disk, that is block size / 8 / time.
-//! Each of the RUNS (default 3) measures Cenote, then runs `raidz_test -B` (some four minutes), so that
-//! both see the same weather on a shared machine; the table holds medians over the runs. The ratio is the
-//! kernel that Cenote would choose (the first column) over the best of OpenZFS's implementations. With RUNS = 0 only Cenote is measured.
+//! Both measure the same work: rows of 8 data columns out of one contiguous block of 128 KiB to 1 MiB.
+//! `gen_*` computes parity; `rec_*` rebuilds one to three data columns of a triple-parity row from the
+//! named parity columns. The unit is `raidz_test`'s: MiB/s per disk, that is block size / 8 / time. Each of
+//! the RUNS (default 3) measures Cenote, then runs `raidz_test -B` (about four minutes), so that both see
+//! the same load on a shared machine; the table shows medians over the runs. The ratio compares the kernel
+//! that Cenote would choose (the first column) with the best of OpenZFS's implementations. RUNS = 0
+//! measures Cenote alone.
+
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -39,7 +42,7 @@ const REBUILD: [(&str, &[usize]); 7] = [
     ("rec_pqr", &[0, 1, 2]),
 ];
 
-/// Samples in MiB/s a disk by operation, block size and implementation.
+/// Samples in MiB/s per disk, by operation, block size and implementation.
 type Results = BTreeMap<(usize, usize), BTreeMap<String, Vec<f64>>>;
 
 fn main() {
@@ -61,7 +64,7 @@ fn operations() -> impl Iterator<Item = &'static str> {
     GENERATE.iter().map(|(name, _)| *name).chain(REBUILD.iter().map(|(name, _)| *name))
 }
 
-/// Goes over the whole table once a sample, so that a burst of other work spoils few samples of a cell.
+/// Each sample covers the whole table, so that a burst of other work spoils few samples of a cell.
 fn measure(results: &mut Results) {
     for _ in 0..SAMPLES {
         for (operation, name) in operations().enumerate() {

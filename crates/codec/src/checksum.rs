@@ -1,8 +1,8 @@
 //! The checksums of a block pointer, and those embedded in the block itself.
 //!
-//! Idea: a checksum is four 64-bit words, whatever computed it. A digest of bytes becomes words by being
-//! read in the byte order of the machine that wrote the block, so the same four words come out when the
-//! block pointer is decoded in that order:
+//! Idea: every algorithm's checksum is four 64-bit words. A byte digest becomes words by being read in the
+//! byte order of the machine that wrote the block, so that decoding the block pointer in that order gives
+//! the same four words:
 //!
 //! | algorithm | words are |
 //! |---|---|
@@ -12,16 +12,16 @@
 //! | off, noparity | zeros |
 //!
 //! Skein, Edon-R and BLAKE3 are keyed with the pool's 32-byte salt ([`ChecksumSalt`]), so that nobody
-//! who does not know it can prepare colliding blocks for a deduplicating pool.
+//! without the salt can prepare colliding blocks for a deduplicating pool.
 //!
-//! Where a block is encrypted or authenticated, its pointer keeps only two words of checksum; the other
-//! two hold the MAC ([`Stored::ChecksumAndMac`]). Weak sums are folded first, so that no half is lost.
+//! The pointer to an encrypted or authenticated block keeps only two words of checksum; the other two hold
+//! the MAC ([`Stored::ChecksumAndMac`]). Weak sums are folded first, so that neither half is lost.
 //!
 //! Labels, gang headers and intent-log blocks carry their checksum inside: see [`embedded`].
 //!
 //! Source: OpenZFS zio_checksum.c (`zio_checksum_table`, `zio_checksum_handle_crypt`), sha2_zfs.c,
 //! skein_zfs.c, edonr_zfs.c, blake3_zfs.c. OpenZFS 2.3 computes the byte-swapped Edon-R wrongly (it swaps
-//! memory that it never wrote); here it follows the rule of the others.
+//! memory that it never wrote); this code follows the same rule as for the others.
 
 mod edonr;
 pub mod embedded;
@@ -69,7 +69,7 @@ pub enum Checksum {
 /// What the four stored words of a block pointer hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// The whole checksum.
+    /// The full checksum.
     Checksum,
     /// Two words of checksum, then a MAC of 16 bytes: the block pointer has its crypt bit set
     /// (`BP_USES_CRYPT`) and is not an object set, which keeps its MACs inside.
@@ -82,7 +82,7 @@ pub enum ChecksumError {
     /// No algorithm has this number.
     #[error("unknown checksum algorithm {0}: made by a newer OpenZFS, or the block pointer is damaged")]
     Unknown(u8),
-    /// A property value or an embedded checksum stands where an algorithm is needed.
+    /// A property value or an embedded checksum appears where an algorithm is needed.
     #[error("{} is not a checksum that a block pointer carries", .0.name())]
     NotABlockChecksum(Checksum),
     /// The algorithm is keyed and the pool's salt was not given.
@@ -91,17 +91,30 @@ pub enum ChecksumError {
     /// The block carries no embedded checksum: too short, wrong magic, or its length field is beyond it.
     #[error("the block carries no embedded checksum (no magic number where it belongs)")]
     NotEmbedded,
-    /// The block is not what was written.
-    #[error("checksum mismatch: stored {stored:016x?}, computed {computed:016x?}")]
+    /// The block is not the one that was written.
+    #[error("checksum mismatch")]
     Mismatch {
-        /// What the block pointer or the block says.
+        /// The checksum stored in the block pointer or the block.
         stored: [u64; 4],
-        /// What the bytes give.
+        /// The checksum computed from the bytes.
         computed: [u64; 4],
     },
 }
 
-/// The pool's 32 random bytes that key Skein, Edon-R and BLAKE3, with the states they lead to.
+impl ChecksumError {
+    /// Both checksums of a mismatch, for comparison.
+    pub fn details(&self) -> Option<String> {
+        let hex = |words: &[u64; 4]| words.map(|word| format!("{word:016x}")).join(":");
+        match self {
+            ChecksumError::Mismatch { stored, computed } => {
+                Some(format!("stored {}, computed {}", hex(stored), hex(computed)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The pool's 32 random bytes that key Skein, Edon-R and BLAKE3, and the hash states derived from them.
 #[derive(Clone)]
 pub struct ChecksumSalt {
     bytes: [u8; 32],
@@ -110,14 +123,14 @@ pub struct ChecksumSalt {
 }
 
 impl ChecksumSalt {
-    /// Keys the hash functions; worth doing once a pool.
+    /// Keys the hash functions; do this once per pool.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { bytes, skein: skein::Keyed::new(&bytes), edonr: edonr::Keyed::new(&bytes) }
     }
 }
 
-// The salt is a secret of the pool: it does not belong in a log.
+// The salt is a secret of the pool and must not appear in logs.
 impl std::fmt::Debug for ChecksumSalt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ChecksumSalt(..)")
@@ -186,7 +199,7 @@ impl Checksum {
         matches!(self, Label | GangHeader | Fletcher4 | Sha256 | Sha512 | Skein | EdonR | Blake3)
     }
 
-    /// Carried by the block itself (`ZCHECKSUM_FLAG_EMBEDDED`).
+    /// The block itself carries the checksum (`ZCHECKSUM_FLAG_EMBEDDED`).
     #[must_use]
     pub fn is_embedded(self) -> bool {
         use Checksum::*;
@@ -200,13 +213,13 @@ impl Checksum {
         matches!(self, Sha256 | Sha512 | Skein | Blake3)
     }
 
-    /// So strong that equal checksums mean equal blocks, if nobody means harm (`ZCHECKSUM_FLAG_NOPWRITE`).
+    /// So strong that equal checksums mean equal blocks, unless forged (`ZCHECKSUM_FLAG_NOPWRITE`).
     #[must_use]
     pub fn is_nop_write_safe(self) -> bool {
         self.is_dedup_safe() || self == Checksum::EdonR
     }
 
-    /// One that a block pointer can name for its block, embedded ones left aside.
+    /// Whether a block pointer can use this algorithm for its block; embedded checksums don't count.
     #[must_use]
     pub fn is_of_pointer(self) -> bool {
         !self.is_embedded() && !matches!(self, Checksum::Inherit | Checksum::On)

@@ -1,8 +1,8 @@
 //! The compressors of a block pointer.
 //!
-//! Idea: a compressed block is stored padded to whole sectors, and the block pointer knows the padded
-//! size and the logical size only. So each format either says itself where it ends or has a length in
-//! front, and decompression means: fill exactly `dst`, ignore what follows.
+//! Idea: a compressed block is stored padded to whole sectors, and the block pointer records only the
+//! padded size and the logical size. So each format marks its own end or starts with a length, and
+//! decompression means: fill exactly `dst`, ignore what follows.
 //!
 //! ```text
 //! lzjb   tokens until dst is full                        (own code, `lzjb`)
@@ -12,8 +12,10 @@
 //! zstd   length u32 BE | level u8, version u24 BE | one Zstandard frame without its magic
 //! ```
 //!
-//! Robustness: the source may be anything. Output never passes the end of `dst`, which the caller sizes;
-//! a source that fills less than `dst` is an error too, since the rest would be stale bytes.
+//! Robustness: the source may be anything. Output never passes the end of `dst`, which the caller sizes. A
+//! source that fills less than `dst` is an error too, because the rest would be stale bytes.
+//!
+//! Locking: none. gzip and zstd keep their tables in thread-local variables, borrowed only within one call.
 //!
 //! Source: OpenZFS zio_compress.c, lzjb.c, zle.c, gzip.c, lz4_zfs.c, zfs_zstd.c.
 
@@ -67,23 +69,23 @@ pub enum CompressError {
     /// No algorithm has this number.
     #[error("unknown compression algorithm {0}: made by a newer OpenZFS, or the block pointer is damaged")]
     Unknown(u8),
-    /// A property value, or "empty", stands where an algorithm is needed.
+    /// A property value, or "empty", appears where an algorithm is needed.
     #[error("no block is stored with compression \"{}\"", .0.name())]
     NotStored(Compression),
-    /// A block longer than any can be was asked for.
+    /// The requested block is longer than any block can be.
     #[error("a block of {0} bytes is longer than the maximum of 16 MiB")]
     TooLong(usize),
-    /// The bytes are not what the compressor wrote. With a checksum that matched, the writer is at fault.
+    /// The bytes are not a compressor's output. If their checksum matched, the writer is at fault.
     #[error("the {} data is damaged: {problem}", .compression.name())]
     Corrupt {
         /// The algorithm.
         compression: Compression,
-        /// What does not fit.
+        /// What is wrong.
         problem: &'static str,
     },
 }
 
-/// What a decompressor finds wrong.
+/// What is wrong with compressed data.
 type Problem = &'static str;
 const CUT_SHORT: Problem = "it ends before the block is full";
 const TOO_LONG: Problem = "it holds more than the block";
@@ -121,8 +123,8 @@ impl Compression {
         Ok(dst)
     }
 
-    /// Compresses `src` into at most `limit_bytes`; `None` if it does not fit, and then the block is stored
-    /// as it is. OpenZFS's limit is the logical size less an eighth. `level` is for zstd.
+    /// Compresses `src` into at most `limit_bytes`; `None` if it does not fit, and the block is to be
+    /// stored uncompressed. OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`.
     pub fn compress(
         self,
         src: &[u8],
@@ -195,7 +197,7 @@ fn copy(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Splits off a big-endian `u32` length and returns what follows, as long as the length says.
+/// Splits off a big-endian `u32` length and returns that many bytes after it.
 fn length_prefixed(src: &[u8]) -> Result<&[u8], Problem> {
     let (length, rest) = src.split_first_chunk::<4>().ok_or(CUT_SHORT)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BAD_LENGTH)?;
@@ -207,7 +209,7 @@ fn filled(written: usize, dst: &[u8]) -> Result<(), Problem> {
 }
 
 thread_local! {
-    /// Its tables are worth keeping between blocks (11 KiB a thread).
+    /// Its tables are worth keeping between blocks (11 KiB per thread).
     static INFLATE: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
 }
 

@@ -1,8 +1,8 @@
 //! Encryption of blocks and keys: the primitives, and which bytes of a block they cover.
 //!
 //! Idea: a dataset has a random **master key** and a random **HMAC key**. Both lie in the pool, wrapped by
-//! a **wrapping key** that the user holds. Data is never encrypted with the master key itself: each block
-//! pointer names an 8-byte salt, and the key for all blocks of that salt is derived from the two.
+//! a **wrapping key** that the user holds. The master key itself never encrypts data: each block pointer
+//! names an 8-byte salt, and the key for all blocks with that salt is derived from master key and salt.
 //!
 //! ```text
 //! passphrase ─PBKDF2─┐
@@ -25,8 +25,9 @@
 //! OpenZFS's ICP refuses such a request on both sides (`ccm_validate_args`), so a 16 MiB block that does
 //! not compress cannot be written with CCM and none exists; here it is [`CryptoError::TooLong`].
 //!
-//! Libraries: GCM is `aws-lc-rs`, the fastest there is. It has no CCM, which is built here on RustCrypto's
-//! `aes` and `ctr`, with the chained MAC kept inside one AES-NI function (example `codec_speed` measures).
+//! Libraries: GCM is `aws-lc-rs`, the fastest available. It has no CCM, which is built here on RustCrypto's
+//! `aes` and `ctr`, with the chained MAC kept inside one AES-NI function (example `codec_speed` measures
+//! it).
 //!
 //! Source: OpenZFS zio_crypt.c, dsl_crypt.c, hkdf.c, libzfs_crypto.c, icp/algs/modes/ccm.c.
 
@@ -44,13 +45,13 @@ use layout::Layout;
 pub type Iv = [u8; 12];
 /// Authentication tag (`ZIO_DATA_MAC_LEN`).
 pub type Mac = [u8; 16];
-/// Names the key of a block (`ZIO_DATA_SALT_LEN`).
+/// Selects the key of a block (`ZIO_DATA_SALT_LEN`).
 pub type KeySalt = [u8; 8];
 
 /// Cipher, mode and key length with its on-disk number (`enum zio_encrypt`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)] // the names say it all
+#[allow(missing_docs)] // the names are self-explanatory
 pub enum Cipher {
     Aes128Ccm = 3,
     Aes192Ccm = 4,
@@ -66,22 +67,22 @@ pub enum CryptoError {
     /// No cipher has this number.
     #[error("unknown encryption suite {0}: made by a newer OpenZFS, or the key object is damaged")]
     UnknownCipher(u64),
-    /// No such version of the key format.
+    /// The key format has no such version.
     #[error("unknown version {0} of the encryption key format: made by a newer OpenZFS")]
     UnknownVersion(u64),
     /// The wrapping key does not open the master key.
     #[error("the key is not the one this dataset was encrypted with")]
     WrongKey,
-    /// A key of the wrong length, or a digit that is none.
+    /// A key of the wrong length, or an invalid digit.
     #[error("the key must be {0}")]
     BadKeyFormat(&'static str),
-    /// The MAC does not match: damaged or tampered with.
+    /// The MAC does not match: the data were damaged or tampered with.
     #[error("authentication failed: the block is not what was encrypted")]
     Mac,
     /// More bytes than the mode can hold under one nonce.
     #[error("{0} bytes are more than one nonce of this cipher can cover")]
     TooLong(usize),
-    /// The block's structure leads outside the block.
+    /// The block's structure points outside the block.
     #[error("cannot tell which bytes are encrypted: {0}")]
     BadLayout(&'static str),
 }
@@ -103,7 +104,7 @@ impl Cipher {
         }
     }
 
-    /// What wraps the keys of this cipher: its mode, but always with a key of 256 bits.
+    /// The cipher that wraps the keys of this one: the same mode, but always with a key of 256 bits.
     fn for_wrapping(self) -> Self {
         match self {
             Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => Cipher::Aes256Ccm,
@@ -160,7 +161,7 @@ impl BlockKey {
 
     /// Decrypts `data` in place after checking it and `aad` against `mac`.
     ///
-    /// On [`CryptoError::Mac`] `data` is zeroed: nothing unauthenticated leaves.
+    /// On [`CryptoError::Mac`] `data` is zeroed: no unauthenticated bytes leave this function.
     pub fn open(&self, iv: &Iv, mac: &Mac, aad: &[u8], data: &mut [u8]) -> Result<(), CryptoError> {
         let opened = match &self.0 {
             Mode::Ccm(key) => key.open(iv, mac, aad, data),
@@ -189,7 +190,7 @@ impl BlockKey {
         }
     }
 
-    /// Decrypts the secret parts of a block whose other parts are in the clear.
+    /// Decrypts the secret parts of a block whose other parts are in plaintext.
     pub fn open_parts(
         &self,
         iv: &Iv,
@@ -203,7 +204,7 @@ impl BlockKey {
         opened
     }
 
-    /// Encrypts the secret parts of a block and returns the MAC over all of it.
+    /// Encrypts the secret parts of a block and returns the MAC over the whole block.
     pub fn seal_parts(&self, iv: &Iv, layout: &Layout, block: &mut [u8]) -> Result<Mac, CryptoError> {
         let mut secret = layout.gather(block)?;
         let mac = self.seal(iv, layout.aad(), &mut secret)?;

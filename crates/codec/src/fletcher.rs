@@ -10,12 +10,12 @@
 //! on a big-endian machine is verified. The result is plain integers: the caller compares them with
 //! words decoded in the byte order of the block pointer.
 //!
-//! A tail shorter than one group (16 bytes for fletcher2, 4 for fletcher4) is ignored, as the sizes of
-//! all blocks are multiples of 512 bytes.
+//! A tail shorter than one word group (16 bytes for fletcher2, 4 for fletcher4) is ignored, because all
+//! block sizes are multiples of 512 bytes.
 //!
-//! The definition is serial, yet wide registers compute it: interleaved lanes sum separately, and a few
-//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; what does not
-//! fill its registers is summed as defined (module `portable`).
+//! The definition is serial, yet wide registers can compute it: interleaved lanes sum separately, and a few
+//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; words that
+//! do not fill its registers are summed as defined (module `portable`).
 //!
 //! Source: OpenZFS zfs_fletcher.c (theory comment).
 
@@ -39,11 +39,12 @@ pub fn fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
     Kernel::best().fletcher4(data, byteswap)
 }
 
-/// fletcher4 over data that lies in parts, as if they were joined. All but the last are whole words long.
+/// fletcher4 over data in several parts, as if they were joined. All parts except the last are whole words
+/// long.
 ///
-/// Each part is summed alone. To go on from sums `[a, b, c, d]` over `n` more words is to add to the sums of
-/// those words what the old ones grow by: `b` by `n` times `a`, `c` by `n` times `b` and the `n`-th triangular
-/// number times `a`, and so on.
+/// Each part is summed alone. To continue from sums `[a, b, c, d]` over `n` more words, add to the sums of
+/// those words what the old sums contribute: to `b`, `n` times `a`; to `c`, `n` times `b` and the `n`-th
+/// triangular number times `a`; and so on.
 #[must_use]
 pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
     parts.iter().fold([0; 4], |[a, b, c, d], part| {
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_kernel_agrees_with_the_definition() {
-        // Extreme and mixed words; every length around the registers' sizes, at an odd address too.
+        // Extreme and mixed words; every length around the registers' sizes, also at an odd address.
         let mixed = |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 23) as u8;
         let bytes: Vec<u8> = (0..9000).map(|i| if i % 700 < 80 { 0xff } else { mixed(i) }).collect();
         let lengths = (0..400).chain([512, 4096, 8191, 8192]);

@@ -1,15 +1,14 @@
-//! Which implementation of the RAID-Z and Fletcher arithmetic runs: chosen at run time from what the
-//! processor offers.
+//! The choice of the RAID-Z and Fletcher implementation, made at run time from what the processor offers.
 //!
 //! Invariant: a [`Kernel`] exists only where the processor has its instruction set. The vector code of
-//! [`raidz`](crate::raidz) and [`fletcher`](crate::fletcher) relies on it, so nothing outside this file
+//! [`raidz`](crate::raidz) and [`fletcher`](crate::fletcher) relies on that, so nothing outside this file
 //! can make one.
 
 /// An implementation that this machine can run. All give the same bytes and sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel(InstructionSet);
 
-/// What a [`Kernel`] is written for. Fletcher has no use for GFNI, which multiplies in RAID-Z's field.
+/// The instruction set of a [`Kernel`]. Fletcher has no use for GFNI, which multiplies in RAID-Z's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstructionSet {
     Avx512Gfni,

@@ -1,8 +1,8 @@
 //! Computational kernels: checksums, compression, encryption and RAID-Z parity.
 //!
-//! Every function here turns bytes into bytes. Nothing knows what the bytes mean beyond what the
-//! transformation itself needs, nothing does I/O, keeps time or starts a task; so each kernel can be
-//! tested against a published vector, and a vectorised one against its portable twin.
+//! Every function here turns bytes into bytes. None knows more about their meaning than the transformation
+//! needs, does I/O, keeps time or starts a task. So each kernel can be tested against a published vector,
+//! and each vectorised one against its portable twin.
 //!
 //! Where to start reading:
 //!
@@ -26,13 +26,13 @@ mod register;
 
 pub use kernel::Kernel;
 
-/// Byte order of the machine that wrote a block; a block pointer's byte-order bit, or the order in
-/// which an embedded checksum's magic reads.
+/// Byte order of the machine that wrote a block: a block pointer's byte-order bit, or the order in which an
+/// embedded checksum's magic reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endian {
-    /// Least significant byte first: x86, ARM as everyone runs it.
+    /// Least significant byte first: x86, and ARM in practice.
     Little,
-    /// Most significant byte first: SPARC, POWER as Solaris and AIX ran them.
+    /// Most significant byte first: SPARC and POWER under Solaris and AIX.
     Big,
 }
 

@@ -1,7 +1,7 @@
-//! RAID-Z parity: generate it, rebuild columns from it, and tell which parity column is wrong.
+//! RAID-Z parity: generates it, rebuilds columns from it, and tells which parity column is wrong.
 //!
-//! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column a
-//! disk. dRAID rows are the same to this module. Columns are plain byte slices:
+//! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column per
+//! disk. dRAID rows look the same to this module. Columns are plain byte slices:
 //!
 //! ```text
 //!            P        Q        D0       D1       D2       D3
@@ -11,19 +11,19 @@
 //!         +--------+--------+--------+--------+ . . . . . . . .    filled up with zeros
 //! ```
 //!
-//! Idea: every job here is one operation, a matrix of field elements times the columns. Generating
-//! parity multiplies the data by fixed weights; rebuilding multiplies what is left by weights solved for
-//! (module `code`). So there is a single primitive, *combine*: up to three targets, each a weighted sum of the
-//! same sources. A [`Kernel`] implements it by reading each source byte once and keeping the partial sums
-//! in registers, so that parity costs about what reading the data costs.
+//! Idea: every job here is one operation, a matrix of field elements times the columns. Generating parity
+//! multiplies the data by fixed weights; rebuilding multiplies the remaining columns by weights solved for
+//! (module `code`). So there is a single primitive, *combine*: up to three targets, each a weighted sum of
+//! the same sources. A [`Kernel`] implements it by reading each source byte once and keeping the partial
+//! sums in registers, so that parity costs about as much as reading the data.
 //!
-//! Invariants: all parity columns are equally long and no data column is longer; at most
-//! [`MAX_DATA_COLUMNS`] data columns, as the powers of 2 repeat after 255; at most as many columns are
-//! missing as there is parity. Violations are errors and leave every buffer unwritten.
+//! Invariants: all parity columns are equally long and no data column is longer; there are at most
+//! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255; no more columns are missing
+//! than there is parity. Violations are errors and leave every buffer unwritten.
 //!
-//! Which parity is used is the caller's choice: a column marked [`Column::Unknown`] is neither read nor
-//! written, so trying one assumption after another about who lies (combinatorial reconstruction) is
-//! marking other columns.
+//! The caller chooses which parity to use: a column marked [`Column::Unknown`] is neither read nor written.
+//! Combinatorial reconstruction, which tries one assumption after another about which column is wrong,
+//! marks different columns each time.
 //!
 //! Source: OpenZFS vdev_raidz.c, vdev_raidz_math_impl.h.
 
@@ -38,7 +38,7 @@ mod x86;
 mod tests;
 
 use crate::Kernel;
-use code::{Place, Solution, weight};
+use code::{ColumnRole, Solution, weight};
 use combine::{Term, combine};
 
 /// Most parity columns in a row: RAID-Z3. `VDEV_RAIDZ_MAXPARITY`.
@@ -79,14 +79,14 @@ pub enum RaidzError {
     },
 }
 
-/// One column of a row that is to be rebuilt.
+/// A column of a row to be rebuilt.
 #[derive(Debug)]
 pub enum Column<'a> {
-    /// Read, and taken for true.
+    /// Read and trusted.
     Present(&'a [u8]),
-    /// Wanted: its bytes are written here. What the buffer holds before does not matter.
+    /// Wanted: its bytes are written here. The buffer's previous content does not matter.
     Missing(&'a mut [u8]),
-    /// Not read, or not trusted, and not wanted.
+    /// Not read or not trusted, and not wanted.
     Unknown,
 }
 
@@ -97,12 +97,12 @@ pub fn generate(parity: &mut [&mut [u8]], data: &[&[u8]]) -> Result<(), RaidzErr
 
 /// Rebuilds the [`Column::Missing`] columns of a row that begins with `parity_count` parity columns.
 ///
-/// Of the parity present, the first as many as there are missing or unknown data columns are used.
+/// Uses as many parity columns as data columns are missing or unknown, the first of those present.
 pub fn reconstruct(parity_count: usize, columns: &mut [Column<'_>]) -> Result<(), RaidzError> {
     Kernel::best().reconstruct(parity_count, columns)
 }
 
-/// For each parity column, whether it differs from what `data` gives. Columns that are `None` were not
+/// For each parity column, whether it differs from the parity of `data`. Columns that are `None` were not
 /// read and are not reported.
 pub fn verify_parity(parity: &[Option<&[u8]>], data: &[&[u8]]) -> Result<[bool; MAX_PARITY], RaidzError> {
     Kernel::best().verify_parity(parity, data)
@@ -124,7 +124,7 @@ impl Kernel {
         let (mut wanted, mut targets) = (Vec::with_capacity(MAX_PARITY), Vec::with_capacity(MAX_PARITY));
         let mut sources = Vec::with_capacity(columns.len());
         for (index, column) in columns.iter_mut().enumerate() {
-            let place = Place::of(index, parity_count);
+            let place = ColumnRole::of(index, parity_count);
             match column {
                 Column::Present(bytes) => sources.push((place, *bytes)),
                 Column::Missing(bytes) => {
@@ -185,7 +185,7 @@ impl Column<'_> {
     }
 }
 
-/// Checks the counts and lengths of a row, parity first; a column that is not there has no length.
+/// Checks the counts and lengths of a row, parity first; an absent column has no length.
 fn check_shape(
     parity_count: usize,
     lengths: impl Iterator<Item = Option<usize>> + Clone,
@@ -218,7 +218,7 @@ fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
     terms.collect()
 }
 
-/// Solves for the data columns that are not present with the first parity columns that are.
+/// Solves for the absent data columns with the first parity columns that are present.
 fn solve(parity_count: usize, columns: &[Column<'_>]) -> Result<Solution, RaidzError> {
     let present = |column: &Column| matches!(column, Column::Present(_));
     let (parity, data) = columns.split_at(parity_count);

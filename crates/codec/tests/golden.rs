@@ -1,7 +1,7 @@
 //! Encrypted blocks that the OpenZFS kernel module wrote (2.3.2), from object set to directory.
 //!
-//! `golden/CIPHER.chain` holds one path down a dataset of a pool made for these tests, each block as
-//! stored, and each but the first led to by the first pointer of the block before:
+//! `golden/CIPHER.chain` holds one path down a dataset of a pool made for these tests. Each block is as
+//! stored; the first pointer of each leads to the next:
 //!
 //! ```text
 //! object set | metadnode's indirect blocks, level 5 to 1 | 32 dnodes | a directory (micro ZAP)
@@ -75,7 +75,7 @@ impl Golden {
     }
 }
 
-/// As much of a block pointer as this test needs.
+/// The parts of a block pointer that this test needs.
 struct Pointer<'a>(&'a [u8]);
 
 impl Pointer<'_> {
@@ -104,7 +104,7 @@ impl Pointer<'_> {
         [&self.0[40..48], &self.0[92..96]].concat().try_into().unwrap()
     }
 
-    /// Takes this block off the front of the chain, its truncated checksum verified.
+    /// Takes this block off the front of the chain and verifies its truncated checksum.
     fn take<'c>(&self, chain: &mut &'c [u8]) -> &'c [u8] {
         let (stored, rest) = chain.split_at(self.stored_bytes());
         *chain = rest;
@@ -163,7 +163,7 @@ fn what_the_kernel_encrypted_is_decrypted() {
     }
 }
 
-/// Every byte of a dnode block is encrypted or authenticated, but for what is not portable.
+/// Every byte of a dnode block is encrypted or authenticated, except those that are not portable.
 #[test]
 fn no_change_to_a_dnode_block_goes_unnoticed() {
     for golden in &GOLDEN {
@@ -184,8 +184,8 @@ fn no_change_to_a_dnode_block_goes_unnoticed() {
     }
 }
 
-/// In a pointer only properties (word 6) and MAC (words 14, 15) are portable, of the properties not the
-/// checksum algorithm, and of a hole nothing is.
+/// In a pointer only properties (word 6) and MAC (words 14, 15) are portable. Of the properties the
+/// checksum algorithm is not, and of a hole nothing is.
 fn is_free_pointer_byte(dnodes: &[u8], byte: usize) -> bool {
     let dnode = &dnodes[byte / 512 * 512..][..512];
     let in_pointers = (byte % 512).checked_sub(64).filter(|at| at / 128 < usize::from(dnode[3]));
@@ -193,7 +193,7 @@ fn is_free_pointer_byte(dnodes: &[u8], byte: usize) -> bool {
     let pointer = Pointer(&dnode[64 + at / 128 * 128..][..128]);
     let is_hole = pointer.word(0) == 0 && pointer.word(1) == 0;
     match at % 128 {
-        // A change here makes a hole a block, and then its properties count: they are zeros.
+        // A change here turns a hole into a block, and then its properties, which are zeros, count.
         0..16 if is_hole => true,
         48..56 => is_hole || at % 128 == 53,
         112..128 => false,

@@ -1,9 +1,9 @@
 //! Parity that the OpenZFS kernel module wrote, found in golden pools without knowing their structure.
 //!
-//! Where a block fills a whole RAID-Z row, its sectors lie at one offset on all disks, rotated. So at
-//! every offset the sectors of all disks are taken as a row, in every rotation. If the first one is
-//! then the XOR of the data, which does not happen by chance, it is P of such a row; and the others have
-//! to be what this crate makes of the same data.
+//! If a block fills a whole RAID-Z row, its sectors lie at one offset on all disks, rotated. So at every
+//! offset the test takes the sectors of all disks as a row, in every rotation. If the first sector is the
+//! XOR of the data, which does not happen by chance, it is P of such a row; then the other parity must be
+//! what this crate computes from the same data.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use cenote_codec::raidz::{Column, generate, reconstruct, verify_parity};
 
 const SECTOR_BYTES: usize = 512;
-/// Allocation starts behind the labels and the boot area. `VDEV_LABEL_START_SIZE`.
+/// Allocation starts after the labels and the boot area. `VDEV_LABEL_START_SIZE`.
 const FIRST_SECTOR_OFFSET: u64 = 4 << 20;
 const STEP_BYTES: u64 = 4096;
 const ENOUGH_ROWS: usize = 100;
@@ -60,7 +60,7 @@ fn check_pool(name: &str, parity_count: usize) {
     panic!("only {rows} full rows in {name}: the test proves too little");
 }
 
-/// Whether the XOR can only vanish by intent: empty or repeated sectors (short rows of equal metadata)
+/// Whether the XOR can vanish only by intent: empty or repeated sectors (short rows of equal metadata)
 /// cancel each other.
 fn tells_something(sectors: &[Sector]) -> bool {
     let repeated = |index: usize, sector| sectors[..index].contains(sector);

@@ -1,19 +1,22 @@
 //! How much a pool can hold, and what of that a dataset may still take.
 //!
-//! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data (what a 128 KiB block
-//! leaves of them after parity; none of a vdev that is being removed), more for blocks that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
+//! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data
+//! (what a 128 KiB block leaves of them after parity; none of a vdev that is being removed), more for blocks
+//! that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
 //! quotas and others' reservations on the way from the root.
 //!
-//! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`, `dsl_dir_space_available`.
+//! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`,
+//! `dsl_dir_space_available`.
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, VdevId};
+use cenote_object::Result;
+use cenote_object::deadlist::Bpobj;
 use cenote_pool::VdevClass;
 
-use crate::deadlist::Bpobj;
-use crate::dsl::{Dataset, Dir};
-use crate::error::Result;
+use crate::dataset::Dataset;
+use crate::dir::Dir;
 use crate::mos::Mos;
 use crate::spacemaps::{has_embedded_log, metaslabs_bytes};
 
@@ -34,7 +37,7 @@ impl Mos {
     }
 
     /// Bytes that are kept back (`spa_get_slop_space`).
-    pub(crate) fn slop_bytes(&self) -> u64 {
+    pub fn slop_bytes(&self) -> u64 {
         let (normal, embedded_log) = self.class_bytes();
         let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
         let slop = slop - embedded_log.min(slop >> 1);
@@ -109,7 +112,7 @@ impl Dataset {
     }
 
     /// A number set here (set or received), 0 if none.
-    pub(crate) async fn setting(&self, name: &str) -> Result<u64> {
+    pub async fn setting(&self, name: &str) -> Result<u64> {
         let Some(props) = self.dir().props().await? else { return Ok(0) };
         let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
         match props.get_u64(name).await? {
@@ -121,7 +124,7 @@ impl Dataset {
 
 impl Dir {
     /// Bytes that this directory may still take (`dsl_dir_space_available`).
-    pub(crate) async fn available(&self) -> Result<u64> {
+    pub async fn available(&self) -> Result<u64> {
         let pool = self.mos().usable_bytes().await?;
         let mut chain: Vec<&Dir> = std::iter::successors(Some(self), |dir| dir.parent()).collect();
         let mut available = u64::MAX;

@@ -1,8 +1,8 @@
 //! The error log: blocks that scrubs and reads found damaged.
 //!
-//! Idea: two lists, of the scrub under way and of the time before. In older pools a list names each block of each
-//! snapshot; since feature `head_errlog` a list is a table of file systems, each with its own list of blocks and births, from
-//! which the snapshots concerned follow (see `affected`).
+//! Idea: two lists, of the scrub under way and of the time before. In older pools a list names each block of
+//! each snapshot; since feature `head_errlog` a list is a table of file systems, each with its own list of
+//! blocks and births, from which the snapshots concerned follow (see `affected`).
 //!
 //! Source: OpenZFS `spa_errlog.c`.
 
@@ -11,15 +11,15 @@ mod affected;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::errlog::{BlockBookmark, ErrorBookmark, parse_head_key};
 use cenote_format::units::{ObjectId, Txg};
+use cenote_object::{Result, Zap, ZapEntry};
 
-use crate::error::Result;
 use crate::mos::Mos;
-use crate::zap::{Zap, ZapEntry};
 
 /// A block in the error log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggedError {
-    /// The dataset (with feature `head_errlog`, the live one whose chain has the block), object, level and block.
+    /// The dataset (with feature `head_errlog`, the live one whose chain has the block), object, level and
+    /// block.
     pub place: BlockBookmark,
     /// When the block was born, if the log says: which snapshots have it.
     pub birth: Option<Txg>,

@@ -7,15 +7,15 @@ use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::ObjectId;
 use cenote_format::words::Phys;
+use cenote_object::Result;
 
-use crate::error::Result;
 use crate::mos::Mos;
 
 impl Mos {
     /// All records, oldest first. Their keys are those of `cenote_format::history::key`.
     ///
-    /// Takes memory in proportion to the ring, which OpenZFS keeps below 32 MiB and this program below 1 GiB. A record that can't
-    /// be decoded is left out.
+    /// Takes memory in proportion to the ring, which OpenZFS keeps below 32 MiB and this program below 1 GiB.
+    /// A record that can't be decoded is left out.
     ///
     /// # Errors
     /// The history's object is damaged.

@@ -1,9 +1,9 @@
 //! Import: from labels to an opened pool, at the newest state or an older one.
 //!
-//! Idea: an uberblock is the root of the whole pool as of one transaction group. Opening it reads the meta object set (MOS)
-//! it points to, and from there what labels don't know: the trusted configuration, the features in use, where the
-//! blocks of removed vdevs went, the salt of checksums. If any of that is damaged, an older uberblock of the ring may
-//! still lead to a whole tree: going back is a loop around the same steps.
+//! Idea: an uberblock is the root of the whole pool as of one transaction group. Opening it reads the meta
+//! object set (MOS) it points to, and from there what labels don't know: the trusted configuration, the
+//! features in use, where the blocks of removed vdevs went, the salt of checksums. If any of that is damaged,
+//! an older uberblock of the ring may still lead to a whole tree: going back is a loop around the same steps.
 //!
 //! ```text
 //!   uberblock -> Pool::assemble -> MOS -> object directory
@@ -14,14 +14,14 @@
 //!                                    root_dataset
 //! ```
 //!
-//! Indirect mappings: the mapping of a vdev that was removed early may itself lie on one removed later, so they are read from the
-//! last removal back, each with those before it in place.
+//! Indirect mappings: the mapping of a vdev that was removed early may itself lie on one removed later, so
+//! they are read from the last removal back, each with those before it in place.
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
 
 mod dirty_times;
 mod features;
-pub(crate) mod indirect;
+pub mod indirect;
 
 use std::sync::Arc;
 
@@ -31,14 +31,12 @@ use cenote_format::features::spa_version_is_known;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_object::{DatasetError, Objset, Result, Zap};
 use cenote_pool::{FoundPool, Pool, PoolConfig, Trusted, VdevClass, VdevConfig};
 use cenote_runtime::Runtime;
 
-use crate::error::{DatasetError, Result};
 use crate::keys::{KeySource, Keyring};
 use crate::mos::Mos;
-use crate::objset::Objset;
-use crate::zap::Zap;
 
 /// Default budget of the block cache.
 const CACHE_BYTES: usize = 128 << 20;
@@ -53,7 +51,7 @@ pub enum Rewind {
     Newest,
     /// The newest whose MOS and datasets' heads can all be opened (`zpool import -F`).
     Back,
-    /// The newest at or before this group (`-T`).
+    /// The newest at or before this txg (`-T`).
     Txg(Txg),
 }
 
@@ -84,15 +82,15 @@ impl Default for ImportOptions {
 /// Opens a pool that discovery found.
 ///
 /// # Errors
-/// A version or feature that can't be read, no uberblock as asked for, or damage on the way to the root dataset;
-/// with [`Rewind::Back`] only if no uberblock leads anywhere.
+/// A version or feature that can't be read, no uberblock as asked for, or damage on the way to the root
+/// dataset; with [`Rewind::Back`] only if no uberblock leads anywhere.
 pub async fn import(rt: &Runtime, found: &FoundPool, options: &ImportOptions) -> Result<Mos> {
     let cache = Arc::new(BlockCache::new(options.cache_bytes));
     import_sharing(rt, found, options, &cache).await
 }
 
-/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache_bytes`]: what states of one pool have in
-/// common is then kept once, and all of them together stay within its budget.
+/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache_bytes`]: what states of
+/// one pool have in common is then kept once, and all of them together stay within its budget.
 ///
 /// # Errors
 /// Those of [`import`].
@@ -169,7 +167,7 @@ async fn open_at(
 }
 
 /// Opens the state that an uberblock of the caller's leads to.
-pub(crate) async fn import_at(
+pub async fn import_at(
     rt: &Runtime,
     found: &FoundPool,
     uberblock: &Uberblock,
@@ -235,7 +233,7 @@ async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<Object
 }
 
 /// The content of a packed nvlist object: its bonus says how many bytes.
-pub(crate) async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
+pub async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
     let object = objset.object(id).await?;
     let bonus = object.dnode().bonus();
     let size = bonus.first_chunk::<8>().map_or(0, |b| object.dnode().endian().u64(*b));

@@ -1,7 +1,8 @@
 //! Keys of encrypted datasets: from what the user gives to what opens blocks.
 //!
-//! Idea: each encryption root has a wrapping key, which the user holds; every directory below it has a key object in the MOS
-//! whose master key is wrapped with it. Clones and snapshots share their directory's. Opening one:
+//! Idea: each encryption root has a wrapping key, which the user holds; every directory below it has a key
+//! object in the MOS whose master key is wrapped with it. Clones and snapshots share their directory's.
+//! Opening one:
 //!
 //! ```text
 //!   dsl_dir --crypto_key_obj--> key object: suite, guid, iv, mac, wrapped keys
@@ -9,8 +10,9 @@
 //!   KeySource(root) --> passphrase | hex | raw --> WrappingKey --unwrap--> DatasetKey
 //! ```
 //!
-//! Deriving a key from a passphrase takes a tenth of a second by design: wrapping keys are kept by root, unwrapped keys by key
-//! object. A wrong key is noticed here, by the MAC over the wrapped keys, before anything is decrypted with it.
+//! Deriving a key from a passphrase takes a tenth of a second by design: wrapping keys are kept by root,
+//! unwrapped keys by key object. A wrong key is noticed here, by the MAC over the wrapped keys, before
+//! anything is decrypted with it.
 //!
 //! Source: OpenZFS `dsl_crypt.c`, `libzfs_crypto.c`.
 
@@ -18,10 +20,11 @@ mod keyring;
 
 use std::sync::Arc;
 
-pub(crate) use keyring::Keyring;
+pub use keyring::Keyring;
 pub use keyring::{EncryptionInfo, KeyFormat, KeyStatus};
 
-/// What the user holds for an encryption root, as typed or read: a passphrase, 64 hex digits, or 32 bytes.
+/// What the user holds for an encryption root, as typed or read: a line with a passphrase or 64 hex digits,
+/// or 32 bytes.
 #[derive(Clone)]
 pub struct UserKey(pub Vec<u8>);
 

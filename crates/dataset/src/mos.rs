@@ -1,9 +1,9 @@
 //! The opened pool: its meta object set (MOS) and what is found there.
 //!
-//! Idea: everything that is not a user's data is an object of the MOS, and the object directory (object 1, a ZAP) names the
-//! important ones. This type is the handle that all others hang from; what lies behind a name is read when it is asked
-//! for, each in its own module: datasets in [`crate::dsl`], [`crate::history`], [`crate::errlog`], space in
-//! [`crate::spacemaps`].
+//! Idea: everything that is not a user's data is an object of the MOS, and the object directory (object 1, a
+//! ZAP) names the important ones. This type is the handle that all others hang from; what lies behind a name
+//! is read when it is asked for, each in its own module: datasets in [`crate::dataset`], [`crate::history`],
+//! [`crate::errlog`], space in [`crate::spacemaps`].
 //!
 //! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `spa.c`.
 
@@ -17,18 +17,19 @@ use cenote_format::scan::ScanPhys;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_format::words::{Phys, Words};
+use cenote_object::deadlist::Bpobj;
+use cenote_object::{DatasetError, Objset, Result, Zap, ZapEntry};
 use cenote_pool::Pool;
 use tokio::sync::OnceCell;
 
-use crate::deadlist::Bpobj;
-use crate::dsl::{Dataset, Dir};
-use crate::error::{DatasetError, Result};
+use crate::dataset::Dataset;
+use crate::dir::Dir;
 use crate::keys::Keyring;
-use crate::objset::Objset;
-use crate::zap::{Zap, ZapEntry};
 
 /// The directory below the root that is charged for what is being freed, `FREE_DIR_NAME`.
-pub(crate) const FREE_DIR_NAME: &str = "$FREE";
+pub const FREE_DIR_NAME: &str = "$FREE";
+/// The directory of what the MOS takes, `MOS_DIR_NAME`.
+pub const MOS_DIR_NAME: &str = "$MOS";
 
 /// Whether a pool uses a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +54,9 @@ impl std::fmt::Display for FeatureState {
 
 /// An opened pool. Cloning it costs one atomic increment.
 #[derive(Clone)]
-pub struct Mos(Arc<Inner>);
+pub struct Mos(Arc<MosInner>);
 
-struct Inner {
+struct MosInner {
     objset: Objset,
     directory: Zap,
     config: Nvlist,
@@ -73,14 +74,21 @@ impl Mos {
         root_dir: ObjectId,
         keyring: Arc<Keyring>,
     ) -> Mos {
-        Mos(Arc::new(Inner { objset, directory, config, root_dir, keyring, usable_bytes: OnceCell::new() }))
+        Mos(Arc::new(MosInner {
+            objset,
+            directory,
+            config,
+            root_dir,
+            keyring,
+            usable_bytes: OnceCell::new(),
+        }))
     }
 
     /// The MOS of a pool whose configuration is at hand elsewhere.
     ///
     /// # Errors
     /// The object directory is damaged.
-    pub(crate) async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
+    pub async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
         let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
         let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
         Ok(Mos::new(objset.clone(), directory, Nvlist::new(), ObjectId(root_dir), keyring))
@@ -116,7 +124,8 @@ impl Mos {
         self.pool().uberblock()
     }
 
-    pub(crate) fn keyring(&self) -> &Arc<Keyring> {
+    /// Keys of its encrypted datasets.
+    pub fn keyring(&self) -> &Arc<Keyring> {
         &self.0.keyring
     }
 
@@ -150,7 +159,8 @@ impl Mos {
         }
     }
 
-    /// Every known feature and what it is here, in the order of `zpool get all`; none in pools older than features.
+    /// Every known feature and what it is here, in the order of `zpool get all`; none in pools older than
+    /// features.
     ///
     /// # Errors
     /// A table is damaged.
@@ -187,7 +197,8 @@ impl Mos {
         scan.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
     }
 
-    /// Blocks that are free for users and not yet on the vdevs: lists that the next groups work off (`freeing`).
+    /// Blocks that are free for users and not yet on the vdevs: lists that the next txgs work off
+    /// (`freeing`).
     ///
     /// # Errors
     /// A list is damaged.
@@ -225,7 +236,7 @@ impl Mos {
         if phys.end > object.capacity_bytes() / (words * 8) {
             return Err(object.damaged("claims more trees to free than it has room for"));
         }
-        let all = object.read_words(phys.begin * words, (count * words) as usize).await?;
+        let all = object.read_table(phys.begin * words, count * words).await?;
         let entries = all.chunks_exact(BptreeEntry::COUNT).map(BptreeEntry::from_words);
         entries.collect::<Result<_, _>>().map_err(|e| object.format(e))
     }
@@ -263,7 +274,8 @@ impl Mos {
         Dir::open(self, self.0.root_dir, None, self.pool().name().to_owned()).await
     }
 
-    /// A file system, volume or snapshot by its full name, which may begin with the pool's guid: several pools may be called the same.
+    /// A file system, volume or snapshot by its full name, which may begin with the pool's guid: several
+    /// pools may be called the same.
     ///
     /// # Errors
     /// [`DatasetError::NoDataset`], or damage on the way.

@@ -1,9 +1,10 @@
 //! Properties of datasets with their sources, as `zfs get all` shows them.
 //!
-//! Idea: a property's value comes from one of three places. *Settings* are entries of the property ZAP of the dataset's directory
-//! (of the snapshot itself first, for a snapshot), or of a directory above if the property is inherited. *Facts* are what the
-//! dataset is: space, times, identity, encryption. Everything else is the default. The table in `cenote_format::props`
-//! says which properties there are; this module says what each is for one dataset.
+//! Idea: a property's value comes from one of three places. *Settings* are entries of the property ZAP of the
+//! dataset's directory (of the snapshot itself first, for a snapshot), or of a directory above if the
+//! property is inherited. *Facts* are what the dataset is: space, times, identity, encryption. Everything
+//! else is the default. The table in `cenote_format::props` says which properties there are; this module says
+//! what each is for one dataset.
 //!
 //! ```text
 //!   name at this level         -> local                      NAME$inherit hides NAME$recvd here
@@ -11,8 +12,8 @@
 //!   either, at a level above   -> inherited from that level  (if the property is inherited at all)
 //! ```
 //!
-//! Sources: a fact has none (`-`), unless it equals the property's default or is one that the administrator set (quotas, sizes), just
-//! as OpenZFS shows them.
+//! Sources: a fact has none (`-`), unless it equals the property's default or is one that the administrator
+//! set (quotas, sizes), just as OpenZFS shows them.
 //!
 //! Source: OpenZFS `dsl_prop.c`, `dsl_dataset_stats`, `dsl_dir_stats`, libzfs `zfs_prop_get`.
 
@@ -21,11 +22,11 @@ mod facts;
 mod settings;
 
 use cenote_format::props::{AppliesTo, Prop, PropType, ZFS_PROPS};
+use cenote_object::Result;
 
-use crate::dsl::{Dataset, DatasetKind};
-use crate::error::Result;
-use facts::Facts;
-use settings::Settings;
+use crate::dataset::{Dataset, DatasetKind};
+use crate::properties::facts::Facts;
+use crate::properties::settings::Settings;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,13 +118,21 @@ impl Dataset {
     /// # Errors
     /// Something that a property comes from is damaged. A missing key is not an error.
     pub async fn properties(&self) -> Result<Vec<Property>> {
-        let (settings, facts) = (Settings::load(self).await?, Facts::gather(self).await?);
+        self.properties_of(&|_| true).await
+    }
+
+    /// Those whose names are asked for: most cost little, those of the content a few blocks.
+    ///
+    /// # Errors
+    /// As [`Dataset::properties`].
+    pub async fn properties_of(&self, is_wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Vec<Property>> {
+        let (settings, facts) = (Settings::load(self).await?, Facts::gather(self, is_wanted).await?);
         let mut all: Vec<Property> = ZFS_PROPS
             .iter()
-            .filter(|prop| prop.visible)
+            .filter(|prop| prop.visible && is_wanted(prop.name))
             .filter_map(|prop| resolve(self, prop, &settings, &facts))
             .collect();
-        all.extend(settings.user_properties());
+        all.extend(settings.user_properties().into_iter().filter(|property| is_wanted(&property.name)));
         Ok(all)
     }
 
@@ -137,21 +146,22 @@ impl Dataset {
             return Ok(settings.user_properties().into_iter().find(|p| p.name == name));
         }
         let Some(prop) = Prop::zfs(name) else { return Ok(None) };
-        let (settings, facts) = (Settings::load(self).await?, Facts::gather(self).await?);
+        let is_it = |wanted: &str| wanted == name;
+        let (settings, facts) = (Settings::load(self).await?, Facts::gather(self, &is_it).await?);
         Ok(resolve(self, prop, &settings, &facts))
     }
 }
 
 impl Dataset {
     /// A property that follows from settings alone, as it is in force.
-    pub(crate) async fn in_force(&self, name: &str) -> Result<Option<Value>> {
+    pub async fn in_force(&self, name: &str) -> Result<Option<Value>> {
         let (settings, prop) = (Settings::load(self).await?, Prop::zfs(name));
         let set = settings.find(name, prop.is_none_or(Prop::is_inheritable)).map(|(value, _)| value);
         Ok(set.or_else(|| prop.and_then(default_of)))
     }
 
     /// Properties that are numbers and follow from settings alone, by name.
-    pub(crate) async fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
+    pub async fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
         let settings = Settings::load(self).await?;
         Ok(names.map(|name| {
             let Some(prop) = Prop::zfs(name) else { return 0 };

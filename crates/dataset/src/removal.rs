@@ -1,23 +1,24 @@
 //! A top-level vdev that is being removed.
 //!
-//! Idea: its blocks are copied to other vdevs in the order of their offsets, and are in use where they were until all have been copied;
-//! then the vdev turns into its map. Until then a range that has been copied is allocated twice: on the vdev, and where its copy lies.
-//! A block that is freed meanwhile is freed in both places.
+//! Idea: its blocks are copied to other vdevs in the order of their offsets, and are in use where they were
+//! until all have been copied; then the vdev turns into its map. Until then a range that has been copied is
+//! allocated twice: on the vdev, and where its copy lies. A block that is freed meanwhile is freed in both
+//! places.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_impl`, `free_from_removing_vdev`).
 
 use cenote_format::blkptr::Dva;
 use cenote_format::indirect::IndirectMapping;
 use cenote_format::units::ObjectId;
+use cenote_object::Result;
 use cenote_pool::VdevConfig;
 
-use crate::error::Result;
 use crate::import::indirect::read_mapping;
 use crate::mos::Mos;
 
 impl Mos {
-    /// Where the copies lie of what is allocated (`start..end`) on a vdev that is being removed, as far as the removal has come.
-    /// None of any other vdev.
+    /// Where the copies lie of what is allocated (`start..end`) on a vdev that is being removed, as far as
+    /// the removal has come. None of any other vdev.
     ///
     /// # Errors
     /// The map is damaged.

@@ -1,8 +1,9 @@
 //! Blocks with several owners: deduplication tables (DDT) and block references of clones (BRT).
 //!
-//! Idea: two ways to share a block. A deduplicated block's pointer says so, and a table by checksum counts its references. A block
-//! cloned by `copy_file_range` has plain pointers; a table by address counts those beyond the first. Who adds up space by
-//! walking pointers must count such blocks once; these tables say how often they will come by.
+//! Idea: two ways to share a block. A deduplicated block's pointer says so, and a table by checksum counts
+//! its references. A block cloned by `copy_file_range` has plain pointers; a table by address counts those
+//! beyond the first. Who adds up space by walking pointers must count such blocks once; these tables say how
+//! often they will come by.
 //!
 //! Since feature `fast_dedup` the newest entries of a table are in its logs, which override the ZAPs.
 //!
@@ -10,22 +11,15 @@
 //!
 //! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
 
-mod clones;
-mod ddt;
-mod dedup;
-mod release;
+pub mod ddt;
 
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::bytes::Endian;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_format::words::Phys;
+use cenote_object::{Result, Zap};
 
-use crate::error::Result;
 use crate::mos::Mos;
-use crate::zap::Zap;
-
-pub(crate) use dedup::Alike;
-pub(crate) use release::SharedBlocks;
 
 pub use ddt::{Ddt, DdtEntries, DdtItem, DdtLog, DedupSummary};
 
@@ -105,7 +99,7 @@ impl Brt {
 /// An iteration over the cloned blocks of a vdev.
 #[derive(Debug)]
 pub struct BrtEntries {
-    entries: Option<crate::zap::Entries>,
+    entries: Option<cenote_object::zap::Entries>,
     endian: Endian,
 }
 
@@ -115,11 +109,11 @@ impl BrtEntries {
         let batch = self.entries.as_mut()?.next_batch().await?;
         // Written as one 8-byte integer or as eight bytes of the writer's order: both are read.
         Some(batch.map(|batch| {
-            let number = |entry: &crate::zap::ZapEntry| match entry.value.as_bytes() {
+            let number = |entry: &cenote_object::ZapEntry| match entry.value.as_bytes() {
                 Some(raw) => raw.first_chunk::<8>().map(|b| self.endian.u64(*b)),
                 None => entry.value.as_u64(),
             };
-            let item = |entry: &crate::zap::ZapEntry| {
+            let item = |entry: &cenote_object::ZapEntry| {
                 Some(BrtEntry { offset_bytes: *entry.name_words().first()?, count: number(entry)? })
             };
             batch.iter().filter_map(item).collect()

@@ -1,22 +1,21 @@
 //! Which ranges of each vdev are allocated, as the pool's space maps say.
 //!
-//! Idea: a vdev is cut into metaslabs, and each has a space map: a log of allocations and frees, which replayed gives its
-//! allocated ranges. Since feature `log_spacemap` a group's changes to all metaslabs are first collected in one map of that
-//! group; a metaslab's own map is brought up to date now and then, and a table per vdev says up to which group it is. So:
+//! Idea: a vdev is cut into metaslabs, and each has a space map: a log of allocations and frees, which
+//! replayed gives its allocated ranges. Since feature `log_spacemap` a txg's changes to all metaslabs are
+//! first collected in one map of that txg; a metaslab's own map is brought up to date now and then, and a
+//! table per vdev says up to which txg it is. So:
 //!
 //! ```text
-//!   allocated = replay(metaslab's own map) + changes in the maps of groups >= the metaslab's unflushed group
+//!   allocated = replay(metaslab's own map) + changes in the maps of txgs >= the metaslab's unflushed txg
 //! ```
 //!
-//! What was allocated in the last group may lie in the map, or not: space maps are written in the same groups as what they
-//! describe, so for one uberblock they are exact.
+//! What was allocated in the last txg may lie in the map, or not: space maps are written in the same txgs
+//! as what they describe, so for one uberblock they are exact.
 //!
-//! Memory: one vdev's ranges at a time, one range an allocated run. The log maps of all groups are read once and kept, as
-//! OpenZFS bounds their size.
+//! Memory: one vdev's ranges at a time, one range an allocated run. The log maps of all txgs are read once
+//! and kept, as OpenZFS bounds their size.
 //!
 //! Source: OpenZFS `space_map.c`, `metaslab.c`, `spa_log_spacemap.c`.
-
-mod edit;
 
 use std::collections::BTreeMap;
 
@@ -25,21 +24,18 @@ use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
 use cenote_format::units::{BlockId, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
+use cenote_object::{DatasetError, Object, Result, Zap};
 use cenote_pool::VdevConfig;
 use cenote_pool::alloc::{Allocator, NewMetaslab, SizeHistogram};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::error::Result;
 use crate::mos::Mos;
-use crate::object::Object;
-use crate::zap::Zap;
 
 pub use cenote_pool::alloc::has_embedded_log;
 pub use cenote_pool::ranges::{Overlap, Ranges};
-pub use edit::{SpaceMapChange, SpaceMapEdit};
 
 /// Offsets in a log space map count sectors of 512.
-pub(crate) const LOG_SHIFT: u32 = 9;
+pub const LOG_SHIFT: u32 = 9;
 
 /// Maps read at once: there are hundreds, most of them a block long, each at its own place.
 const MAPS_AT_ONCE: usize = 16;
@@ -58,7 +54,7 @@ pub struct MetaslabPlace {
     pub size_bytes: u64,
     /// Its own space map; `None`: it was never used.
     pub map: Option<ObjectId>,
-    /// The first group whose changes are not in its own map; `None`: all are.
+    /// The first txg whose changes are not in its own map; `None`: all are.
     pub unflushed: Option<Txg>,
 }
 
@@ -79,24 +75,33 @@ pub struct Metaslab {
 #[derive(Debug, Clone)]
 pub struct SpaceMapHead {
     /// Bytes of changes from the map's start.
-    pub(crate) length_bytes: u64,
+    pub length_bytes: u64,
     /// Bytes allocated less bytes freed, when it was last written. A map of frees alone is below 0.
     net_bytes: i64,
     /// Free ranges by size at that time; `None` if the map does not count them.
     pub free_ranges: Option<SizeHistogram>,
 }
 
-/// The changes of groups that are not yet in the metaslabs' own maps, in order.
+/// A txg's log space map.
+#[derive(Debug, Clone, Copy)]
+pub struct LogMap {
+    /// Its object.
+    pub object: ObjectId,
+    /// How long it is, in blocks.
+    pub blocks: u64,
+}
+
+/// The changes of txgs that are not yet in the metaslabs' own maps, in order.
 #[derive(Debug, Default)]
 pub struct LogSpacemaps {
-    /// The map of each group, with its length in blocks.
-    pub(crate) maps: BTreeMap<Txg, (ObjectId, u64)>,
-    /// (group, change) for each vdev.
+    /// The map of each txg.
+    pub maps: BTreeMap<Txg, LogMap>,
+    /// (txg, change) for each vdev.
     changes: BTreeMap<VdevId, Vec<(Txg, SpaceMapEntry)>>,
 }
 
 impl Mos {
-    /// The log space maps of all groups. Give it to [`Mos::metaslabs`].
+    /// The log space maps of all txgs. Give it to [`Mos::metaslabs`].
     ///
     /// # Errors
     /// A map is damaged.
@@ -104,15 +109,16 @@ impl Mos {
         let mut log = LogSpacemaps::default();
         let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? else { return Ok(log) };
         for entry in zap.to_vec().await? {
-            // Keys are groups in hexadecimal text, as those of a deadlist.
+            // Keys are txgs in hexadecimal text, as those of a deadlist.
             let txg =
                 parse_deadlist_key(&entry.name).map_err(|e| self.objset().format(zap.object().id(), e))?;
             let id = entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
-            log.maps.insert(txg, (ObjectId(id), 0));
+            log.maps.insert(txg, LogMap { object: ObjectId(id), blocks: 0 });
         }
-        let maps: Vec<_> = log.maps.iter().map(|(&txg, &(id, _))| self.log_map(txg, id)).collect();
+        let read = async |txg: Txg, map: LogMap| Ok::<_, DatasetError>((txg, self.read_log_map(map).await?));
+        let maps: Vec<_> = log.maps.iter().map(|(&txg, &map)| read(txg, map)).collect();
         let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
-        while let Some((txg, map, changes)) = maps.try_next().await? {
+        while let Some((txg, (map, changes))) = maps.try_next().await? {
             log.maps.insert(txg, map);
             for change in changes {
                 let vdev = change.vdev.unwrap_or_default();
@@ -122,13 +128,13 @@ impl Mos {
         Ok(log)
     }
 
-    /// A group's map with its length in blocks, and its changes.
-    async fn log_map(&self, txg: Txg, id: ObjectId) -> Result<(Txg, (ObjectId, u64), Vec<SpaceMapEntry>)> {
-        let object = self.objset().object(id).await?;
+    /// A log space map with its length, and its changes.
+    async fn read_log_map(&self, map: LogMap) -> Result<(LogMap, Vec<SpaceMapEntry>)> {
+        let object = self.objset().object(map.object).await?;
         let length_bytes = SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes;
         let mut changes = Vec::new();
         read_space_map(&object, LOG_SHIFT, |change| changes.push(change)).await?;
-        Ok((txg, (id, length_bytes.div_ceil(object.block_bytes().max(1))), changes))
+        Ok((LogMap { blocks: length_bytes.div_ceil(object.block_bytes().max(1)), ..map }, changes))
     }
 
     /// The metaslabs of a top-level vdev with their allocated ranges. None of a vdev that was removed.
@@ -178,7 +184,7 @@ impl Mos {
     /// How a top-level vdev is cut into metaslabs. No places on a vdev that was removed.
     ///
     /// # Errors
-    /// The array of space maps or that of groups is damaged.
+    /// The array of space maps or that of txgs is damaged.
     pub async fn metaslab_places(&self, vdev: &VdevConfig) -> Result<Vec<MetaslabPlace>> {
         if vdev.metaslab_array.0 == 0 || !(9..64).contains(&vdev.metaslab_shift) || vdev.ashift >= 64 {
             return Ok(Vec::new());
@@ -216,7 +222,7 @@ impl Mos {
         Ok(metaslab)
     }
 
-    /// For each metaslab, the first group whose changes are not in its own map; 0: all are.
+    /// For each metaslab, the first txg whose changes are not in its own map; 0: all are.
     async fn unflushed(&self, vdev: &VdevConfig, count: u64) -> Result<Vec<u64>> {
         let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(Vec::new()) };
         let Some(id) = zap.get_u64(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await? else { return Ok(Vec::new()) };
@@ -270,20 +276,20 @@ impl Mos {
 }
 
 impl MetaslabPlace {
-    /// Its own map lacks the changes of that group, which are in the log.
-    pub(crate) fn lacks(&self, txg: Txg) -> bool {
+    /// Its own map lacks the changes of that txg, which are in the log.
+    pub fn lacks(&self, txg: Txg) -> bool {
         self.unflushed.is_some_and(|since| txg >= since)
     }
 }
 
 impl LogSpacemaps {
-    /// The groups that have a map here, in order.
-    pub fn groups(&self) -> impl Iterator<Item = Txg> + '_ {
+    /// The txgs that have a map here, in order.
+    pub fn txgs(&self) -> impl Iterator<Item = Txg> + '_ {
         self.maps.keys().copied()
     }
 
     /// The changes on one vdev by metaslab, in order.
-    pub(crate) fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
+    pub fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
         let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();
         for change in self.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
             logged.entry(change.1.offset_bytes >> vdev.metaslab_shift.min(63)).or_default().push(change);
@@ -307,9 +313,9 @@ impl Metaslab {
     }
 }
 
-/// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no group lies on two, and in
-/// whole groups (`vdev_draid_metaslab_init`).
-pub(crate) fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
+/// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no
+/// group lies on two, and in whole groups (`vdev_draid_metaslab_init`).
+pub fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     let (border, size) = (index << vdev.metaslab_shift, 1 << vdev.metaslab_shift);
     let Some(draid) = vdev.draid else { return (border, size) };
     let group_sectors = draid.data.saturating_add(vdev.parity as u64).max(1);
@@ -348,8 +354,8 @@ impl SpaceMapHead {
     }
 }
 
-/// The groups that a dirty time log lists: a space map that counts groups.
-pub(crate) async fn group_ranges(object: &Object) -> Result<Ranges> {
+/// The txgs that a dirty time log lists: a space map that counts txgs.
+pub(crate) async fn txg_ranges(object: &Object) -> Result<Ranges> {
     let mut groups = Ranges::default();
     read_space_map(object, 0, |change| {
         _ = match change.map_type {
@@ -361,7 +367,8 @@ pub(crate) async fn group_ranges(object: &Object) -> Result<Ranges> {
     Ok(groups)
 }
 
-/// Reads the changes of a space map whose units are `1 << shift` bytes, from its start to the end that its head notes.
+/// Reads the changes of a space map whose units are `1 << shift` bytes, from its start to the end that its
+/// head notes.
 ///
 /// # Errors
 /// A block can't be read, or its changes make no sense; those before it have been handed on.
@@ -376,7 +383,9 @@ pub async fn read_space_map(object: &Object, shift: u32, mut each: impl FnMut(Sp
     for first in (0..blocks).step_by(window as usize) {
         for block in object.read_blocks(first..blocks.min(first + window)).await {
             let BlockId(id) = block.id;
-            let Some(bytes) = block.data? else { continue };
+            let Some(bytes) = block.data? else {
+                return Err(object.damaged("has a hole where its changes go on"));
+            };
             let reader = match &mut reader {
                 Some(reader) => reader,
                 none => none.insert(SpaceMapReader::new(shift, block.endian).map_err(|e| object.format(e))?),

@@ -1,18 +1,19 @@
 //! How full a pool is: the numbers of `zpool list`, from the space maps.
 //!
-//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Each map's head has the sum, so that none
-//! is replayed; only what is still in the log space maps is added to it. Fragmentation says how small the free
-//! pieces are: each is weighted by its size, a piece of 512 bytes counts 100, one of 512 MiB 0.
+//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Each map's head has
+//! the sum, so that none is replayed; only what is still in the log space maps is added to it. Fragmentation
+//! says how small the free pieces are: each is weighted by its size, a piece of 512 bytes counts 100, one of
+//! 512 MiB 0.
 //!
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
 use cenote_format::features::Feature;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::units::{Txg, VdevId};
+use cenote_object::Result;
 use cenote_pool::alloc::SizeHistogram;
 use cenote_pool::{VdevClass, VdevConfig};
 
-use crate::error::Result;
 use crate::mos::{FeatureState, Mos};
 use crate::spacemaps::{LogSpacemaps, MetaslabPlace, SpaceMapHead};
 
@@ -29,7 +30,8 @@ pub struct VdevUsage {
     pub allocated_bytes: u64,
     /// Freed since, but kept by the checkpoint.
     pub checkpoint_bytes: u64,
-    /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature `spacemap_histogram`).
+    /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature
+    /// `spacemap_histogram`).
     pub fragmentation_percent: Option<u64>,
 }
 

@@ -1,8 +1,11 @@
-//! How fast reads of a warm file are, by way and size: MB/s and reads a second.
+//! Speed of reads of a warm file, by path and size: MB/s and reads per second.
 //!
-//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its own). Each way runs
-//! alone (one read after the other) and 32 deep; `memcpy` is the floor: the copy out of the cache alone. `cold` rows first
-//! drop the file from the cache and then read it once, in random order.
+//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its
+//! own). Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the floor: the
+//! mere copy out of the cache. `cold` rows first drop the file from the cache and then read it once, in
+//! random order.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use cenote_device::{Device, FileDevice, IoPath, OpenOptions};
 use cenote_runtime::{Rng, Runtime};
@@ -12,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FILE_BYTES: usize = 256 << 20;
-/// What each measurement reads in all, at most...
+/// Total bytes per measurement, at most...
 const TOTAL_BYTES: u64 = 2 << 30;
-/// ...and in how many reads.
+/// ...and total reads.
 const TOTAL_READS: u64 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads at random places of that size; the file is read once before, to be warm.
+/// Reads of that size at random offsets; the file is read once beforehand to warm it.
 fn measure(
     rt: &Runtime,
     path: &Path,
@@ -80,7 +83,7 @@ fn measure(
     })
 }
 
-/// Reads every place once after the file was dropped from the cache.
+/// Reads every block once after the file was dropped from the cache.
 fn measure_cold(
     rt: &Runtime,
     path: &Path,

@@ -1,6 +1,6 @@
 //! A layer that takes time: a fixed latency, a random one on top, and a rate.
 //!
-//! Operations do not wait for each other here; a disk with a queue and a moving head is a model, and the lab's.
+//! Operations do not wait for each other here; disks with a queue and a moving head are the lab's models.
 
 use crate::error::Result;
 use crate::io::Io;
@@ -12,14 +12,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an operation takes more than the device below needs.
+/// How much longer than on the device below an operation takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {
-    /// Every operation.
+    /// Added to every operation.
     pub fixed: Duration,
-    /// Up to this more, evenly spread.
+    /// Up to this much more, uniformly distributed.
     pub jitter: Duration,
-    /// Bytes a second of reads and writes; `None` for no limit.
+    /// Bytes per second of reads and writes; `None` for no limit.
     pub bytes_per_s: Option<NonZeroU64>,
 }
 
@@ -43,7 +43,7 @@ impl Delayed {
         self.latency.fixed + Duration::from_nanos(random) + Duration::from_nanos(moving)
     }
 
-    /// First the wait, then the operation: what was not acknowledged may not have happened.
+    /// First waits, then runs the operation: an operation that was not acknowledged may not have happened.
     fn slowly<'a, T, F>(&'a self, bytes: u64, operation: impl FnOnce() -> F + Send + 'a) -> Io<'a, T>
     where
         F: Future<Output = Result<T>> + Send + 'a,

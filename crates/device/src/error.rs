@@ -1,4 +1,4 @@
-//! What can go wrong with a device: one flat enum, each with where it happened and what to do next.
+//! Errors of a device: one flat enum. Each message says where the error happened and what to do next.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ pub enum DeviceError {
     #[error("{path}: is a {kind}, not a block device or a regular file")]
     NotADevice { path: Arc<str>, kind: &'static str },
     #[error(
-        "{path}: is in use by another program, or by the system; export its pool there, unmount it, or stop that program"
+        "{path}: is in use by another program, or by the system; export its pool there, unmount it, or stop \
+         that program"
     )]
     InUse { path: Arc<str> },
     #[error("{path}: cannot open: {source}")]
@@ -57,7 +58,8 @@ pub enum DeviceError {
     )]
     OutOfRange { path: Arc<str>, op: Op, offset: u64, len: u64, size_bytes: u64 },
     #[error(
-        "{path}: {op} of {len} bytes at offset {offset} stopped after {done}; has it shrunk since it was opened?"
+        "{path}: {op} of {len} bytes at offset {offset} stopped after {done}; has it shrunk since it was \
+         opened?"
     )]
     Short { path: Arc<str>, op: Op, offset: u64, len: u64, done: u64 },
     #[error("{path}: direct {op} of {len} bytes at offset {offset} is not a multiple of {align} bytes")]

@@ -1,8 +1,11 @@
 //! A layer that makes a device fail, from a seed.
 //!
-//! Rules are tried in order on every operation; the first that strikes decides. What a rule needs of chance comes from the
-//! seed, so under the simulator one seed is one history of faults. Bad *sectors* are bad for ever: which they are depends
-//! only on the seed and the sector, as on a worn disk.
+//! Every operation tries the rules in order; the first that strikes decides. All chance comes from the
+//! seed, so under the simulator one seed is one history of faults. Bad *sectors* stay bad: which they are
+//! depends only on the seed and the sector, as on a worn disk.
+//!
+//! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule
+//! that strikes, and releases it before the transfer begins.
 //!
 //! ```
 //! # use cenote_device::{Fault, Faulty, MemoryDevice, Op};
@@ -57,12 +60,12 @@ impl Fault {
         Fault::new(Effect::Error(op))
     }
 
-    /// The operation never ends.
+    /// The operation never completes.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
     }
 
-    /// A read succeeds, with one bit wrong (one in each bad sector, for [`Fault::sectors`]).
+    /// A read succeeds with one wrong bit (one in each bad sector, for [`Fault::sectors`]).
     pub fn corruption() -> Fault {
         Fault::new(Effect::Corruption)
     }
@@ -77,12 +80,12 @@ impl Fault {
         Fault::new(Effect::LostWrite)
     }
 
-    /// Always, everywhere, until said otherwise.
+    /// Strikes always and everywhere, until restricted.
     fn new(effect: Effect) -> Fault {
         Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), times: u64::MAX }
     }
 
-    /// Only operations that touch these bytes. (Not for flushes, which touch none and are always meant.)
+    /// Only operations that touch these bytes. (Flushes touch none, and are always included.)
     pub fn within(self, range: Range<u64>) -> Fault {
         Fault { range, ..self }
     }
@@ -92,12 +95,12 @@ impl Fault {
         Fault { when: When::Chance(probability), ..self }
     }
 
-    /// Strikes operations on bad sectors (512 bytes); this share of all sectors is bad, for ever.
+    /// Strikes operations on bad sectors (512 bytes); this share of all sectors is permanently bad.
     pub fn sectors(self, share: f64) -> Fault {
         Fault { when: When::Sectors(share), ..self }
     }
 
-    /// Strikes at most so many operations, then never again.
+    /// Strikes at most this many operations.
     pub fn times(self, times: u64) -> Fault {
         Fault { times, ..self }
     }
@@ -110,7 +113,7 @@ impl Fault {
         }
     }
 
-    /// A flush touches no sector, so no bad one.
+    /// A flush touches no sector, and so no bad one.
     fn chance_of_flush(&self) -> f64 {
         match self.when {
             When::Chance(probability) => probability,
@@ -123,16 +126,16 @@ impl Fault {
 pub struct Faulty {
     inner: Arc<dyn Device>,
     seed: u64,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
-struct State {
+struct FaultState {
     rng: Rng,
     rules: Vec<Fault>,
     injected: u64,
 }
 
-/// A rule that struck, and the bytes of the device it struck at.
+/// A rule that struck, and the bytes of the device that it struck.
 struct Strike {
     effect: Effect,
     places: Vec<u64>,
@@ -141,11 +144,11 @@ struct Strike {
 impl Faulty {
     /// A device without faults yet.
     pub fn new(inner: Arc<dyn Device>, seed: u64) -> Faulty {
-        let state = State { rng: Rng::new(seed), rules: Vec::new(), injected: 0 };
+        let state = FaultState { rng: Rng::new(seed), rules: Vec::new(), injected: 0 };
         Faulty { inner, seed, state: Mutex::new(state) }
     }
 
-    /// Adds a rule, after those before it.
+    /// Adds a rule after the existing ones.
     pub fn with(self, fault: Fault) -> Faulty {
         self.add(fault);
         self
@@ -156,12 +159,12 @@ impl Faulty {
         self.state.lock().rules.push(fault);
     }
 
-    /// Takes all rules away: a disk that comes back.
+    /// Removes all rules: a disk that recovers.
     pub fn heal(&self) {
         self.state.lock().rules.clear();
     }
 
-    /// Operations that were struck so far.
+    /// Number of operations struck so far.
     pub fn injected(&self) -> u64 {
         self.state.lock().injected
     }
@@ -195,7 +198,7 @@ impl Faulty {
         Err(self.info().io_error(op, offset, len, Error::from_raw_os_error(libc::EIO)))
     }
 
-    /// An operation without data: it fails, hangs or goes on.
+    /// An operation without data: it fails, hangs or proceeds.
     fn gate(&self, op: Op, offset: u64, len: u64) -> Option<Io<'_, ()>> {
         match self.strike(op, offset, len)?.effect {
             Effect::Hang(_) => Some(Io::pending(std::future::pending())),
@@ -204,7 +207,7 @@ impl Faulty {
     }
 }
 
-/// In each bad sector of the range its bad byte, or `None` if no sector is bad.
+/// The bad byte of each bad sector in the range, or `None` if no sector is bad.
 fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     let bad = sectors.filter_map(|sector| {
@@ -215,7 +218,7 @@ fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     (!places.is_empty()).then_some(places)
 }
 
-/// The bytes read at `offset` with a bit wrong at each of these places of the device.
+/// The bytes read at `offset`, with one wrong bit at each of these offsets of the device.
 fn corrupted(bytes: Bytes, offset: u64, places: &[u64]) -> Bytes {
     let mut bytes = Vec::from(bytes);
     for place in places {
@@ -253,7 +256,7 @@ impl Device for Faulty {
             None => self.inner.write_at(offset, data),
             Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
             Some(Strike { effect: Effect::TornWrite, places }) => {
-                // Up to the sector that was struck.
+                // Only the sectors before the one that was struck.
                 let place = places.first().copied().unwrap_or(offset);
                 let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
                 self.inner.write_at(offset, data.slice(..kept as usize))

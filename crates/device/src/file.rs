@@ -1,20 +1,27 @@
 //! Regular files and block devices of the host.
 //!
-//! A read takes the first way that works:
+//! A read takes the first path that works:
 //!
 //! ```text
-//!   1. inline      preadv2(RWF_NOWAIT): what is in the page cache is copied on the spot, no thread, no allocation
-//!                  but the buffer. Millions of metadata reads from a warm cache end here.
-//!   2. io_uring    the rest of the range goes to the reactor thread: deep queues without a thread a request.
-//!   3. threads     where the kernel refuses io_uring, and in the simulator (inline there, for one history a seed).
+//!   1. inline      preadv2(RWF_NOWAIT): copies what is in the page cache right away, without a thread,
+//!                  allocating only the buffer. Millions of metadata reads from a warm cache end here.
+//!   2. io_uring    the rest of the range goes to the reactor thread: deep queues, no thread per request.
+//!   3. threads     where the kernel refuses io_uring, and in the simulator (there inline, so that a seed is
+//!                  a history).
 //! ```
 //!
-//! Direct I/O (`O_DIRECT`, for block devices) skips 1: ranges are widened to the alignment the kernel wants and cut again
-//! after.
+//! Direct I/O (`O_DIRECT`, for block devices) skips path 1: ranges are widened to the alignment that the
+//! kernel requires and trimmed afterwards.
 //!
-//! Writes past the page cache go to io_uring; those into it to a thread, as the kernel would do with them ([`queue`]).
+//! Writes that bypass the page cache go to io_uring; those into it go to a thread, as they would inside the
+//! kernel ([`queue`]).
+//!
+//! Locking: none of its own; all methods may be called concurrently. `try_cached` and `written_bytes` are
+//! relaxed atomics: a stale value costs one attempt or one hint. The lock that keeps other programs out
+//! belongs to the open file and ends with it.
 
 mod buffer;
+mod interrupted;
 mod open;
 mod queue;
 mod uring;
@@ -30,16 +37,16 @@ use cenote_runtime::Runtime;
 use queue::WriteQueue;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use std::fs::File;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Result as IoResult};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uring::{Ring, Transfer};
 
-/// So much written to a file makes the kernel begin to write it to the disk.
+/// After this many bytes written to a file, the kernel is asked to start writing them to the disk.
 const WRITEBACK_BYTES: u64 = 8 << 20;
 
-/// A regular file or a block device, opened.
+/// An open regular file or block device.
 pub struct FileDevice {
     info: DeviceInfo,
     file: Arc<File>,
@@ -48,25 +55,25 @@ pub struct FileDevice {
     writes: WritePath,
     /// `Some` with `O_DIRECT`: offsets, lengths and memory are multiples of this many bytes.
     direct_align: Option<usize>,
-    /// Reads try the page cache first. Cleared when the file system turns out not to offer that.
+    /// Reads try the page cache first. Cleared once the file system turns out not to support that.
     try_cached: AtomicBool,
     /// Bytes written into the page cache.
     written_bytes: AtomicU64,
 }
 
-/// Which way writes and flushes take.
+/// The path of writes and flushes.
 enum WritePath {
     Ring(&'static Arc<Ring>),
     Queue(Arc<WriteQueue>),
 }
 
-/// A read as the kernel sees it: the range asked for, widened to the alignment.
+/// A read as the kernel sees it: the requested range, widened to the alignment.
 struct Range {
     /// Where the transfer begins.
     start: u64,
-    /// Bytes before the first one asked for.
+    /// Bytes before the first requested one.
     skip: usize,
-    /// Bytes asked for.
+    /// Bytes requested.
     len: usize,
 }
 
@@ -97,10 +104,10 @@ impl FileDevice {
         })
     }
 
-    /// Takes the lock that keeps other programs from writing, until the device is closed.
+    /// Takes the lock that keeps other programs from writing until the device is closed.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] if another has it, in this process or another.
+    /// [`DeviceError::InUse`] if another opener holds it, in this process or another.
     pub fn lock(&self) -> Result<()> {
         open::lock(&self.file, &self.info.path)
     }
@@ -110,14 +117,16 @@ impl FileDevice {
         &self.file
     }
 
-    /// Fills the buffer from the page cache as far as that goes. Says whether the buffer is full or the file at its end.
+    /// Fills the buffer from the page cache as far as possible. Returns whether the buffer is full or the
+    /// file has ended.
     fn read_cached(&self, buffer: &mut Buffer, start: u64) -> bool {
         while !buffer.is_complete() {
             match buffer.read_cached(&self.file, start) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(error) => {
-                    // EOPNOTSUPP and the like will not change; the slow way reports any error that matters.
+                    // EOPNOTSUPP and the like will not change; the slow path reports any error that
+                    // matters.
                     if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
                         self.try_cached.store(false, Ordering::Relaxed);
                     }
@@ -129,26 +138,34 @@ impl FileDevice {
     }
 
     /// Fills the rest of the buffer, waiting for the device.
-    async fn read_waiting(&self, mut buffer: Buffer, range: Range) -> Result<Bytes> {
+    async fn read_waiting(&self, buffer: Buffer, range: Range) -> Result<Bytes> {
         let start = range.start;
-        let outcome = match self.ring {
-            Some(ring) => match ring.transfer(self.file.clone(), start, Transfer::Read(buffer)).await {
-                Ok(Transfer::Read(buffer)) => Ok(buffer),
-                Ok(_) => Err(Error::other("io_uring answered another request")),
-                Err(error) => Err(error),
+        let mut buffer = Some(buffer);
+        let outcome = interrupted::transfer(&self.runtime, || {
+            // After an interruption the buffer is gone, with everything read so far.
+            let buffer = buffer.take().unwrap_or_else(|| range.buffer(self.direct_align.unwrap_or(1)));
+            self.fill(buffer, start)
+        });
+        let io_error =
+            |error| self.info.io_error(Op::Read, start + range.skip as u64, range.len as u64, error);
+        self.finish_read(outcome.await.map_err(io_error)?, range)
+    }
+
+    async fn fill(&self, mut buffer: Buffer, start: u64) -> IoResult<Buffer> {
+        match self.ring {
+            Some(ring) => match ring.transfer(self.file.clone(), start, Transfer::Read(buffer)).await? {
+                Transfer::Read(buffer) => Ok(buffer),
+                _ => Err(Error::other("io_uring answered another request")),
             },
             None => {
                 let file = self.file.clone();
                 let fill = move || read_to_end(&file, &mut buffer, start).map(|()| buffer);
                 self.runtime.blocking(fill).await
             }
-        };
-        let io_error =
-            |error| self.info.io_error(Op::Read, start + range.skip as u64, range.len as u64, error);
-        self.finish_read(outcome.map_err(io_error)?, range)
+        }
     }
 
-    /// Cuts the range asked for out of what was read.
+    /// Trims what was read to the requested range.
     fn finish_read(&self, buffer: Buffer, range: Range) -> Result<Bytes> {
         let bytes = buffer.into_bytes(range.skip, range.len);
         if bytes.len() == range.len {
@@ -184,30 +201,35 @@ impl FileDevice {
     async fn write_waiting(&self, offset: u64, data: Bytes, through: bool) -> Result<()> {
         let len = data.len() as u64;
         let data = self.aligned(data);
-        let outcome = match &self.writes {
+        let outcome = interrupted::transfer(&self.runtime, || self.put(offset, data.clone(), through)).await;
+        outcome.map_err(|error| self.info.io_error(Op::Write, offset, len, error))?;
+        self.written(len);
+        Ok(())
+    }
+
+    async fn put(&self, offset: u64, data: Bytes, through: bool) -> IoResult<()> {
+        match &self.writes {
             WritePath::Ring(ring) => ring.write(self.file.clone(), offset, data, through).await,
             WritePath::Queue(_) if through => {
                 let file = self.file.clone();
                 self.runtime.blocking(move || queue::write_durably(&file, offset, &data)).await
             }
             WritePath::Queue(queue) => queue.write(&self.runtime, offset, data).await,
-        };
-        outcome.map_err(|error| self.info.io_error(Op::Write, offset, len, error))?;
-        self.written(len);
-        Ok(())
+        }
     }
 
-    /// Every so often sends what is in the page cache on its way to the disk: a flush at the end would find all of it still there.
+    /// Now and then asks the kernel to start writing back the page cache; otherwise a flush at the end
+    /// would find all of it still there.
     fn written(&self, len: u64) {
         let Some(ring) = self.ring.filter(|_| self.direct_align.is_none()) else { return };
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
         if before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
-            // On its own; and a hint: the write has succeeded, whatever becomes of this.
+            // Nobody waits for it, and it is only a hint: the write has succeeded either way.
             drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback));
         }
     }
 
-    /// The same data in memory that direct I/O accepts: copied only if it is not there already.
+    /// The same data at an address that direct I/O accepts; copied only if necessary.
     fn aligned(&self, data: Bytes) -> Bytes {
         let Some(align) = self.direct_align else { return data };
         if data.as_ptr().align_offset(align) == 0 {
@@ -221,26 +243,32 @@ impl FileDevice {
     }
 
     async fn flush_waiting(&self) -> Result<()> {
-        let outcome = match &self.writes {
+        let flush = async || match &self.writes {
             WritePath::Ring(ring) => ring.transfer(self.file.clone(), 0, Transfer::Sync).await.map(drop),
             WritePath::Queue(_) => {
                 let file = self.file.clone();
-                self.runtime.blocking(move || file.sync_data()).await
+                let sync = move || interrupted::call(|| Ok(rustix::fs::fdatasync(&*file)?));
+                self.runtime.blocking(sync).await
             }
         };
+        let outcome = interrupted::transfer(&self.runtime, flush).await;
         outcome.map_err(|error| self.info.io_error(Op::Flush, 0, 0, error))
     }
 
     async fn discard_waiting(&self, offset: u64, len: u64) -> Result<()> {
-        let file = self.file.clone();
-        // Punching a hole is how files and block devices alike give up a range; both then read as zeros.
+        // Punching a hole discards a range of a file or a block device; both then read as zeros.
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let outcome = self.runtime.blocking(move || rustix::fs::fallocate(&*file, punch, offset, len)).await;
-        outcome.map_err(|errno| match errno {
-            rustix::io::Errno::OPNOTSUPP => {
+        let discard = async || {
+            let file = self.file.clone();
+            let call = move || interrupted::call(|| Ok(rustix::fs::fallocate(&*file, punch, offset, len)?));
+            self.runtime.blocking(call).await
+        };
+        let outcome = interrupted::transfer(&self.runtime, discard).await;
+        outcome.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => {
                 DeviceError::Unsupported { path: self.info.path.clone(), op: Op::Discard }
             }
-            _ => self.info.io_error(Op::Discard, offset, len, errno.into()),
+            _ => self.info.io_error(Op::Discard, offset, len, error),
         })
     }
 }
@@ -259,11 +287,8 @@ impl Range {
 /// Reads until the buffer is full or the file ends.
 fn read_to_end(file: &File, buffer: &mut Buffer, start: u64) -> std::io::Result<()> {
     while !buffer.is_complete() {
-        match buffer.read(file, start) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        if interrupted::call(|| buffer.read(file, start))? == 0 {
+            break;
         }
     }
     Ok(())
@@ -309,13 +334,13 @@ impl Device for FileDevice {
 
     fn advise(&self, offset: u64, len: u64) {
         if self.direct_align.is_none() {
-            // A hint: if the kernel will not take it, the read itself does all the work.
+            // A hint: if the kernel refuses it, the read itself does all the work.
             let _ = rustix::fs::fadvise(&*self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
         }
     }
 
     fn has_hole(&self, offset: u64, len: u64) -> bool {
-        // The descriptor's position is of no use to anybody. Block devices answer with their end.
+        // Nobody uses the descriptor's position. Block devices return their end.
         rustix::fs::seek(&*self.file, SeekFrom::Hole(offset)).is_ok_and(|hole| hole < offset + len)
     }
 }

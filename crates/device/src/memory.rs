@@ -3,13 +3,16 @@
 //! ```text
 //!   write --> live image --> read          flush: the writes since the last flush become durable
 //!              |
-//!              +--> log of writes since the last flush --(power cut: by seed each is kept, lost or torn)--> durable image
+//!              +--> writes since the last flush --(power cut)--> durable image
 //! ```
 //!
-//! A real disk may keep any part of what was not flushed, in any order, sector by sector. [`MemoryDevice::power_cut`]
-//! does that, so a crash test is: write, cut, open again.
+//! A real disk may keep any part of what was not flushed, in any order, sector by sector.
+//! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older
+//! one. So a crash test is: write, cut, reopen.
 //!
-//! Memory: twice the size, and what was written since the last flush.
+//! Memory: twice the size, plus what was written since the last flush.
+//!
+//! Locking: one mutex guards both images; every operation completes inside the call that starts it.
 
 use crate::error::{Op, Result};
 use crate::io::Io;
@@ -34,11 +37,11 @@ struct Images {
 impl MemoryDevice {
     /// A device of this many bytes, all zero.
     pub fn new(name: &str, size_bytes: usize) -> MemoryDevice {
-        // Two of these cost nothing before they are written to; a copy of one would.
+        // Two zeroed vectors cost nothing until they are written to; a copy of one would.
         MemoryDevice::with_images(name, vec![0; size_bytes], vec![0; size_bytes])
     }
 
-    /// A device that holds these bytes, durably.
+    /// A device with this content, durably.
     pub fn with_content(name: &str, content: Vec<u8>) -> MemoryDevice {
         MemoryDevice::with_images(name, content.clone(), content)
     }
@@ -61,8 +64,8 @@ impl MemoryDevice {
         self
     }
 
-    /// Cuts the power: of the writes since the last flush each sector is kept or lost by `rng`, in an order by `rng`; what
-    /// is left is the content from now on.
+    /// Cuts the power. Each sector written since the last flush is kept or lost, in random order, as `rng`
+    /// decides; the result is the content from now on.
     pub fn power_cut(&self, rng: &mut Rng) {
         let sector = self.info.sector_bytes as usize;
         let images = &mut *self.images.lock();
@@ -70,7 +73,7 @@ impl MemoryDevice {
         for (offset, data) in images.unflushed.drain(..) {
             split_sectors(offset, &data, sector, &mut sectors);
         }
-        // All, none or half: crashes just after a flush and just before one are as likely as those between.
+        // All, none or half: crashes just after and just before a flush are as likely as those between.
         let kept = [0.0, 0.5, 1.0][rng.below(3) as usize];
         while !sectors.is_empty() {
             let (offset, data) = sectors.swap_remove(rng.below(sectors.len() as u64) as usize);
@@ -86,13 +89,13 @@ impl MemoryDevice {
         self.images.lock().live.clone()
     }
 
-    /// A copy of what was flushed.
+    /// A copy of the durable content.
     pub fn durable_image(&self) -> Vec<u8> {
         self.images.lock().durable.clone()
     }
 }
 
-/// Cuts a write at the device's sector bounds.
+/// Splits a write at the device's sector boundaries.
 fn split_sectors(offset: usize, data: &Bytes, sector: usize, out: &mut Vec<(usize, Bytes)>) {
     let mut at = 0;
     while at < data.len() {
@@ -142,7 +145,7 @@ impl Device for MemoryDevice {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
-        // The strictest reading of the contract: the content is gone at once.
+        // The strictest reading of the contract: the content is lost at once.
         let zeros = || Bytes::from(vec![0; len as usize]);
         let checked: Result<()> = self.info.check_writable(Op::Discard, offset, len);
         match checked {

@@ -1,4 +1,7 @@
-//! A layer that counts what passes, and on request remembers it.
+//! A layer that counts operations and optionally records them.
+//!
+//! Locking: one mutex guards counts and events; it is taken once when an operation ends, never across a
+//! transfer.
 
 use crate::error::{Op, Result};
 use crate::io::Io;
@@ -9,37 +12,37 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What passed of one kind of operation.
+/// Statistics of one kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpCount {
-    /// Operations that ended, well or not.
+    /// Operations that ended, successfully or not.
     pub ended: u64,
-    /// Of these, how many failed.
+    /// Number of these that failed.
     pub failed: u64,
-    /// Bytes of those that did not fail.
+    /// Bytes of those that succeeded.
     pub bytes: u64,
-    /// Time they took, added up.
+    /// Their total duration.
     pub busy: Duration,
 }
 
-/// One operation that ended.
+/// One completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When it was asked for.
+    /// When it was requested.
     pub start: Instant,
     /// How long it took.
     pub took: Duration,
-    /// What it was.
+    /// The kind of operation.
     pub op: Op,
-    /// Where, in bytes; zero for a flush.
+    /// Offset in bytes; zero for a flush.
     pub offset: u64,
-    /// How much, in bytes; zero for a flush.
+    /// Length in bytes; zero for a flush.
     pub len: u64,
     /// Whether it failed.
     pub failed: bool,
 }
 
-/// A device that is watched.
+/// A device under observation.
 pub struct Traced {
     inner: Arc<dyn Device>,
     runtime: Runtime,
@@ -54,17 +57,17 @@ struct Seen {
 }
 
 impl Traced {
-    /// Counts, and remembers the first `event_limit` operations in the order in which they end.
+    /// Counts all operations, and records the first `event_limit` in the order in which they end.
     pub fn new(inner: Arc<dyn Device>, event_limit: usize, runtime: &Runtime) -> Traced {
         Traced { inner, runtime: runtime.clone(), seen: Mutex::default(), event_limit }
     }
 
-    /// What passed of this kind so far.
+    /// Statistics of this kind of operation so far.
     pub fn count(&self, op: Op) -> OpCount {
         self.seen.lock().counts[op as usize]
     }
 
-    /// Takes the operations remembered, making room for as many again.
+    /// Takes the recorded operations, making room for as many again.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.seen.lock().events)
     }

@@ -1,5 +1,5 @@
-//! Files: every way of reading gives the same bytes, ends and errors are clear, read-only is read-only.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! Files: every read path gives the same bytes, ends and errors are clear, read-only means read-only.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 use cenote_device::{Access, Bytes, Device, DeviceError, Direct, FileDevice, IoPath, OpenOptions};
 use cenote_runtime::{Rng, Runtime, SimConfig};
@@ -7,7 +7,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use std::io::Write;
 use tempfile::NamedTempFile;
 
-/// Not a multiple of a page or a sector, so the end is at an odd place.
+/// Not a multiple of a page or a sector, so that the end is at an odd offset.
 const SIZE: usize = 3 * 1024 * 1024 + 777;
 
 fn random_file(seed: u64) -> (NamedTempFile, Vec<u8>) {
@@ -23,7 +23,7 @@ fn evict(file: &NamedTempFile) {
     rustix::fs::fadvise(file.as_file(), 0, None, rustix::fs::Advice::DontNeed).expect("evicted");
 }
 
-/// All ways to read; direct only where the file system of the temporary folder has it.
+/// All read paths; direct I/O only where the file system of the temporary folder supports it.
 fn ways(file: &NamedTempFile, rt: &Runtime) -> Vec<(String, FileDevice)> {
     let mut devices = Vec::new();
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
@@ -84,7 +84,7 @@ fn warm_reads_are_done_when_asked_for() {
     let rt = Runtime::real(Some(1));
     let device = FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt).expect("opens");
     rt.block_on(device.read_at(0, 8192)).expect("read");
-    // Network file systems and old tmpfs do not offer it; there the slow way is right.
+    // Network file systems and old tmpfs do not support it; there the slow path is right.
     let mut probe = [0; 1];
     let probed = rustix::io::preadv2(
         device.file(),
@@ -105,7 +105,7 @@ fn a_read_whose_future_is_dropped_hurts_nobody() {
         evict(&file);
         for n in 0..200 {
             let mut read = device.read_at(n * 4096, 65536);
-            // Polled once, so that it is on its way, and dropped.
+            // Polled once, so that it is in progress, and dropped.
             rt.block_on(async { assert!(futures::poll!(&mut read).is_ready() || !read.is_done()) });
         }
         let bytes = rt.block_on(device.read_at(0, SIZE)).expect("read");
@@ -162,7 +162,7 @@ fn read_only_is_read_only_at_the_descriptor() {
         for outcome in refused {
             assert!(matches!(outcome, Err(DeviceError::ReadOnly { .. })), "{way}: {outcome:?}");
         }
-        // And past our own check, at the kernel's.
+        // And the kernel's check, behind our own.
         assert!(std::os::unix::fs::FileExt::write_at(device.file(), b"no", 0).is_err(), "{way}");
     }
     assert!(std::fs::read(file.path()).expect("read") == content);
@@ -183,7 +183,7 @@ fn written_bytes_are_read_back_on_every_way() {
                 }
             };
             let way = format!("{io_path:?}, direct {direct:?}");
-            let data = Bytes::from(vec![0x5a; 100_001]).slice(1 + 1696..); // 98304 bytes, not aligned in memory
+            let data = Bytes::from(vec![0x5a; 100_001]).slice(1 + 1696..); // 98304 bytes, unaligned
             rt.block_on(device.write_at(8192, data.clone())).expect("written");
             content[8192..8192 + data.len()].copy_from_slice(&data);
             rt.block_on(device.flush()).expect("flushed");
@@ -223,7 +223,7 @@ fn writes_that_follow_one_another_come_together_and_each_is_answered() {
         for direct in [Direct::Never, Direct::Always] {
             let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
             let Ok(device) = FileDevice::open(file.path(), options, &rt) else { continue };
-            // Shuffled, with gaps, and more than one run can have.
+            // Shuffled, with gaps, and longer than one run can be.
             let mut places: Vec<usize> = (0..180).filter(|index| index % 50 != 7).collect();
             let mut rng = Rng::new(10);
             for last in (1..places.len()).rev() {
@@ -253,7 +253,8 @@ fn a_block_device_has_the_size_the_kernel_says() {
         let Ok(device) = FileDevice::open(&path, OpenOptions::READ_ONLY, &rt) else { continue };
         assert_eq!(device.size_bytes(), sectors * 512, "{}", path.display());
         assert!(device.info().rotational.is_some() && device.info().sector_bytes >= 512);
-        // The first sector of a disk in use is quiet: read through the cache and past it, it is the same.
+        // The first sector of a disk in use does not change: read through the cache and past it, it is the
+        // same.
         let cached = OpenOptions { direct: Direct::Never, ..OpenOptions::READ_ONLY };
         let cached = FileDevice::open(&path, cached, &rt).expect("opened a moment ago");
         let [cached, direct] =

@@ -1,4 +1,4 @@
-//! Layers compose, fail as told, and under the simulator one seed is one history.
+//! Layers compose and fail as told; under the simulator one seed is one history.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_device::{
@@ -29,7 +29,7 @@ fn read<T: Device>(device: &T, offset: u64, len: usize) -> Result<Bytes, DeviceE
     simulate(0, |_| device.read_at(offset, len))
 }
 
-/// Eight readers on a slow, worn disk; returns what a trace above it saw.
+/// Eight readers on a slow, worn disk; returns what a trace above it recorded.
 fn worn_disk_history(seed: u64) -> Vec<Event> {
     simulate(seed, |rt| async move {
         let faulty = Faulty::new(disk(), rt.random_u64())
@@ -46,7 +46,7 @@ fn worn_disk_history(seed: u64) -> Vec<Event> {
             let (device, mut rng) = (traced.clone(), rt.rng());
             async move {
                 for _ in 0..20 {
-                    // Errors are what this is about: the trace has them.
+                    // Errors are expected: the trace records them.
                     let _ = device.read_at(rng.below(SIZE as u64 - 8192), 8192).await;
                 }
                 Ok::<(), ()>(())

@@ -1,10 +1,10 @@
 //! Block pointer: 128 bytes that say where a block lies, how to check it and how to decode it.
 //!
-//! Idea: a block pointer is kept as its sixteen words, so that it goes back to disk bit for bit, and
-//! is read through methods. Nothing is validated on decode: any 128 bytes are a block pointer, and
-//! every reading is total. Whoever acts on one checks offsets and sizes against the vdev.
+//! Idea: a block pointer keeps its sixteen words, so that it goes back to disk bit for bit; methods read
+//! its fields. Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total.
+//! Code that acts on a pointer must check its offsets and sizes against the vdev.
 //!
-//! Layout (64-bit words; the property word first bit at the right):
+//! Layout (64-bit words; bit 0 of the property word is at the right):
 //!
 //! ```text
 //!   word  0  | vdev1 (32..56) | grid (24..32) | asize1 (0..24, in 512 B)  |
@@ -54,14 +54,14 @@ pub struct Dva {
     pub vdev: VdevId,
     /// Byte offset within the vdev, after its front labels and boot area.
     pub offset_bytes: u64,
-    /// Bytes taken there.
+    /// Bytes allocated there.
     pub asize: Asize,
     /// The address holds a gang header, whose block pointers hold the data.
     pub gang: bool,
 }
 
 impl Dva {
-    /// From its two words, in a block pointer or elsewhere.
+    /// Decodes the two words of an address, in a block pointer or elsewhere.
     pub fn from_words([a, b]: [u64; 2]) -> Dva {
         Dva {
             vdev: VdevId((a >> 32) & 0xff_ffff),
@@ -71,14 +71,14 @@ impl Dva {
         }
     }
 
-    /// Its two words, without the RAID-Z "grid" byte that nobody reads.
+    /// Its two words. The RAID-Z "grid" byte, which nobody reads, is zero.
     pub fn to_words(self) -> [u64; 2] {
         let a = (self.vdev.0 & 0xff_ffff) << 32 | ((self.asize.0 >> SPA_MINBLOCKSHIFT) & 0xff_ffff);
         [a, u64::from(self.gang) << 63 | self.offset_bytes >> SPA_MINBLOCKSHIFT]
     }
 }
 
-/// What kind of thing a block pointer is.
+/// What a block pointer stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlkptrKind {
     /// No block: reads as zeros.
@@ -132,7 +132,7 @@ impl Blkptr {
         &self.words
     }
 
-    /// A pointer of given words, for writers and tests.
+    /// Makes a pointer of these words, for writers and tests.
     pub fn from_words(words: [u64; 16]) -> Self {
         Blkptr { words }
     }
@@ -149,12 +149,12 @@ impl Blkptr {
         if self.words[0] == 0 && self.words[1] == 0 { BlkptrKind::Hole } else { BlkptrKind::Normal }
     }
 
-    /// No block here.
+    /// There is no block.
     pub fn is_hole(&self) -> bool {
         self.kind() == BlkptrKind::Hole
     }
 
-    /// The payload is in the pointer (or, if redacted, nowhere).
+    /// The payload is in the pointer (or nowhere, if redacted).
     pub fn is_embedded(&self) -> bool {
         self.bits(39, 1) == 1
     }
@@ -179,12 +179,12 @@ impl Blkptr {
         self.uses_crypt() && self.level() == 0 && self.object_type().is_encrypted()
     }
 
-    /// The block is in clear and carries a MAC (level 0 and a type that isn't encrypted).
+    /// The block is plaintext and carries a MAC (level 0 and a type that isn't encrypted).
     pub fn is_authenticated(&self) -> bool {
         self.uses_crypt() && self.level() == 0 && !self.object_type().is_encrypted()
     }
 
-    /// An indirect block whose checksum covers the MACs of what is below.
+    /// An indirect block whose checksum covers the MACs of the blocks below.
     pub fn has_indirect_mac(&self) -> bool {
         self.uses_crypt() && self.level() > 0
     }
@@ -225,7 +225,7 @@ impl Blkptr {
         Lsize((self.bits(0, 16) + 1) << SPA_MINBLOCKSHIFT)
     }
 
-    /// Size as stored. Of an embedded block, its payload's bytes; of a hole, zero.
+    /// Size as stored: for an embedded block, the bytes of its payload; for a hole, zero.
     pub fn psize(&self) -> Psize {
         match self.kind() {
             BlkptrKind::Hole => Psize(0),
@@ -234,7 +234,7 @@ impl Blkptr {
         }
     }
 
-    /// The copies. An encrypted block has at most two, as its third address holds the salt and IV.
+    /// The copies. An encrypted block has at most two, because its third address holds the salt and IV.
     pub fn dvas(&self) -> impl Iterator<Item = Dva> + '_ {
         let count = match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => 2,
@@ -249,7 +249,7 @@ impl Blkptr {
         Dva::from_words([self.words[2 * index], self.words[2 * index + 1]])
     }
 
-    /// The first copy's address is a gang block's (then all are).
+    /// The first copy is a gang block (then all copies are).
     pub fn is_gang(&self) -> bool {
         self.kind() == BlkptrKind::Normal && self.words[1] >> 63 == 1
     }
@@ -259,12 +259,13 @@ impl Blkptr {
         Asize(self.dvas().map(|d| d.asize.0).sum())
     }
 
-    /// When the pointer was made: what decides to which snapshots the block belongs.
+    /// The txg in which the pointer was made. It decides which snapshots the block belongs to.
     pub fn logical_birth(&self) -> Txg {
         Txg(self.words[LOGICAL_BIRTH])
     }
 
-    /// When the block was written; earlier than the logical birth if deduplicated or cloned, later if it was moved.
+    /// The txg in which the block was written: earlier than the logical birth if it was deduplicated or
+    /// cloned, later if it was moved.
     pub fn physical_birth(&self) -> Txg {
         match self.words[PHYSICAL_BIRTH] {
             0 => self.logical_birth(),
@@ -273,7 +274,7 @@ impl Blkptr {
         }
     }
 
-    /// Level-0 blocks below this one that are not holes; of a dnode block, its used dnodes.
+    /// Number of level-0 blocks below this one that are not holes; for a dnode block, of its used dnodes.
     pub fn fill(&self) -> u64 {
         match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => self.words[FILL] & 0xffff_ffff,

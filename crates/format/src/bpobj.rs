@@ -1,12 +1,12 @@
-//! Bpobj: a list of block pointers that grows at its end, with lists within the list.
+//! Bpobj: a list of block pointers that grows at its end and may contain other lists.
 //!
 //! Idea: the object's content is an array of block pointers, `blkptr_count` long; its bonus is the head
-//! below. The head may name another object, an array of `subobj_count` object numbers, each a bpobj
-//! whose blocks belong to this list too: so lists are merged without copying. Subobjects may nest:
-//! whoever walks them must bound the depth and the total.
+//! below. The head may name another object: an array of `subobj_count` object numbers, each a bpobj whose
+//! blocks also belong to this list. Thus lists are merged without copying. Subobjects may nest: a walk must
+//! bound the depth and the total.
 //!
-//! Entries are stored without checksum (unless deduplicated) or payload, and their fill count is gone:
-//! its lowest bit says, in a livelist, that the block was freed rather than allocated.
+//! Entries are stored without checksum (unless deduplicated), payload or fill count. In a livelist, the
+//! lowest bit of the fill count says that the block was freed rather than allocated.
 //!
 //! Source: OpenZFS `bpobj.h`, `bpobj.c`; `bptree.h`.
 
@@ -15,12 +15,12 @@ use crate::units::{ObjectId, Txg};
 use crate::words::word_struct;
 
 word_struct! {
-    /// Head of a bpobj, `bpobj_phys_t`: its bonus. It grew: two words, four
-    /// (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), seven since livelists.
+    /// Head of a bpobj, `bpobj_phys_t`: its bonus. It has grown over time: two words, then four
+    /// (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), and seven since livelists.
     pub struct BpobjPhys("bpobj", required: 2) {
         /// Block pointers in the object's content.
         pub blkptr_count: u64,
-        /// Space of all blocks, subobjects' included.
+        /// Space of all blocks, including those of subobjects.
         pub bytes: u64,
         /// Their bytes as stored; from `BPOBJ_SIZE_V1` on.
         pub compressed_bytes: u64,
@@ -30,12 +30,12 @@ word_struct! {
         pub subobjs: ObjectId,
         /// Length of that array; from `BPOBJ_SIZE_V2` on.
         pub subobj_count: u64,
-        /// Of the block pointers, those that are marked as freed.
+        /// Number of block pointers that are marked as freed.
         pub freed_count: u64,
     }
 }
 
-/// An entry of a list and what became of the block.
+/// An entry of a list, and whether the block was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BpobjEntry {
     /// The block; its checksum, payload and fill count are not those of the original pointer.
@@ -44,19 +44,19 @@ pub struct BpobjEntry {
     pub freed: bool,
 }
 
-/// Words of a block pointer: properties, birth, fill count, and from where on the checksum is.
+/// Words of a block pointer: properties, birth, fill count, and the first word of the checksum.
 const PROP: usize = 6;
 const LOGICAL_BIRTH: usize = 10;
 const FILL: usize = 11;
 const CHECKSUM: usize = 12;
 
 impl BpobjEntry {
-    /// Reads the mark of a stored block pointer.
+    /// Separates the mark from a stored block pointer.
     pub fn from_blkptr(bp: Blkptr) -> Self {
         BpobjEntry { bp, freed: bp.words()[FILL] & 1 == 1 }
     }
 
-    /// The pointer to store: what freeing a block does not need is left out, for zeros compress.
+    /// The pointer to store. Words that freeing a block does not need are zero, because zeros compress.
     pub fn to_blkptr(&self) -> Blkptr {
         let mut words = *self.bp.words();
         if self.bp.is_embedded() {
@@ -91,9 +91,9 @@ word_struct! {
     pub struct BptreeEntry("bptree entry", required: all) {
         /// Root of the tree.
         pub bp: Blkptr,
-        /// Only blocks born after this group are to be freed.
+        /// Only blocks born after this txg are to be freed.
         pub birth_txg: Txg,
-        /// Where to go on: objset, object, level, block (`zbookmark_phys_t`).
+        /// Where to resume: objset, object, level, block (`zbookmark_phys_t`).
         pub resume: [u64; 4],
     }
 }

@@ -1,10 +1,10 @@
 //! Block reference table: how often cloned blocks are referenced, by address.
 //!
 //! Idea: each top-level vdev with cloned blocks has an object in the MOS directory, named
-//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below; its content is an array of 16-bit
-//! counts, one for each range of the vdev (16 MiB): how many entries lie there, so that most frees need
-//! no look-up. The entries are a ZAP with one 64-bit key, the block's offset in bytes, and as value 8
-//! bytes that are a number in the byte order of the machine that wrote it: the references beyond the first.
+//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit counts,
+//! one for each range (16 MiB) of the vdev: the number of entries there, so that most frees need no
+//! look-up. The entries are a ZAP. Its key is one 64-bit word, the block's offset in bytes. Its value is
+//! the number of references beyond the first: 8 bytes, in the byte order of the machine that wrote them.
 //!
 //! Source: OpenZFS `brt_impl.h`, `brt.c`.
 
@@ -13,7 +13,7 @@ use crate::error::{FormatError, Result};
 use crate::units::ObjectId;
 use crate::words::word_struct;
 
-/// What the key in the MOS directory of a vdev's table begins with; its number follows. `BRT_OBJECT_VDEV_PREFIX`.
+/// `BRT_OBJECT_VDEV_PREFIX`: prefix of the table's key in the MOS directory; the vdev's number follows.
 pub const BRT_OBJECT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 word_struct! {
@@ -27,9 +27,9 @@ word_struct! {
         pub byteorder: u64,
         /// Sum of the counts.
         pub total_count: u64,
-        /// Bytes of vdev that one count stands for.
+        /// Bytes of the vdev that one count covers.
         pub range_bytes: u64,
-        /// Space of the cloned blocks, each once.
+        /// Space of the cloned blocks, each counted once.
         pub used_bytes: u64,
         /// Space that the further references save.
         pub saved_bytes: u64,
@@ -42,13 +42,13 @@ impl BrtVdevPhys {
         if self.byteorder == 0 { Endian::Little } else { Endian::Big }
     }
 
-    /// The range that a block's offset lies in; `None` if the head knows no such range.
+    /// The range that holds a block's offset; `None` if the head has no such range.
     pub fn range_of(&self, offset_bytes: u64) -> Option<u64> {
         offset_bytes.checked_div(self.range_bytes).filter(|&range| range < self.range_count)
     }
 }
 
-/// Bytes of vdev that one count stands for (`BRT_RANGESIZE`).
+/// Bytes of the vdev that one count covers (`BRT_RANGESIZE`).
 pub const BRT_RANGE_BYTES: u64 = 16 << 20;
 
 /// Decodes counts of consecutive ranges.
@@ -59,7 +59,7 @@ pub fn decode_entry_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = 
     })
 }
 
-/// An entry: further references to the block at an offset.
+/// An entry: the number of further references to the block at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrtEntry {
     /// Byte offset on the vdev, as in the block's DVA.

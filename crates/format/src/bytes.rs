@@ -1,9 +1,9 @@
-//! A bounded, endian-aware cursor over untrusted bytes, and its writing twin.
+//! A bounded, endian-aware cursor over untrusted bytes, and its counterpart for writing.
 //!
-//! Idea: OpenZFS stores most structures in the byte order of the machine that wrote them and notes
-//! that order beside them (in the block pointer, a magic number or a header byte). It byte-swaps
-//! whole buffers after reading. Here nothing is swapped in place: every decoder takes the `Endian` of
-//! its block and reads fields through `Reader`, which checks each access against the end.
+//! Idea: OpenZFS stores most structures in the byte order of the machine that wrote them, records that
+//! order beside them (in the block pointer, a magic number or a header byte) and byte-swaps whole buffers
+//! after reading. Here nothing is swapped in place: every decoder takes the `Endian` of its block and reads
+//! fields through `Reader`, which checks each access against the end.
 
 use crate::error::{FormatError, Result};
 
@@ -52,7 +52,7 @@ impl Endian {
         }
     }
 
-    /// Finds the order in which `bytes` spell `magic`, if either does.
+    /// Finds the order in which `bytes` spell `magic`, if there is one.
     pub fn of_magic(magic: u64, bytes: [u8; 8]) -> Option<Endian> {
         [Endian::Little, Endian::Big].into_iter().find(|e| e.u64(bytes) == magic)
     }
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub fn skip(&mut self, len: usize) -> Result<()> {
         self.bytes(len).map(|_| ())
     }

@@ -1,9 +1,9 @@
 //! Deduplication tables: blocks by checksum, with their addresses and reference counts.
 //!
-//! Idea: a table per checksum algorithm, split by class: `unique` (one reference), `duplicate`, and
-//! `ditto` (obsolete). Each part is a ZAP with a key of five words; its value is a packed array of bytes:
-//! one that says how it is packed, then the entry. Before feature `fast_dedup` an entry has four sets of
-//! addresses, one for each number of copies; since then ("flat") it has one. Flat tables also keep a
+//! Idea: there is a table per checksum algorithm, split by class: `unique` (one reference), `duplicate`,
+//! and `ditto` (obsolete). Each part is a ZAP with a key of five words. The value is a byte array: one byte
+//! that says how the entry is packed, then the entry. Without feature `fast_dedup` an entry has four sets
+//! of addresses, one for each number of copies; with it ("flat") an entry has one. Flat tables also keep a
 //! log (`ddt::log`) of entries that are not in the ZAPs yet and override them.
 //!
 //! ```text
@@ -51,7 +51,7 @@ impl DdtClass {
     /// All classes by number, which is also the order of a search.
     pub const ALL: [DdtClass; 3] = [DdtClass::Ditto, DdtClass::Duplicate, DdtClass::Unique];
 
-    /// The name in object names.
+    /// The class as object names spell it.
     pub fn name(self) -> &'static str {
         match self {
             DdtClass::Ditto => "ditto",
@@ -81,13 +81,13 @@ word_struct! {
     pub struct DdtKey("DDT key", required: all) {
         /// The checksum.
         pub checksum: [u64; 4],
-        /// lsize (0..16), psize (16..32), compression (32..39), encrypted (39); like a block pointer's.
+        /// lsize (0..16), psize (16..32), compression (32..39), encrypted (39), as in a block pointer.
         pub prop: u64,
     }
 }
 
 impl DdtKey {
-    /// That of the block which a pointer leads to (`ddt_key_fill`).
+    /// The key of the block that a pointer leads to (`ddt_key_fill`).
     pub fn of(bp: &Blkptr) -> DdtKey {
         let prop = bp.words()[6] & 0x7f_ffff_ffff | u64::from(bp.uses_crypt()) << 39;
         DdtKey { checksum: bp.checksum(), prop }
@@ -121,7 +121,7 @@ word_struct! {
         pub dvas: [Dva; SPA_DVAS_PER_BP],
         /// Block pointers that refer to them.
         pub refcount: u64,
-        /// When the block was written; 0: the set is unused.
+        /// The txg in which the block was written; 0 if the set is unused.
         pub phys_birth: Txg,
     }
 }
@@ -129,7 +129,7 @@ word_struct! {
 word_struct! {
     /// A legacy entry, 256 bytes: sets for extra copies (ditto), one, two and three copies.
     pub struct DdtTraditional("DDT entry", required: all) {
-        /// By `ddt_phys_variant_t`.
+        /// Indexed by `ddt_phys_variant_t`.
         pub phys: [DdtPhys; 4],
     }
 }
@@ -141,19 +141,19 @@ word_struct! {
         pub dvas: [Dva; SPA_DVAS_PER_BP],
         /// Block pointers that refer to them.
         pub refcount: u64,
-        /// When the block was written.
+        /// The txg in which the block was written.
         pub phys_birth: Txg,
-        /// Seconds since 1970: when the entry came into its class.
+        /// When the entry entered its class, in seconds since 1970.
         pub class_start_s: u64,
     }
 }
 
-/// What a table knows of a block.
+/// What a table knows about a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DdtValue {
     /// Without feature `fast_dedup`.
     Traditional(Box<DdtTraditional>),
-    /// With it.
+    /// With feature `fast_dedup`.
     Flat(DdtFlat),
 }
 
@@ -170,7 +170,7 @@ impl DdtValue {
         if flat { DdtFlat::COUNT * 8 } else { DdtTraditional::COUNT * 8 }
     }
 
-    /// An entry without addresses, made at that time.
+    /// An entry without addresses that enters its class at that time.
     pub fn empty(flat: bool, class_start_s: u64) -> DdtValue {
         let zeros = &mut std::iter::empty();
         match flat {
@@ -179,8 +179,8 @@ impl DdtValue {
         }
     }
 
-    /// From the bytes of a ZAP entry. `unpack_zle` gets the packed bytes and the exact length that
-    /// they must unpack to, and fails with `None`.
+    /// Decodes the bytes of a ZAP entry. `unpack_zle` takes the packed bytes and the exact length to unpack
+    /// them to; it returns `None` on failure.
     pub fn decode(
         value: &[u8],
         flat: bool,
@@ -205,7 +205,7 @@ impl DdtValue {
         }
     }
 
-    /// From an entry that is not packed, as in the log.
+    /// Decodes an entry that is not packed, as in the log.
     pub fn decode_unpacked(raw: &[u8], flat: bool, endian: Endian) -> Result<Self> {
         Ok(match flat {
             true => DdtValue::Flat(DdtFlat::decode(raw, endian)?),
@@ -221,12 +221,12 @@ impl DdtValue {
         }
     }
 
-    /// The bytes of a ZAP entry, stored as they are.
+    /// The bytes of a ZAP entry, unpacked.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         self.encode_as(endian, None)
     }
 
-    /// The bytes of a ZAP entry, of which `zle` are the entry's bytes in that order, packed.
+    /// The bytes of a ZAP entry. `zle` is the encoded entry packed with ZLE, if it is to be packed.
     pub fn encode_as(&self, endian: Endian, zle: Option<&[u8]>) -> Vec<u8> {
         let order = if endian == Endian::Little { PACKING_LITTLE } else { 0 };
         match zle {
@@ -246,7 +246,7 @@ impl DdtValue {
         sets.into_iter().take(count).filter(|p| p.phys_birth.0 != 0)
     }
 
-    /// All sets by number, those that are not in use included.
+    /// All sets by number, used or not.
     pub fn sets(&self) -> Vec<DdtPhys> {
         match self {
             DdtValue::Traditional(entry) => entry.phys.to_vec(),
@@ -256,7 +256,7 @@ impl DdtValue {
         }
     }
 
-    /// Puts a set in the place of the one of that number, if there is such a number.
+    /// Replaces the set of that number, if there is one.
     pub fn put_set(&mut self, number: usize, set: DdtPhys) {
         match self {
             DdtValue::Traditional(entry) => {
@@ -277,8 +277,8 @@ impl DdtValue {
     }
 }
 
-/// The block pointer that reads what a key and one of its sets describe. Its byte order bit is that
-/// of this machine, as a table doesn't know that of the data.
+/// The block pointer that reads what a key and one of its sets describe. Its byte-order bit is this
+/// machine's, because a table doesn't record the data's.
 pub fn ddt_blkptr(checksum_id: u8, key: &DdtKey, phys: &DdtPhys) -> Blkptr {
     let mut words = [0; 16];
     for (pair, dva) in words.chunks_exact_mut(2).zip(&phys.dvas) {
@@ -306,9 +306,9 @@ word_struct! {
         pub lsize_bytes: u64,
         /// Their bytes as stored.
         pub psize_bytes: u64,
-        /// Space that they take.
+        /// Space they take on disk.
         pub dsize_bytes: u64,
-        /// The same four for each reference: what would be there without deduplication.
+        /// The same four sums counted once per reference: what there would be without deduplication.
         pub referenced_blocks: u64,
         /// See `referenced_blocks`.
         pub referenced_lsize_bytes: u64,
@@ -326,7 +326,7 @@ impl Default for DdtStat {
 }
 
 impl std::ops::AddAssign<&DdtStat> for DdtStat {
-    /// Counts that are too large to be true stop at the largest number.
+    /// Saturates: a count too large to be true stops at the largest number.
     fn add_assign(&mut self, other: &DdtStat) {
         let sums = self.to_words().into_iter().zip(other.to_words()).map(|(a, b)| a.saturating_add(b));
         *self = DdtStat::take(&mut sums.collect::<Vec<u64>>().into_iter());
@@ -334,7 +334,7 @@ impl std::ops::AddAssign<&DdtStat> for DdtStat {
 }
 
 impl std::ops::SubAssign<&DdtStat> for DdtStat {
-    /// What is not there can't be taken away.
+    /// Saturates at zero.
     fn sub_assign(&mut self, other: &DdtStat) {
         let rest = self.to_words().into_iter().zip(other.to_words()).map(|(a, b)| a.saturating_sub(b));
         *self = DdtStat::take(&mut rest.collect::<Vec<u64>>().into_iter());
@@ -344,7 +344,7 @@ impl std::ops::SubAssign<&DdtStat> for DdtStat {
 word_struct! {
     /// Statistics by reference count, `ddt_histogram_t`: an entry of `DDT-statistics`.
     pub struct DdtHistogram("DDT histogram", required: all) {
-        /// Bucket i: blocks with 2^i references up to twice that.
+        /// Bucket i: blocks with at least 2^i and fewer than 2^(i+1) references.
         pub buckets: [DdtStat; 64],
     }
 }
@@ -356,7 +356,7 @@ impl Default for DdtHistogram {
 }
 
 impl DdtHistogram {
-    /// The statistics of blocks referenced as often as this one; `None`: it is not referenced.
+    /// The bucket of blocks with as many references as this one; `None` if it has none.
     pub fn bucket(&mut self, entry: &DdtStat) -> Option<&mut DdtStat> {
         let bucket = entry.referenced_blocks.checked_ilog2()?;
         self.buckets.get_mut(bucket as usize)
@@ -394,12 +394,16 @@ mod tests {
 
             let mut packed = value.encode(endian);
             packed[0] ^= PACKING_NONE ^ PACKING_ZLE;
-            let unpacked = DdtValue::decode(&packed, flat, |raw, len| (raw.len() == len).then(|| raw.to_vec()));
+            let unpack = |raw: &[u8], len: usize| (raw.len() == len).then(|| raw.to_vec());
+            let unpacked = DdtValue::decode(&packed, flat, unpack);
             prop_assert_eq!(unpacked.unwrap(), value);
         }
 
         #[test]
-        fn hostile_values_are_refused_or_read(raw in prop::collection::vec(any::<u8>(), 0..300), flat in any::<bool>()) {
+        fn hostile_values_are_refused_or_read(
+            raw in prop::collection::vec(any::<u8>(), 0..300),
+            flat in any::<bool>(),
+        ) {
             if let Ok(value) = DdtValue::decode(&raw, flat, |_, _| None) {
                 prop_assert!(raw.len() > DdtValue::bytes(flat));
                 prop_assert!(value.phys().count() <= 4);
@@ -407,7 +411,11 @@ mod tests {
         }
 
         #[test]
-        fn pointers_say_what_the_key_says(checksum in any::<[u64; 4]>(), prop in any::<u64>(), dva in any::<[u64; 2]>()) {
+        fn pointers_say_what_the_key_says(
+            checksum in any::<[u64; 4]>(),
+            prop in any::<u64>(),
+            dva in any::<[u64; 2]>(),
+        ) {
             let key = DdtKey { checksum, prop };
             let dvas = [Dva::from_words(dva), Dva::default(), Dva::default()];
             let bp = ddt_blkptr(8, &key, &DdtPhys { dvas, refcount: 2, phys_birth: Txg(7) });

@@ -1,8 +1,8 @@
 //! Dnode: the head of an object, 512 bytes to 16 KiB in steps of 512.
 //!
-//! Idea: a `Dnode` is a window on the block that holds it (reference-counted, no copy): the fixed
-//! header is decoded, block pointers and bonus are read on demand. Millions are opened in a scan, so
-//! opening one must cost next to nothing. `detach` copies it out when it is to outlive the block.
+//! Idea: a `Dnode` is a window on the block that holds it (reference-counted, no copy). The fixed header is
+//! decoded at once; block pointers and bonus are read on demand. A scan opens millions of dnodes, so
+//! opening one must cost next to nothing. `detach` copies a dnode that is to outlive its block.
 //!
 //! Layout:
 //!
@@ -18,6 +18,8 @@
 
 mod build;
 mod object_type;
+
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -41,6 +43,10 @@ pub const DNODE_CORE_BYTES: usize = 64;
 pub const DN_MAX_NBLKPTR: u8 = 3;
 /// The most levels of indirection, `DN_MAX_LEVELS`. Real trees have at most 6 or so.
 pub const DN_MAX_LEVELS: u8 = 32;
+/// The most bytes that an object can hold: offsets are signed.
+pub const MAX_OBJECT_BYTES: u64 = 1 << 63;
+/// Sizes of indirect blocks, log2, that can be read. OpenZFS makes 12 to 17.
+const INDIRECT_BLOCK_SHIFTS: RangeInclusive<u8> = 9..=24;
 /// `DNODE_FLAG_USED_BYTES`: `used` is in bytes, not in sectors of 512.
 pub const DNODE_FLAG_USED_BYTES: u8 = 1 << 0;
 /// `DNODE_FLAG_USERUSED_ACCOUNTED`.
@@ -63,17 +69,17 @@ pub struct Dnode {
     pub blkptr_count: u8,
     /// What the bonus holds.
     pub bonus_type: ObjectType,
-    /// Checksum set for its blocks; 0: inherit.
+    /// Checksum set for its blocks; 0 to inherit.
     pub checksum_id: u8,
-    /// Compression set for its blocks; 0: inherit.
+    /// Compression set for its blocks; 0 to inherit.
     pub compression_id: u8,
     /// `DNODE_FLAG_*`.
     pub flags: u8,
     /// Bytes of a data block. Zero only in a free slot.
     pub data_block_bytes: u32,
-    /// Slots of 512 bytes that the dnode takes, 1 to 32.
+    /// Slots of 512 bytes that the dnode occupies, 1 to 32.
     pub slots: u8,
-    /// The last block there has been.
+    /// The highest block number that the object has ever had.
     pub max_block_id: BlockId,
     /// Allocated bytes over all copies and levels.
     pub used_bytes: u64,
@@ -87,7 +93,17 @@ impl Dnode {
     ///
     /// # Errors
     /// Fields that contradict each other or the size of the block.
-    pub fn decode(mut block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
+    pub fn decode(block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
+        let dnode = Dnode::parse(block, endian)?;
+        if let Some(dnode) = &dnode {
+            at_most("dnode last block", dnode.max_block_id.0, dnode.last_addressable_block())?;
+        }
+        Ok(dnode)
+    }
+
+    /// Decodes a dnode that may have grown since its tree was written: its pointers may not reach its last
+    /// block yet.
+    fn parse(mut block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
         let mut r = Reader::new("dnode", &block, endian);
         let [
             object_type,
@@ -125,11 +141,11 @@ impl Dnode {
             return Err(FormatError::Corrupt { what: "dnode", why: "has no levels" });
         }
         at_most("dnode levels", levels.into(), DN_MAX_LEVELS.into())?;
-        if levels > 1 && !(9..=24).contains(&indirect_block_shift) {
+        if !INDIRECT_BLOCK_SHIFTS.contains(&indirect_block_shift) {
             return Err(FormatError::OutOfRange {
                 what: "dnode indirect block shift",
                 value: indirect_block_shift.into(),
-                bound: 24,
+                bound: u64::from(*INDIRECT_BLOCK_SHIFTS.end()),
             });
         }
         block.truncate(raw_len);
@@ -151,6 +167,7 @@ impl Dnode {
             raw: block,
         };
         at_most("dnode bonus length", bonus_len.into(), dnode.bonus_space().len() as u64)?;
+        at_most("dnode last block", max_block_id.0, dnode.last_block_of_any())?;
         Ok(Some(dnode))
     }
 
@@ -164,7 +181,7 @@ impl Dnode {
         &self.raw
     }
 
-    /// A copy that does not keep the block alive.
+    /// A copy that does not keep the block in memory.
     pub fn detach(&self) -> Dnode {
         Dnode { raw: Bytes::copy_from_slice(&self.raw), ..self.clone() }
     }
@@ -205,6 +222,19 @@ impl Dnode {
         Blkptr::decode(raw, self.endian).unwrap_or_default()
     }
 
+    /// The last block that the pointers can reach.
+    fn last_addressable_block(&self) -> u64 {
+        let top = u64::from(self.blkptr_count);
+        let shift = self.fanout_shift() * u32::from(self.levels - 1);
+        if shift < top.leading_zeros() { (top << shift) - 1 } else { u64::MAX }
+    }
+
+    /// The last block of an object of [`MAX_OBJECT_BYTES`] with this block size.
+    fn last_block_of_any(&self) -> u64 {
+        let blocks = MAX_OBJECT_BYTES.checked_div(self.data_block_bytes.into());
+        blocks.unwrap_or(1) - 1
+    }
+
     /// Pointers in one indirect block, log2.
     pub fn fanout_shift(&self) -> u32 {
         u32::from(self.indirect_block_shift).saturating_sub(BLKPTR_BYTES.ilog2())
@@ -239,12 +269,28 @@ mod tests {
 
     #[test]
     fn fields_out_of_range_are_refused() {
-        for (at, value) in [(2, 0), (3, 0), (3, 4), (12, 200), (1, 60), (11, 0xff)] {
+        // The last: block 65536 of a tree of 1024.
+        for (at, value) in [(2, 0), (3, 0), (3, 4), (12, 200), (1, 60), (11, 0xff), (18, 1)] {
             let mut raw = sample();
             raw[at] = value;
             assert!(Dnode::decode(raw.into(), Endian::Little).is_err(), "byte {at} = {value}");
         }
         assert!(Dnode::decode(sample()[..600].to_vec().into(), Endian::Little).is_err());
+    }
+
+    #[test]
+    fn the_last_block_lies_where_pointers_lead() {
+        let decode = |levels: u8, last: u64| {
+            let mut raw = sample();
+            raw[2] = levels;
+            raw[16..24].copy_from_slice(&last.to_le_bytes());
+            Dnode::decode(raw.into(), Endian::Little).is_ok()
+        };
+        // One pointer, 1024 in an indirect block, blocks of 128 KiB: 2^63 bytes are 2^46 of them.
+        for (levels, end) in [(1, 1), (2, 1 << 10), (5, 1 << 40), (6, 1 << 46), (32, 1 << 46)] {
+            assert!(decode(levels, end - 1) && !decode(levels, end), "{levels} levels");
+            assert!(!decode(levels, u64::MAX), "{levels} levels");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! dRAID permutation maps: which disk plays which part in each slice.
 //!
 //! Idea: dRAID spreads data, parity and spare space over all disks. A slice of the vdev is laid out in
-//! columns; a row of the permutation map says which child each column is. The maps are not on disk:
-//! each count of children has a fixed seed, from which a pseudo-random generator shuffles the
-//! children over and over, each row starting from the one before. A checksum guards against a wrong map.
+//! columns; a row of the permutation map assigns a child to each column. The maps are not on disk: each
+//! count of children has a fixed seed, from which a pseudo-random generator shuffles the children
+//! repeatedly, each row starting from the previous one. A checksum guards against a wrong map.
 //!
 //! Invariant: every row is a permutation of `0..children`.
 //!
-//! Source: OpenZFS `vdev_draid.c`, `vdev_draid_rand.c` (generator: xoroshiro128++ by Blackman and Vigna, 2019).
+//! Source: OpenZFS `vdev_draid.c`, `vdev_draid_rand.c` (generator: xoroshiro128++ by Blackman and Vigna,
+//! 2019).
 
 mod maps;
 
@@ -24,10 +25,10 @@ pub const VDEV_DRAID_MIN_CHILDREN: u64 = 2;
 /// The most children, `VDEV_DRAID_MAX_CHILDREN`.
 pub const VDEV_DRAID_MAX_CHILDREN: u64 = 255;
 
-/// What a map is made from, `draid_map_t`.
+/// The inputs of a map, `draid_map_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraidMap {
-    /// Children, and columns of a row.
+    /// Children, which is also the number of columns in a row.
     pub children: u8,
     /// Rows.
     pub permutations: u16,
@@ -64,7 +65,7 @@ impl DraidMap {
         let mut row: Vec<u8> = (0..self.children).collect();
         let mut rows = Vec::with_capacity(row.len() * usize::from(self.permutations));
         for _ in 0..self.permutations {
-            // Fisher-Yates from the last column down; what it gives is where the next row starts.
+            // Fisher-Yates from the last column down; its result is the start of the next row.
             for last in (1..row.len()).rev() {
                 let pick = random.next() % (last as u64 + 1);
                 row.swap(last, pick as usize);
@@ -81,7 +82,7 @@ impl Permutations {
         (self.rows.len() / self.children) as u64
     }
 
-    /// The child that each column is, in slice `slice` (rows repeat).
+    /// The child of each column in slice `slice` (rows repeat).
     pub fn row(&self, slice: u64) -> &[u8] {
         let at = (slice % self.count()) as usize * self.children;
         &self.rows[at..at + self.children]

@@ -1,11 +1,11 @@
 //! DSL: the tree of datasets as it lies in the meta object set (MOS).
 //!
-//! Idea: a `dsl_dir` is a node of the name tree: it holds quotas, properties, space accounting and a
-//! map of children. A `dsl_dataset` is one version of its content: the dir's head dataset is the live
-//! one, snapshots hang behind it as a chain from newest to oldest (`prev_snap`), each with the list of
-//! blocks that died before the next was taken (`deadlist`). Both live in the bonus of their MOS object;
-//! fields added later lie in that same object's content, as a ZAP (names `DD_FIELD_*`, `DS_FIELD_*`),
-//! if the object's type says so.
+//! Idea: a `dsl_dir` is a node of the name tree: it holds quotas, properties, space accounting and a map of
+//! children. A `dsl_dataset` is one version of its content. The dir's head dataset is the live one;
+//! snapshots hang behind it as a chain from newest to oldest (`prev_snap`), each with a list of the blocks
+//! that died before the next snapshot was taken (`deadlist`). Both structures are the bonus of their MOS
+//! object. Fields added later lie in a ZAP, the content of the same object (names `DD_FIELD_*`,
+//! `DS_FIELD_*`), if the object's type says so.
 //!
 //! ```text
 //!   MOS object 1 "root_dataset" -> dsl_dir -- child_dir_zapobj --> name -> dsl_dir ...
@@ -28,7 +28,7 @@ use crate::words::{Pad, word_struct};
 pub const DD_FLAG_USED_BREAKDOWN: u64 = 1 << 0;
 
 word_struct! {
-    /// What a directory's `used_bytes` is made of, by `dd_used_t`. Valid with `DD_FLAG_USED_BREAKDOWN`.
+    /// The parts of a directory's `used_bytes`, by `dd_used_t`. Valid with `DD_FLAG_USED_BREAKDOWN`.
     pub struct UsedBreakdown("space breakdown", required: all) {
         /// `DD_USED_HEAD`: by the head dataset.
         pub head_bytes: u64,
@@ -46,15 +46,15 @@ word_struct! {
 word_struct! {
     /// A node of the dataset tree, `dsl_dir_phys_t`: 256 bytes, the bonus of a `DSL_DIR` object.
     pub struct DslDirPhys("dsl_dir", required: all) {
-        /// Seconds since 1970. Not kept up; the head dataset has the time that counts.
+        /// Seconds since 1970. Not kept up to date; the head dataset's creation time is authoritative.
         pub creation_time_s: u64,
         /// The live dataset; 0 for `$MOS` and `$FREE`, which have none.
         pub head_dataset: ObjectId,
-        /// The directory above; 0 at the root.
+        /// The parent directory; 0 at the root.
         pub parent: ObjectId,
         /// The snapshot that a clone was made from (a dataset); 0 if it isn't a clone.
         pub origin: ObjectId,
-        /// ZAP of child name to `dsl_dir`.
+        /// ZAP of child names to `dsl_dir`.
         pub child_dirs_zap: ObjectId,
         /// Space used here and below, reservations included.
         pub used_bytes: u64,
@@ -62,7 +62,7 @@ word_struct! {
         pub compressed_bytes: u64,
         /// The blocks' bytes before compression.
         pub uncompressed_bytes: u64,
-        /// Limit for this directory and below; 0: none.
+        /// Limit for this directory and below; 0 for none.
         pub quota_bytes: u64,
         /// Space promised to this directory and below.
         pub reserved_bytes: u64,
@@ -72,7 +72,7 @@ word_struct! {
         pub deleg_zap: ObjectId,
         /// `DD_FLAG_*`.
         pub flags: u64,
-        /// What `used_bytes` is made of.
+        /// The parts of `used_bytes`.
         pub used_breakdown: UsedBreakdown,
         /// ZAP of the clones of this directory's snapshots (as `dsl_dir`s).
         pub clones_zap: ObjectId,
@@ -81,7 +81,7 @@ word_struct! {
     }
 }
 
-/// `DS_FLAG_INCONSISTENT`: in the middle of being received or destroyed.
+/// `DS_FLAG_INCONSISTENT`: being received or destroyed.
 pub const DS_FLAG_INCONSISTENT: u64 = 1 << 0;
 /// `DS_FLAG_NOPROMOTE`: may not be promoted.
 pub const DS_FLAG_NOPROMOTE: u64 = 1 << 1;
@@ -93,25 +93,27 @@ pub const DS_FLAG_DEFER_DESTROY: u64 = 1 << 3;
 pub const DS_FLAG_CI_DATASET: u64 = 1 << 16;
 
 word_struct! {
-    /// One version of a dataset's content, `dsl_dataset_phys_t`: 320 bytes, the bonus of a `DSL_DATASET` object.
+    /// One version of a dataset's content, `dsl_dataset_phys_t`: 320 bytes, the bonus of a `DSL_DATASET`
+    /// object.
     pub struct DslDatasetPhys("dsl_dataset", required: all) {
         /// The directory that it belongs to.
         pub dir: ObjectId,
-        /// The snapshot before this one; 0 only for the first of all, `$ORIGIN`'s.
+        /// The previous snapshot; 0 only for the very first dataset, `$ORIGIN`'s.
         pub prev_snapshot: ObjectId,
-        /// When that was taken: blocks born later belong to this version.
+        /// When the previous snapshot was taken: blocks born later belong to this version.
         pub prev_snapshot_txg: Txg,
         /// The next snapshot or the head; 0 for a head.
         pub next_snapshot: ObjectId,
         /// ZAP of snapshot names; 0 for a snapshot.
         pub snapshot_names_zap: ObjectId,
-        /// Of a snapshot: versions that come directly after it (the next and its clones). 0 for a head.
+        /// For a snapshot, the number of versions directly after it (the next one and its clones); 0 for a
+        /// head.
         pub num_children: u64,
         /// Seconds since 1970.
         pub creation_time_s: u64,
-        /// Group in which it was made; of a snapshot, when it was taken.
+        /// The txg in which it was made; for a snapshot, in which it was taken.
         pub creation_txg: Txg,
-        /// Blocks of the previous snapshot that are no longer here.
+        /// Blocks of the previous snapshot that this version no longer has.
         pub deadlist: ObjectId,
         /// Space of all blocks that it references, shared or not.
         pub referenced_bytes: u64,
@@ -119,7 +121,7 @@ word_struct! {
         pub compressed_bytes: u64,
         /// Their bytes before compression.
         pub uncompressed_bytes: u64,
-        /// Space that only this version references: what destroying it would free.
+        /// Space that only this version references: destroying it would free this much.
         pub unique_bytes: u64,
         /// 56-bit identity for `statfs`; may change to stay unique on a machine.
         pub fsid_guid: Guid,
@@ -131,7 +133,7 @@ word_struct! {
         pub bp: Blkptr,
         /// ZAP of the clones of this snapshot (as datasets); 0 for a head.
         pub next_clones_zap: ObjectId,
-        /// Properties of a snapshot; a head's are its directory's.
+        /// Properties of a snapshot; those of a head are in its directory.
         pub props_zap: ObjectId,
         /// ZAP of holds: tag to time in seconds.
         pub userrefs_zap: ObjectId,
@@ -141,7 +143,7 @@ word_struct! {
 }
 
 impl DslDatasetPhys {
-    /// A snapshot rather than a head: something comes after it.
+    /// This is a snapshot rather than a head: another version follows it.
     pub fn is_snapshot(&self) -> bool {
         self.num_children != 0
     }

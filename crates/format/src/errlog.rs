@@ -1,9 +1,9 @@
-//! Error logs: which blocks could not be read, as found by scrubs and reads.
+//! Error logs: the blocks that scrubs and reads could not read.
 //!
-//! Idea: two objects of the MOS directory, `errlog_last` and `errlog_scrub`, are ZAPs whose keys are the
-//! blocks, written as four hexadecimal numbers with colons. With feature `head_errlog` the key names
-//! no dataset but a birth; each head dataset has a ZAP of its own, and the object in the directory is a
-//! ZAP of head dataset (hexadecimal) to such a ZAP.
+//! Idea: two objects of the MOS directory, `errlog_last` and `errlog_scrub`, are ZAPs whose keys name the
+//! blocks: four hexadecimal numbers separated by colons. With feature `head_errlog` a key names a birth
+//! instead of a dataset, each head dataset has a ZAP of its own, and the object in the directory is a ZAP
+//! from head dataset (hexadecimal) to such a ZAP.
 //!
 //! Source: OpenZFS `spa_errlog.c`, `zio.h` (`zbookmark_phys_t`, `zbookmark_err_phys_t`).
 
@@ -13,11 +13,11 @@ use crate::units::{BlockId, DatasetId, ObjectId, Txg};
 use crate::words::word_struct;
 
 word_struct! {
-    /// A block by its place, `zbookmark_phys_t`.
+    /// The logical address of a block, `zbookmark_phys_t`.
     pub struct BlockBookmark("block bookmark", required: all) {
-        /// The dataset; 0: the MOS.
+        /// The dataset; 0 for the MOS.
         pub dataset: DatasetId,
-        /// The object; 0 with level -1 is the object set's root, with level -2 the intent log.
+        /// The object; object 0 is the object set's root at level -1, the intent log at level -2.
         pub object: ObjectId,
         /// 0 for data, 1 and up for indirect blocks.
         pub level: i64,
@@ -35,12 +35,12 @@ word_struct! {
         pub level: i64,
         /// The block within its level.
         pub block: BlockId,
-        /// When the block was born: which snapshots have it. 0: not known.
+        /// When the block was born, which tells which snapshots have it; 0 if unknown.
         pub birth: Txg,
     }
 }
 
-/// Four hexadecimal numbers with colons between.
+/// Four hexadecimal numbers separated by colons.
 fn parse_key(name: &[u8]) -> Result<[u64; 4]> {
     let bad = FormatError::Corrupt { what: "error log key", why: "is not four hexadecimal numbers" };
     let mut parts = name.split(|&b| b == b':');

@@ -1,6 +1,6 @@
 //! What can be wrong with bytes that claim to be a structure.
 //!
-//! The layers above know where the bytes came from (vdev, dataset, object, offset) and add it.
+//! The layers above know where the bytes came from (vdev, dataset, object, offset) and add that.
 
 /// A structure could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,18 +12,18 @@ pub enum FormatError {
         what: &'static str,
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Bytes available.
         have: usize,
     },
-    /// A magic number is not what it must be in either byte order.
+    /// Neither byte order gives the expected magic number.
     #[error("{what}: bad magic number {found:#x}")]
     BadMagic {
         /// The structure.
         what: &'static str,
-        /// What stands there instead.
+        /// What was found instead.
         found: u64,
     },
-    /// A length, count, offset or selector is outside the bound that the format sets.
+    /// A length, count, offset or selector exceeds the bound that the format sets.
     #[error("{what}: {value} is out of range (bound {bound})")]
     OutOfRange {
         /// The field.

@@ -1,9 +1,9 @@
-//! Feature flags and versions: what a pool or file system may need its reader to know.
+//! Feature flags and versions: what a program must support to read or write a pool or file system.
 //!
-//! Idea: up to version 28 a pool's version said what it uses. Version 5000 instead keeps, in the MOS, two
-//! ZAPs of feature guid to reference count: `features_for_read` must all be known to read the pool at
-//! all, `features_for_write` only to write it. A count above zero is an active feature, zero an enabled
-//! one. The labels repeat those that are needed to open the MOS.
+//! Idea: up to version 28 a pool's version says what it uses. Version 5000 keeps two ZAPs of feature guid
+//! to reference count in the MOS instead: a reader must know every feature in `features_for_read`, a writer
+//! those in `features_for_write` as well. A feature with a count above zero is active, with zero merely
+//! enabled. The labels repeat the features that are needed to open the MOS.
 //!
 //! Source: OpenZFS `zfeature_common.c`, `zfeature_common.h`, `fs/zfs.h` (`SPA_VERSION_*`, `ZPL_VERSION_*`).
 
@@ -14,22 +14,23 @@ pub const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
 /// The newest version of the file system, `ZPL_VERSION`.
 pub const ZPL_VERSION: u64 = 5;
 
-/// The pool's version is one that exists, `SPA_VERSION_IS_SUPPORTED`.
+/// Whether there is such a pool version, `SPA_VERSION_IS_SUPPORTED`.
 pub fn spa_version_is_known(version: u64) -> bool {
     (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version) || version == SPA_VERSION_FEATURES
 }
 
-/// What came with versions of pools before feature flags, `SPA_VERSION_*`: the one place that says what an old pool has.
+/// What each pool version before feature flags introduced, `SPA_VERSION_*`. The only code that says what an
+/// old pool has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Since {
-    /// The oldest pools that are changed here: heads know what they have to themselves (`UNIQUE_ACCURATE`).
+    /// The oldest pools that Cenote changes: heads know their unique space (`UNIQUE_ACCURATE`).
     Unique = 9,
     /// Everything descends from `$ORIGIN`, and snapshots know their clones (`ORIGIN`, `NEXT_CLONES`).
     Origin = 11,
     /// Snapshots have properties (`SNAP_PROPS`).
     SnapshotProperties = 12,
-    /// Directories know what uses their space (`USED_BREAKDOWN`).
+    /// Directories break down the space they use (`USED_BREAKDOWN`).
     UsedBreakdown = 13,
     /// Users and groups are accounted (`USERSPACE`).
     Userspace = 15,
@@ -37,7 +38,7 @@ pub enum Since {
     Holds = 18,
     /// `compression=zle` (`ZLE_COMPRESSION`).
     Zle = 20,
-    /// Blocks that are alike can be stored once (`DEDUP`).
+    /// Identical blocks can be stored once (`DEDUP`).
     Dedup = 21,
     /// Log blocks have their checksum in front (`SLIM_ZIL`).
     SlimLog = 23,
@@ -54,7 +55,7 @@ impl Since {
     }
 }
 
-/// The newest version of file systems that a pool of that version can have, `zfs_zpl_version_map`.
+/// The newest file system version that a pool of this version can have, `zfs_zpl_version_map`.
 pub fn zpl_version_of(spa_version: u64) -> u64 {
     match spa_version {
         version if Since::Attributes.is_in(version) => ZPL_VERSION,
@@ -64,7 +65,7 @@ pub fn zpl_version_of(spa_version: u64) -> u64 {
     }
 }
 
-/// What a dataset's own field for a feature holds, `zfeature_type_t`.
+/// The value of a dataset's own field for a feature, `zfeature_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureType {
     /// Present or not.
@@ -80,19 +81,19 @@ pub struct Feature {
     pub guid: &'static str,
     /// Its name after `feature@`.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub description: &'static str,
-    /// A pool that uses it can be read without knowing it.
+    /// A program that doesn't know it can still read a pool that uses it.
     pub readonly_compatible: bool,
     /// Needed to open the MOS: repeated in the labels.
     pub mos: bool,
     /// Active as soon as it is enabled.
     pub activate_on_enable: bool,
-    /// Each dataset that uses it says so.
+    /// Each dataset that uses it has a field for it.
     pub per_dataset: bool,
-    /// What such a dataset says.
+    /// The value of that field.
     pub value_type: FeatureType,
-    /// Names of the features that it needs.
+    /// Names of the features that it depends on.
     pub depends: &'static [&'static str],
 }
 
@@ -127,53 +128,76 @@ const fn feature(
 /// All features of OpenZFS 2.3, in its order (that of `zpool get all`).
 #[rustfmt::skip]
 pub static SPA_FEATURES: [Feature; 44] = [
-    feature("com.delphix:async_destroy", "async_destroy", RO, &[], "datasets are destroyed in the background"),
+    feature("com.delphix:async_destroy", "async_destroy", RO, &[],
+        "datasets are destroyed in the background"),
     feature("com.delphix:empty_bpobj", "empty_bpobj", RO, &[], "all empty block lists share one object"),
     feature("org.illumos:lz4_compress", "lz4_compress", ACTIVATE, &[], "LZ4 compression"),
-    feature("com.joyent:multi_vdev_crash_dump", "multi_vdev_crash_dump", 0, &[], "crash dumps to volumes on several vdevs"),
-    feature("com.delphix:spacemap_histogram", "spacemap_histogram", RO, &[], "space maps count free ranges by size"),
-    feature("com.delphix:enabled_txg", "enabled_txg", RO, &[], "notes in which txg a feature was enabled"),
-    feature("com.delphix:hole_birth", "hole_birth", MOS | ACTIVATE, &["enabled_txg"], "holes know in which txg they were made"),
-    feature("com.delphix:extensible_dataset", EXT, 0, &[], "datasets and directories may have further fields"),
-    feature("com.delphix:embedded_data", "embedded_data", MOS | ACTIVATE, &[], "tiny blocks lie in their block pointer"),
+    feature("com.joyent:multi_vdev_crash_dump", "multi_vdev_crash_dump", 0, &[],
+        "crash dumps to volumes on several vdevs"),
+    feature("com.delphix:spacemap_histogram", "spacemap_histogram", RO, &[],
+        "space maps count free ranges by size"),
+    feature("com.delphix:enabled_txg", "enabled_txg", RO, &[],
+        "records the txg in which a feature was enabled"),
+    feature("com.delphix:hole_birth", "hole_birth", MOS | ACTIVATE, &["enabled_txg"],
+        "holes record the txg in which they were made"),
+    feature("com.delphix:extensible_dataset", EXT, 0, &[], "datasets and directories may have more fields"),
+    feature("com.delphix:embedded_data", "embedded_data", MOS | ACTIVATE, &[],
+        "tiny blocks are stored in their block pointer"),
     feature("com.delphix:bookmarks", "bookmarks", RO, &[EXT], "bookmarks of snapshots"),
-    feature("com.joyent:filesystem_limits", "filesystem_limits", RO, &[EXT], "limits on numbers of file systems and snapshots"),
+    feature("com.joyent:filesystem_limits", "filesystem_limits", RO, &[EXT],
+        "limits on the number of file systems and snapshots"),
     feature("org.open-zfs:large_blocks", "large_blocks", DATASET, &[EXT], "blocks of more than 128 KiB"),
     feature("org.zfsonlinux:large_dnode", "large_dnode", DATASET, &[EXT], "dnodes of more than 512 bytes"),
     feature("org.illumos:sha512", "sha512", DATASET, &[EXT], "SHA-512/256 checksums"),
     feature("org.illumos:skein", "skein", DATASET, &[EXT], "Skein checksums"),
     feature("org.illumos:edonr", "edonr", DATASET, &[EXT], "Edon-R checksums"),
-    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DATASET, &[EXT], "objects are counted by user and group"),
+    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DATASET, &[EXT],
+        "objects are counted by user and group"),
     feature("com.datto:encryption", "encryption", DATASET, &[EXT, "bookmark_v2"], "encrypted datasets"),
-    feature("org.zfsonlinux:project_quota", "project_quota", RO | DATASET, &[EXT], "space and objects are counted by project"),
+    feature("org.zfsonlinux:project_quota", "project_quota", RO | DATASET, &[EXT],
+        "space and objects are counted by project"),
     feature("com.delphix:device_removal", "device_removal", MOS, &[], "top-level vdevs can be removed"),
-    feature("com.delphix:obsolete_counts", "obsolete_counts", RO, &[EXT, "device_removal"], "removed vdevs' tables shrink as their blocks are freed"),
-    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[], "the pool's state can be kept to rewind to"),
-    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ACTIVATE, &[], "space map entries for long ranges"),
+    feature("com.delphix:obsolete_counts", "obsolete_counts", RO, &[EXT, "device_removal"],
+        "mappings of removed vdevs shrink as blocks are freed"),
+    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[],
+        "the pool's state can be kept, to rewind to it"),
+    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ACTIVATE, &[],
+        "space map entries for long ranges"),
     feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], "special and dedup vdevs"),
-    feature("com.datto:resilver_defer", "resilver_defer", RO, &[], "a new resilver waits for the one under way"),
+    feature("com.datto:resilver_defer", "resilver_defer", RO, &[],
+        "new resilvers wait for the one in progress"),
     feature("com.datto:bookmark_v2", "bookmark_v2", 0, &[EXT, "bookmarks"], "bookmarks with more fields"),
-    feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0, &["bookmark_v2", EXT, "bookmarks"], "bookmarks that list what a redacted send leaves out"),
+    feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0, &["bookmark_v2", EXT, "bookmarks"],
+        "bookmarks that list what a redacted send leaves out"),
     Feature {
         value_type: FeatureType::U64Array,
-        ..feature("com.delphix:redacted_datasets", "redacted_datasets", DATASET, &[EXT], "datasets received from a redacted send")
+        ..feature("com.delphix:redacted_datasets", "redacted_datasets", DATASET, &[EXT],
+            "datasets received from a redacted send")
     },
-    feature("com.delphix:bookmark_written", "bookmark_written", 0, &["bookmark_v2", EXT, "bookmarks"], "space written since a bookmark is known"),
-    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], "one log of space changes for all metaslabs"),
-    feature("com.delphix:livelist", "livelist", RO, &[EXT], "clones list their own blocks, to be deleted faster"),
-    feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[], "sequential rebuild of mirrors and dRAID"),
+    feature("com.delphix:bookmark_written", "bookmark_written", 0, &["bookmark_v2", EXT, "bookmarks"],
+        "reports the space written since a bookmark"),
+    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"],
+        "one log of space changes for all metaslabs"),
+    feature("com.delphix:livelist", "livelist", RO, &[EXT],
+        "clones list their own blocks, for faster deletion"),
+    feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[],
+        "sequential rebuild of mirrors and dRAID"),
     feature("org.freebsd:zstd_compress", "zstd_compress", DATASET, &[EXT], "Zstandard compression"),
     feature("org.openzfs:draid", "draid", MOS, &[], "RAID with distributed spares"),
-    feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DATASET, &[EXT], "extended attributes in system attributes are logged"),
+    feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DATASET, &[EXT],
+        "extended attributes in system attributes are logged"),
     feature("com.delphix:head_errlog", "head_errlog", ACTIVATE, &[], "error logs by head dataset"),
     feature("org.openzfs:blake3", "blake3", DATASET, &[EXT], "BLAKE3 checksums"),
-    feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[], "files may share blocks, counted in a table"),
+    feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[],
+        "files may share blocks, counted in a table"),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], "the root vdev has a ZAP of its own"),
-    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0, &["redaction_bookmarks"], "redaction lists for more snapshots"),
+    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0, &["redaction_bookmarks"],
+        "redaction lists for more snapshots"),
     feature("org.openzfs:raidz_expansion", "raidz_expansion", MOS, &[], "disks can be added to RAID-Z"),
     feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[], "flat dedup tables with a log"),
     feature("org.zfsonlinux:longname", "longname", DATASET, &[EXT], "file names of up to 1023 bytes"),
-    feature("com.klarasystems:large_microzap", "large_microzap", RO | DATASET, &[EXT, "large_blocks"], "micro ZAPs of more than 128 KiB"),
+    feature("com.klarasystems:large_microzap", "large_microzap", RO | DATASET, &[EXT, "large_blocks"],
+        "micro ZAPs of more than 128 KiB"),
 ];
 
 impl Feature {
@@ -188,7 +212,7 @@ impl Feature {
     }
 }
 
-/// What each pool version from 1 on brought.
+/// What each pool version introduced, from 1 on.
 pub static SPA_VERSIONS: [&str; 28] = [
     "first version",
     "ditto blocks: metadata in several copies",
@@ -220,7 +244,7 @@ pub static SPA_VERSIONS: [&str; 28] = [
     "replacement of several vdevs at once",
 ];
 
-/// What each file system version from 1 on brought.
+/// What each file system version introduced, from 1 on.
 pub static ZPL_VERSIONS: [&str; 5] = [
     "first version",
     "file types in directory entries",

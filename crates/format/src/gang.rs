@@ -1,9 +1,9 @@
-//! Gang block header: where the pieces of a block lie when no single free run was long enough.
+//! Gang block header: says where the pieces of a block lie when no single free range was long enough.
 //!
-//! Idea: a DVA with the gang bit points to a header of 512 bytes. Its block pointers are read in order
-//! and their logical bytes concatenated; a piece may be a gang itself. Only as many bytes as the gang's
-//! own physical size count. The header's checksum (salted with the block's address and birth) is
-//! verified by the layer that knows them.
+//! Idea: a DVA with the gang bit points to a header of 512 bytes. Its block pointers are read in order and
+//! their logical bytes concatenated; a piece may be a gang itself. Of the result, only the gang's own
+//! physical size counts. The header's checksum is salted with the block's address and birth; the layer that
+//! knows these verifies it.
 //!
 //! Layout:
 //!
@@ -26,12 +26,12 @@ pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// Bytes of a `zio_eck_t`.
 pub const ZIO_ECK_BYTES: usize = 40;
 
-/// A checksum that lies in the block which it covers, `zio_eck_t`.
+/// A checksum stored inside the block that it covers, `zio_eck_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddedChecksum {
     /// Byte order of the block, as its magic number shows.
     pub endian: Endian,
-    /// The checksum; of a log block, its identity.
+    /// The checksum; for a log block, its identity.
     pub checksum: [u64; 4],
 }
 
@@ -76,13 +76,13 @@ impl GangHeader {
         Ok(GangHeader { pieces, tail })
     }
 
-    /// The pieces that there are.
+    /// The pieces in use.
     pub fn pieces(&self) -> impl Iterator<Item = &Blkptr> {
         self.pieces.iter().filter(|piece| !piece.is_hole())
     }
 
-    /// Its pieces, none of them empty, together have as many bytes as the block. So pieces of pieces are bounded by the block's
-    /// size, whatever headers lead to each other.
+    /// Whether its pieces are non-empty and add up to the block's size. This bounds pieces of pieces,
+    /// whatever headers refer to each other.
     pub fn fits(&self, block_bytes: u64) -> bool {
         let bytes = |piece: &Blkptr| piece.psize().0;
         self.pieces().all(|piece| bytes(piece) > 0) && self.pieces().map(bytes).sum::<u64>() == block_bytes
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A pointer to a piece of so many sectors.
+    /// A pointer to a piece of this many sectors.
     fn piece(sectors: u64) -> Blkptr {
         let mut words = [0; BLKPTR_BYTES / 8];
         (words[0], words[1], words[6], words[10]) = (1, 8, (sectors - 1) << 16, 5);
@@ -118,14 +118,17 @@ mod tests {
         let tail = EmbeddedChecksum { endian: Endian::Little, checksum: [0; 4] };
         let header = GangHeader { pieces: [piece(3), piece(1), Blkptr::HOLE], tail };
         assert!(header.fits(4 * 512));
-        // One that leads back to itself three times over never does.
+        // A header that leads back to itself three times never fits.
         let circle = GangHeader { pieces: [piece(4); 3], tail };
         assert!(!circle.fits(4 * 512));
     }
 
     proptest! {
         #[test]
-        fn headers_round_trip_in_both_orders(words in any::<[[u64; 16]; 3]>(), checksum in any::<[u64; 4]>()) {
+        fn headers_round_trip_in_both_orders(
+            words in any::<[[u64; 16]; 3]>(),
+            checksum in any::<[u64; 4]>(),
+        ) {
             for endian in [Endian::Little, Endian::Big] {
                 let tail = EmbeddedChecksum { endian, checksum };
                 let header = GangHeader { pieces: words.map(Blkptr::from_words), tail };

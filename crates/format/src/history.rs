@@ -1,9 +1,9 @@
-//! Command history: a ring of packed nvlists that never loses how the pool was made.
+//! Command history: a ring of packed nvlists that never loses the record of the pool's creation.
 //!
-//! Idea: the object's content is a buffer of `max_offset_bytes`. Up to `create_end_bytes` lies the record
-//! of `zpool create`, for ever; the rest is a ring. `first` and `end` are logical offsets that only grow;
-//! they wrap around the ring by the remainder. A record is a length of 8 bytes, always little-endian,
-//! and a packed nvlist (keys below), in the native encoding of the machine that wrote it.
+//! Idea: the object's content is a buffer of `max_offset_bytes`. The part up to `create_end_bytes` keeps
+//! the record of `zpool create` for ever; the rest is a ring. `first` and `end` are logical offsets that
+//! only grow; modulo the ring's size they are positions in it. A record is a length (8 bytes, always
+//! little-endian) and a packed nvlist (keys below) in the native encoding of the machine that wrote it.
 //!
 //! ```text
 //!   0        create_end                                  max_offset
@@ -37,8 +37,8 @@ word_struct! {
 pub const MAX_HISTORY_BYTES: u64 = 1 << 30;
 
 impl HistoryPhys {
-    /// Physical ranges of the object to read, in order, so that their concatenation is a sequence of
-    /// whole records from the oldest to the newest. At most three.
+    /// Physical ranges of the object to read, in order: concatenated, they are whole records from the
+    /// oldest to the newest. At most three.
     ///
     /// # Errors
     /// Offsets that contradict each other.
@@ -66,7 +66,8 @@ impl HistoryPhys {
         self.max_offset_bytes.saturating_sub(self.create_end_bytes).saturating_sub(used)
     }
 
-    /// Where `len` bytes from the logical offset `start` on lie, at most the ring: up to its edge, and the rest from its beginning.
+    /// The physical ranges of `len` bytes from the logical offset `start` on, at most the ring's size: up
+    /// to the ring's end, then from its beginning.
     pub fn place(&self, start: u64, len: u64) -> [Range<u64>; 2] {
         let ring = self.max_offset_bytes.saturating_sub(self.create_end_bytes).max(1);
         let at = self.create_end_bytes + start.saturating_sub(self.create_end_bytes) % ring;
@@ -98,7 +99,7 @@ fn split_record(data: &[u8]) -> Result<(&[u8], &[u8])> {
     Ok(body.split_at(len))
 }
 
-/// A record with its length in front.
+/// A record preceded by its length.
 pub fn encode_record(nvlist: &[u8]) -> Vec<u8> {
     [&(nvlist.len() as u64).to_le_bytes(), nvlist].concat()
 }
@@ -109,13 +110,13 @@ pub mod key {
     pub const TIME: &str = "history time";
     /// The command line (string).
     pub const CMD: &str = "history command";
-    /// Uid of who ran it (uint64).
+    /// Uid of the user who ran it (uint64).
     pub const WHO: &str = "history who";
     /// Zone it ran in (string).
     pub const ZONE: &str = "history zone";
     /// Machine it ran on (string).
     pub const HOST: &str = "history hostname";
-    /// Transaction group of an internal event (uint64).
+    /// The txg of an internal event (uint64).
     pub const TXG: &str = "history txg";
     /// Number of an internal event, old form (uint64).
     pub const INT_EVENT: &str = "history internal event";
@@ -135,7 +136,7 @@ pub mod key {
     pub const DSNAME: &str = "dsname";
     /// Its object number (uint64).
     pub const DSID: &str = "dsid";
-    /// Error that the ioctl ended with (int32).
+    /// Error that the ioctl returned (int32).
     pub const ERRNO: &str = "errno";
     /// How long it took (int64).
     pub const ELAPSED_NS: &str = "elapsed_ns";

@@ -1,10 +1,10 @@
 //! Indirect vdevs: where the blocks of a removed vdev went.
 //!
 //! Idea: removal copies every allocated range elsewhere and leaves a table, sorted by source offset. A
-//! block on the removed vdev is found by looking up each part of its range; parts may land on another
-//! indirect vdev in turn. The table's object holds the entries; its bonus is the head. A second object
-//! counts, for each entry, the bytes that nobody needs any more; condensing drops such entries. A third
-//! says in which group each part was copied, for scrubs that repair by birth.
+//! block on the removed vdev is found by looking up each part of its range; parts may in turn lie on
+//! another indirect vdev. The table's object holds the entries; its bonus is the head. A second object
+//! counts the obsolete bytes of each entry; condensing drops entries that are wholly obsolete. A third
+//! object says in which txg each part was copied, for scrubs that repair by birth.
 //!
 //! Source: OpenZFS `vdev_indirect_mapping.h`, `vdev_indirect_births.h`, `spa_impl.h`.
 
@@ -26,7 +26,8 @@ word_struct! {
         pub bytes_mapped: u64,
         /// Entries in the object.
         pub num_entries: u64,
-        /// Object with one 32-bit count an entry: its bytes that are obsolete. 0: none (or old format).
+        /// Object with one 32-bit count per entry, of its obsolete bytes; 0 if there is none (or in the old
+        /// format).
         pub counts_object: ObjectId,
     }
 }
@@ -71,7 +72,7 @@ impl Phys for IndirectMappingEntry {
     const REQUIRED: usize = 3;
 }
 
-/// Decodes the obsolete counts of consecutive entries: bytes of each that are no longer needed.
+/// Decodes the obsolete counts of consecutive entries: how many bytes of each are no longer needed.
 pub fn decode_obsolete_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = u32> + '_ {
     data.as_chunks::<4>().0.iter().map(move |c| match endian {
         Endian::Little => u32::from_le_bytes(*c),
@@ -86,7 +87,7 @@ pub struct IndirectMapping {
 }
 
 impl IndirectMapping {
-    /// Takes entries as read from the object.
+    /// Takes the entries as read from the object.
     ///
     /// # Errors
     /// Entries that overlap or are not sorted by source offset.
@@ -105,8 +106,8 @@ impl IndirectMapping {
         &self.entries
     }
 
-    /// The pieces that `len` bytes at `offset` of the removed vdev are in now, in order: source offset
-    /// and destination each. Empty if any byte of the range is not mapped.
+    /// The current pieces of `len` bytes at `offset` of the removed vdev, in order. Empty if any byte of
+    /// the range is not mapped.
     pub fn resolve(&self, offset_bytes: u64, len: u64) -> Vec<Dva> {
         let Some(end) = offset_bytes.checked_add(len) else { return Vec::new() };
         let first = self.entries.partition_point(|e| e.src_end_bytes() <= offset_bytes);
@@ -135,9 +136,9 @@ word_struct! {
 }
 
 word_struct! {
-    /// Everything up to `offset_bytes` (and past the entry before) was copied in that group.
+    /// Everything from the previous entry up to `offset_bytes` was copied in this txg.
     pub struct IndirectBirth("indirect birth", required: all) {
-        /// End of the part, not included.
+        /// End of the part, exclusive.
         pub offset_bytes: u64,
         /// Physical birth of the copies.
         pub phys_birth: Txg,
@@ -145,7 +146,7 @@ word_struct! {
 }
 
 word_struct! {
-    /// A condensing under way, `spa_condensing_indirect_phys_t`: words in the MOS directory.
+    /// A condensing in progress, `spa_condensing_indirect_phys_t`: words in the MOS directory.
     pub struct CondensingIndirect("condensing indirect", required: all) {
         /// The vdev whose table is being condensed.
         pub vdev: VdevId,
@@ -201,9 +202,12 @@ mod tests {
     proptest! {
         #[test]
         fn resolved_pieces_cover_the_range(
-            raw in prop::collection::vec(any::<[u64; 3]>(), 0..20), offset in any::<u64>(), len in 1..u64::MAX,
+            raw in prop::collection::vec(any::<[u64; 3]>(), 0..20),
+            offset in any::<u64>(),
+            len in 1..u64::MAX,
         ) {
-            let mut entries: Vec<_> = raw.iter().map(|w| IndirectMappingEntry::from_words(w).unwrap()).collect();
+            let entry = |words: &[u64; 3]| IndirectMappingEntry::from_words(words).unwrap();
+            let mut entries: Vec<_> = raw.iter().map(entry).collect();
             entries.sort_by_key(|e| e.src_offset_bytes);
             if let Ok(map) = IndirectMapping::new(entries) {
                 let pieces = map.resolve(offset, len);

@@ -1,9 +1,9 @@
-//! Vdev label: what every disk of a pool says about the pool, four times.
+//! Vdev label: the description of the pool that every one of its disks carries four times.
 //!
-//! Idea: two labels lie at the front of a device and two at its end, so that no single slip (a new partition
-//! table, a truncated image) takes them all. Each holds the configuration of the disk's top-level vdev and a
-//! ring of uberblocks. Labels 0 and 2 are written before the uberblock of a group, 1 and 3 after it: at any
-//! instant one pair is whole.
+//! Idea: two labels lie at the front of a device and two at its end, so that no single mishap (a new
+//! partition table, a truncated image) destroys all of them. Each holds the configuration of the disk's
+//! top-level vdev and a ring of uberblocks. Labels 0 and 2 are written before a txg's uberblock, 1 and 3
+//! after it, so one pair is whole at any instant.
 //!
 //! Layout of a device, sizes in KiB; the device's size is first rounded down to a multiple of 256:
 //!
@@ -16,8 +16,8 @@
 //!   | blank | boot settings | configuration, packed nvlist   | ring of uberblocks     |
 //! ```
 //!
-//! The boot settings, the configuration and every uberblock slot end in a 40-byte checksum that is salted with
-//! its own place on the device; the layer that knows the place verifies it.
+//! The boot settings, the configuration and every uberblock slot end in a 40-byte checksum salted with its
+//! own offset on the device; the layer that knows the offset verifies it.
 //!
 //! Source: OpenZFS `vdev_impl.h` (`vdev_label_t`), `vdev_label.c`.
 
@@ -71,7 +71,7 @@ const UBERBLOCK_SHIFT: u32 = 10;
 /// log2 of the largest, `MAX_UBERBLOCK_SHIFT`.
 const MAX_UBERBLOCK_SHIFT: u32 = 13;
 
-/// Where label `index` (0 to 3) begins on a device of that size; `None` if the device is too small for it.
+/// Where label `index` (0 to 3) begins on a device of this size; `None` if the device is too small for it.
 pub fn label_offset(device_bytes: u64, index: u32) -> Option<u64> {
     let aligned_bytes = device_bytes - device_bytes % LABEL_BYTES;
     if index >= VDEV_LABELS || aligned_bytes < u64::from(VDEV_LABELS) * LABEL_BYTES {
@@ -82,7 +82,7 @@ pub fn label_offset(device_bytes: u64, index: u32) -> Option<u64> {
     Some(if index < VDEV_LABELS / 2 { front } else { front + behind })
 }
 
-/// Bytes of an uberblock's slot on a top-level vdev of that ashift, `VDEV_UBERBLOCK_SIZE`: 1 KiB to 8 KiB.
+/// Bytes of an uberblock slot on a top-level vdev with this ashift, `VDEV_UBERBLOCK_SIZE`: 1 KiB to 8 KiB.
 pub fn uberblock_slot_bytes(ashift: u32) -> u64 {
     1 << ashift.clamp(UBERBLOCK_SHIFT, MAX_UBERBLOCK_SHIFT)
 }
@@ -92,16 +92,16 @@ pub fn uberblock_count(ashift: u32) -> u64 {
     VDEV_UBERBLOCK_RING / uberblock_slot_bytes(ashift)
 }
 
-/// The slots of a label's ring with their offsets in the label. `ring` are the bytes from `UBERBLOCK_RING_OFFSET`;
-/// a slot that is cut is left out.
+/// The slots of a label's ring with their offsets in the label. `ring` holds the bytes from
+/// `UBERBLOCK_RING_OFFSET` on; an incomplete slot is left out.
 pub fn uberblock_slots(ring: &[u8], ashift: u32) -> impl Iterator<Item = (u64, &[u8])> {
     let slot_bytes = uberblock_slot_bytes(ashift);
     let slots = ring.chunks_exact(slot_bytes as usize).take(uberblock_count(ashift) as usize);
     (0..).map(move |i| UBERBLOCK_RING_OFFSET + i * slot_bytes).zip(slots)
 }
 
-/// Packs a configuration into the `VDEV_PHYS_SIZE` bytes at `VDEV_PHYS_OFFSET`, but for the checksum that ends them.
-/// `None` if it is too long: a pool of too many devices, or with too long paths.
+/// Packs a configuration into the `VDEV_PHYS_SIZE` bytes at `VDEV_PHYS_OFFSET`, except for the checksum at
+/// their end. `None` if it is too long because the pool has too many devices or their paths are too long.
 pub fn encode_config_nvlist(list: &Nvlist) -> Option<Vec<u8>> {
     let mut packed = list.encode();
     let fits = packed.len() <= VDEV_PHYS_SIZE as usize - ECK_BYTES;
@@ -112,7 +112,7 @@ pub fn encode_config_nvlist(list: &Nvlist) -> Option<Vec<u8>> {
 /// Unpacks the configuration from the bytes at `VDEV_PHYS_OFFSET`, whose checksum the caller has verified.
 ///
 /// # Errors
-/// Bytes that are cut or no nvlist.
+/// Bytes that are truncated or not an nvlist.
 pub fn decode_config_nvlist(vdev_phys: &[u8]) -> Result<Nvlist> {
     let need = VDEV_PHYS_SIZE as usize;
     let Some(phys) = vdev_phys.get(..need) else {

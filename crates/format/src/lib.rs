@@ -1,15 +1,14 @@
 //! OpenZFS on-disk structures as plain values. Bytes in, values out, and back.
 //!
-//! Idea: every structure that lies on a disk or in a stream is here a plain Rust value with a
-//! `decode` and an `encode`, and nothing else: no I/O, no time, no threads, no `unsafe`. Input is
-//! untrusted. A decoder never panics, never loops without progress and never allocates more than
-//! a small multiple of the bytes it was given.
+//! Idea: every structure that lies on a disk or in a stream is a plain Rust value here with `decode` and
+//! `encode`, and nothing else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder
+//! never panics, never loops without progress and never allocates more than a small multiple of its input.
 //!
-//! Read in this order: `units` (the numbers that must not be mixed up), `bytes` (the bounded,
-//! endian-aware reader), `words` (structures that are only 64-bit words), `blkptr`, `gang`, `dnode`,
-//! `objset`, `uberblock`, `nvlist`, `label`, `features`; then what the pool's objects hold: `zap`, `dsl`,
-//! `props`, `bpobj`, `space_map`, `indirect`, `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then a file
-//! system's: `sa`, `znode`, `zil`.
+//! Read in this order: `units` (the numbers that must not be mixed up), `bytes` (the bounded, endian-aware
+//! reader), `words` (structures made of 64-bit words), `blkptr`, `gang`, `dnode`, `objset`, `uberblock`,
+//! `nvlist`, `label`, `features`; then the contents of the pool's objects: `zap`, `dsl`, `props`, `bpobj`,
+//! `space_map`, `indirect`, `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then those of a file
+//! system's objects: `sa`, `znode`, `zil`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;
@@ -35,6 +34,7 @@ pub mod scan;
 pub mod space_map;
 pub mod uberblock;
 pub mod units;
+pub mod unseen;
 pub mod words;
 pub mod zap;
 pub mod zil;

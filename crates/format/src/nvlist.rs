@@ -1,14 +1,14 @@
 //! Name-value lists: the self-describing maps in which OpenZFS keeps configuration.
 //!
-//! Idea: a list keeps its pairs in the order on disk, since order is what a reader of a dump sees and
-//! what a byte-exact encoding needs; look-up walks the pairs, of which there are few. A typed getter
-//! answers `None` both for a missing pair and for one of another type: who must tell them apart asks `get`.
+//! Idea: a list keeps its pairs in on-disk order, because that is what a dump shows and what a byte-exact
+//! encoding needs. Look-up walks the pairs; there are few. A typed getter returns `None` both for a missing
+//! pair and for one of another type; `get` tells them apart.
 //!
-//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1 little;
-//! two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR.
+//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1
+//! little; two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR.
 //!
 //! Invariants: nesting is at most `MAX_DEPTH`; a decoded list takes at most a small multiple of its packed
-//! bytes, as no count is believed before the bytes it promises are seen.
+//! bytes, because no count is trusted before the bytes it promises have been seen.
 //!
 //! Source: OpenZFS `nvpair.h`, `nvpair.c`.
 
@@ -33,10 +33,10 @@ pub struct Nvlist {
     pairs: Vec<(String, NvValue)>,
 }
 
-/// A value and its type, `data_type_t`. Strings are bytes: OpenZFS asks no encoding of them.
+/// A value and its type, `data_type_t`. Strings are bytes: OpenZFS requires no encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NvValue {
-    /// A flag: there, or not.
+    /// A flag without a value: the pair is there or not.
     Boolean,
     /// One byte.
     Byte(u8),
@@ -107,7 +107,7 @@ impl Nvlist {
     /// Unpacks a list, native or XDR; bytes after its end are ignored.
     ///
     /// # Errors
-    /// An unknown packing or type, text that is cut, nesting beyond `MAX_DEPTH`.
+    /// An unknown packing or type, truncated input, nesting beyond `MAX_DEPTH`.
     pub fn decode(packed: &[u8]) -> Result<Nvlist> {
         decode::decode(packed)
     }
@@ -117,13 +117,19 @@ impl Nvlist {
         encode::encode(self)
     }
 
-    /// Appends a pair; a pair of that name is replaced where it stands.
+    /// Appends a pair, or replaces the value of an existing pair in place.
     pub fn insert(&mut self, name: &str, value: NvValue) -> &mut Self {
         match self.pairs.iter_mut().find(|(n, _)| n == name) {
             Some(pair) => pair.1 = value,
             None => self.pairs.push((name.to_owned(), value)),
         }
         self
+    }
+
+    /// Removes the pair of that name.
+    pub fn remove(&mut self, name: &str) -> Option<NvValue> {
+        let at = self.pairs.iter().position(|(other, _)| other == name)?;
+        Some(self.pairs.remove(at).1)
     }
 
     /// The pairs in order.
@@ -146,7 +152,7 @@ impl Nvlist {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
-    /// A pair of that name is there.
+    /// There is a pair of that name.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -172,7 +178,7 @@ impl Nvlist {
         }
     }
 
-    /// A boolean value; a flag that is there is `true`.
+    /// A boolean value; `true` for a flag without a value.
     pub fn get_bool(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             NvValue::BooleanValue(value) => Some(*value),
@@ -207,7 +213,7 @@ impl Nvlist {
 }
 
 impl FromIterator<(String, NvValue)> for Nvlist {
-    /// Keeps every pair, also those whose names repeat.
+    /// Keeps every pair, even if names repeat.
     fn from_iter<I: IntoIterator<Item = (String, NvValue)>>(pairs: I) -> Self {
         Nvlist { flags: NV_UNIQUE_NAME, pairs: pairs.into_iter().collect() }
     }

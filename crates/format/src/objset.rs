@@ -27,11 +27,11 @@ pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`, with project accounting.
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
 
-/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: what users and groups own is counted.
+/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: space is accounted for every user and group.
 pub const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1 << 0;
-/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: so are their objects.
+/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: so are objects.
 pub const OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
-/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: so are projects.
+/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: projects are accounted as well.
 pub const OBJSET_FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
 
 /// What an object set is, `dmu_objset_type_t`.
@@ -76,7 +76,7 @@ impl From<ObjsetType> for u64 {
 /// Where a dataset's intent log begins, `zil_header_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZilHeader {
-    /// Group in which the log's blocks were claimed; 0 if they have not been.
+    /// The txg in which the log's blocks were claimed; 0 if they have not been.
     pub claim_txg: Txg,
     /// Highest sequence number already replayed.
     pub replay_seq: u64,
@@ -92,13 +92,13 @@ pub struct ZilHeader {
 
 /// Bytes of a `zil_header_t`.
 pub const ZIL_HEADER_BYTES: usize = 192;
-/// `ZIL_CLAIM_LR_SEQ_VALID`: the header knows the last claimed record.
+/// `ZIL_CLAIM_LR_SEQ_VALID`: `claim_lr_seq` is valid.
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
-/// `ZIL_REPLAY_NEEDED`: records wait to be replayed.
+/// `ZIL_REPLAY_NEEDED`: records are waiting to be replayed.
 pub const ZIL_REPLAY_NEEDED: u64 = 1;
 
 impl ZilHeader {
-    /// That of a set that never had an intent log.
+    /// The header of a set that never had an intent log.
     pub const EMPTY: ZilHeader = ZilHeader {
         claim_txg: Txg(0),
         replay_seq: 0,
@@ -108,7 +108,8 @@ impl ZilHeader {
         claim_lr_seq: 0,
     };
 
-    /// An import for writing has claimed the log: its blocks are allocated, and it ends where the header says.
+    /// Whether an import for writing has claimed the log: its blocks are allocated, and the header says
+    /// where it ends.
     pub fn is_claimed(&self) -> bool {
         self.claim_txg != Txg(0)
     }
@@ -124,8 +125,8 @@ impl ZilHeader {
         if is_known { self.claim_lr_seq } else { u64::MAX }
     }
 
-    /// Whether a claimed log may end before block `block`, `record` being the last record until then: all that was claimed is there. The
-    /// last block that was claimed is the one that nobody could read.
+    /// Whether a claimed log may end before block `block`, with `record` as the last record so far:
+    /// everything claimed has been read. (The last claimed block is always the one that could not be read.)
     pub fn may_end_before(&self, block: u64, record: u64) -> bool {
         let last_record = self.last_record();
         block == self.last_block() && (record == last_record || last_record == u64::MAX)
@@ -164,15 +165,15 @@ pub struct ObjsetPhys {
     pub objset_type: ObjsetType,
     /// `OBJSET_FLAG_*`.
     pub flags: u64,
-    /// MAC that stays valid when the set is sent elsewhere.
+    /// MAC that stays valid when the set is sent to another pool.
     pub portable_mac: [u8; 32],
-    /// MAC over what only this pool accounts.
+    /// MAC over the accounting that is local to this pool.
     pub local_mac: [u8; 32],
-    /// Bytes used by user, if accounted.
+    /// The object that accounts bytes by user, if there is one.
     pub userused_dnode: Option<Dnode>,
-    /// Bytes used by group, if accounted.
+    /// The object that accounts bytes by group, if there is one.
     pub groupused_dnode: Option<Dnode>,
-    /// Bytes used by project, if accounted.
+    /// The object that accounts bytes by project, if there is one.
     pub projectused_dnode: Option<Dnode>,
 }
 
@@ -219,7 +220,8 @@ impl ObjsetPhys {
         }
     }
 
-    /// A block of `len` bytes (`OBJSET_PHYS_SIZE_*`) in this machine's byte order. What `len` has no place for is left out.
+    /// A block of `len` bytes (`OBJSET_PHYS_SIZE_*`) in this machine's byte order. Fields beyond `len` are
+    /// left out.
     pub fn encode(&self, len: usize) -> Vec<u8> {
         let mut w = Writer::new(Endian::NATIVE);
         let dnode = |w: &mut Writer, dnode: &Option<Dnode>, at: usize| {

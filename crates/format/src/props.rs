@@ -1,9 +1,9 @@
-//! Properties: which there are, what they default to, and how their values are named.
+//! Properties: which exist, their defaults, and the names of their values.
 //!
-//! Idea: a property that someone set is an entry in the ZAP of its `dsl_dir` (of its snapshot, or of the
-//! pool): a number or text. Everything else comes from this table. A setting of an ancestor is inherited
-//! if the kind allows it. `NAME$recvd` is the value that a receive brought, `NAME$inherit` hides it,
-//! `NAME$iuv` marks a user property as inherited; a name with a colon is a user property, always text.
+//! Idea: a property that was set is an entry, a number or text, in the ZAP of its `dsl_dir` (or of its
+//! snapshot, or of the pool). Everything else comes from this table. A setting of an ancestor is inherited
+//! if the kind allows it. `NAME$recvd` is a received value, `NAME$inherit` hides it, `NAME$iuv` marks a
+//! user property as inherited. A name with a colon is a user property, whose value is always text.
 //!
 //! The tables are in the order in which `zfs get all` and `zpool get all` print them.
 //!
@@ -25,40 +25,40 @@ pub const ZPROP_INHERIT_SUFFIX: &str = "$inherit";
 /// A name of an index property's value, and its number on disk.
 pub type IndexValue = (&'static str, u64);
 
-/// What a property's value is.
+/// The type of a property's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropType {
     /// A number, with its default.
     Number {
-        /// If it is set nowhere.
+        /// Value if it is set nowhere.
         default: u64,
     },
     /// Text, with its default.
     String {
-        /// If it is set nowhere.
+        /// Value if it is set nowhere.
         default: Option<&'static str>,
     },
-    /// One of a list, kept as a number.
+    /// One of a list of names, stored as a number.
     Index {
-        /// If it is set nowhere.
+        /// Value if it is set nowhere.
         default: u64,
         /// The names and numbers.
         values: &'static [IndexValue],
     },
 }
 
-/// Who sets a property and what it falls back to, `zprop_attr_t`.
+/// Who sets a property, and where its value comes from otherwise, `zprop_attr_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropKind {
     /// Can be set; not inherited.
     Default,
-    /// Says something; can't be set.
+    /// Informs only; can't be set.
     ReadOnly,
-    /// Can be set; inherited by what is below.
+    /// Can be set; inherited by descendants.
     Inherit,
-    /// Can be set when the dataset is made; inherited otherwise.
+    /// Can be set only at creation; inherited otherwise.
     OneTime,
-    /// Can be set when the dataset is made; the default otherwise.
+    /// Can be set only at creation; the default otherwise.
     OneTimeDefault,
 }
 
@@ -79,7 +79,7 @@ impl AppliesTo {
     /// Bookmarks.
     pub const MARK: AppliesTo = AppliesTo(1 << 4);
 
-    /// The sets have a member in common.
+    /// Whether the sets have a member in common.
     pub const fn overlaps(self, other: AppliesTo) -> bool {
         self.0 & other.0 != 0
     }
@@ -92,11 +92,11 @@ pub struct Prop {
     pub name: &'static str,
     /// Heading of its column in `zfs list -o` and `zpool list -o`.
     pub column: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub value: PropType,
-    /// Who sets it.
+    /// Who sets it, and whether it is inherited.
     pub kind: PropKind,
-    /// What has it.
+    /// The kinds of dataset that have it.
     pub applies: AppliesTo,
     /// Shown by `get all`; others are internal or obsolete.
     pub visible: bool,
@@ -113,22 +113,22 @@ impl Prop {
         ZPOOL_PROPS.iter().find(|p| p.name == name)
     }
 
-    /// Goes by this name or has this column heading, whose case does not matter.
+    /// Whether this is its name or its column heading (in any case).
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.column.eq_ignore_ascii_case(name)
     }
 
-    /// What is below a dataset takes over the value if it has none of its own.
+    /// Whether descendants inherit the value.
     pub fn is_inheritable(&self) -> bool {
         matches!(self.kind, PropKind::Inherit | PropKind::OneTime)
     }
 
-    /// Nobody can set it.
+    /// Whether nobody can set it.
     pub fn is_read_only(&self) -> bool {
         self.kind == PropKind::ReadOnly
     }
 
-    /// Can be set only when the dataset is made.
+    /// Whether it can be set only at creation.
     pub fn is_one_time(&self) -> bool {
         matches!(self.kind, PropKind::OneTime | PropKind::OneTimeDefault)
     }
@@ -151,7 +151,7 @@ impl Prop {
     }
 }
 
-/// Shorthand in which the tables are written.
+/// Shorthand for writing the tables.
 mod row {
     pub(super) use super::PropKind::{Default, Inherit, OneTime, OneTimeDefault, ReadOnly};
     use super::{AppliesTo, IndexValue, Prop, PropKind, PropType};

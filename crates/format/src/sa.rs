@@ -1,14 +1,15 @@
 //! System attributes: what a ZPL version 5 file system keeps about a file, packed by a shared layout.
 //!
-//! Idea: files of one kind have the same attributes, so a file stores only a layout's number and the values.
-//! Two ZAPs of the data set say the rest: REGISTRY maps a name to number and length, LAYOUTS a layout's number to
-//! its attributes in order. `SaRegistry` holds both, and for each layout where each of the ZPL's attributes begins,
-//! so that reading one from a bonus is one table look-up: a scan does it for millions of files.
+//! Idea: files of one kind have the same attributes, so a file stores only a layout's number and the
+//! values. Two ZAPs of the file system describe the rest: REGISTRY maps a name to number and length,
+//! LAYOUTS maps a layout's number to its attributes in order. `SaRegistry` holds both and, for each layout,
+//! the offsets of the ZPL's attributes, so that reading one from a bonus takes one table look-up: a scan
+//! does it for millions of files.
 //!
 //! Layout, of a bonus (type `SA`) or a spill block:
 //!
 //! ```text
-//!   0 magic (4)  4 layout (bits 0..10), header size / 8 (bits 10..16)  6 lengths of variable attributes (2 each)
+//!   0 magic (4)  4 layout (bits 0..10), header size / 8 (bits 10..16)  6 variable lengths (2 each)
 //!   then, each at a multiple of 8, the attributes in the layout's order
 //! ```
 //!
@@ -19,6 +20,7 @@
 mod registry;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod values;
 mod zpl_attr;
 
@@ -35,18 +37,19 @@ const WHAT: &str = "system attributes";
 /// Where the lengths of variable attributes begin.
 const LENGTHS_AT: usize = 6;
 
-/// The attributes in one bonus or spill block. What the bonus lacks may be in the spill block.
+/// The attributes in one bonus or spill block. Attributes missing from the bonus may be in the spill block.
 #[derive(Debug, Clone, Copy)]
 pub struct SaReader<'a> {
     layout: &'a SaLayout,
     endian: Endian,
     data: &'a [u8],
-    /// Bytes by which the header is longer than the layout needs: writers left room that they did not use.
+    /// Bytes by which the header is longer than the layout needs: room that the writer reserved and did not
+    /// use.
     spare: usize,
 }
 
 impl<'a> SaReader<'a> {
-    /// Opens a bonus or spill block, in the byte order that its magic number shows.
+    /// Opens a bonus or spill block in the byte order that its magic number shows.
     ///
     /// # Errors
     /// Another magic number, an unknown layout, values that reach beyond `data`.
@@ -59,11 +62,22 @@ impl<'a> SaReader<'a> {
         let mut r = Reader::new(WHAT, data, endian);
         r.skip(4)?;
         let info = r.u16()?;
-        let layout = registry.layout(info & 0x3ff).ok_or(FormatError::Corrupt {
+        let header_bytes = usize::from(info >> 10) * 8;
+        let usual = || registry.usual()?.fitting(data, endian, header_bytes);
+        let layout = registry.layout(info & 0x3ff).or_else(usual).ok_or(FormatError::Corrupt {
             what: WHAT,
             why: "have a layout that the data set does not list",
         })?;
-        let header_bytes = usize::from(info >> 10) * 8;
+        SaReader::with_layout(layout, data, endian, header_bytes)
+    }
+
+    /// Reads data of this layout after a header of `header_bytes`.
+    fn with_layout(
+        layout: &'a SaLayout,
+        data: &'a [u8],
+        endian: Endian,
+        header_bytes: usize,
+    ) -> Result<Self> {
         let spare = header_bytes.checked_sub(layout.offset(0)).ok_or(FormatError::Corrupt {
             what: WHAT,
             why: "have a header shorter than their layout needs",
@@ -74,6 +88,11 @@ impl<'a> SaReader<'a> {
             return Err(FormatError::Truncated { what: WHAT, need, have: data.len() });
         }
         Ok(reader)
+    }
+
+    /// Bytes of the whole bonus or spill block.
+    fn len(&self) -> usize {
+        self.data.len()
     }
 
     /// The byte order of the values.
@@ -101,7 +120,7 @@ impl<'a> SaReader<'a> {
         Some((self.endian.u64(*seconds).cast_signed(), self.endian.u64(*nanoseconds)))
     }
 
-    /// All attributes by number, in the layout's order, also those that the ZPL does not know.
+    /// All attributes by number, in the layout's order, including those that the ZPL does not know.
     pub fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         let this = *self;
         (0..this.layout.slots().len())
@@ -116,7 +135,7 @@ impl<'a> SaReader<'a> {
     /// Offset and length of the value in a slot.
     fn place(&self, slot: usize) -> Result<(usize, usize)> {
         let slots = self.layout.slots();
-        // Up to the first variable attribute the layout knows all offsets.
+        // The layout knows all offsets up to the first variable attribute.
         let from = slot.min(self.layout.first_variable());
         let mut at = self.layout.offset(from) + self.spare;
         for earlier in &slots[from..slot] {
@@ -141,10 +160,10 @@ impl<'a> SaReader<'a> {
     }
 }
 
-/// Packs values, one for each attribute of the layout and in its order.
+/// Packs values: one for each attribute of the layout, in its order.
 ///
 /// # Errors
-/// An unknown layout, a wrong number of values, one of a wrong or too great length.
+/// An unknown layout, a wrong number of values, or a value whose length is wrong or too great.
 pub fn encode_sa(
     registry: &SaRegistry,
     layout_number: u16,

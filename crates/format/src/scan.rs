@@ -1,10 +1,10 @@
-//! Long-running work as noted on disk: scrub, resilver, rebuild, removal, expansion, initialize, trim.
+//! Long-running work as recorded on disk: scrub, resilver, rebuild, removal, expansion, initialize, trim.
 //!
-//! Idea: each kind of work keeps its progress as words in a ZAP, so that it goes on after a restart and
-//! `zpool status` can tell of it afterwards. Scans and removal are pool-wide (MOS directory), rebuild and
+//! Idea: each kind of work keeps its progress as words in a ZAP, so that it resumes after a restart and
+//! `zpool status` can report it afterwards. Scans and removal are pool-wide (MOS directory), rebuild and
 //! RAID-Z expansion belong to a top-level vdev's ZAP, initialize and trim to a leaf's
-//! (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over transaction groups, shift 0.
-//! `zpool checkpoint` is a copy of the uberblock; its discard leaves a space map per vdev to work off.
+//! (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over txgs, shift 0. A checkpoint (`zpool
+//! checkpoint`) is a copy of the uberblock; discarding it leaves a space map per vdev to be worked off.
 //!
 //! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
 
@@ -39,18 +39,18 @@ impl From<u64> for ScanFunc {
     }
 }
 
-/// How far work has come, `dsl_scan_state_t`. Scans, removal and RAID-Z expansion share it.
+/// The state of a scan, removal or RAID-Z expansion, `dsl_scan_state_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanState {
     /// Never started.
     None,
-    /// Under way.
+    /// In progress.
     Scanning,
     /// Done.
     Finished,
-    /// Stopped by someone.
+    /// Canceled.
     Canceled,
-    /// Under way, as an error scrub.
+    /// In progress, as an error scrub.
     ErrorScrubbing,
     /// Any other number.
     Other(u64),
@@ -75,9 +75,9 @@ impl From<u64> for ScanState {
 pub enum VdevWorkState {
     /// Never started.
     None,
-    /// Under way.
+    /// In progress.
     Active,
-    /// Stopped by someone.
+    /// Canceled.
     Canceled,
     /// Paused (not a rebuild).
     Suspended,
@@ -110,13 +110,13 @@ impl VdevWorkState {
     }
 }
 
-/// `DSF_VISIT_DS_AGAIN`: a dataset is visited once more.
+/// `DSF_VISIT_DS_AGAIN`: a dataset must be visited once more.
 pub const DSF_VISIT_DS_AGAIN: u64 = 1 << 0;
 /// `DSF_SCRUB_PAUSED`.
 pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
 
 word_struct! {
-    /// Where a walk over dedup tables is, `ddt_bookmark_t`.
+    /// Position of a walk over dedup tables, `ddt_bookmark_t`.
     pub struct DdtBookmark("DDT bookmark", required: all) {
         /// Class.
         pub class: u64,
@@ -124,7 +124,7 @@ word_struct! {
         pub storage_type: u64,
         /// Checksum algorithm.
         pub checksum: u64,
-        /// Place within the ZAP.
+        /// Position within the ZAP.
         pub cursor: u64,
     }
 }
@@ -138,33 +138,33 @@ word_struct! {
         pub state: u64,
         /// Object of the queue of datasets.
         pub queue: ObjectId,
-        /// Blocks born after this group are scanned.
+        /// Blocks born after this txg are scanned.
         pub min_txg: Txg,
-        /// Blocks born up to this group are scanned.
+        /// Blocks born up to this txg are scanned.
         pub max_txg: Txg,
-        /// The same for the dataset being scanned.
+        /// `min_txg` for the dataset being scanned.
         pub cur_min_txg: Txg,
-        /// The same for the dataset being scanned.
+        /// `max_txg` for the dataset being scanned.
         pub cur_max_txg: Txg,
         /// Seconds since 1970.
         pub start_time_s: u64,
-        /// Seconds since 1970; 0: still running.
+        /// Seconds since 1970; 0 if still running.
         pub end_time_s: u64,
         /// Allocated bytes when it began.
         pub to_examine_bytes: u64,
         /// Bytes found so far.
         pub examined_bytes: u64,
-        /// Of these, bytes that did not have to be read.
+        /// Bytes of these that did not have to be read.
         pub skipped_bytes: u64,
-        /// Bytes repaired, or resilvered.
+        /// Bytes repaired or resilvered.
         pub processed_bytes: u64,
         /// Errors found.
         pub errors: u64,
         /// Dedup classes up to this one are scanned through the tables.
         pub ddt_class_max: u64,
-        /// Where the walk over the tables is.
+        /// Position of the walk over the dedup tables.
         pub ddt_bookmark: DdtBookmark,
-        /// Where the walk over the tree is.
+        /// Position of the walk over the tree.
         pub bookmark: BlockBookmark,
         /// `DSF_*`.
         pub flags: u64,
@@ -185,7 +185,7 @@ word_struct! {
         pub func: u64,
         /// A `ScanState`.
         pub state: u64,
-        /// Place within the error log.
+        /// Position within the error log.
         pub cursor: u64,
         /// Seconds since 1970.
         pub start_time_s: u64,
@@ -202,7 +202,7 @@ word_struct! {
     }
 }
 
-/// "No vdev" in a `RemovingPhys`.
+/// Stands for "no vdev" in a `RemovingPhys`.
 pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 
 word_struct! {
@@ -210,9 +210,9 @@ word_struct! {
     pub struct RemovingPhys("removal", required: all) {
         /// A `ScanState`.
         pub state: u64,
-        /// The vdev being removed, or last tried; `NO_VDEV` if none.
+        /// The vdev being removed, or the last one tried; `NO_VDEV` if none.
         pub removing_vdev: VdevId,
-        /// The vdev last removed: head of the chain of indirect vdevs; `NO_VDEV` if none.
+        /// The last vdev removed, head of the chain of indirect vdevs; `NO_VDEV` if none.
         pub prev_indirect_vdev: VdevId,
         /// Seconds since 1970.
         pub start_time_s: u64,
@@ -220,21 +220,22 @@ word_struct! {
         pub end_time_s: u64,
         /// Bytes to copy off the vdev.
         pub to_copy_bytes: u64,
-        /// Bytes copied, or freed meanwhile.
+        /// Bytes copied, or freed in the meantime.
         pub copied_bytes: u64,
     }
 }
 
 word_struct! {
-    /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the vdev's ZAP.
+    /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the
+    /// vdev's ZAP.
     pub struct RebuildPhys("rebuild", required: all) {
         /// A `VdevWorkState` (`of_rebuild`).
         pub state: u64,
-        /// Offset up to which it is done.
+        /// Offset up to which it is rebuilt.
         pub last_offset_bytes: u64,
-        /// First group that is missing.
+        /// First missing txg.
         pub min_txg: Txg,
-        /// Last group that is missing.
+        /// Last missing txg.
         pub max_txg: Txg,
         /// Seconds since 1970.
         pub start_time_s: u64,
@@ -248,7 +249,7 @@ word_struct! {
         pub issued_bytes: u64,
         /// Bytes rebuilt.
         pub rebuilt_bytes: u64,
-        /// Bytes to do in all.
+        /// Total bytes to rebuild.
         pub estimated_bytes: u64,
         /// Errors.
         pub errors: u64,

@@ -1,9 +1,9 @@
 //! Space maps: what is allocated on a metaslab, as a log of allocations and frees.
 //!
-//! Idea: the object's content is a log of 64-bit words, `length_bytes` long. Replaying it from empty
-//! gives the allocated ranges. A metaslab's own map uses the short form, offsets counted from the
-//! metaslab's start; a log space map (feature `log_spacemap`) collects the changes of all vdevs in one
-//! group with the long form, offsets counted from the vdev's start.
+//! Idea: the object's content is a log of 64-bit words, `length_bytes` long. Replaying it from empty gives
+//! the allocated ranges. A metaslab's own map uses the short form, with offsets from the metaslab's start.
+//! A log space map (feature `log_spacemap`) collects the changes of one txg on all vdevs in the long form,
+//! with offsets from the vdev's start.
 //!
 //! Layout (bits, highest at the left):
 //!
@@ -14,8 +14,8 @@
 //!             | free (1) | offset (63) |
 //! ```
 //!
-//! Offsets and runs are in units of `1 << shift` bytes: the vdev's ashift for metaslabs and checkpoints,
-//! 9 in a log space map, 0 in DTLs and in the obsolete map of an indirect vdev (a DTL counts groups).
+//! Offsets and runs are in units of `1 << shift` bytes: the vdev's ashift for metaslabs and checkpoints, 9
+//! in a log space map, 0 in DTLs and in the obsolete map of an indirect vdev (a DTL counts txgs).
 //! A two-word entry never straddles a block of the object.
 //!
 //! Source: OpenZFS `space_map.h`, `space_map.c`, `metaslab_impl.h`.
@@ -41,20 +41,22 @@ word_struct! {
         pub alloc_bytes: i64,
         /// Reserved.
         pub pad: Pad<5>,
-        /// Free ranges by size: bucket i counts those of `2^(i + shift)` bytes up to twice that.
+        /// Free ranges by size: bucket i counts ranges of at least `2^(i + shift)` and less than twice
+        /// that.
         pub histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
     }
 }
 
 word_struct! {
-    /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one a metaslab: `metaslab_unflushed_phys_t`.
+    /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one a metaslab:
+    /// `metaslab_unflushed_phys_t`.
     pub struct MetaslabUnflushed("unflushed metaslab", required: all) {
-        /// Changes of this group and later are still only in log space maps; 0: none are.
+        /// Changes of this txg and later are only in log space maps so far; 0 if there are none.
         pub unflushed_txg: Txg,
     }
 }
 
-/// What became of a range, `maptype_t`.
+/// Whether a range was allocated or freed, `maptype_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapType {
     /// `SM_ALLOC`.
@@ -66,18 +68,18 @@ pub enum MapType {
 /// One change of a space map, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceMapEntry {
-    /// What became of the range.
+    /// Whether the range was allocated or freed.
     pub map_type: MapType,
-    /// The top-level vdev of a two-word entry. It means something only in log space maps: elsewhere a
-    /// range too long or far for one word says vdev 0.
+    /// The top-level vdev of a two-word entry. Meaningful only in log space maps: elsewhere, a range that
+    /// does not fit in one word says vdev 0.
     pub vdev: Option<VdevId>,
-    /// Start, counted from where the map starts.
+    /// Start, relative to the map's start.
     pub offset_bytes: u64,
     /// Length; never zero.
     pub run_bytes: u64,
-    /// Group of the change, if a debug entry before it said.
+    /// The txg of the change, if a preceding debug entry states it.
     pub txg: Txg,
-    /// Pass within that group.
+    /// Sync pass within that txg.
     pub sync_pass: u16,
 }
 
@@ -94,8 +96,8 @@ fn bits(word: u64, low: u32, len: u32) -> u64 {
 
 /// Reads the entries of a log block by block.
 ///
-/// Feed it the object's blocks in order, the last one cut at `length_bytes`. It keeps the group of
-/// the last debug entry from one block to the next.
+/// Pass the object's blocks in order, the last one cut at `length_bytes`. The reader carries the txg of the
+/// last debug entry over from one block to the next.
 #[derive(Debug, Clone)]
 pub struct SpaceMapReader {
     shift: u32,
@@ -114,7 +116,7 @@ impl SpaceMapReader {
         Ok(SpaceMapReader { shift, endian, txg: Txg(0), sync_pass: 0 })
     }
 
-    /// The entries of the next block. After an error the iterator ends.
+    /// The entries of the next block. The iterator ends after an error.
     pub fn block<'a>(&'a mut self, block: &'a [u8]) -> Entries<'a> {
         Entries { words: block.as_chunks::<8>().0.iter(), reader: self }
     }
@@ -189,7 +191,7 @@ impl Iterator for Entries<'_> {
 /// A range to log, in units of the map's shift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// What became of the range.
+    /// Whether the range was allocated or freed.
     pub map_type: MapType,
     /// The top-level vdev; `None` in a metaslab's own map.
     pub vdev: Option<VdevId>,
@@ -203,7 +205,7 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct SpaceMapWriter {
     block_words: usize,
-    /// Words of its first block that are there already.
+    /// Words that its first block already holds.
     before: usize,
     two_words: bool,
     words: Vec<u64>,
@@ -222,14 +224,14 @@ impl SpaceMapWriter {
         self
     }
 
-    /// Writes entries of one word only, for pools without feature `spacemap_v2`: vdevs are not told, and offsets are
-    /// below 2^47.
+    /// Writes only one-word entries, for pools without feature `spacemap_v2`: these name no vdev, and
+    /// offsets must be below 2^47.
     pub fn one_word(mut self) -> Self {
         self.two_words = false;
         self
     }
 
-    /// Notes the group and pass of the entries that follow.
+    /// Records the txg and sync pass of the entries that follow.
     pub fn debug(&mut self, map_type: MapType, txg: Txg, sync_pass: u16) {
         let action = u64::from(map_type == MapType::Free);
         let pass = u64::from(sync_pass).min(1023);

@@ -1,8 +1,8 @@
-//! Uberblock: the root of the pool as of one transaction group.
+//! Uberblock: the root of the pool as of one txg.
 //!
-//! Idea: every label ends in a ring of uberblocks. Each group overwrites the oldest slot, so a torn
-//! write costs one group and older trees stay within reach. The slot's own checksum (the 40 bytes at its
-//! end) is verified by the layer that knows the slot's offset; here are only the fields.
+//! Idea: every label ends in a ring of uberblocks. Each txg overwrites the oldest slot, so a torn write
+//! costs one txg and older trees stay within reach. The slot's own checksum (the 40 bytes at its end) is
+//! verified by the layer that knows the slot's offset; this module only decodes the fields.
 //!
 //! Source: OpenZFS `uberblock_impl.h`.
 
@@ -16,37 +16,37 @@ pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
 /// `MMP_MAGIC`: the multi-modifier-protection fields are valid.
 pub const MMP_MAGIC: u64 = 0xa11c_ea11;
 
-/// The pool's root in one transaction group, `uberblock_t`.
+/// The pool's root as of one txg, `uberblock_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uberblock {
     /// The byte order of the machine that wrote it.
     pub endian: Endian,
     /// Pool version.
     pub version: u64,
-    /// The group it closes.
+    /// The txg that it completes.
     pub txg: Txg,
-    /// Sum of the guids of all vdevs: tells whether any is missing.
+    /// Sum of the guids of all vdevs, which tells whether any is missing.
     pub guid_sum: u64,
     /// Seconds since 1970.
     pub timestamp_s: u64,
     /// The meta object set.
     pub rootbp: Blkptr,
-    /// Highest version that the writer knew.
+    /// Highest version that the writer supported.
     pub software_version: u64,
     /// `MMP_MAGIC` or 0.
     pub mmp_magic: u64,
-    /// Nanoseconds between heartbeats; 0: multihost is off.
+    /// Nanoseconds between heartbeats; 0 if multihost is off.
     pub mmp_delay_ns: u64,
     /// Heartbeat settings, packed; see `mmp_*` methods.
     pub mmp_config: u64,
-    /// Not 0 on a checkpoint's uberblock: its original group.
+    /// Not 0 on a checkpoint's uberblock: the txg that it had originally.
     pub checkpoint_txg: Txg,
     /// RAID-Z expansion: progress and state of the scratch area.
     pub raidz_reflow_info: u64,
 }
 
 impl Uberblock {
-    /// That of a pool of which no group is on disk yet.
+    /// The uberblock of a pool of which no txg is on disk yet.
     pub fn before_first(version: u64, txg: Txg, guid_sum: u64) -> Self {
         Uberblock {
             endian: Endian::NATIVE,
@@ -97,12 +97,12 @@ impl Uberblock {
         w.finish()
     }
 
-    /// Multihost heartbeats are on: another machine may be using the pool.
+    /// Whether multihost heartbeats are on: another machine may be using the pool.
     pub fn mmp_is_on(&self) -> bool {
         self.mmp_magic == MMP_MAGIC && self.mmp_delay_ns != 0
     }
 
-    /// Heartbeat's sequence number, if it has one: newer within one second.
+    /// The heartbeat's sequence number, if it has one, which orders heartbeats within one second.
     pub fn mmp_seq(&self) -> Option<u16> {
         (self.mmp_magic == MMP_MAGIC && self.mmp_config & 2 != 0).then_some((self.mmp_config >> 32) as u16)
     }

@@ -1,7 +1,6 @@
-//! The numbers that must not be mixed up: transaction groups, object numbers, the three sizes of a block.
+//! The numbers that must not be mixed up: txgs, object numbers, the three sizes of a block.
 //!
-//! Every one is a `u64` on disk. Here each is a type of its own, so that a psize can't be passed
-//! where an asize is meant.
+//! All of them are `u64` on disk. Here each has its own type, so that a psize can't be passed as an asize.
 
 use std::fmt;
 
@@ -33,7 +32,7 @@ macro_rules! unit {
 }
 
 unit!(
-    /// A transaction group: the pool's logical clock. Each group is one atomic step of the whole pool.
+    /// A transaction group (txg): the pool's logical clock. Each txg is one atomic step of the whole pool.
     Txg
 );
 unit!(
@@ -41,7 +40,8 @@ unit!(
     ObjectId
 );
 unit!(
-    /// A dataset's number: the object in the meta object set that holds its `dsl_dataset_phys_t`. 0 is the MOS itself.
+    /// A dataset's number: the object in the meta object set that holds its `dsl_dataset_phys_t`. 0 is the
+    /// MOS itself.
     DatasetId
 );
 unit!(
@@ -49,7 +49,7 @@ unit!(
     VdevId
 );
 unit!(
-    /// A 64-bit random name of a pool, vdev or dataset that stays when its name changes.
+    /// A random 64-bit identity of a pool, vdev or dataset that survives renaming.
     Guid
 );
 unit!(
@@ -57,7 +57,7 @@ unit!(
     BlockId
 );
 unit!(
-    /// Bytes that a block takes on a vdev, with parity, padding and gang headers.
+    /// Bytes that a block takes on a vdev, including parity, padding and gang headers.
     Asize
 );
 unit!(
@@ -65,7 +65,7 @@ unit!(
     Psize
 );
 unit!(
-    /// Bytes of a block as its owner sees it: not compressed.
+    /// Bytes of a block as its owner sees it, uncompressed.
     Lsize
 );
 

@@ -1,10 +1,10 @@
-//! Structures that are nothing but 64-bit words.
+//! Structures that consist of 64-bit words only.
 //!
-//! Idea: most structures of the DSL, the scan and the vdevs are lists of words. They lie in a bonus
-//! or an object as bytes in the block's order, or in a ZAP entry as an array of integers. So each is
-//! described once, by [`word_struct!`], and goes both ways from both forms. Several grew over the
-//! years: a struct states how many words it must have; those that an old pool lacks read as zero, and
-//! words after the last known one are ignored.
+//! Idea: most structures of the DSL, the scan and the vdevs are lists of words. They lie in a bonus or an
+//! object as bytes in the block's order, or in a ZAP entry as an array of integers. So [`word_struct!`]
+//! describes each once and converts it from and to both forms. Several structures grew over the years: each
+//! states how many words it must have; words that an old pool lacks read as zero, and words after the last
+//! known one are ignored.
 //!
 //! Source: OpenZFS says of these structures that all members must be `uint64_t`, for byte-swapping.
 
@@ -13,9 +13,9 @@ use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result};
 use crate::units::{BlockId, DatasetId, Guid, ObjectId, Txg, VdevId};
 
-/// A value that takes a fixed number of words.
+/// A value of a fixed number of words.
 pub trait Words: Sized {
-    /// How many.
+    /// That number.
     const COUNT: usize;
 
     /// Takes exactly `COUNT` words from an endless source.
@@ -31,10 +31,11 @@ pub trait Phys: Words {
     const WHAT: &'static str;
     /// Words that even its oldest form has.
     const REQUIRED: usize;
-    /// Its fields in the order of the disk, padding included, and how many words each takes: for those who show it.
+    /// Its fields in on-disk order, padding included, with their number of words: for code that displays
+    /// it.
     const FIELDS: &'static [(&'static str, usize)] = &[];
 
-    /// From the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
+    /// Decodes the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
     fn from_words(words: &[u64]) -> Result<Self> {
         if words.len() < Self::REQUIRED {
             return Err(FormatError::Truncated {
@@ -46,7 +47,7 @@ pub trait Phys: Words {
         Ok(Self::take(&mut words.iter().copied().chain(std::iter::repeat(0))))
     }
 
-    /// One of which every field is zero, as most begin.
+    /// A structure whose fields are all zero.
     fn zeroed() -> Self {
         Self::take(&mut std::iter::repeat(0))
     }
@@ -58,7 +59,7 @@ pub trait Phys: Words {
         words
     }
 
-    /// From the start of `data`, which may hold more after it.
+    /// Decodes the start of `data`, which may hold more after it.
     fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let words = data.as_chunks::<8>().0;
         if words.len() < Self::REQUIRED {
@@ -178,7 +179,7 @@ impl<const N: usize> Words for Pad<N> {
     }
 }
 
-/// Defines a struct with the fields in the order of the disk, and how it goes to words and back.
+/// Defines a struct with its fields in on-disk order, and its conversion to and from words.
 ///
 /// `required` is the number of words of the oldest form; `all` if it never grew.
 macro_rules! word_struct {
@@ -215,7 +216,7 @@ macro_rules! word_struct {
 }
 pub(crate) use word_struct;
 
-/// What every word structure must do, checked on random words: used by the tests of the modules that define them.
+/// Checks on random words what every word structure must do; for the tests of the modules that define them.
 #[cfg(test)]
 pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>(size_on_disk_bytes: usize) {
     use proptest::prelude::*;

@@ -1,18 +1,19 @@
-//! ZAP: the on-disk map from names to values, of which directories, properties and tables are made.
+//! ZAP: the on-disk map from names to values that directories, properties and tables are made of.
 //!
-//! Idea: a ZAP of short names and single 64-bit values is *micro*: one block that is read from end to end. Any other is
-//! *fat*: a hash table that can grow without being rewritten. Block 0 is the header; a table of pointers,
-//! indexed by the first bits of the hash, names the leaf; a leaf is a small hash table with chains of its own.
+//! Idea: a ZAP of short names and single 64-bit values is *micro*: one block that is read from end to end.
+//! Any other is *fat*: a hash table that can grow without being rewritten. Block 0 is the header; a table
+//! of pointers, indexed by the first bits of the hash, names the leaf; a leaf is a small hash table with
+//! its own chains.
 //!
 //! ```text
 //!   name --hash--> first `shift` bits: pointer table --> leaf block
 //!                  next bits (block size / 32 buckets): the leaf's hash table --> entry --> next entry ...
 //! ```
 //!
-//! Here is only what the bytes mean. Fetching blocks, and normalizing names before they are hashed where
-//! `normflags` asks for it, is the caller's. To list a fat ZAP in hash order, walk the pointer table and step over
-//! `1 << (shift - prefix_len)` pointers after each leaf, for a leaf with a shorter prefix is named that often.
-//! To read it all at once, blocks 1 up to `free_block` may be read in disk order: those that begin with `ZBT_LEAF`
+//! This module only decodes bytes. Callers fetch the blocks and, where `normflags` asks for it, normalize
+//! names before they are hashed. To list a fat ZAP in hash order, walk the pointer table and skip `1 <<
+//! (shift - prefix_len)` pointers after each leaf, because a leaf with a shorter prefix occurs that often.
+//! To read it all at once, read blocks 1 up to `free_block` in disk order: those that begin with `ZBT_LEAF`
 //! are the leaves.
 //!
 //! Source: OpenZFS `zap_impl.h`, `zap_leaf.h`, `zap.c`, `zap_micro.c`, `zap_leaf.c`.
@@ -49,12 +50,12 @@ pub const ZBT_HEADER: u64 = (1 << 63) + 1;
 /// First word of a micro ZAP, `ZBT_MICRO`.
 pub const ZBT_MICRO: u64 = (1 << 63) + 3;
 
-/// A ZAP's block 0, which tells of which kind it is.
+/// Block 0 of a ZAP, which tells its kind.
 #[derive(Debug, Clone)]
 pub enum ZapBlock0 {
     /// The whole map.
     Micro(MicroZap),
-    /// The head of a larger one.
+    /// The header of a larger one.
     Fat(FatHeader),
 }
 
@@ -71,7 +72,7 @@ impl ZapBlock0 {
         }
     }
 
-    /// What hashes this map's names.
+    /// Hashes this map's names.
     pub fn hasher(&self) -> ZapHasher {
         match self {
             ZapBlock0::Micro(micro) => micro.hasher(),
@@ -79,7 +80,7 @@ impl ZapBlock0 {
         }
     }
 
-    /// Normalization of names, flags of `u8_textprep_str`; 0: names are compared as they are.
+    /// Normalization of names, flags of `u8_textprep_str`; 0 if names are compared as they are.
     pub fn normflags(&self) -> u64 {
         match self {
             ZapBlock0::Micro(micro) => micro.normflags,

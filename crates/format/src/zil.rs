@@ -1,10 +1,10 @@
-//! Intent log: what synchronous writers were promised since the last transaction group.
+//! Intent log (ZIL): the changes acknowledged to synchronous writers since the last txg.
 //!
-//! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records
-//! and the pointer to the next block, allocated before the block was written; so the chain ends where
-//! a block doesn't verify. There is no checksum to verify against in the pointer: it holds the identity
-//! that the block must carry instead (two random words, the dataset, a sequence number that grows by
-//! one a block), and the block's own checksum lies in its `zio_eck`.
+//! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records and
+//! the pointer to the next block, which was allocated before the block was written; so the chain ends at
+//! the first block that does not verify. The pointer holds no checksum to verify against. Instead it holds
+//! the identity that the block must carry (two random words, the dataset, a sequence number that grows by
+//! one per block), and the block's own checksum lies in its `zio_eck`.
 //!
 //! Layout: the chain structure is 184 bytes; at the end of a block with checksum `zilog`, at the start
 //! of one with `zilog2`, so that only what is used needs to be written or read.
@@ -47,7 +47,7 @@ pub enum LogLayout {
 }
 
 impl LogLayout {
-    /// The layout that a checksum algorithm means, if it is one of the intent log's.
+    /// The layout for a checksum algorithm, if it is one of the intent log's.
     pub fn of_checksum(checksum_id: u8) -> Option<LogLayout> {
         match checksum_id {
             5 => Some(LogLayout::Tail),
@@ -62,7 +62,7 @@ impl LogLayout {
 pub struct LogBlock {
     /// Byte order of the block.
     pub endian: Endian,
-    /// The next block. Its checksum words are the identity that the block must carry.
+    /// The next block. The pointer's checksum words are the identity that the block must carry.
     pub next: Blkptr,
     /// The block's own checksum.
     pub eck: EmbeddedChecksum,
@@ -102,7 +102,7 @@ impl LogBlock {
         Ok(LogBlock { endian: eck.endian, next, eck, records: block.slice(start..end) })
     }
 
-    /// The block as `block_bytes` bytes; the checksum is written as it stands in `eck`.
+    /// The block as `block_bytes` bytes; the checksum is written as `eck` has it.
     ///
     /// # Errors
     /// Records that don't fit.
@@ -130,8 +130,8 @@ impl LogBlock {
         Ok(w.finish())
     }
 
-    /// The block's link is that of the block that `own` points to: the same log, the next number.
-    /// If not, the chain ends before this block.
+    /// Whether the block's link carries on from `own`, the pointer to it: the same log, the next number. If
+    /// not, the chain ends before this block.
     pub fn continues(&self, own: &Blkptr) -> bool {
         let mut expected = own.checksum();
         expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
@@ -143,7 +143,8 @@ impl LogBlock {
         self.each(LogRecord::decode)
     }
 
-    /// What of the records is never encrypted, for who has no key. The iterator ends after the first error.
+    /// The parts of the records that are never encrypted, for callers without the key. The iterator ends
+    /// after the first error.
     pub fn clear_records(&self) -> impl Iterator<Item = Result<ClearRecord>> + '_ {
         self.each(ClearRecord::decode)
     }

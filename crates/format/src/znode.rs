@@ -1,15 +1,15 @@
-//! Znode: what a file system keeps about a file beside its content, and the values of directory entries.
+//! Znode: what a file system keeps about a file besides its content, and the values of directory entries.
 //!
-//! Idea: ZPL versions 1 to 4 keep one fixed structure in the bonus (type `ZNODE`), read here; version 5 keeps system
-//! attributes (`sa`). What both share lives in this module's parts: kinds of files, flags, ACLs, and the
-//! table of domains that owners from a directory service refer to.
+//! Idea: ZPL versions 1 to 4 keep one fixed structure in the bonus (type `ZNODE`), decoded here; version 5
+//! keeps system attributes (`sa`). This module's parts hold what both share: kinds of files, flags, ACLs,
+//! and the table of domains that owners from a directory service refer to.
 //!
 //! Layout of the bonus, in words of 8 bytes:
 //!
 //! ```text
 //!   0 atime (s, ns)  2 mtime  4 ctime  6 crtime  8 gen  9 mode  10 size  11 parent  12 links  13 xattr
 //!   14 rdev  15 flags  16 uid  17 gid  18 zap  19 zeros (3)  22 ACL (88 bytes)
-//!   byte 264: the target of a symbolic link, if it fits, else that is in block 0; or 32 bytes of a virus scanner's
+//!   byte 264: a symbolic link's target, if it fits (else it is in block 0); or a virus scanner's 32 bytes
 //! ```
 //!
 //! Source: OpenZFS `zfs_sa.h` (`znode_phys_t`), `zfs_znode.h`, `zfs_sa.c`.
@@ -47,7 +47,7 @@ pub struct ZfsTime {
     pub nanoseconds: u64,
 }
 
-/// The fields of an old znode that files have in common, without ACL and what follows it.
+/// The fields of an old znode that all files have, without the ACL and the bytes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZnodeFields {
     /// Last access.
@@ -58,17 +58,17 @@ pub struct ZnodeFields {
     pub ctime: ZfsTime,
     /// Creation.
     pub crtime: ZfsTime,
-    /// Group of creation.
+    /// The txg of creation.
     pub generation: Txg,
     /// Type and permissions.
     pub mode: u64,
-    /// Bytes of content; of a directory, its entries with `.` and `..`.
+    /// Bytes of content; for a directory, the number of its entries including `.` and `..`.
     pub size: u64,
-    /// The directory that it is in.
+    /// The parent directory.
     pub parent: ObjectId,
-    /// Names it has.
+    /// Number of names.
     pub links: u64,
-    /// Directory of extended attributes; 0: none.
+    /// Directory of extended attributes; 0 for none.
     pub xattr: ObjectId,
     /// Device number.
     pub rdev: u64,
@@ -78,16 +78,16 @@ pub struct ZnodeFields {
     pub uid: Fuid,
     /// Group.
     pub gid: Fuid,
-    /// Attributes to come that never came.
+    /// Reserved for further attributes, which were never defined.
     pub zap: ObjectId,
 }
 
 /// An old znode, `znode_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZnodePhys {
-    /// What all files have.
+    /// The fields that all files have.
     pub fields: ZnodeFields,
-    /// The ACL or where it is.
+    /// The ACL, or where it is.
     pub acl: AclPhys,
     /// The bytes that follow, whose meaning depends on the file.
     tail: Vec<u8>,
@@ -97,7 +97,7 @@ impl ZnodeFields {
     /// Decodes the fields at the start of a bonus of type `ZNODE`. No allocation.
     ///
     /// # Errors
-    /// A bonus that is cut.
+    /// A truncated bonus.
     pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodeFields> {
         Self::read(&mut Reader::new(WHAT, bonus, endian))
     }
@@ -131,14 +131,14 @@ impl ZnodePhys {
     /// Decodes a bonus of type `ZNODE`.
     ///
     /// # Errors
-    /// A bonus that is cut.
+    /// A truncated bonus.
     pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodePhys> {
         let mut r = Reader::new(WHAT, bonus, endian);
         let fields = ZnodeFields::read(&mut r)?;
         Ok(ZnodePhys { fields, acl: AclPhys::read(&mut r)?, tail: r.bytes(r.remaining())?.to_vec() })
     }
 
-    /// An old znode with what follows it: the target of a short symbolic link, or a scanner's stamp.
+    /// An old znode followed by `tail`: the target of a short symbolic link, or a scanner's stamp.
     pub fn new(fields: ZnodeFields, acl: AclPhys, tail: &[u8]) -> ZnodePhys {
         ZnodePhys { fields, acl, tail: tail.to_vec() }
     }
@@ -165,12 +165,13 @@ impl ZnodePhys {
         w.finish()
     }
 
-    /// What kind of file it is.
+    /// The kind of file.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.fields.mode)
     }
 
-    /// The target of a symbolic link that lies in the bonus; `None`: it is the first `size` bytes of block 0.
+    /// The target of a symbolic link, if the bonus holds it; otherwise the first `size` bytes of block 0
+    /// do.
     pub fn inline_link(&self) -> Option<&[u8]> {
         if self.kind() != FileKind::Symlink {
             return None;

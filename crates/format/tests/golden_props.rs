@@ -1,7 +1,7 @@
 //! The property and feature tables against what OpenZFS printed for the golden pools (`props.tsv`).
 //!
 //! Looks for the pools in `CENOTE_SHARED`, else beside the workspace; says so and passes if there are none.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
 
 use std::path::PathBuf;
 

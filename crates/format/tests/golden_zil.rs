@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cenote_format::zil::record::{RenameKind, WriteData};
 use cenote_format::zil::{LogBlock, LogLayout, LogRecord, Operation};
 
-/// The blocks, each with its sequence number and the lines that zdb prints of its records.
+/// The blocks, each with its sequence number and the lines that zdb prints for its records.
 fn blocks() -> Vec<(String, Bytes, u64, Vec<String>)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zil");
     let text = std::fs::read_to_string(format!("{dir}/records.txt")).expect("records.txt is there");

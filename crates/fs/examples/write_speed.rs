@@ -1,29 +1,30 @@
-//! How fast a file system of a pool is written: one program after the other's work, one operation at a time, as `fio` does with one job.
+//! Measures how fast a file system of a pool is written, one operation at a time, like `fio` with one job.
 //!
 //! ```text
 //! write_speed FOLDER_OF_DISKS POOL sequential MIB    1 MiB writes to a new file, then fsync
 //!                                  small MIB         the same in writes of 4 KiB
 //!                                  create COUNT      empty files in one directory, then sync
-//!                                  random COUNT      4 KiB writes at random places of a file of 256 MiB, then fsync
+//!                                  random COUNT      random 4 KiB writes to a 256 MiB file, then fsync
 //!                                  sync COUNT        4 KiB writes, each durable before the next
-//!                                  groups COUNT      groups of 200 such writes; then what each wrote, and in how many calls
+//!                                  groups COUNT      txgs of 200 such writes; bytes and calls of each
 //! ```
 //!
-//! The pool is opened as every program does it; groups write themselves, memory for changes is bounded as by default.
+//! The pool is opened as in any program; txgs are synced automatically, and dirty data has the default limit.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement that can't go on must stop")]
 
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use cenote_dataset::engine::{Engine, Need, OpenDataset};
 use cenote_dataset::{ImportOptions, import};
+use cenote_engine::{Engine, Need, OpenDataset};
 use cenote_format::units::ObjectId;
 use cenote_fs::Timestamp;
 use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind};
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 
-/// The program's own.
+/// The allocator that the program uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -75,7 +76,7 @@ fn main() {
                 let before = [written("wchar"), written("syscw")];
                 bench.timed(workload, count, "groups", bench.groups(file, count)).await;
                 let [bytes, calls] = [written("wchar") - before[0], written("syscw") - before[1]];
-                println!("written {} KiB in {} calls a group", bytes / count / 1024, calls / count);
+                println!("written {} KiB in {} calls per txg", bytes / count / 1024, calls / count);
             }
             other => panic!("no workload {other}"),
         }
@@ -85,7 +86,7 @@ fn main() {
     });
 }
 
-/// What this process has written so far, as the kernel counts it.
+/// The bytes that this process has written so far, as counted by the kernel.
 fn written(what: &str) -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
     io.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": ")).unwrap().parse().unwrap()
@@ -99,7 +100,7 @@ impl Bench {
         let engine = Engine::start(&mos).await.unwrap();
         let dataset = engine.dataset(pool).await.unwrap();
         let options = FsOptions::of(&mos, &mos.dataset(pool).await.unwrap()).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
+        let fs = FsWriter::open(dataset.clone(), options).await.unwrap();
         let noise: Vec<u8> = (0..MIB / 8).flat_map(|_| rt.random_u64().to_ne_bytes()).collect();
         Bench { rt: rt.clone(), engine, dataset, fs, noise: noise.into() }
     }
@@ -111,7 +112,7 @@ impl Bench {
         println!("{what} {count} {unit} {seconds:.3} s {:.0} /s", count as f64 / seconds);
     }
 
-    /// One operation, with room for so many bytes.
+    /// One operation that needs room for this many bytes.
     async fn change<T>(&self, bytes: u64, act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>) -> T {
         let hold = self.engine.hold_for(self.dataset.live(), Need::Write(bytes)).await.unwrap();
         let edit = self.dataset.edit(&hold);
@@ -132,7 +133,7 @@ impl Bench {
         self.change(8192, async |change| self.fs.create(change, dir, name.as_bytes(), &new).await).await
     }
 
-    /// The data comes in memory of its own, as from a user.
+    /// Copies the data to new memory, as if it came from a user.
     async fn write(&self, file: ObjectId, at: u64, data: &[u8]) {
         let data = Bytes::copy_from_slice(data);
         self.change(data.len() as u64, async |change| self.fs.write(change, file, at, data).await).await;

@@ -1,18 +1,20 @@
-//! ZFS access control lists, the kind of NFSv4: every file has one, on Linux mostly the trivial one that its mode spells.
+//! ZFS (NFSv4) access control lists. Every file has one; on Linux it is usually the trivial one that
+//! expresses its mode.
 //!
-//! Linux itself does not show these lists; POSIX ACLs are extended attributes there (see `xattr`). They matter for pools
-//! that other systems wrote. How entries are packed is in `cenote_format::znode`; here is where they are found: in the attribute
-//! DACL_ACES, in the znode, or in an object that the znode names.
+//! Linux itself does not show these lists; POSIX ACLs are extended attributes there (see `xattr`). They
+//! matter for pools written by other systems. `cenote_format::znode` decodes the packed entries; this module
+//! finds them: in the attribute DACL_ACES, in the znode, or in an object that the znode names.
 //!
 //! Source: OpenZFS `zfs_acl.c` (`zfs_acl_node_read`).
 
 pub(crate) mod rules;
 
-use cenote_dataset::Object;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
+
 pub use cenote_format::znode::{Ace, AceWho};
 use cenote_format::znode::{AclForm, ZnodePhys, decode_aces};
+use cenote_object::Object;
 
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
@@ -20,7 +22,7 @@ use crate::overlay::Node;
 
 pub use rules::{AclInherit, AclMode};
 
-/// The longest list read: more than any system lets one make.
+/// The longest list read: more than any system allows.
 const MAX_ACL_BYTES: u64 = 1 << 20;
 
 impl Filesystem {
@@ -31,7 +33,7 @@ impl Filesystem {
     pub async fn acl(&self, id: ObjectId) -> Result<Vec<Ace>> {
         match self.node(id) {
             Some(Node { acl: Some(acl), .. }) => return Ok(acl.clone()),
-            // The log made it and said nothing of an ACL: it has what its mode spells.
+            // The log created it without an ACL: its mode stands for one.
             Some(node) if node.fresh => return Ok(Vec::new()),
             _ => {}
         }

@@ -1,21 +1,22 @@
-//! A file's attributes, decoded straight from its dnode: what `stat` shows and what the lower layers of ZFS know besides.
+//! A file's attributes, decoded straight from its dnode: everything `stat` shows and what ZFS stores besides.
 //!
-//! Idea: nearly every file's attributes lie in the bonus of its dnode, so decoding needs no I/O and no allocation:
-//! a scan hands in millions of dnodes and gets millions of plain values. Two forms exist, chosen by the bonus type
-//! and not by the file system's version, since an upgraded file system holds both:
+//! Idea: nearly every file's attributes are in the bonus of its dnode, so decoding needs neither I/O nor
+//! allocation: a scan passes in millions of dnodes and gets millions of plain values. There are two forms.
+//! The bonus type selects the form, not the file system's version, since an upgraded file system contains
+//! both:
 //!
 //! ```text
 //!   bonus type SA (ZPL 5)         header + values in the order of a layout, see `cenote_format::sa`
 //!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed, see `cenote_format::znode`
 //! ```
 //!
-//! In the SA form attributes that were added later (device number, project, xattr directory) can have gone to the spill block.
-//! `Attr::decode` says so where the missing one matters ([`Decoded::NeedsSpill`]); the caller reads the spill block and calls
-//! [`Attr::decode_with_spill`].
+//! In the SA form, attributes that were added later (device number, project, xattr directory) may be in the
+//! spill block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the
+//! caller reads the spill block and calls [`Attr::decode_with_spill`].
 //!
-//! Values are those on disk. How Linux shows them (`st_blocks`, device numbers, FS_IOC_GETFLAGS, 32-bit owners) is
-//! in the methods.
-//! Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c` (`zfs_znode_alloc`), `zfs_vnops_os.c` (`zfs_getattr_fast`).
+//! Values are as stored on disk. Methods convert them to the forms Linux shows (`st_blocks`, device numbers,
+//! FS_IOC_GETFLAGS, 32-bit owners). Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c`
+//! (`zfs_znode_alloc`), `zfs_vnops_os.c` (`zfs_getattr_fast`).
 
 use cenote_format::dnode::{Dnode, ObjectType};
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
@@ -25,7 +26,7 @@ use cenote_format::znode::{ZfsTime, ZnodeFields};
 
 use crate::error::{FsError, Result};
 
-/// Bits of `z_pflags`: those of `zfs_znode.h` without their `ZFS_`.
+/// Bits of `z_pflags`, named as in `zfs_znode.h` without `ZFS_`.
 pub mod pflags {
     pub use cenote_format::znode::{
         ZFS_ACL_AUTO_INHERIT as ACL_AUTO_INHERIT, ZFS_ACL_DEFAULTED as ACL_DEFAULTED,
@@ -39,12 +40,12 @@ pub mod pflags {
     };
 }
 
-/// A time as it lies on disk; the nanoseconds count forward from the seconds even before 1970.
+/// A time as stored on disk; the nanoseconds count forward from the seconds even before 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// 0 to 999,999,999, unless the disk says otherwise.
+    /// 0 to 999,999,999, unless the disk is corrupt.
     pub nanoseconds: u32,
 }
 
@@ -70,13 +71,14 @@ pub struct Attr {
     pub uid: u64,
     /// Group, a FUID.
     pub gid: u64,
-    /// Bytes of a file or of a link's target; of a directory, its entries + 2.
+    /// The size of a file or of a link's target in bytes; for a directory, its entries + 2.
     pub size: u64,
-    /// Hard links; of a directory, 2 + its subdirectories.
+    /// Hard links; for a directory, 2 + its subdirectories.
     pub links: u64,
-    /// Group in which the object was created.
+    /// The txg in which the object was created.
     pub generation: u64,
-    /// The directory that holds it (of hard links: the one linked last). An xattr directory's is the file.
+    /// The directory that contains it (for hard links, the one linked last). For an xattr directory, the
+    /// file.
     pub parent: ObjectId,
     /// [`pflags`] bits.
     pub flags: u64,
@@ -92,34 +94,34 @@ pub struct Attr {
     pub rdev: u64,
     /// Project, 0 unless set.
     pub project: u64,
-    /// The directory of extended attributes, if there is one (and it is not noted in the spill block only).
+    /// The directory of extended attributes, if there is one (unless it is recorded only in the spill block).
     pub xattr_dir: Option<ObjectId>,
-    /// The bonus is in the SA form, so extended attributes may be there too.
+    /// Whether the bonus is in the SA form and may also contain extended attributes.
     pub is_sa: bool,
-    /// There is a spill block with more attributes.
+    /// Whether a spill block has more attributes.
     pub has_spill: bool,
     /// Bytes allocated on disk for content, without the dnode.
     pub used_bytes: u64,
-    /// Slots of 512 bytes that the dnode takes.
+    /// 512-byte slots occupied by the dnode.
     pub dnode_slots: u8,
-    /// Bytes of a block of content.
+    /// Block size of the content.
     pub block_bytes: u32,
 }
 
-/// What [`Attr::decode`] could do without I/O.
+/// The result of [`Attr::decode`], which does no I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded {
-    /// All of it.
+    /// All attributes.
     Done(Attr),
-    /// An attribute that this kind of file must have is in the spill block.
+    /// An attribute required for this type of file is in the spill block.
     NeedsSpill,
 }
 
 impl Attr {
-    /// Decodes what the dnode's bonus holds. No I/O, no allocation.
+    /// Decodes the dnode's bonus, without I/O or allocation.
     ///
     /// # Errors
-    /// The object is none of the POSIX layer's, or its bonus contradicts itself.
+    /// The object does not belong to the POSIX layer, or its bonus contradicts itself.
     pub fn decode(registry: &SaRegistry, dnode: &Dnode) -> Result<Decoded> {
         match dnode.bonus_type {
             ObjectType::SA => Attr::from_sa(dnode, SaReader::new(registry, dnode.bonus())?, None),
@@ -131,12 +133,12 @@ impl Attr {
     /// Decodes bonus and spill block together.
     ///
     /// # Errors
-    /// As [`Attr::decode`]; also if both together still lack an attribute.
+    /// Those of [`Attr::decode`]; also if an attribute is missing from both.
     pub fn decode_with_spill(registry: &SaRegistry, dnode: &Dnode, spill: &[u8]) -> Result<Attr> {
         let (bonus, spill) = (SaReader::new(registry, dnode.bonus())?, SaReader::new(registry, spill)?);
         match Attr::from_sa(dnode, bonus, Some(spill))? {
             Decoded::Done(attr) => Ok(attr),
-            Decoded::NeedsSpill => Err(FsError::Attributes { why: "lack one that every file has" }),
+            Decoded::NeedsSpill => Err(FsError::Attributes { why: "lack a mandatory one" }),
         }
     }
 
@@ -178,7 +180,7 @@ impl Attr {
         match complete() {
             Some(attr) => Ok(Decoded::Done(attr)),
             None if has_spill => Ok(Decoded::NeedsSpill),
-            None => Err(FsError::Attributes { why: "lack one that every file has" }),
+            None => Err(FsError::Attributes { why: "lack a mandatory one" }),
         }
     }
 
@@ -209,7 +211,7 @@ impl Attr {
         })
     }
 
-    /// What the file is.
+    /// The type of the file.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode.into())
     }
@@ -229,18 +231,19 @@ impl Attr {
         (self.uid as u32, self.gid as u32)
     }
 
-    /// Major and minor of a device, as Linux splits the stored number: 12 and 20 bits of the lower half.
+    /// Major and minor number of a device, as Linux splits the stored number: 12 and 20 bits of the lower
+    /// half.
     pub fn device(&self) -> (u32, u32) {
         let device = self.rdev as u32;
         (device >> 20, device & 0xf_ffff)
     }
 
-    /// `st_blocks`: allocated sectors of 512 bytes, the dnode's own included.
+    /// `st_blocks`: allocated 512-byte sectors, including the dnode's own.
     pub fn sectors(&self) -> u64 {
         self.used_bytes.saturating_add(256) / 512 + u64::from(self.dnode_slots)
     }
 
-    /// Allocated bytes, the dnode's own included: 512 times [`Attr::sectors`].
+    /// Allocated bytes, including the dnode's own: 512 times [`Attr::sectors`].
     pub fn allocated_bytes(&self) -> u64 {
         self.sectors().saturating_mul(512)
     }
@@ -256,7 +259,7 @@ impl Attr {
         map.iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, linux)| linux).sum()
     }
 
-    /// The object is an extended attribute or a directory of them, not part of the tree of names.
+    /// Whether the object is an extended attribute or a directory of them, outside the tree of names.
     pub fn is_xattr(&self) -> bool {
         self.flags & pflags::XATTR != 0
     }

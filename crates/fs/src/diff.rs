@@ -1,8 +1,9 @@
-//! What changed between a snapshot and a later state of the same file system, as `zfs diff`.
+//! Changes between a snapshot and a later state of the same file system, like `zfs diff`.
 //!
-//! Idea: a block pointer carries the group in which anything below it last changed. So the tree of dnodes is descended
-//! only where it is younger than the earlier snapshot; what was not touched is not read. In the blocks of dnodes so found every object
-//! is compared with its former self: generation (same object, or its number used again), change time, path, links.
+//! Idea: a block pointer carries the txg in which anything below it last changed. So only those parts of the
+//! tree of dnodes are read that are younger than the earlier snapshot. In the dnode blocks found this way,
+//! each object is compared with its former version: generation (same object, or its number reused), change
+//! time, path, links.
 //!
 //! ```text
 //!   in both     same generation  change time equal: nothing; links differ: M (+n); path differs: R; else M
@@ -10,7 +11,7 @@
 //!   only later  +                 only earlier  -        neither is a file: nothing
 //! ```
 //!
-//! The order is that of object numbers, and lines are those of `zfs diff -FH`.
+//! The output is ordered by object number, and lines equal those of `zfs diff -FH`.
 //! Source: OpenZFS `dmu_diff.c`, `libzfs_diff.c`, `zfs_znode.c` (`zfs_obj_to_stats`).
 
 mod line;
@@ -18,10 +19,11 @@ mod line;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use cenote_dataset::Object;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
 use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_object::Object;
+use cenote_object::trail::OpenedBlocks;
 
 pub use line::{Change, DiffLine, DiffStyle};
 
@@ -30,13 +32,14 @@ use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::path::PathFinder;
 
-/// What OpenZFS prints in place of a path for a file that was unlinked while open.
+/// OpenZFS's placeholder for the path of a file that was unlinked while open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
-/// Compares `from`, a snapshot created in `from_txg`, with `to`, a later snapshot (or a clone's), and hands each line to `sink`.
+/// Compares `from`, a snapshot created in `from_txg`, with `to`, a later snapshot (possibly of a clone), and
+/// passes each line to `sink`.
 ///
 /// # Errors
-/// Damage in dnodes or directories; what `sink` returns.
+/// Damage in dnodes or directories, or `sink` failed.
 pub async fn diff<E: From<FsError>>(
     from: &Filesystem,
     from_txg: Txg,
@@ -71,7 +74,7 @@ struct Side<'a> {
     unlinked: HashSet<ObjectId>,
 }
 
-/// An object of one state: its attributes if it is a file, its path if it has one.
+/// An object in one state: its attributes if it is a file, its path if it has one.
 #[derive(Default)]
 struct Seen {
     attr: Option<Attr>,
@@ -116,7 +119,7 @@ impl Differ<'_> {
         self.lines.push(DiffLine { change, kind: attr.kind(), ctime: attr.ctime });
     }
 
-    /// Reports all files that the earlier state has among these numbers.
+    /// Reports all files that the earlier state has in this range of numbers.
     async fn removed(&mut self, range: Range<u64>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -136,7 +139,7 @@ impl Differ<'_> {
         Ok(())
     }
 
-    /// Compares an object that the later state has with the earlier one of its number.
+    /// Compares an object of the later state with the earlier object of the same number.
     async fn compare(&mut self, id: ObjectId) -> Result<()> {
         if Some(id) == self.from.fs.master().shares {
             return Ok(());
@@ -169,7 +172,7 @@ impl Differ<'_> {
     }
 }
 
-/// By how many the links of a file that has some in both states grew; directories' links are not counted.
+/// The change in the link count of a file that has links in both states; directories' links are not counted.
 fn link_delta(old: Option<&Attr>, new: Option<&Attr>) -> i64 {
     match (old, new) {
         (Some(old), Some(new)) if old.links != 0 && new.links != 0 => {
@@ -188,12 +191,13 @@ enum Found {
     InUse(ObjectId),
 }
 
-/// A descent through the tree of dnodes, left to right, past what is older than a group.
+/// A descent through the tree of dnodes, left to right, that skips parts older than a txg.
 struct ChangedDnodes {
     meta: Object,
     since: Txg,
-    /// Still to visit, the next one last.
+    /// Blocks still to visit, the next one last.
     pending: Vec<(u8, BlockId, Blkptr)>,
+    opened: OpenedBlocks,
 }
 
 impl ChangedDnodes {
@@ -202,14 +206,15 @@ impl ChangedDnodes {
         let roots = meta.dnode().blkptrs().enumerate().map(|(i, bp)| (top, BlockId(i as u64), bp));
         let mut pending: Vec<_> = roots.collect();
         pending.reverse();
-        ChangedDnodes { meta, since, pending }
+        ChangedDnodes { meta, since, pending, opened: OpenedBlocks::default() }
     }
 
-    /// What the next pointer leads to; `None` after the last.
+    /// The objects below the next pointer; `None` after the last.
     async fn next(&mut self) -> Result<Option<Vec<Found>>> {
         let Some((level, block, bp)) = self.pending.pop() else { return Ok(None) };
         let born = bp.logical_birth();
-        // A hole without a birth was made before holes had one, or has always been there: then nothing was lost in it.
+        // A hole without a birth txg predates feature hole_birth, or has always existed: in that case no
+        // object was lost in it.
         if born <= self.since && !(bp.is_hole() && born == Txg(0)) {
             return Ok(Some(Vec::new()));
         }
@@ -219,6 +224,9 @@ impl ChangedDnodes {
                 slots.checked_shl(self.meta.dnode().fanout_shift() * u32::from(level)).unwrap_or(u64::MAX);
             let first = block.0.saturating_mul(span);
             return Ok(Some(vec![Found::Free(first..first.saturating_add(span))]));
+        }
+        if bp.level() != level || !self.opened.first(&bp) {
+            return Err(self.meta.damaged("a block of its tree leads back into the tree").into());
         }
         let bytes = self.meta.read_metadata(level, block, &bp).await?;
         if level == 0 {

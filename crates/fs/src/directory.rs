@@ -1,50 +1,51 @@
 //! Directories and paths.
 //!
-//! Idea: a directory is a ZAP of names to numbers ([`Dirent`]). `.` and `..` are not stored. Paths are walked name by name; going back
-//! from an object to its path follows the parent that each object notes and searches it for the child's number.
+//! Idea: a directory is a ZAP from names to numbers ([`Dirent`]). `.` and `..` are not stored. Paths are
+//! resolved name by name. To find an object's path, its recorded parent is searched for the child's number,
+//! and so on up to the root.
 //!
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_*`), `zfs_dir.c`, `zfs_znode.c` (`zfs_obj_to_path`).
 
 use bytes::Bytes;
-use cenote_dataset::zap::{Entries, fold};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::Dirent;
+use cenote_object::zap::{Cursor, Entries, fold};
 
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem};
 use crate::overlay::Node;
 
-/// Symbolic links followed in one path, as Linux.
+/// Maximum number of symbolic links followed in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
-/// Parents followed from an object to the root. Deeper trees than this are damage.
+/// Maximum number of parents between an object and the root. Deeper trees mean damage.
 const MAX_DEPTH: u32 = 65_536;
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     /// The name as stored.
     pub name: Bytes,
-    /// What it leads to.
+    /// The object it names.
     pub object: ObjectId,
-    /// Of what type that is; `None` if the entry does not say (version 1).
+    /// The object's type; `None` if the entry does not store it (version 1).
     pub kind: Option<FileKind>,
 }
 
 impl DirEntry {
-    /// Takes a directory's value apart.
+    /// Decodes a directory's value.
     pub fn decode(name: Bytes, value: u64) -> DirEntry {
         let Dirent { object, kind } = Dirent::from_word(value);
         DirEntry { name, object, kind }
     }
 }
 
-/// Whether a path's last component is followed if it is a symbolic link. Those before it always are.
+/// Whether a symbolic link at the end of a path is followed. Links before the end always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastLink {
-    /// It is what is meant.
+    /// The link itself is meant.
     Keep,
-    /// What it leads to is meant.
+    /// The link's target is meant.
     Follow,
 }
 
@@ -55,7 +56,7 @@ pub struct ReadDir<'a> {
 }
 
 impl ReadDir<'_> {
-    /// The next names; `None` after the last. A batch may be empty.
+    /// The next entries; `None` after the last. A batch may be empty.
     ///
     /// # Errors
     /// A block of the directory can't be read.
@@ -90,10 +91,10 @@ impl Filesystem {
         Ok(ReadDir { entries, overlay })
     }
 
-    /// All names of a directory, sorted by bytes. Memory grows with the directory.
+    /// All entries of a directory, sorted by the bytes of their names. Memory grows with the directory.
     ///
     /// # Errors
-    /// As [`Filesystem::read_dir`] and [`ReadDir::next_batch`].
+    /// Those of [`Filesystem::read_dir`] and [`ReadDir::next_batch`].
     pub async fn list(&self, dir: ObjectId) -> Result<Vec<DirEntry>> {
         let mut reader = self.read_dir(dir).await?;
         let mut all = Vec::new();
@@ -104,7 +105,25 @@ impl Filesystem {
         Ok(all)
     }
 
-    /// Looks a name up as the file system's case and normalization rules say.
+    /// The next entries of a directory after a cursor, in hash order, each with the cursor after it; empty at
+    /// the end. Entries added or removed meanwhile do not move the others.
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
+        if self.node(dir).is_some() {
+            // A log replayed in memory no longer changes: an entry's index is as stable as its hash.
+            let all = self.list(dir).await?.into_iter().zip(1..).skip(from.0 as usize);
+            return Ok(all.map(|(entry, number)| (entry, Cursor(number))).collect());
+        }
+        let entries = self.zap(dir).await?.entries_from(from).await?;
+        let decoded = entries.into_iter().filter_map(|(entry, behind)| {
+            Some((DirEntry::decode(entry.name, entry.value.as_u64()?), behind))
+        });
+        Ok(decoded.collect())
+    }
+
+    /// Looks up a name according to the file system's case and normalization rules.
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -113,10 +132,11 @@ impl Filesystem {
         self.lookup_folding(dir, name, fold).await
     }
 
-    /// Looks a name up, ignoring case or not whatever the file system says (normalization stays its own).
+    /// Looks up a name with or without regard to case, whatever the file system's setting (its normalization
+    /// still applies).
     ///
     /// # Errors
-    /// As [`Filesystem::lookup`].
+    /// Those of [`Filesystem::lookup`].
     pub async fn lookup_folding(&self, dir: ObjectId, name: &[u8], fold: bool) -> Result<Option<DirEntry>> {
         let flags = self.master().fold_flags(fold);
         let node = self.node(dir);
@@ -138,7 +158,7 @@ impl Filesystem {
         Ok(entry.filter(|entry| !removed(entry)))
     }
 
-    /// Finds the object that a path from the root leads to. Empty components and `.` are ignored.
+    /// Resolves a path from the root. Empty components and `.` are ignored.
     ///
     /// # Errors
     /// A component is missing or not a directory; too many links; damage.
@@ -177,8 +197,8 @@ impl Filesystem {
         Ok(at.last().copied().unwrap_or(self.root()))
     }
 
-    /// The path of an object from the root, without a leading slash; empty for the root. Of several hard links, the one
-    /// made last. Extended attributes are `PATH/<xattrdir>/NAME`, as OpenZFS shows them.
+    /// The path of an object from the root, without a leading slash; empty for the root. Of several hard
+    /// links, the one created last. Extended attributes are `PATH/<xattrdir>/NAME`, as in OpenZFS.
     ///
     /// # Errors
     /// The object does not exist, or no chain of parents leads to the root.
@@ -202,7 +222,7 @@ impl Filesystem {
         Err(FsError::Orphan { object })
     }
 
-    /// The name that leads from a directory to an object, if one does. Reads the directory through.
+    /// The name of an object in a directory, if it has one there. Scans the directory.
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -218,7 +238,7 @@ impl Filesystem {
 }
 
 impl Node {
-    /// A name that the overlay added, in any spelling that `flags` make the same; an exact match wins.
+    /// A name added by the overlay, in any spelling that `flags` treat as equal; an exact match wins.
     fn find(&self, name: &[u8], flags: u64) -> Option<&DirEntry> {
         if let Some(exact) = self.names.get(name) {
             return exact.as_ref();
@@ -228,7 +248,7 @@ impl Node {
     }
 }
 
-/// A path's names, the last one first.
+/// A path's components, last one first.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|&b| b == b'/')
         .rev()

@@ -1,24 +1,25 @@
-//! What can go wrong above objects: one flat enum. Where an object was damaged is said by [`FsError::Dataset`].
+//! Errors of the layers above objects, in one flat enum. [`FsError::Dataset`] says where an object was
+//! damaged.
 
-use cenote_dataset::DatasetError;
 use cenote_format::FormatError;
 use cenote_format::units::ObjectId;
+use cenote_object::DatasetError;
 
 /// An error of the POSIX layer.
 #[derive(Debug, Clone, thiserror::Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages explain the fields
 pub enum FsError {
-    /// The layer below could not give an object, a block or a ZAP entry.
+    /// The layer below could not deliver an object, a block or a ZAP entry.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// The object set is not a file system (or not a volume, where one was meant).
+    /// The object set is not a file system (or not a volume, if one was expected).
     #[error("the object set is not a {wanted}; it cannot be opened as one")]
     WrongKind { wanted: &'static str },
-    /// The master node lacks what every file system has.
+    /// The master node lacks a mandatory entry.
     #[error("the file system's master node has no {name}; try an older transaction group")]
     MasterNode { name: &'static str },
-    /// A newer ZPL than 1 to 5.
-    #[error("file system version {version} is not known (1 to 5 are)")]
+    /// The version is newer than ZPL 1 to 5.
+    #[error("unknown file system version {version} (1 to 5 are known)")]
     Version { version: u64 },
     /// Bonus or spill attributes that contradict themselves.
     #[error("attributes {why}")]
@@ -26,13 +27,13 @@ pub enum FsError {
     /// Bonus or spill attributes that do not decode.
     #[error(transparent)]
     BadAttributes(#[from] FormatError),
-    /// The same, and of which object.
+    /// The same, with the object.
     #[error("object {object}: {source}")]
     Object { object: ObjectId, source: Box<FsError> },
     /// A structure within an object that does not decode.
     #[error("object {object}: {source}")]
     Format { object: ObjectId, source: FormatError },
-    /// No object, name or path of that kind.
+    /// No such object.
     #[error("object {object} does not exist")]
     NoObject { object: ObjectId },
     /// A component of a path is missing.
@@ -41,7 +42,7 @@ pub enum FsError {
     /// A component of a path that is not a directory.
     #[error("{path}: not a directory")]
     NotDirectory { path: String },
-    /// More symbolic links than any sane path has, or a cycle of them.
+    /// Too many symbolic links, or a cycle of them.
     #[error("{path}: too many levels of symbolic links")]
     LinkLoop { path: String },
     /// An object that is a file but not a symbolic link.
@@ -50,17 +51,17 @@ pub enum FsError {
     /// Parents that never lead to the root.
     #[error("object {object} cannot be reached from the root; its parents are damaged or unlinked")]
     Orphan { object: ObjectId },
-    /// An operation that POSIX does not allow, here and now.
+    /// An operation that POSIX does not allow in this situation.
     #[error("{}: {why}", place(*object, name.as_deref()))]
     Refused { why: Refusal, object: ObjectId, name: Option<Box<str>> },
-    /// The intent log asks for something that the tree contradicts.
+    /// An intent log record contradicts the tree.
     #[error("intent log record {sequence}: {why}")]
     Replay { sequence: u64, why: &'static str },
 }
 
-/// Why an operation was refused; each has its number in Linux.
+/// Why an operation was refused; each has its errno in Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say what they mean
+#[allow(missing_docs)] // the messages explain them
 pub enum Refusal {
     #[error("operation not permitted")]
     NotPermitted = 1,
@@ -101,18 +102,18 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error about an object.
+    /// The error for an object.
     pub fn of(self, object: ObjectId) -> FsError {
         FsError::Refused { why: self, object, name: None }
     }
 
-    /// The error about a name in a directory.
+    /// The error for a name in a directory.
     pub fn named(self, dir: ObjectId, name: &[u8]) -> FsError {
         let name = Some(String::from_utf8_lossy(name).into());
         FsError::Refused { why: self, object: dir, name }
     }
 
-    /// The number of the error in Linux.
+    /// The Linux errno.
     pub fn errno(self) -> i32 {
         self as i32
     }
@@ -140,7 +141,7 @@ impl FsError {
         }
     }
 
-    /// What lies on the pool is damaged (as opposed to a wrong name, a missing key or a version not known).
+    /// Whether data on the pool is damaged (rather than a wrong name, a missing key or an unknown version).
     pub fn is_damage(&self) -> bool {
         match self {
             FsError::Dataset(error) => error.is_damage(),
@@ -154,7 +155,7 @@ impl FsError {
         }
     }
 
-    /// Adds the object that the error is about.
+    /// Adds the object concerned.
     pub(crate) fn of(self, object: ObjectId) -> FsError {
         match self {
             FsError::Attributes { .. } | FsError::BadAttributes(_) => {

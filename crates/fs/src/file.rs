@@ -1,8 +1,8 @@
 //! The content of files: bytes, holes, targets of symbolic links.
 //!
-//! Idea: content is what the object holds up to the size that the attributes say, with the overlay's pieces in their places.
-//! An [`OpenFile`] has both at hand, so that reading on costs no look-ups. A symbolic link's target is in one of three
-//! places: the attribute SYMLINK, the bonus behind a znode, or the object's first block.
+//! Idea: content is the object's data up to the size in the attributes, with the overlay's pieces on top. An
+//! [`OpenFile`] holds both, so consecutive reads need no look-ups. A symbolic link's target is in one of
+//! three places: the attribute SYMLINK, the bonus after a znode, or the object's first block.
 //!
 //! Source: OpenZFS `zfs_vnops.c` (`zfs_read`, `zfs_holey_common`), `zfs_sa.c` (`zfs_sa_readlink`).
 
@@ -10,11 +10,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use cenote_dataset::{Object, Objset};
 use cenote_format::sa::{SaReader, ZplAttr};
 use cenote_format::units::{BlockId, ObjectId};
-
 use cenote_format::znode::ZFS_OLD_ZNODE_PHYS_SIZE;
+use cenote_object::{Object, Objset};
 
 use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
@@ -22,10 +21,10 @@ use crate::filesystem::Filesystem;
 use crate::manifest::Content;
 use crate::overlay::{ContentOverlay, Piece, Source};
 
-/// Bytes that a symbolic link's target can have; longer ones are damage.
+/// The longest target of a symbolic link; a longer one means damage.
 const MAX_TARGET_BYTES: u64 = 65_536;
 
-/// Content under an overlay: what a file and a volume have in common.
+/// Content under an overlay: the common part of files and volumes.
 #[derive(Debug, Clone)]
 pub(crate) struct Layered {
     pub objset: Objset,
@@ -36,7 +35,7 @@ pub(crate) struct Layered {
     pub size_bytes: u64,
 }
 
-/// A file with its attributes, to read from.
+/// A file opened for reading, with its attributes.
 #[derive(Debug, Clone)]
 pub struct OpenFile {
     layered: Layered,
@@ -67,7 +66,7 @@ impl Filesystem {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// The object is something else, or its target can't be read.
+    /// The object is not a symbolic link, or its target can't be read.
     pub async fn read_link(&self, id: ObjectId) -> Result<Vec<u8>> {
         let attr = self.attr(id).await?;
         if attr.kind() != FileKind::Symlink {
@@ -77,7 +76,7 @@ impl Filesystem {
             return Ok(target);
         }
         if attr.size > MAX_TARGET_BYTES {
-            return Err(FsError::Attributes { why: "say an impossible length for a link" }.of(id));
+            return Err(FsError::Attributes { why: "give a link an impossible length" }.of(id));
         }
         let object = self.object(id).await?;
         let len = attr.size as usize;
@@ -87,7 +86,7 @@ impl Filesystem {
                 return Ok(target.get(..len).unwrap_or(&target).to_vec());
             }
         }
-        // An upgraded file system may still have the target behind what was a znode, or in a block.
+        // In an upgraded file system the target may still be after the old znode, or in a block.
         if !attr.is_sa
             && let Some(target) =
                 object.dnode().bonus().get(ZFS_OLD_ZNODE_PHYS_SIZE..ZFS_OLD_ZNODE_PHYS_SIZE + len)
@@ -97,7 +96,7 @@ impl Filesystem {
         Ok(object.read(0, len).await?.to_vec())
     }
 
-    /// An attribute in SA form from bonus or spill block.
+    /// An attribute in SA form, from bonus or spill block.
     pub(crate) async fn sa_bytes(&self, object: &Object, attr: ZplAttr) -> Result<Option<Bytes>> {
         let read = |buffer: &[u8]| -> Result<Option<Bytes>> {
             let reader =
@@ -120,7 +119,7 @@ impl OpenFile {
         &self.attr
     }
 
-    /// Its object, if it is on disk as it is here: for those who want blocks rather than bytes.
+    /// Its object, if no changes overlay it: for callers that want blocks rather than bytes.
     pub fn plain_object(&self) -> Option<&Object> {
         self.layered.object.as_ref().filter(|_| self.layered.overlay.is_empty())
     }
@@ -153,7 +152,7 @@ impl Content for OpenFile {
 }
 
 impl Layered {
-    /// Reads up to `len` bytes at `offset`, not beyond the size.
+    /// Reads up to `len` bytes at `offset`, clipped at the size.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
         let end = offset.saturating_add(len).min(self.size_bytes);
         if offset >= end {
@@ -186,7 +185,7 @@ impl Layered {
                     .pool()
                     .read(&bp, &context)
                     .await
-                    .map_err(cenote_dataset::DatasetError::from)?;
+                    .map_err(cenote_object::DatasetError::from)?;
                 let part = block.get(from as usize..from as usize + len);
                 let part = part.ok_or_else(|| self.objset.damaged(self.id, "a logged block is too short"))?;
                 block.slice_ref(part)
@@ -194,12 +193,12 @@ impl Layered {
         })
     }
 
-    /// The next data at or after `offset`, `None` if there is none before the end.
+    /// The next data at or after `offset`; `None` if there is none.
     pub async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         self.seek(offset, false).await
     }
 
-    /// The next hole at or after `offset`; the end counts as one.
+    /// The next hole at or after `offset`; the end of the file counts as one.
     pub async fn next_hole(&self, offset: u64) -> Result<u64> {
         Ok(self.seek(offset, true).await?.unwrap_or(self.size_bytes))
     }

@@ -1,27 +1,27 @@
-//! A file system (ZPL) over an object set: its master node, and how an object number becomes a file.
+//! A file system (ZPL) in an object set: its master node, and how an object number becomes a file.
 //!
-//! Idea: everything is found from object 1, the master node, a ZAP of names to numbers:
+//! Idea: everything is found from object 1, the master node, a ZAP from names to numbers:
 //!
 //! ```text
 //!   VERSION  1 to 5                            ROOT          the root directory
 //!   SA_ATTRS  registry and layouts (5)         DELETE_QUEUE  unlinked, not yet freed
 //!   FUID     domains of foreign owners (3+)    SHARES        hidden directory of SMB shares
-//!   casesensitivity, normalization, utf8only   userquota@, groupquota@, ... : ZAPs of limits
+//!   casesensitivity, normalization, utf8only   userquota@, groupquota@, ... : ZAPs of quotas
 //! ```
 //!
-//! A [`Filesystem`] is immutable and cheap to clone. With a replayed intent log (see `replay`) it shows an overlay over the
-//! same object set; all methods work alike.
+//! A [`Filesystem`] is immutable and cheap to clone. With a replayed intent log (see `replay`) it shows an
+//! overlay on top of the same object set; all methods work the same way.
 //!
 //! Source: OpenZFS `zfs_znode.h`, `zfs_vfsops.c` (`zfsvfs_init`).
 
 use std::sync::Arc;
 
-use cenote_dataset::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP, U8_TEXTPREP_TOUPPER};
-use cenote_dataset::{DatasetError, Object, Objset, Zap, ZapEntry};
 use cenote_format::dnode::Dnode;
 use cenote_format::objset::ObjsetType;
 use cenote_format::sa::SaRegistry;
 use cenote_format::units::ObjectId;
+use cenote_object::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP, U8_TEXTPREP_TOUPPER};
+use cenote_object::{DatasetError, Object, Objset, Zap, ZapEntry};
 
 use crate::attr::{Attr, Decoded};
 use crate::error::{FsError, Result};
@@ -32,18 +32,18 @@ pub const MASTER_NODE: ObjectId = ObjectId(1);
 /// The newest file system version, `ZPL_VERSION`.
 pub const ZPL_VERSION: u64 = 5;
 
-/// Whether names that differ only in case are the same, `casesensitivity`.
+/// Whether names that differ only in case are equal, `casesensitivity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseSensitivity {
     /// They differ.
     Sensitive,
-    /// They are the same.
+    /// They are equal.
     Insensitive,
     /// They differ, unless a look-up asks otherwise.
     Mixed,
 }
 
-/// How names are brought to one form before they are compared, `normalization`.
+/// The Unicode form in which names are compared, `normalization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the forms of Unicode
 pub enum Normalization {
@@ -54,7 +54,7 @@ pub enum Normalization {
     FormKd,
 }
 
-/// What the master node says.
+/// The contents of the master node.
 #[derive(Debug, Clone)]
 pub struct MasterNode {
     /// ZPL version, 1 to 5.
@@ -67,7 +67,7 @@ pub struct MasterNode {
     pub shares: Option<ObjectId>,
     /// Table of FUID domains.
     pub fuids: Option<ObjectId>,
-    /// Registry and layouts of attributes.
+    /// Attribute registry and layouts.
     pub sa_attrs: Option<ObjectId>,
     /// `casesensitivity`.
     pub case: CaseSensitivity,
@@ -78,7 +78,7 @@ pub struct MasterNode {
 }
 
 impl MasterNode {
-    /// How names are folded before they are compared (`fold::U8_*`), without regard to case or with.
+    /// How names are folded before they are compared (`fold::U8_*`), with or without regard to case.
     pub fn fold_flags(&self, ignore_case: bool) -> u64 {
         let form = match self.normalization {
             Normalization::None => 0,
@@ -91,7 +91,7 @@ impl MasterNode {
     }
 }
 
-/// An opened file system. Cloning it costs two atomic increments.
+/// An open file system. A clone costs two atomic increments.
 #[derive(Clone)]
 pub struct Filesystem {
     base: Arc<Base>,
@@ -108,7 +108,7 @@ impl Filesystem {
     /// Opens a file system or a snapshot of one.
     ///
     /// # Errors
-    /// The set is something else, or its master node can't be read.
+    /// The set is not a file system, or its master node can't be read.
     pub async fn open(objset: Objset) -> Result<Filesystem> {
         if objset.phys().objset_type != ObjsetType::Zfs {
             return Err(FsError::WrongKind { wanted: "file system" });
@@ -121,13 +121,13 @@ impl Filesystem {
         Ok(Filesystem::of_parts(objset, master, registry.into()))
     }
 
-    /// A file system whose parts are at hand.
+    /// Assembles a file system from its parts.
     pub(crate) fn of_parts(objset: Objset, master: MasterNode, registry: Arc<SaRegistry>) -> Filesystem {
         let base = Arc::new(Base { objset, master, registry });
         Filesystem { base, overlay: Arc::default() }
     }
 
-    /// The object set that it lies in.
+    /// Its object set.
     pub fn objset(&self) -> &Objset {
         &self.base.objset
     }
@@ -142,12 +142,16 @@ impl Filesystem {
         self.base.master.root
     }
 
-    /// What decodes attributes: for scans that bring their own dnodes to [`Attr::decode`].
+    /// The registry for decoding attributes: for scans that pass their own dnodes to [`Attr::decode`].
     pub fn sa_registry(&self) -> &SaRegistry {
         &self.base.registry
     }
 
-    /// Whether the replayed intent log says something of this object: what lies on disk is then not what is shown.
+    pub(crate) fn registry(&self) -> Arc<SaRegistry> {
+        self.base.registry.clone()
+    }
+
+    /// Whether the replayed intent log changes this object, so that its version on disk is not the one shown.
     pub fn is_replayed(&self, id: ObjectId) -> bool {
         self.overlay.get(id).is_some()
     }
@@ -163,7 +167,7 @@ impl Filesystem {
         self.attr_of(&self.object(id).await?).await
     }
 
-    /// The attributes of an object whose dnode is at hand; reads the spill block where it must.
+    /// The attributes of an object whose dnode is loaded; reads the spill block if necessary.
     ///
     /// # Errors
     /// Not a file, damage.
@@ -180,7 +184,8 @@ impl Filesystem {
         }
     }
 
-    /// Objects that were unlinked while open and would be freed by the next read-write import. They have no names.
+    /// Objects that were unlinked while open, which the next read-write import would free. They have no
+    /// names.
     ///
     /// # Errors
     /// The queue can't be read.
@@ -191,7 +196,7 @@ impl Filesystem {
         Ok(ids.filter(|&id| !self.overlay.hides(id)).collect())
     }
 
-    /// An object on disk; one that the overlay replaced or freed does not exist.
+    /// An object on disk; if the overlay replaced or freed it, it does not exist.
     pub(crate) async fn object(&self, id: ObjectId) -> Result<Object> {
         if self.overlay.hides(id) {
             return Err(FsError::NoObject { object: id });
@@ -207,12 +212,12 @@ impl Filesystem {
         Ok(Zap::open(self.object(id).await?).await?)
     }
 
-    /// What the overlay says of an object that it has not freed.
+    /// The overlay's changes to an object that it has not freed.
     pub(crate) fn node(&self, id: ObjectId) -> Option<&Node> {
         self.overlay.get(id).filter(|node| !node.freed)
     }
 
-    /// Whether a dnode is a file's at all (others: ZAPs of the file system itself, tables).
+    /// Whether a dnode belongs to a file (others are the file system's own ZAPs and tables).
     pub fn is_file(dnode: &Dnode) -> bool {
         use cenote_format::dnode::ObjectType;
         matches!(dnode.bonus_type, ObjectType::SA | ObjectType::ZNODE)
@@ -226,7 +231,7 @@ impl std::fmt::Debug for Filesystem {
     }
 }
 
-async fn read_master_node(objset: &Objset) -> Result<MasterNode> {
+pub(crate) async fn read_master_node(objset: &Objset) -> Result<MasterNode> {
     let zap = Zap::open_id(objset, MASTER_NODE).await?;
     let object = async |name: &str| -> Result<Option<ObjectId>> {
         Ok(zap.get_u64(name).await?.filter(|&id| id != 0).map(ObjectId))
@@ -260,7 +265,7 @@ async fn read_master_node(objset: &Objset) -> Result<MasterNode> {
     })
 }
 
-/// Reads the registry of attributes and their layouts.
+/// Reads the attribute registry and the layouts.
 async fn read_sa_registry(objset: &Objset, id: ObjectId) -> Result<SaRegistry> {
     let zap = Zap::open_id(objset, id).await?;
     let table = async |name: &str| -> Result<Vec<ZapEntry>> {

@@ -1,4 +1,5 @@
-//! The POSIX file system (ZPL) and volumes: what `ls`, `stat`, `cat`, `getfattr` and `zfs diff` need, and what changes them.
+//! The POSIX file system (ZPL) and volumes: everything for `ls`, `stat`, `cat`, `getfattr` and `zfs diff`,
+//! and for changes.
 //!
 //! ```text
 //!   Objset --Filesystem::open--> Filesystem --lookup, read_dir, resolve--> ObjectId --attr--> Attr
@@ -9,9 +10,10 @@
 //!   LiveObjset --FsWriter::open--> FsWriter --create, write, rename...--> the same Filesystem, changed
 //! ```
 //!
-//! Read in this order: [`filesystem`] (what a file system is made of), [`attr`] (attributes straight from dnodes, the
-//! fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`userspace`], [`volume`]; then what is built on them: `overlay` and
-//! [`replay`], [`diff`], [`manifest`]; and [`write`](mod@write), which changes all this in memory.
+//! Read in this order: [`filesystem`] (the structure of a file system), [`attr`] (attributes straight from
+//! dnodes, the fast path of scans), [`directory`], [`file`](mod@file), [`xattr`], [`acl`], [`userspace`],
+//! [`volume`]; then the modules built on them: `overlay` and [`replay`], [`diff`], [`manifest`], `salvage`;
+//! and [`write`](mod@write), which changes all of this in memory.
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -26,6 +28,7 @@ pub mod manifest;
 mod overlay;
 pub mod path;
 pub mod replay;
+mod salvage;
 pub mod userspace;
 pub mod volume;
 pub mod write;

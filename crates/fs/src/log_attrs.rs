@@ -1,4 +1,4 @@
-//! Bits of attributes in log records, as Linux writes them.
+//! Attribute bits in log records, as written by Linux.
 //!
 //! Source: Linux `fs.h` (`ATTR_*`), OpenZFS `zil.h` (`XAT0_*`), `xvattr.h`.
 
@@ -14,7 +14,7 @@ pub(crate) mod mask {
     pub(crate) const MTIME: u64 = 1 << 5;
 }
 
-/// `ATTR_XVATTR`: attributes beyond POSIX's follow.
+/// `ATTR_XVATTR`: non-POSIX attributes follow.
 pub(crate) const ATTR_XVATTR: u64 = 1 << 31;
 /// `XAT0_CREATETIME`.
 pub(crate) const XAT0_CREATETIME: u64 = 0x1;

@@ -1,8 +1,9 @@
-//! Manifests: one line for every file, in the notation of the golden pools, so that what Cenote sees can be compared
-//! with what the kernel saw, byte for byte.
+//! Manifests: one line per file, in the format of the golden pools, so that Cenote's view can be compared
+//! with the kernel's byte for byte.
 //!
-//! Idea: list the tree, then describe its files in parallel. Rows come out sorted by the bytes of their paths, so all paths
-//! are kept: about 100 bytes a file. Content is streamed, a mebibyte at a time for each file under way.
+//! Idea: list the tree, then describe its files in parallel. Rows are sorted by the bytes of their paths, so
+//! all paths are kept: about 100 bytes per file. Content is streamed, one mebibyte at a time for each file in
+//! progress.
 
 mod content;
 mod row;
@@ -22,34 +23,35 @@ use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 
-/// `ZFSCTL_INO_SNAPDIRS`: from where Linux counts down to number the roots of mounted snapshots.
+/// `ZFSCTL_INO_SNAPDIRS`: Linux numbers the roots of mounted snapshots downwards from here.
 const ZFSCTL_INO_SNAPDIRS: u64 = 0x0000_ffff_ffff_fffc;
 
-/// The number that Linux shows for the root of a mounted snapshot.
+/// The inode number that Linux shows for the root of a mounted snapshot.
 pub fn snapshot_root_ino(snapshot: DatasetId) -> ObjectId {
     ObjectId(ZFSCTL_INO_SNAPDIRS.saturating_sub(snapshot.0))
 }
 
-/// What a manifest shows.
+/// What a manifest includes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ManifestOptions {
-    /// Leave the hash of content out: a listing, not a proof.
+    /// Omit content hashes.
     pub without_content: bool,
-    /// Number the root as Linux does for a mounted snapshot of this dataset number.
+    /// Number the root as Linux does for a mounted snapshot with this dataset id.
     pub snapshot: Option<DatasetId>,
 }
 
-/// A path and where it leads.
+/// A path and its object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
     path: Vec<u8>,
     object: ObjectId,
 }
 
-/// Describes every file of a file system and hands the rows, sorted by path, to `sink`.
+/// Describes every file of a file system and passes the rows, sorted by path, to `sink`.
 ///
 /// # Errors
-/// A directory or a file's attributes can't be read (unreadable content is noted in the row); what `sink` returns.
+/// A directory or a file's attributes can't be read (unreadable content is noted in its row), or `sink`
+/// failed.
 pub async fn manifest<E: From<FsError>>(
     fs: &Filesystem,
     options: ManifestOptions,
@@ -72,10 +74,10 @@ pub async fn manifest<E: From<FsError>>(
     }
 }
 
-/// The whole manifest as text, header included.
+/// The whole manifest as text, including the header.
 ///
 /// # Errors
-/// As [`manifest`].
+/// Those of [`manifest`].
 pub async fn manifest_text(fs: &Filesystem, options: ManifestOptions) -> Result<String> {
     let mut text = String::from(MANIFEST_HEADER);
     manifest(fs, options, |row| {
@@ -90,7 +92,7 @@ pub async fn manifest_text(fs: &Filesystem, options: ManifestOptions) -> Result<
 async fn list_tree(fs: &Filesystem) -> Result<Vec<Listed>> {
     let mut listed = vec![Listed { path: b".".to_vec(), object: fs.root() }];
     let mut dirs = vec![(Vec::new(), fs.root())];
-    // A directory has one name. One that is met twice is damage, and could be its own ancestor.
+    // A directory has one name. Meeting one twice means damage, and it could be its own ancestor.
     let mut entered = HashSet::from([fs.root()]);
     while let Some((prefix, dir)) = dirs.pop() {
         let mut reader = fs.read_dir(dir).await?;

@@ -1,13 +1,15 @@
-//! What the intent log adds to a tree, kept in memory over the tree on disk.
+//! The changes in an intent log, kept in memory on top of the tree on disk.
 //!
-//! Idea: a read-only pool can't be replayed onto, but it can be *looked at* as if it had been. The overlay holds, for each
-//! object that the log touched, what differs: attributes, names, content, extended attributes. `Filesystem` and
-//! `Volume` ask the overlay first and the disk for the rest, so that everything above them (listing, hashing, copying)
-//! works on a replayed view without knowing of it.
+//! Idea: a log can't be replayed onto a read-only pool, but the pool can be *shown* as if it had been. For
+//! each object that the log changed, the overlay holds the differences: attributes, names, content, extended
+//! attributes. `Filesystem` and `Volume` consult the overlay first and the disk for the rest, so everything
+//! above them (listing, hashing, copying) works on a replayed view unchanged.
 //!
-//! Memory: bounded by the log's own records. Blocks that a record only points to are kept as pointers and read when asked for.
+//! Memory: bounded by the log's own records. Blocks that a record only references are kept as pointers and
+//! read on demand.
 //!
-//! Invariants: extents of one object never touch the same byte; a name maps to its new entry, or to `None` if it was removed.
+//! Invariants: extents of one object never overlap; a name maps to its new entry, or to `None` if it was
+//! removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -29,21 +31,21 @@ pub(crate) struct Overlay {
 /// The changes to one object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Node {
-    /// The object was created by the log (or freed): nothing of it is on disk.
+    /// The object was created (or freed) by the log: its version on disk does not count.
     pub fresh: bool,
     /// The object was freed.
     pub freed: bool,
     /// Attributes, if any changed.
     pub attr: Option<Attr>,
-    /// A symbolic link's target, if the log created it.
+    /// The target of a symbolic link that the log created.
     pub target: Option<Vec<u8>>,
-    /// Names in this directory.
+    /// Changed names in this directory.
     pub names: BTreeMap<Bytes, Option<DirEntry>>,
     /// The ZFS ACL, if the log set one.
     pub acl: Option<Vec<Ace>>,
-    /// Extended attributes in SA form, by stored name.
+    /// Changed extended attributes in SA form, by stored name.
     pub xattrs: BTreeMap<Bytes, Option<Bytes>>,
-    /// Content.
+    /// Changed content.
     pub content: ContentOverlay,
 }
 
@@ -53,17 +55,17 @@ impl Overlay {
         self.nodes.get(&id)
     }
 
-    /// The same, to change them.
+    /// The changes to an object, for modification.
     pub fn entry(&mut self, id: ObjectId) -> &mut Node {
         self.nodes.entry(id).or_default()
     }
 
-    /// Whether the object on disk no longer counts.
+    /// Whether the object's version on disk no longer counts.
     pub fn hides(&self, id: ObjectId) -> bool {
         self.get(id).is_some_and(|node| node.fresh || node.freed)
     }
 
-    /// Starts an object that is not on disk, forgetting what bore its number.
+    /// Starts a new object, forgetting any previous object with its number.
     pub fn create(&mut self, id: ObjectId, attr: Attr) -> &mut Node {
         let content = ContentOverlay { base_end: 0, ..Default::default() };
         let node = Node { fresh: true, attr: Some(attr), content, ..Default::default() };
@@ -77,14 +79,14 @@ impl Overlay {
     }
 }
 
-/// Where new content comes from.
+/// A source of new content.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A hole.
     Zeros,
     /// Bytes from the log.
     Bytes(Bytes),
-    /// A block on disk, from this offset in it.
+    /// A block on disk, starting at this offset in it.
     Block(Box<Blkptr>, u64),
 }
 
@@ -109,7 +111,7 @@ impl Source {
 /// Changes to an object's content.
 #[derive(Debug, Clone)]
 pub(crate) struct ContentOverlay {
-    /// Content on disk counts up to here; what follows was cut off.
+    /// Content on disk is valid up to here; the rest was truncated.
     base_end: u64,
     /// New content by offset: its length and source.
     extents: BTreeMap<u64, (u64, Source)>,
@@ -121,16 +123,16 @@ impl Default for ContentOverlay {
     }
 }
 
-/// A piece of a range, and where it comes from: `None` is the disk.
+/// A piece of a range and its source; `None` means the disk.
 pub(crate) type Piece = (Range<u64>, Option<Source>);
 
 impl ContentOverlay {
-    /// Nothing changed.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty() && self.base_end == u64::MAX
     }
 
-    /// Puts `source` at `range`, over whatever was there.
+    /// Places `source` at `range`, replacing what was there.
     pub fn put(&mut self, range: Range<u64>, source: Source) {
         if range.is_empty() {
             return;
@@ -139,13 +141,13 @@ impl ContentOverlay {
         self.extents.insert(range.start, (range.end - range.start, source));
     }
 
-    /// Cuts everything off from `end` on.
+    /// Truncates the content at `end`.
     pub fn truncate(&mut self, end: u64) {
         self.remove(end..u64::MAX);
         self.base_end = self.base_end.min(end);
     }
 
-    /// Takes new content out of `range`, splitting extents at its ends.
+    /// Removes new content from `range`, splitting extents at its ends.
     fn remove(&mut self, range: Range<u64>) {
         let before = self.extents.range(..range.start).next_back().map(|(&start, _)| start);
         let first = before.filter(|start| self.extents[start].0 > range.start - start).unwrap_or(range.start);
@@ -162,7 +164,7 @@ impl ContentOverlay {
         }
     }
 
-    /// Divides `range` into pieces of one source each, in order and without gaps.
+    /// Splits `range` into consecutive pieces with one source each.
     pub fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut at = range.start;
@@ -174,7 +176,7 @@ impl ContentOverlay {
         pieces
     }
 
-    /// The piece that starts at `at`, at most up to `limit` (which is after `at`).
+    /// The piece that starts at `at`, clipped at `limit` (which is after `at`).
     pub fn piece_at(&self, at: u64, limit: u64) -> Piece {
         if let Some((&start, (len, source))) = self.extents.range(..=at).next_back()
             && at - start < *len
@@ -188,7 +190,7 @@ impl ContentOverlay {
         (at..next.min(self.base_end), None)
     }
 
-    /// Whether a piece is a hole; `None` if the disk knows.
+    /// Whether a piece is a hole; `None` if only the disk knows.
     pub fn is_hole(piece: &Piece) -> Option<bool> {
         piece.1.as_ref().map(Source::is_hole)
     }

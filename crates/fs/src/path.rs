@@ -1,9 +1,10 @@
-//! From many objects back to their paths, without reading a directory once for each.
+//! Maps many objects to their paths without reading the same directory for each.
 //!
-//! Idea: [`Filesystem::path_of`] searches each parent for its child. Who asks for many objects (a diff, a list of damaged
-//! files) asks mostly for neighbours, so this keeps the directories searched last, turned around: object to name.
+//! Idea: [`Filesystem::path_of`] searches each parent for its child. Callers with many objects (a diff, a
+//! list of damaged files) mostly ask for neighbours, so this keeps recently read directories as maps from
+//! object to name.
 //!
-//! Memory: at most [`MAX_NAMES`] names; when they are too many, all are forgotten.
+//! Memory: at most [`MAX_NAMES`] names; beyond that, all are dropped.
 
 use std::collections::HashMap;
 
@@ -14,12 +15,12 @@ use crate::attr::Attr;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 
-/// Names kept at most: some 100 MB.
+/// Maximum number of names kept: some 100 MB.
 const MAX_NAMES: usize = 1 << 20;
-/// Parents followed from an object to the root.
+/// Maximum number of parents between an object and the root.
 const MAX_DEPTH: usize = 65_536;
 
-/// Finds paths and remembers directories.
+/// Finds paths and caches directories.
 pub struct PathFinder<'a> {
     fs: &'a Filesystem,
     dirs: HashMap<ObjectId, Dir>,
@@ -32,12 +33,12 @@ struct Dir {
 }
 
 impl<'a> PathFinder<'a> {
-    /// Knows nothing yet.
+    /// An empty cache.
     pub fn new(fs: &'a Filesystem) -> PathFinder<'a> {
         PathFinder { fs, dirs: HashMap::new(), names: 0 }
     }
 
-    /// The path of an object from the root, without a leading slash, as [`Filesystem::path_of`].
+    /// The path of an object from the root, without a leading slash, like [`Filesystem::path_of`].
     ///
     /// # Errors
     /// The object does not exist, or no chain of parents leads to the root.
@@ -85,7 +86,7 @@ impl<'a> PathFinder<'a> {
         let mut reader = self.fs.read_dir(id).await?;
         while let Some(batch) = reader.next_batch().await? {
             for entry in batch {
-                // Of several names the first in the directory's own order, as OpenZFS finds it.
+                // Of several names, the first in directory order, as in OpenZFS.
                 names.entry(entry.object).or_insert(entry.name);
             }
         }

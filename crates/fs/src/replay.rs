@@ -1,14 +1,16 @@
-//! The intent log applied in memory: the file system or volume as the kernel would show it after an import.
+//! Applies the intent log in memory: the file system or volume as the kernel would show it after an import.
 //!
-//! Idea: records are applied in order to an overlay (see `overlay`), each as OpenZFS's replay would change the tree. What the log
-//! does not record, the kernel takes from the moment of the replay, above all change times; here that moment is given by
-//! the caller, so that a view can be told from another and compared. The first record that contradicts the tree
-//! ends the replay, as it does in the kernel; what was applied before it stays, and the report says why.
+//! Idea: records are applied in order to an overlay (see `overlay`), each as OpenZFS's replay would change
+//! the tree. Values that the log does not record, mainly change times, come from the time of the replay; the
+//! caller supplies that time, so that views are reproducible and comparable. The first record that
+//! contradicts the tree ends the replay, as in the kernel; earlier records stay applied, and the report says
+//! why it ended.
 //!
-//! Records name objects by number. Those that can be logged out of order (content and attributes of a file that was removed in the
-//! meantime) are skipped if the object is gone.
+//! Records name objects by number. Those that can be logged out of order (content and attributes of a file
+//! that was removed in the meantime) are skipped if the object is gone.
 //!
-//! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay_log_record`), `zfs_dir.c`, `zvol.c` (`zvol_replay_*`).
+//! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay_log_record`), `zfs_dir.c`, `zvol.c`
+//! (`zvol_replay_*`).
 
 mod attributes;
 mod content;
@@ -26,7 +28,7 @@ use crate::filesystem::Filesystem;
 use crate::overlay::{Node, Overlay};
 use crate::volume::{Volume, ZVOL_OBJECT};
 
-/// What became of a log.
+/// The result of replaying a log.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayReport {
     /// Records applied.
@@ -71,7 +73,7 @@ impl Volume {
                     overlay.put(*offset_bytes..end, crate::overlay::Source::Zeros);
                     Ok(())
                 }
-                _ => Err("is of a type that volumes don't have"),
+                _ => Err("has a type that volumes don't use"),
             };
             match applied {
                 Ok(()) => report.applied += 1,
@@ -86,9 +88,9 @@ impl Volume {
     }
 }
 
-/// A replay under way.
+/// A replay in progress.
 struct Replay {
-    /// The view so far; its overlay is not shared, so changing it copies nothing.
+    /// The view so far; its overlay is not shared, so changes copy nothing.
     fs: Filesystem,
     now: Timestamp,
     /// The record being applied.
@@ -96,7 +98,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Applies one record; `false` if its object is gone and that is no contradiction.
+    /// Applies one record; returns `false` if its object is gone and that is no contradiction.
     async fn apply(&mut self, record: &LogRecord) -> Result<bool> {
         let fold = record.case_insensitive;
         match &record.operation {
@@ -131,7 +133,7 @@ impl Replay {
                     }
                 }
             }
-            Operation::Unknown { .. } => return Err(self.contradiction("is of an unknown type")),
+            Operation::Unknown { .. } => return Err(self.contradiction("has an unknown type")),
             about_one_object => return self.apply_to_object(about_one_object).await,
         }
         Ok(true)
@@ -140,7 +142,7 @@ impl Replay {
     /// Applies a record that may have been logged out of order.
     async fn apply_to_object(&mut self, operation: &Operation) -> Result<bool> {
         let Some(id) = operation.late_object() else {
-            return Err(self.contradiction("is of an unknown type"));
+            return Err(self.contradiction("has an unknown type"));
         };
         match self.fs.attr(id).await {
             Ok(_) => {}
@@ -173,13 +175,13 @@ impl Replay {
         Arc::make_mut(&mut self.fs.overlay)
     }
 
-    /// An object's attributes, to change them.
+    /// An object's attributes, for modification.
     async fn attr_mut(&mut self, id: ObjectId) -> Result<&mut Attr> {
         let attr = self.fs.attr(id).await?;
         Ok(self.overlay().entry(id).attr.get_or_insert(attr))
     }
 
-    /// An object's changes and attributes, to change both.
+    /// An object's changes and attributes, for modification.
     async fn node_mut(&mut self, id: ObjectId) -> Result<&mut Node> {
         self.attr_mut(id).await?;
         Ok(self.overlay().entry(id))
@@ -190,7 +192,7 @@ impl Replay {
     }
 }
 
-/// `offset..offset + len`, or `None` if that is no range of a file.
+/// `offset..offset + len`, or `None` if no file can have that range.
 fn range(offset: u64, len: u64) -> Option<Range<u64>> {
     let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64)?;
     Some(offset..end)

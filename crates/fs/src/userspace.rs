@@ -1,28 +1,28 @@
-//! Who uses how much: space and files by user, group and project, with their limits; and the domains of foreign owners.
+//! Space and file usage by user, group and project, with quotas; and the domains of foreign owners.
 //!
-//! Layout: used space is kept in three special objects of the object set, limits in ZAPs that the master node names. Both
-//! have the owner's number in hexadecimal as name (a FUID; a project's number); counts of files are under `obj-` and that number.
-//! Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`), `zfs_fuid.c`.
+//! Layout: usage is stored in three special objects of the object set, quotas in ZAPs that the master node
+//! names. Entries of both are named by the owner's number in hexadecimal (a FUID, or a project number); file
+//! counts are under `obj-` plus that number. Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`),
+//! `zfs_fuid.c`.
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::live::Edit;
-use cenote_dataset::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
-use cenote_dataset::{DatasetError, NewZap, Zap, ZapEdit};
 use cenote_format::bytes::Reader;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FuidTable;
+use cenote_object::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use cenote_object::{DatasetError, Edit, NewZap, Zap, ZapEdit};
 
 use crate::error::{FsError, Result};
 use crate::filesystem::{Filesystem, MASTER_NODE};
 
-/// `DMU_OBJACCT_PREFIX`: before the names of accounts of objects.
+/// `DMU_OBJACCT_PREFIX`: the prefix of entries that count objects.
 const OBJECTS_PREFIX: &str = "obj-";
-/// The largest table of domains read.
+/// The largest domain table read.
 const MAX_FUID_TABLE_BYTES: u64 = 16 << 20;
 
-/// By what space is accounted.
+/// The kind of owner by which space is accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceBy {
     /// `userspace`
@@ -34,10 +34,10 @@ pub enum SpaceBy {
 }
 
 impl SpaceBy {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [SpaceBy; 3] = [SpaceBy::User, SpaceBy::Group, SpaceBy::Project];
 
-    /// The object of what is used.
+    /// The object with the usage.
     fn used(self) -> ObjectId {
         match self {
             SpaceBy::User => USERUSED_OBJECT,
@@ -47,20 +47,20 @@ impl SpaceBy {
     }
 }
 
-/// One owner's use and limits; 0 is no limit.
+/// One owner's usage and quotas; 0 means no quota.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerSpace {
     /// Bytes used.
     pub used_bytes: u64,
-    /// Limit of bytes.
+    /// Space quota in bytes.
     pub quota_bytes: u64,
     /// Objects used.
     pub used_objects: u64,
-    /// Limit of objects.
+    /// Object quota.
     pub quota_objects: u64,
 }
 
-/// What a limit limits.
+/// What a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// `userquota@`
@@ -69,7 +69,7 @@ pub enum Counted {
     Objects,
 }
 
-/// The table of limits, as the master node calls it (`zfs_userquota_prop_prefixes`).
+/// The quota table's name in the master node (`zfs_userquota_prop_prefixes`).
 pub(crate) fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     match (by, counted) {
         (SpaceBy::User, Counted::Bytes) => "userquota@",
@@ -81,7 +81,7 @@ pub(crate) fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     }
 }
 
-/// Enters a limit, or takes it away: 0.
+/// Sets a quota; 0 removes it.
 pub(crate) async fn set_quota(
     edit: &Edit,
     by: SpaceBy,
@@ -110,7 +110,7 @@ pub(crate) async fn set_quota(
 }
 
 impl Filesystem {
-    /// Use and limits of one owner: a FUID, or the number of a project.
+    /// Usage and quotas of one owner: a FUID, or a project number.
     ///
     /// # Errors
     /// A table can't be read.
@@ -127,7 +127,7 @@ impl Filesystem {
         })
     }
 
-    /// All owners that have anything, or a limit, by number. Memory: some 50 bytes for each.
+    /// All owners with usage or a quota, by number. Memory: some 50 bytes for each.
     ///
     /// # Errors
     /// A table can't be read.
@@ -152,7 +152,7 @@ impl Filesystem {
         Ok(owners)
     }
 
-    /// Whether an owner has used up what a table of limits says, as of the last group on disk.
+    /// Whether an owner has exhausted the quota in a table, as of the last synced txg.
     pub(crate) async fn is_over(
         &self,
         table: ObjectId,
@@ -172,7 +172,7 @@ impl Filesystem {
         self.number_in(Some(by.used()), &name).await
     }
 
-    /// The domains of owners that are not POSIX's.
+    /// The domains of non-POSIX owners.
     ///
     /// # Errors
     /// The table can't be read.
@@ -188,7 +188,7 @@ impl Filesystem {
         FuidTable::decode(&object.read(0, len as usize).await?).map_err(damaged)
     }
 
-    /// The number under a name of a table; 0 if there is none, or no such table.
+    /// The number stored under a name in a table; 0 if the name or the table does not exist.
     async fn number_in(&self, table: Option<ObjectId>, name: &str) -> Result<u64> {
         match self.table(table).await? {
             Some(zap) => Ok(zap.get_u64(name).await?.unwrap_or(0)),
@@ -213,7 +213,7 @@ impl Filesystem {
     }
 }
 
-/// Changes what is known of the owner whose number a table has in hexadecimal.
+/// Changes the entry of the owner whose number is given in hexadecimal.
 fn entry(owners: &mut BTreeMap<u64, OwnerSpace>, owner: &str, change: impl FnOnce(&mut OwnerSpace)) {
     if let Ok(owner) = u64::from_str_radix(owner, 16) {
         change(owners.entry(owner).or_default());

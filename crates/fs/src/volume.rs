@@ -8,9 +8,9 @@ mod writer;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_dataset::{Objset, Zap};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
+use cenote_object::{Objset, Zap};
 
 use crate::error::{FsError, Result};
 use crate::file::Layered;
@@ -24,7 +24,7 @@ pub(crate) const ZVOL_OBJECT: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`.
 const ZVOL_ZAP: ObjectId = ObjectId(2);
 
-/// An opened volume.
+/// An open volume.
 #[derive(Debug, Clone)]
 pub struct Volume {
     layered: Layered,
@@ -34,7 +34,7 @@ impl Volume {
     /// Opens a volume or a snapshot of one.
     ///
     /// # Errors
-    /// The set is something else, or its two objects can't be read.
+    /// The set is not a volume, or its two objects can't be read.
     pub async fn open(objset: Objset) -> Result<Volume> {
         if objset.phys().objset_type != ObjsetType::Zvol {
             return Err(FsError::WrongKind { wanted: "volume" });
@@ -46,19 +46,19 @@ impl Volume {
         Ok(Volume { layered: Layered { objset, id: ZVOL_OBJECT, object: Some(object), overlay, size_bytes } })
     }
 
-    /// The same volume with changes over it.
+    /// The same volume under an overlay of changes.
     pub(crate) fn with_overlay(mut self, overlay: ContentOverlay) -> Volume {
         self.layered.overlay = Arc::new(overlay);
         self
     }
 
-    /// The object set that it lies in.
+    /// Its object set.
     pub fn objset(&self) -> &Objset {
         &self.layered.objset
     }
 
-    /// Its object, if it is on disk as it is here: for those who want blocks rather than bytes.
-    pub fn plain_object(&self) -> Option<&cenote_dataset::Object> {
+    /// Its object, if no changes overlay it: for callers that want blocks rather than bytes.
+    pub fn plain_object(&self) -> Option<&cenote_object::Object> {
         self.layered.object.as_ref().filter(|_| self.layered.overlay.is_empty())
     }
 
@@ -67,9 +67,9 @@ impl Volume {
         self.layered.size_bytes
     }
 
-    /// Bytes of a block, `volblocksize`.
+    /// Its block size, `volblocksize`.
     pub fn block_bytes(&self) -> u64 {
-        self.layered.object.as_ref().map_or(512, cenote_dataset::Object::block_bytes)
+        self.layered.object.as_ref().map_or(512, cenote_object::Object::block_bytes)
     }
 
     /// Reads up to `len_bytes` at `offset_bytes`: fewer at the end.
@@ -80,7 +80,7 @@ impl Volume {
         self.layered.read(offset_bytes, len_bytes).await
     }
 
-    /// The next offset with data at or after this; `None` if only holes follow.
+    /// The first offset at or after this that has data; `None` if only holes follow.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -88,7 +88,7 @@ impl Volume {
         self.layered.next_data(offset_bytes).await
     }
 
-    /// The next offset in a hole at or after this; the size if there is none.
+    /// The first offset at or after this that lies in a hole; the size if there is none.
     ///
     /// # Errors
     /// An indirect block can't be read.

@@ -1,8 +1,8 @@
-//! Changing a file system, in memory.
+//! Changes a file system, in memory.
 //!
-//! Idea: an operation (create, write, rename ...) is a method of [`FsWriter`] that takes a [`Change`]: the hand on the open
-//! transaction group, and the time. It checks first and changes then, through the [`Edit`]; what it changed shows at once in
-//! [`FsWriter::view`], an ordinary [`Filesystem`].
+//! Idea: an operation (create, write, rename ...) is a method of [`FsWriter`] that takes a [`Change`]: an
+//! edit of the open txg, and the time. It first checks and then makes changes through the [`Edit`]. They show
+//! at once in [`FsWriter::view`], an ordinary [`Filesystem`].
 //!
 //! ```text
 //!   operation --> locks on the objects concerned      locks
@@ -11,14 +11,18 @@
 //!             --> content: blocks                     content
 //! ```
 //!
-//! Locking: one lock for each object, taken by number where an operation needs several; operations on different
-//! objects run side by side. Looking a name up and listing a directory take its lock too: use [`FsWriter::lookup`] and
-//! [`FsWriter::list`] while others change it.
+//! Locking: any task may call any operation; operations on different objects run concurrently. Order: `moves`
+//! (only to move a directory), then all object locks of the operation at once, by number, then one of
+//! `unregistered` and `queue`. `options`, `registry`, `quotas` and `unnamed` are held only to read or replace
+//! a value, never across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use
+//! them rather than a view while others change it. Between calls every object is consistent and saved.
 //!
-//! Permissions are the caller's to check; what the file system itself forbids (immutable files, full names, other kinds) is
-//! refused here, with the error that Linux gives ([`Refusal`]). Nothing is changed by an operation that is refused.
+//! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
+//! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes
+//! nothing.
 //!
-//! File systems of older versions than 5 stay what they are (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
+//! File systems older than version 5 keep their version (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`,
+//! `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
 mod clone;
@@ -40,12 +44,13 @@ mod xattr;
 mod xattr_dir;
 mod znode;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cenote_dataset::live::{Edit, LiveObjset};
-use cenote_dataset::{Zap, ZapEdit};
+use cenote_engine::{Engine, Log, OpenDataset};
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
+use cenote_object::{Cursor, Edit, LiveObjset, Zap, ZapEdit};
 use parking_lot::RwLock;
 
 use crate::acl::rules::AclRules;
@@ -66,64 +71,82 @@ pub use rename::RenameMode;
 pub use replay::replay_logs;
 pub use xattr::SetXattr;
 
-/// The version that system attributes came with.
+/// The version that introduced system attributes.
 const ZPL_VERSION_SA: u64 = 5;
-/// The version from which on directories say of what kind a file is.
+/// The version since which directory entries store the file type.
 const ZPL_VERSION_DIRENT_TYPE: u64 = 2;
 /// `MAXNAMELEN - 1`, and the same with feature `longname`.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_LONG_NAME_BYTES: usize = 1023;
 
-/// In what group, and when, an operation happens.
+/// The txg and time of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
-    /// The hand on the open group.
+    /// The edit of the open txg.
     pub edit: &'a Edit,
-    /// The time that goes into the attributes.
+    /// The time stored in the attributes.
     pub now: Timestamp,
 }
 
-/// A file system that is changed. Cloning it costs one atomic increment.
+/// A file system opened for changes. A clone costs one atomic increment.
 #[derive(Clone)]
-pub struct FsWriter(Arc<Inner>);
+pub struct FsWriter(Arc<FsWriterInner>);
 
-struct Inner {
-    live: LiveObjset,
+struct FsWriterInner {
+    dataset: OpenDataset,
     master: MasterNode,
     options: RwLock<FsOptions>,
     registry: RwLock<Arc<SaRegistry>>,
-    /// Attributes that have a number in `registry` but not on disk yet. Who holds it may add layouts.
+    /// Attributes numbered in `registry` but not on disk yet. Its holder may add layouts.
     unregistered: tokio::sync::Mutex<Vec<ZplAttr>>,
     quotas: RwLock<QuotaTables>,
     locks: Locks,
-    /// Held while directories move: their order of above and below stays.
+    /// Held while a directory moves, so that no ancestor relation changes meanwhile.
     moves: tokio::sync::Mutex<()>,
     /// Held while the delete queue changes.
     queue: tokio::sync::Mutex<()>,
+    /// Files created without a name that have none yet.
+    unnamed: parking_lot::Mutex<BTreeSet<ObjectId>>,
 }
 
 impl FsWriter {
-    /// Opens a file system to change it.
+    /// Opens a file system for changes.
     ///
     /// # Errors
-    /// It can't be read, or its tables of attributes are missing.
-    pub async fn open(live: LiveObjset, options: FsOptions) -> Result<FsWriter> {
-        let fs = Filesystem::open(live.view()).await?;
+    /// It can't be read, or its attribute tables are missing.
+    pub async fn open(dataset: OpenDataset, options: FsOptions) -> Result<FsWriter> {
+        let fs = Filesystem::open(dataset.view()).await?;
         let master = fs.master().clone();
         if master.version >= ZPL_VERSION_SA && master.sa_attrs.is_none() {
             return Err(Refusal::ReadOnly.of(fs.root()));
         }
         let quotas = QuotaTables::read(&fs).await?;
-        let writer = FsWriter::of_parts(live, master, options);
+        let writer = FsWriter::of_parts(dataset, master, options);
         *writer.0.quotas.write() = quotas;
         writer.know_attributes(fs.sa_registry().clone()).await?;
         Ok(writer)
     }
 
-    fn of_parts(live: LiveObjset, master: MasterNode, options: FsOptions) -> FsWriter {
+    /// The file system of this name, opened once for all who change it. Its options are those of its
+    /// properties when it was opened; whoever changes those calls [`FsWriter::set_options`].
+    ///
+    /// # Errors
+    /// As [`FsWriter::open`]; there is no such dataset, or it can't be changed.
+    pub async fn shared(engine: &Engine, name: &str) -> Result<FsWriter> {
+        let mos = engine.mos().await?;
+        let dataset = mos.dataset(name).await?;
+        let open = async || {
+            let options = FsOptions::of(&mos, &dataset).await?;
+            let writer = FsWriter::open(engine.dataset(name).await?, options).await?;
+            Ok::<_, FsError>(writer.0)
+        };
+        engine.handle(dataset.id(), open).await.map(FsWriter)
+    }
+
+    fn of_parts(dataset: OpenDataset, master: MasterNode, options: FsOptions) -> FsWriter {
         let options = options.for_version(master.version);
-        FsWriter(Arc::new(Inner {
-            live,
+        FsWriter(Arc::new(FsWriterInner {
+            dataset,
             master,
             options: RwLock::new(options),
             registry: RwLock::default(),
@@ -132,13 +155,14 @@ impl FsWriter {
             locks: Locks::new(),
             moves: tokio::sync::Mutex::default(),
             queue: tokio::sync::Mutex::default(),
+            unnamed: parking_lot::Mutex::default(),
         }))
     }
 
-    /// Takes the attributes that are registered, and gives those that are not their numbers.
+    /// Takes over the registered attributes, and numbers those that are not registered.
     async fn know_attributes(&self, mut registry: SaRegistry) -> Result<()> {
         let table = match self.0.master.sa_attrs {
-            Some(id) => Zap::open_id(&self.0.live.view(), id).await?.get_u64("REGISTRY").await?,
+            Some(id) => Zap::open_id(&self.0.dataset.view(), id).await?.get_u64("REGISTRY").await?,
             None => None,
         };
         let is_missing = |attr: &ZplAttr| table.is_none() || registry.number_of(*attr).is_none();
@@ -151,14 +175,19 @@ impl FsWriter {
         Ok(())
     }
 
-    /// The file system as it is now, changes included.
+    /// The current file system, including changes.
     pub fn view(&self) -> Filesystem {
-        Filesystem::of_parts(self.0.live.view(), self.0.master.clone(), self.registry())
+        Filesystem::of_parts(self.0.dataset.view(), self.0.master.clone(), self.registry())
     }
 
     /// The object set that it changes.
     pub fn live(&self) -> &LiveObjset {
-        &self.0.live
+        self.0.dataset.live()
+    }
+
+    /// The log in which operations record what they did, if there is one.
+    pub fn log(&self) -> Option<&Log> {
+        self.0.dataset.log()
     }
 
     /// The root directory.
@@ -166,17 +195,17 @@ impl FsWriter {
         self.0.master.root
     }
 
-    /// What the dataset's properties say.
+    /// The options that follow from the dataset's properties.
     pub fn options(&self) -> FsOptions {
         *self.0.options.read()
     }
 
-    /// The dataset's properties have changed.
+    /// Applies changed properties of the dataset.
     pub fn set_options(&self, options: FsOptions) {
         *self.0.options.write() = options.for_version(self.0.master.version);
     }
 
-    /// Looks a name up while others change the directory.
+    /// Looks up a name while others change the directory.
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -194,6 +223,15 @@ impl FsWriter {
         self.view().list(dir).await
     }
 
+    /// Lists a part of a directory while others change it: see [`Filesystem::list_from`].
+    ///
+    /// # Errors
+    /// The directory does not exist or can't be read.
+    pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
+        let _held = self.0.locks.shared(dir).await;
+        self.view().list_from(dir, from).await
+    }
+
     fn registry(&self) -> Arc<SaRegistry> {
         self.0.registry.read().clone()
     }
@@ -203,12 +241,12 @@ impl FsWriter {
         AclRules { mode: options.acl_mode, inherit: options.acl_inherit }
     }
 
-    /// How a directory's table folds names.
+    /// The folding flags of directory tables.
     fn table_flags(&self) -> u64 {
         self.0.master.fold_flags(self.0.master.case != CaseSensitivity::Sensitive)
     }
 
-    /// A name as the directory has it; its lock is held.
+    /// The entry with a name; the caller holds the directory's lock.
     async fn find(&self, edit: &Edit, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
         if name.len() > self.longest_name() {
             return Err(Refusal::NameTooLong.named(dir, name));
@@ -231,7 +269,7 @@ impl FsWriter {
         if self.options().long_names { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }
 
-    /// Refuses what can't be a new name.
+    /// Refuses invalid new names.
     fn check_name(&self, dir: ObjectId, name: &[u8]) -> Result<()> {
         let why = match name {
             b"" => Refusal::NotFound,
@@ -247,13 +285,13 @@ impl FsWriter {
 
 impl std::fmt::Debug for FsWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FsWriter({:?})", self.0.live)
+        write!(f, "FsWriter({:?})", self.live())
     }
 }
 
-/// An error of a directory's table, as the operation's.
-fn table_error(error: cenote_dataset::DatasetError, dir: ObjectId, name: &[u8]) -> FsError {
-    use cenote_dataset::DatasetError;
+/// Turns an error of a directory's table into the operation's error.
+fn table_error(error: cenote_object::DatasetError, dir: ObjectId, name: &[u8]) -> FsError {
+    use cenote_object::DatasetError;
     match error {
         DatasetError::EntryExists { .. } => Refusal::Exists.named(dir, name),
         DatasetError::NoEntry { .. } => Refusal::NotFound.named(dir, name),

@@ -1,35 +1,36 @@
-//! Extended attributes, as Linux names them.
+//! Extended attributes, under their Linux names.
 //!
-//! Idea: they are kept in two places, and both count: a packed name-value list in the attribute DXATTR (`xattr=sa`), and
-//! a hidden directory in which each attribute is a file (`xattr=dir`, and what is too large for the list). A name in both
-//! is taken from the list. POSIX ACLs are ordinary attributes here: OpenZFS on Linux stores `system.posix_acl_access`
-//! and `_default` in the very format that `getxattr` returns.
+//! Idea: they are stored in two places, and both count: a packed nvlist in the attribute DXATTR (`xattr=sa`),
+//! and a hidden directory in which each attribute is a file (`xattr=dir`, and values too large for the list).
+//! If a name is in both, the list wins. POSIX ACLs are ordinary attributes here: OpenZFS on Linux stores
+//! `system.posix_acl_access` and `_default` in the very format that `getxattr` returns.
 //!
-//! Names: with a known prefix (`user.`, `trusted.`, `security.`, `system.posix_acl_*`) they stand as stored. Others come from systems
-//! without such prefixes and are shown as `user.NAME`, except for FreeBSD's system namespace, which is hidden.
+//! Names with a known prefix (`user.`, `trusted.`, `security.`, `system.posix_acl_*`) are shown as stored.
+//! Others come from systems without such prefixes and are shown as `user.NAME`, except FreeBSD's system
+//! namespace, which is hidden.
 //!
 //! Source: OpenZFS `zpl_xattr.c`, `zfs_sa.c` (`zfs_sa_get_xattr`).
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cenote_dataset::Object;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
+use cenote_object::Object;
 
 use crate::attr::Attr;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 
-/// The largest value read; Linux allows 64 KiB. Larger ones are cut off here as damage.
+/// The largest value read; Linux allows 64 KiB. Larger ones indicate damage and are truncated.
 const MAX_VALUE_BYTES: u64 = 16 << 20;
 /// FreeBSD's system namespace on disk.
 const FREEBSD_PREFIX: &[u8] = b"freebsd:";
 
-/// Where a value is.
+/// Where a value is stored.
 #[derive(Debug, Clone)]
-enum Place {
+enum XattrContent {
     Inline(Bytes),
     File(ObjectId),
 }
@@ -37,7 +38,7 @@ enum Place {
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xattr {
-    /// The name as Linux shows it.
+    /// The Linux name.
     pub name: Bytes,
     /// The value.
     pub value: Bytes,
@@ -56,10 +57,10 @@ impl Filesystem {
         Ok(all)
     }
 
-    /// One extended attribute's value.
+    /// The value of one extended attribute.
     ///
     /// # Errors
-    /// As [`Filesystem::xattrs`].
+    /// Those of [`Filesystem::xattrs`].
     pub async fn xattr(&self, id: ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
         match self.xattr_places(id).await?.remove(name) {
             Some(place) => Ok(Some(self.xattr_value(place).await?)),
@@ -67,38 +68,38 @@ impl Filesystem {
         }
     }
 
-    /// Whether an object can have extended attributes at all; when not, asking for them costs nothing.
+    /// Whether an object can have extended attributes at all; if not, listing them costs nothing.
     pub fn may_have_xattrs(attr: &Attr) -> bool {
-        // Inline lists are seen only by looking into the bonus; it is at hand then.
+        // Inline lists can only be found by parsing the bonus, which is in memory by then.
         attr.is_sa || attr.xattr_dir.is_some()
     }
 
-    async fn xattr_places(&self, id: ObjectId) -> Result<BTreeMap<Bytes, Place>> {
+    async fn xattr_places(&self, id: ObjectId) -> Result<BTreeMap<Bytes, XattrContent>> {
         let node = self.node(id);
-        let mut stored: BTreeMap<Bytes, Place> = BTreeMap::new();
+        let mut stored: BTreeMap<Bytes, XattrContent> = BTreeMap::new();
         let mut dir = node.and_then(|node| node.attr).and_then(|attr| attr.xattr_dir);
         if node.is_none_or(|node| !node.fresh) {
             let object = self.object(id).await?;
             dir = dir.or(self.xattr_dir_of(&object).await?);
             for (name, value) in self.inline_xattrs(&object).await? {
-                stored.insert(name, Place::Inline(value));
+                stored.insert(name, XattrContent::Inline(value));
             }
         }
         for (name, value) in node.iter().flat_map(|node| &node.xattrs) {
             match value {
-                Some(value) => stored.insert(name.clone(), Place::Inline(value.clone())),
+                Some(value) => stored.insert(name.clone(), XattrContent::Inline(value.clone())),
                 None => stored.remove(name),
             };
         }
         if let Some(dir) = dir {
             for entry in self.list(dir).await? {
-                stored.entry(entry.name).or_insert(Place::File(entry.object));
+                stored.entry(entry.name).or_insert(XattrContent::File(entry.object));
             }
         }
         Ok(stored.into_iter().filter_map(|(name, place)| Some((linux_name(name)?, place))).collect())
     }
 
-    /// The hidden directory, wherever it is noted.
+    /// The hidden directory, from whichever place records it.
     async fn xattr_dir_of(&self, object: &Object) -> Result<Option<ObjectId>> {
         let attr = self.attr_of(object).await?;
         if !attr.is_sa || attr.xattr_dir.is_some() || !attr.has_spill {
@@ -109,7 +110,7 @@ impl Filesystem {
         Ok(number.filter(|&id| id != 0).map(ObjectId))
     }
 
-    /// The packed list's names and values, as stored.
+    /// The names and values in the packed list, as stored.
     async fn inline_xattrs(&self, object: &Object) -> Result<Vec<(Bytes, Bytes)>> {
         use cenote_format::dnode::ObjectType;
         if object.dnode().bonus_type != ObjectType::SA {
@@ -131,13 +132,13 @@ impl Filesystem {
             .collect())
     }
 
-    async fn xattr_value(&self, place: Place) -> Result<Bytes> {
+    async fn xattr_value(&self, place: XattrContent) -> Result<Bytes> {
         match place {
-            Place::Inline(value) => Ok(value),
-            Place::File(id) => {
+            XattrContent::Inline(value) => Ok(value),
+            XattrContent::File(id) => {
                 let file = self.open_file(id).await?;
                 if file.attr().size > MAX_VALUE_BYTES {
-                    return Err(FsError::Attributes { why: "say an impossible length for a value" }.of(id));
+                    return Err(FsError::Attributes { why: "give a value an impossible length" }.of(id));
                 }
                 file.read(0, file.attr().size).await
             }
@@ -145,7 +146,7 @@ impl Filesystem {
     }
 }
 
-/// The name that Linux shows for a stored one; `None` if it shows none.
+/// The Linux name for a stored one; `None` if Linux shows none.
 fn linux_name(stored: Bytes) -> Option<Bytes> {
     let known = [&b"user."[..], b"trusted.", b"security."].iter().any(|p| stored.starts_with(p));
     if known || stored == b"system.posix_acl_access"[..] || stored == b"system.posix_acl_default"[..] {

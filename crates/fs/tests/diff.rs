@@ -1,4 +1,4 @@
-//! `zfs diff -FH` between snapshots, line for line as the kernel's.
+//! `zfs diff -FH` between snapshots: equals the kernel's output line for line.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -24,7 +24,7 @@ fn snapshots_differ_as_zfs_diff_says() {
             while let Some(line) = wanted.next_if(|line| !line.starts_with('#')) {
                 theirs.push(line.to_owned());
             }
-            // A clone was promoted after the diffs were taken and took this snapshot along.
+            // A clone was promoted after the diffs were recorded and took this snapshot with it.
             let from_now = if from_name == "gsnaps/a/d@r0" { "gsnaps/promoted@r0" } else { from_name };
             let from_dataset = mos.dataset(from_now).await.unwrap();
             let from = Filesystem::open(from_dataset.objset().await.unwrap()).await.unwrap();

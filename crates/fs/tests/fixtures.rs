@@ -1,5 +1,10 @@
-//! OpenZFS's own old pools (versions 1 to 15): every file system opens and is read to its last byte.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! OpenZFS's own old pools (versions 1 to 15): every file system opens and is read completely.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test that can't go on must stop"
+)]
 
 mod common;
 
@@ -11,7 +16,7 @@ use cenote_fs::Filesystem;
 use cenote_fs::manifest::{ManifestOptions, manifest};
 use cenote_runtime::Runtime;
 
-/// Unpacks the images (64 MiB each, nearly all zeros) sparsely; once, and kept. `None` without `bzip2`.
+/// Unpacks the images (64 MiB each, nearly all zeros) sparsely, once, and keeps them. `None` without `bzip2`.
 fn unpack(packed: &Path) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zpool_upgrade");
     std::fs::create_dir_all(&folder).unwrap();
@@ -48,7 +53,7 @@ fn every_old_pool_opens_and_is_read() {
             let mos = match import(&rt, pool, &ImportOptions::default()).await {
                 Ok(mos) => mos,
                 Err(error) => {
-                    // Versions that never were, and a mirror of which both halves are damaged.
+                    // Versions that never existed, and a mirror with both halves damaged.
                     println!("{} is refused: {error}", pool.name());
                     continue;
                 }

@@ -1,6 +1,6 @@
-//! The acceptance test: every dataset, snapshot and volume of every golden pool is what the kernel says it is,
-//! down to each file's attributes, extended attributes and content.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! The acceptance test: every dataset, snapshot and volume of every golden pool equals the kernel's view,
+//! including each file's attributes, extended attributes and content.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 mod common;
 
@@ -9,7 +9,7 @@ use cenote_fs::manifest::hash_range;
 use cenote_runtime::Runtime;
 use cenote_testkit::DatasetFacts;
 
-/// Compares every dataset of a pool for which `wanted` says so.
+/// Compares every dataset of a pool that `wanted` selects.
 fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
     let Some(golden) = cenote_testkit::golden(name) else { return };
     let rt = Runtime::real(None);

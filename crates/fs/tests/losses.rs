@@ -1,5 +1,5 @@
-//! Redundancy: with every survivable set of disks missing, files of every redundant golden pool are what the kernel
-//! wrote. Each set reads one dataset in turn: small ones, as there are many sets.
+//! Redundancy: with every survivable set of disks missing, the files of every redundant golden pool are as
+//! the kernel wrote them. Each set reads one dataset in turn: small ones, since there are many sets.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -44,7 +44,7 @@ fn path_of(found: &FoundPool, guid: Guid) -> Option<&str> {
     leaves.find(|leaf| leaf.guid == guid)?.path.as_deref()
 }
 
-/// Every set of one or more present devices without which all data is still there.
+/// Every set of one or more present devices whose loss leaves all data readable.
 fn survivable_losses(found: &FoundPool) -> Vec<Vec<Guid>> {
     let present: Vec<Guid> = found.devices.keys().copied().collect();
     let subset = |mask: u32| -> Vec<Guid> {
@@ -54,8 +54,8 @@ fn survivable_losses(found: &FoundPool) -> Vec<Vec<Guid>> {
     (1..1 << present.len()).map(subset).filter(survives).collect()
 }
 
-/// Whether a vdev still has all that was written to it: judged here by itself, not by the pool's status. A disk with
-/// damaged labels (of `degraded`) has lost more than those.
+/// Whether a vdev still has all its data: judged independently of the pool's status. A disk with damaged
+/// labels (in `degraded`) has lost more than its labels.
 fn holds_all(found: &FoundPool, lost: &[Guid], vdev: &VdevConfig) -> bool {
     let children = || vdev.children.iter().map(|child| holds_all(found, lost, child));
     match vdev.kind {

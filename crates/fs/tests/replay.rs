@@ -1,29 +1,30 @@
-//! The intent log applied, in memory and for good, gives what the kernel shows after its replay.
+//! The intent log, applied in memory or on disk, gives what the kernel shows after its replay.
 //!
-//! What the log does not record the kernel takes from the clock at the replay: those times are known to be at or after the replay's
-//! first one, and in our view to be exactly `NOW`. All else must be equal.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! Values that the log does not record the kernel takes from its clock at the replay: those times must be at
+//! or after the start of the replay, and in our view exactly `NOW`. Everything else must be equal.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use cenote_dataset::engine::{Engine, Host};
-use cenote_dataset::{ImportOptions, IntentLog, KeySource, Mos, import};
+use cenote_dataset::{ImportOptions, KeySource, Mos, import};
+use cenote_engine::{Engine, Host};
 use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
 use cenote_fs::{Filesystem, Timestamp, Volume, replay_logs};
+use cenote_object::IntentLog;
 use cenote_pool::PoolState;
 use cenote_runtime::Runtime;
 use cenote_testkit::{Golden, copy_image};
 
-/// The moment of our replay: no file has this time.
+/// The time of our replay, which no file has.
 const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
 const NOW_TEXT: &str = "4000000000.000000000";
-/// Columns that hold times: mtime and ctime.
+/// Columns with times: mtime and ctime.
 const TIMES: [usize; 2] = [7, 13];
 
-/// The pool after a replay for good, on a copy of its disks, which must then be clean.
+/// The pool after a replay on disk, on a copy of its images, which must then be clean.
 async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos {
     for disk in golden.facts().disks {
         let file = disk.file.trim_end_matches(".zst");
@@ -34,7 +35,7 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
     let engine = Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap();
     drop(found);
     for (name, report) in replay_logs(&engine, NOW).await.unwrap() {
-        println!("{name}: {} records replayed, {} passed over", report.applied, report.skipped);
+        println!("{name}: {} records replayed, {} skipped", report.applied, report.skipped);
         assert!(report.stopped.is_none(), "{name}: {:?}", report.stopped);
     }
     engine.set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
@@ -53,7 +54,7 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
     common::open(rt, folder, KeySource::default()).await
 }
 
-/// `since`: a second between the cut and the kernel's replay, as the manifests show.
+/// `since` is a second between the crash and the kernel's replay, taken from the manifests.
 fn check(name: &str, since: i64, for_good: bool) {
     let Some(golden) = cenote_testkit::golden(name) else { return };
     let rt = Runtime::real(None);
@@ -67,7 +68,7 @@ fn check(name: &str, since: i64, for_good: bool) {
         for facts in golden.facts().datasets {
             let dataset = mos.dataset(&facts.name).await.unwrap_or_else(|e| panic!("{}: {e}", facts.name));
             let objset = dataset.objset().await.unwrap();
-            // A snapshot's head still names the log of its day, which is none of its own.
+            // A snapshot's head still names the log of its time, which is not its own.
             let log = if dataset.is_snapshot() { IntentLog::default() } else { objset.intent_log().await };
             assert!(log.damaged.is_none(), "{}: {:?}", facts.name, log.damaged);
             println!("{}: {} records to replay, {} synced", facts.name, log.records.len(), log.synced);
@@ -100,7 +101,7 @@ fn check(name: &str, since: i64, for_good: bool) {
     assert!(for_good || replayed > 50, "only {replayed} records were there to replay");
 }
 
-/// Rows are the same if they are but for times that ours has from `NOW` and the kernel from its clock.
+/// Rows are equal except for times that are `NOW` in ours and from the kernel's clock in theirs.
 fn same_row(ours: &str, theirs: &str, since: i64) -> bool {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.split('\t').collect(), theirs.split('\t').collect());
     ours.len() == theirs.len()

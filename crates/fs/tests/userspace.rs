@@ -1,4 +1,4 @@
-//! Space and limits by owner are what `zfs userspace`, `groupspace` and `projectspace` print.
+//! Usage and quotas by owner equal the output of `zfs userspace`, `groupspace` and `projectspace`.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -20,7 +20,7 @@ fn space_by_owner_is_what_zfs_prints() {
             let by = match verb {
                 "userspace" => SpaceBy::User,
                 "groupspace" => SpaceBy::Group,
-                // The command failed when the pool was made (it has no -n); see below.
+                // The command failed when the pool was created (it has no -n); see below.
                 _ => continue,
             };
             let fs =
@@ -32,7 +32,7 @@ fn space_by_owner_is_what_zfs_prints() {
                 compared += 1;
             }
             assert_eq!(all.len(), rows.lines().count(), "{head}");
-            // Owners of nothing and without limits are left out by zfs.
+            // zfs omits owners without usage and quotas.
             assert_eq!(fs.space_of(by, 4_000_000_000).await.unwrap(), OwnerSpace::default(), "{head}");
         }
         assert!(compared > 10);

@@ -1,23 +1,34 @@
-//! Copy: files, trees and volumes out of a pool, as whole as the destination can hold them, and an account of what it could not.
+//! Copies files, trees and volumes out of a pool, as completely as the destination allows, and accounts for
+//! everything lost on the way.
 //!
-//! Idea: the pool's side is read ahead, in parallel, without blocking; the destination's side is plain system calls relative
-//! to open folders. A file grows without a name (`O_TMPFILE`; where that is not known, under a temporary one), gets its
-//! content, owner, extended attributes, mode and times in the order in which they don't undo each other, and only then appears under its
-//! name. So an interrupted copy leaves no half files.
+//! Idea: the pool is read ahead, in parallel, without blocking; the destination is written by plain system
+//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, or where that is missing
+//! under a temporary name). It gets its content, owner, extended attributes, mode and times in an order in
+//! which none undoes another, and only then its name. An interrupted copy therefore leaves no partial files.
 //!
 //! ```text
-//!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks, each   read ahead | write | dress | name
+//!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks,
+//!                                              each   read ahead | write | dress | name
 //!   a folder is dressed (mode, times) when the last task in it has ended
 //! ```
 //!
-//! Names come from the pool and are hostile: a name that is not one component is refused, and nothing is ever opened through a
-//! symbolic link, so what is written stays below the folder that the caller opened.
+//! Names come from the pool and may be hostile: a name that is not a single component is refused or replaced,
+//! and nothing is opened through a symbolic link. Everything written stays below the folder that the caller
+//! opened.
 //!
-//! What can't be kept is not an error but a [`Loss`], told to the caller as it happens and counted.
+//! Whatever can't be preserved is not an error but a [`Loss`]: it is counted and reported to an [`Account`]
+//! at once. Unreadable content is reported before the file gets its name, so the account knows every file
+//! that contains zeros in place of data, however the copy ends.
 //!
-//! Memory: a few windows of read-ahead for each large file under way ([`LARGE_AT_ONCE`]), at most [`LARGE_BYTES`] for each small one;
-//! an entry for each file with several names; the names of subfolders of the folders on the stack.
+//! Memory: a few windows of read-ahead for each large file in progress ([`LARGE_AT_ONCE`]), at most
+//! [`LARGE_BYTES`] for each small one; an entry for each file with several names; the names of subfolders of
+//! the folders on the stack.
+//!
+//! Locking: a [`Copier`] may be used and cloned by any number of tasks. The counters are independent relaxed
+//! atomics, exact once the copy has ended. A semaphore limits large files; its permit is held for the whole
+//! file. The account is called without locks held.
 
+mod account;
 mod content;
 mod dress;
 mod file;
@@ -35,78 +46,86 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 use cenote_runtime::Runtime;
+use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
+pub use account::Account;
+use account::Standing;
 pub use content::{Piece, Pieces, write_zeros};
 pub use folder::{Folder, Name};
+pub(crate) use loss::POSIX_ACL_PREFIX;
 pub use loss::{Loss, LossKind, Reason};
 pub use volume::VolumeSink;
 
-/// Files that are copied at the same time.
+/// Maximum number of files copied concurrently.
 const FILES_AT_ONCE: usize = 16;
-/// Files larger than [`LARGE_BYTES`] that are copied at the same time.
+/// Maximum number of files larger than [`LARGE_BYTES`] copied concurrently.
 const LARGE_AT_ONCE: usize = 3;
-/// Files up to this size are read whole before they are written.
+/// Files up to this size are read completely before they are written.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// How to copy.
+/// Options for copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Replace files that exist. Folders that exist are always entered.
+    /// Replace existing files. Existing folders are always entered.
     pub replace: bool,
     /// Restore owners, modes, times, extended attributes, ACLs and flags.
     pub metadata: bool,
-    /// Where content can't be read, leave zeros and say so; otherwise such a file is not copied.
+    /// Write zeros for unreadable content and report it; otherwise such a file is not copied.
     pub partial: bool,
+    /// Rename files whose names Linux can't store ([`Name::stand_in`]); otherwise they are not copied.
+    pub stand_ins: bool,
 }
 
 impl Default for CopyOptions {
     fn default() -> CopyOptions {
-        CopyOptions { replace: false, metadata: true, partial: false }
+        CopyOptions { replace: false, metadata: true, partial: false, stand_ins: false }
     }
 }
 
-/// What is to be copied: a file, or a folder with all that is in it.
+/// What to copy: a file, or a folder with all its contents.
 #[derive(Debug, Clone)]
 pub struct CopySource {
-    /// Where it is.
+    /// Its file system.
     pub filesystem: Filesystem,
-    /// Which object.
+    /// Its object.
     pub object: ObjectId,
-    /// Its path, as losses shall show it; what is in it is shown below.
+    /// Its path in reported losses; paths of its contents are appended.
     pub path: Vec<u8>,
 }
 
-/// What was copied so far.
+/// Counts of what was copied so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Regular files.
     pub files: u64,
     /// Folders.
     pub folders: u64,
-    /// Further names of files with several.
+    /// Additional names of files with several names.
     pub hard_links: u64,
     /// Symbolic links, fifos, sockets, devices.
     pub others: u64,
     /// Bytes of content, without holes.
     pub bytes: u64,
-    /// Losses told.
+    /// Losses reported.
     pub losses: u64,
 }
 
-/// Copies, counts, and tells losses. Cloning it costs an atomic increment.
+/// Copies, counts, and reports losses. A clone costs two atomic increments.
 #[derive(Clone)]
-pub struct Copier(Arc<Shared>);
+pub struct Copier {
+    shared: Arc<Shared>,
+    account: Arc<dyn Account>,
+}
 
 struct Shared {
     runtime: Runtime,
     options: CopyOptions,
-    on_loss: Box<dyn Fn(Loss) + Send + Sync>,
     large: Semaphore,
     counters: Counters,
 }
 
-/// [`Copied`] while it grows.
+/// [`Copied`] as it grows.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) files: AtomicU64,
@@ -132,51 +151,76 @@ impl Counters {
 }
 
 impl Copier {
-    /// `on_loss` hears of everything that could not be kept, from several tasks at once.
+    /// `on_loss` is called for everything that can't be preserved, from several tasks concurrently.
     pub fn new(
         runtime: &Runtime,
         options: CopyOptions,
         on_loss: impl Fn(Loss) + Send + Sync + 'static,
     ) -> Copier {
-        Copier(Arc::new(Shared {
+        let shared = Shared {
             runtime: runtime.clone(),
             options,
-            on_loss: Box::new(on_loss),
             large: Semaphore::new(LARGE_AT_ONCE),
             counters: Counters::default(),
-        }))
+        };
+        Copier { shared: Arc::new(shared), account: Arc::new(on_loss) }
     }
 
-    /// What was copied so far; for progress, while copying goes on.
+    /// The same copier and counters with another account.
+    pub fn telling(&self, account: Arc<dyn Account>) -> Copier {
+        Copier { shared: self.shared.clone(), account }
+    }
+
+    /// Counts so far, for progress.
     pub fn copied(&self) -> Copied {
-        self.0.counters.copied()
+        self.shared.counters.copied()
     }
 
-    /// Copies a source to `name` in `folder`. A folder that exists there is entered.
+    /// Copies a source to `name` in `folder`. An existing folder of that name is entered.
     pub async fn copy(&self, source: &CopySource, folder: &Folder, name: &Name) {
         tree::copy(self, source, folder, name).await;
     }
 
-    /// Copies what is in a source, a folder, into `folder`, and makes `folder` itself like it.
+    /// Copies the contents of a source folder into `folder`, and gives `folder` itself the source's metadata.
     pub async fn copy_into(&self, source: &CopySource, folder: &Folder) {
         tree::copy_into(self, source, folder).await;
     }
 
-    /// Tells and counts a loss.
+    /// Counts and reports a loss.
     pub(crate) fn lost(&self, loss: Loss) {
+        // Nothing depends on the result: the account remembers its own failures.
+        let _ = self.noted(loss);
+    }
+
+    /// The same, if the caller must not continue unless the account recorded the loss.
+    fn noted(&self, loss: Loss) -> Result<(), Errno> {
         self.count(|counters| &counters.losses, 1);
-        (self.0.on_loss)(loss);
+        self.account.lost(loss)
+    }
+
+    /// What to do about a file that may exist at the destination.
+    fn standing(&self, folder: &Folder, name: &Name, path: &[u8]) -> Standing {
+        match () {
+            () if !folder.has(name) => Standing::Free,
+            () if self.options().replace => Standing::Replaced,
+            () => self.account.lacking(path).map_or(Standing::Stays, Standing::Improved),
+        }
+    }
+
+    /// Reports that a path was copied without losing content.
+    fn whole(&self, path: &[u8]) {
+        self.account.whole(path);
     }
 
     fn count(&self, which: impl Fn(&Counters) -> &AtomicU64, more: u64) {
-        which(&self.0.counters).fetch_add(more, Ordering::Relaxed);
+        which(&self.shared.counters).fetch_add(more, Ordering::Relaxed);
     }
 
     fn options(&self) -> CopyOptions {
-        self.0.options
+        self.shared.options
     }
 
     fn runtime(&self) -> &Runtime {
-        &self.0.runtime
+        &self.shared.runtime
     }
 }

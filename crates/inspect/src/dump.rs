@@ -1,20 +1,21 @@
-//! Any on-disk structure of a pool, field by field: what `zdb` shows, for people and for programs.
+//! Any on-disk structure of a pool, field by field: the information that `zdb` shows, for people and
+//! programs.
 //!
-//! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The functions here
-//! walk structures and tell a [`Sink`] what they meet; layout (aligned text, JSON) is the sink's business. So each structure is
-//! described once, and memory stays small however large an object is.
+//! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The
+//! functions here walk structures and pass what they find to a [`Sink`], which does the layout (aligned text,
+//! JSON). Each structure is described once, and memory stays small however large an object is.
 //!
-//! Structures that are nothing but words ([`Phys`]) describe themselves: their fields' names say their units
-//! (`_bytes`, `_time_s`), so all of them are shown by one function, [`phys`].
+//! Structures that consist of 64-bit words ([`Phys`]) describe themselves: field names carry units (`_bytes`,
+//! `_time_s`), so one function, [`phys`], shows them all.
 //!
 //! ```text
 //!   label      four labels of a device           objects    table of a set's objects
-//!   uberblock  the ring, or the one in use       object     dnode, bonus, block tree, content
+//!   uberblock  the ring, or the active one       object     dnode, bonus, block tree, content
 //!   datasets   DSL structures                    zil        chain, blocks, records
 //!   block      raw bytes at VDEV:OFFSET          metaslabs, tables (DDT, BRT), features
 //! ```
 //!
-//! Damage is shown where it is met, as a field `error`, and the dump goes on.
+//! Damage is shown where it is found, as a field `error`, and the dump continues.
 
 pub mod block;
 mod bonus;
@@ -32,10 +33,10 @@ use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::nvlist::{NvValue, Nvlist};
 
-/// A value of a field or cell, and how it is meant.
+/// The value of a field or cell, with its meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Nothing there.
+    /// No value.
     None,
     /// Yes or no.
     Flag(bool),
@@ -43,15 +44,15 @@ pub enum Value {
     Number(u64),
     /// A number that may be negative.
     Signed(i64),
-    /// Bits.
+    /// A bit mask.
     Hex(u64),
-    /// Bytes of something.
+    /// A size in bytes.
     Size(u64),
     /// Seconds since 1970.
     Time(i64),
-    /// Words of OpenZFS or of the user; may hold anything.
+    /// A word of OpenZFS or of the user; may contain any characters.
     Text(String),
-    /// Bytes that mean nothing here.
+    /// Uninterpreted bytes.
     Raw(Vec<u8>),
     /// Several numbers.
     Numbers(Vec<u64>),
@@ -88,29 +89,29 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Where a dump goes.
+/// The destination of a dump.
 ///
-/// Within a record come fields, records, lists and tables; within a list, records. What was opened last is closed first. A
-/// failure to write is kept by the sink and told by [`Sink::is_closed`], so that structures are described without
-/// a check after every field.
+/// A record contains fields, records, lists and tables; a list contains records. What was opened last is
+/// closed first. A sink remembers write errors and reports them by [`Sink::is_closed`], so that callers need
+/// not check after every field.
 pub trait Sink {
-    /// A record begins. In a list the name is a heading for people only.
+    /// Begins a record. In a list, the name is only a heading for people.
     fn open(&mut self, name: &str);
-    /// A list of records begins.
+    /// Begins a list of records.
     fn list(&mut self, name: &str);
-    /// A table begins.
+    /// Begins a table.
     fn table(&mut self, name: &str, columns: &[&'static str]);
-    /// A row of the table that was begun.
+    /// A row of the open table.
     fn row(&mut self, cells: Vec<Value>);
-    /// A field of the record that was opened.
+    /// A field of the open record.
     fn field(&mut self, name: &str, value: Value);
-    /// Ends the record, list or table.
+    /// Ends the innermost record, list or table.
     fn close(&mut self);
-    /// Nobody is listening any more: long dumps may stop.
+    /// Whether nobody reads the output any more: long dumps may stop.
     fn is_closed(&self) -> bool;
 }
 
-/// Shows the fields of a structure of words. Padding is left out.
+/// Shows the fields of a structure of words, without padding.
 pub fn phys<P: Phys>(sink: &mut dyn Sink, value: &P) {
     let words = value.to_words();
     let mut rest = &words[..];
@@ -123,7 +124,7 @@ pub fn phys<P: Phys>(sink: &mut dyn Sink, value: &P) {
     }
 }
 
-/// A field of words, by what its name says.
+/// A field of words, formatted according to its name.
 fn word_field(name: &str, words: &[u64]) -> Value {
     match words {
         [number] if name.ends_with("_bytes") => match i64::try_from(*number) {
@@ -140,7 +141,7 @@ fn word_field(name: &str, words: &[u64]) -> Value {
     }
 }
 
-/// Shows the pairs of a list as fields, lists within as records.
+/// Shows the pairs of an nvlist as fields, nested lists as records.
 pub fn nvlist(sink: &mut dyn Sink, list: &Nvlist) {
     for (name, value) in list.iter() {
         match value {
@@ -179,7 +180,7 @@ fn plain_pair(value: &NvValue) -> Value {
     }
 }
 
-/// Shows an error in its place.
+/// Shows an error at this point of the dump.
 fn failure(sink: &mut dyn Sink, error: &dyn std::fmt::Display) {
     sink.field("error", Value::Text(error.to_string()));
 }

@@ -1,14 +1,14 @@
-//! Why a scan, a verification or a rescue could not be done as a whole.
+//! Errors that prevent a scan, verification or rescue as a whole.
 //!
-//! Damage that is found is a result, not an error: it is reported and the work goes on.
+//! Damage found is a result, not an error: it is reported and the work continues.
 //!
-//! Each layer's error holds that of the layer below as it is, so there is one way from any cause to this error:
-//! `PoolError` in `DatasetError` in `FsError` in [`InspectError`].
+//! Each layer's error contains that of the layer below unchanged, so every cause has one form: `PoolError` in
+//! `DatasetError` in `FsError` in [`InspectError`].
 
 use std::sync::Arc;
 
-use cenote_dataset::DatasetError;
 use cenote_fs::FsError;
+use cenote_object::DatasetError;
 use cenote_pool::PoolError;
 
 /// Result of this layer.
@@ -20,37 +20,79 @@ pub enum InspectError {
     /// From the file-system layer or those below it.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// A file that was read in part: which bytes are not there, as in a manifest.
+    /// A file that was read in part: the bytes that are missing, in the format of a manifest.
     #[error("parts of its content can't be read: {unreadable}")]
     Content {
         /// The hash with its unreadable ranges, `EIO:OFFSET+LENGTH;...|HASH`.
         unreadable: String,
     },
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
-    /// A file or stream outside of the pool could not be read or written.
+    /// A pool has no older state to rewind to.
+    #[error(
+        "pool '{pool}' can't be rewound: none of the {states} states that its uberblocks lead to (txg \
+         {oldest} to {newest}) is intact; the newest: {why}. `cenote rescue {pool} FOLDER` saves what is \
+         still readable"
+    )]
+    NoWholeState {
+        /// The pool's name.
+        pool: String,
+        /// Number of states tried.
+        states: usize,
+        /// The txg of the oldest.
+        oldest: u64,
+        /// The txg of the newest.
+        newest: u64,
+        /// What is wrong with the newest.
+        why: String,
+    },
+    /// The rewind target has lost blocks of files.
+    #[error(
+        "pool '{pool}': the newest state with intact metadata is txg {txg}, but its files have lost blocks \
+         ({blocks}). `cenote zpool import -FX {pool}` rewinds to it anyway, \
+         `cenote verify --txg {txg} {pool}` lists the files"
+    )]
+    FilesDamaged {
+        /// The pool's name.
+        pool: String,
+        /// The state's txg.
+        txg: u64,
+        /// Blocks without a readable copy.
+        blocks: u64,
+    },
+    /// A file or stream outside the pool could not be read or written.
     #[error("{what}: {source}")]
     Io {
         /// The file or stream.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         source: Arc<std::io::Error>,
     },
 }
 
 impl InspectError {
-    /// An error of a file or stream outside of the pool.
+    /// An error on a file or stream outside the pool.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> InspectError {
         let what = what.into();
         move |source| InspectError::Io { what, source: Arc::new(source) }
     }
 
-    /// Data on the pool are damaged (as opposed to a wrong request, a missing key or a full disk).
+    /// The dataset layer's error, if this is one.
+    pub fn dataset(&self) -> Option<&DatasetError> {
+        match self {
+            InspectError::Fs(FsError::Dataset(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether data on the pool is damaged (rather than a bad request, a missing key or a full disk).
     pub fn is_damage(&self) -> bool {
         match self {
             InspectError::Fs(error) => error.is_damage(),
-            InspectError::Content { .. } => true,
+            InspectError::Content { .. }
+            | InspectError::NoWholeState { .. }
+            | InspectError::FilesDamaged { .. } => true,
             InspectError::Request(_) | InspectError::Io { .. } => false,
         }
     }

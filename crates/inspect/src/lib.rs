@@ -1,9 +1,10 @@
-//! What explains a pool: `scan` (every file), `verify` (every block), `rescue` (what can be saved), `dump` (any structure);
-//! `copy`, which gets files and volumes out of it, and `put`, which gets files into it.
+//! Inspects whole pools: `scan` (every file), `verify` (every block), `rescue` (everything recoverable),
+//! `dump` (any structure), `rewind` (which older state is intact); and copies: `copy` moves files and volumes
+//! out of a pool, `put` into one.
 //!
-//! Idea: these read a whole pool, so they read it in disk order: pointers are collected, sorted by place and read with
-//! their neighbours, instead of walking the tree block by block. Memory stays bounded whatever the pool's size: work goes
-//! in windows, results leave as they are made.
+//! Idea: these read a whole pool, so they read it in disk order: block pointers are collected, sorted by
+//! address and read with their neighbours, instead of walking the tree block by block. Memory is bounded
+//! whatever the pool's size: work proceeds in windows, and results are passed on immediately.
 #![forbid(unsafe_code)]
 
 pub mod copy;
@@ -11,6 +12,7 @@ pub mod dump;
 mod error;
 pub mod put;
 pub mod rescue;
+pub mod rewind;
 pub mod scan;
 pub mod verify;
 

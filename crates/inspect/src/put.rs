@@ -1,15 +1,21 @@
-//! Copying into a pool: files and folders of this system or of the pool itself, as `cp -a` would, and what of them the pool could not take.
+//! Copies into a pool: local files and folders, or files of the pool itself, as `cp -a` would; reports what
+//! the pool could not store.
 //!
 //! ```text
 //!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
-//!       folders wait on a stack, depth first; their times and flags come when all that is in them is there
-//!   changes gather in the open group; the engine writes it while the next one fills
+//!       folders wait on a stack, depth first; their times and flags are set after their contents
+//!   changes gather in the open txg; the engine syncs it while the next one fills
 //! ```
 //!
-//! Memory: the engine's bound on changes ([`DIRTY_BYTES_MAX`] while files are copied), the names of one folder, an open folder for each
-//! level, and 40 bytes for each file with several names.
+//! Memory: the engine's limit on dirty data, which its owner sets; the names of one
+//! folder, an open folder for each level, and 40 bytes for each file with several names.
 //!
-//! A stop, or an error, leaves whole files only, but for folders that do not have their times yet; so does a power cut, for what the last group has.
+//! A stop or an error leaves only complete files, but folders may still lack their times. So does a power
+//! cut, for everything in the last synced txg.
+//!
+//! Locking: one task works on a [`Putter`]; only [`Putter::stop`] and [`Putter::copied`] may be called
+//! meanwhile. The stop flag and the counters are independent relaxed atomics. Each change runs under an
+//! engine hold, which is released before the next; the txg can be synced in between.
 //!
 //! Source: inode(7), xattr(7), lseek(2) for holes.
 
@@ -26,10 +32,9 @@ mod volume;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cenote_dataset::engine::{Engine, Need};
+use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
 use cenote_fs::{Change, FsWriter, Timestamp};
-
 use cenote_runtime::AbortOnDrop;
 
 use crate::copy::{Copied, Counters, Loss, LossKind, Reason};
@@ -39,35 +44,33 @@ pub use host::HostFile;
 pub use pool_file::PoolFile;
 pub use volume::{VolumePutter, VolumeSource};
 
-/// Changes in memory while files are copied: two groups of 64 MiB, and what comes while they are written.
-const DIRTY_BYTES_MAX: u64 = 256 << 20;
-
-/// How to copy into a pool.
+/// Options for copying into a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PutOptions {
-    /// Replace files that exist. Folders that exist are always entered.
+    /// Replace existing files. Existing folders are always entered.
     pub replace: bool,
-    /// Keep owners, modes, times, extended attributes, ACLs and flags.
+    /// Preserve owners, modes, times, extended attributes, ACLs and flags.
     pub metadata: bool,
-    /// User and group that files get otherwise.
+    /// User and group of files if metadata is not preserved.
     pub owner: (u64, u64),
 }
 
-/// Changes one file system of a pool: copies into it, removes from it. Groups are written as they fill.
+/// Changes one file system of a pool: copies into it, removes from it. Txgs are synced as they fill.
 pub struct Putter {
     engine: Engine,
     fs: FsWriter,
     options: PutOptions,
     on_loss: Box<dyn Fn(Loss)>,
     dataset: String,
-    /// Groups are written while this is there.
+    /// Txgs are synced as long as this exists.
     _groups: AbortOnDrop<()>,
     counters: Counters,
     stopped: AtomicBool,
 }
 
 impl Putter {
-    /// For the file system called `dataset`, which `fs` changes. `on_loss` hears of everything that could not be kept.
+    /// For the file system called `dataset`, which `fs` changes. `on_loss` is called for everything that
+    /// can't be preserved.
     pub fn new(
         engine: &Engine,
         dataset: &str,
@@ -75,7 +78,6 @@ impl Putter {
         options: PutOptions,
         on_loss: impl Fn(Loss) + 'static,
     ) -> Putter {
-        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         Putter {
             engine: engine.clone(),
             fs,
@@ -88,15 +90,15 @@ impl Putter {
         }
     }
 
-    /// Copies a file or folder to `name` in a directory of the pool. A folder that exists there is entered.
+    /// Copies a file or folder to `name` in a directory of the pool. An existing folder is entered.
     ///
     /// # Errors
-    /// The pool takes nothing more: it is full, or a group could not be written.
+    /// The pool accepts no more: it is full, or a txg could not be synced.
     pub async fn put(&self, source: HostFile, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
         tree::Walk::new(self).put(source, path, dir, name).await
     }
 
-    /// Copies what is in a folder into a directory of the pool, and makes that like it.
+    /// Copies the contents of a folder into a directory of the pool, and gives that the folder's metadata.
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -104,7 +106,8 @@ impl Putter {
         tree::Walk::new(self).put_into(source, path, dir).await
     }
 
-    /// Copies a file or folder of the same pool to `name` in a directory. Files share their blocks with it, where they can.
+    /// Copies a file or folder of the same pool to `name` in a directory. Files share their blocks with the
+    /// source where possible.
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -115,7 +118,7 @@ impl Putter {
         }
     }
 
-    /// Copies what is in a folder of the same pool, as [`Putter::put_into`].
+    /// Copies the contents of a folder of the same pool, like [`Putter::put_into`].
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -126,7 +129,7 @@ impl Putter {
         }
     }
 
-    /// Tells of a copy that would have to hold itself.
+    /// Reports a copy that would have to contain itself.
     async fn is_endless(&self, source: &PoolFile, path: &Path, dir: ObjectId) -> Result<bool> {
         let is_endless = source.has_below(dir).await?;
         if is_endless {
@@ -135,7 +138,8 @@ impl Putter {
         Ok(is_endless)
     }
 
-    /// Ends the work at the next file, which is left out; also in the middle of a large one, which then is not there.
+    /// Stops at the next file, which is not copied. A large file being copied is abandoned and leaves
+    /// nothing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -150,7 +154,7 @@ impl Putter {
         &self.fs
     }
 
-    /// Does something in the open group, now: to a file, but for its content.
+    /// Runs an operation on a file, other than on its content, in the open txg.
     pub async fn change<T>(
         &self,
         act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
@@ -158,7 +162,7 @@ impl Putter {
         self.change_with(Need::Write(room::FILE_BYTES), act).await
     }
 
-    /// The same for what needs more room, or less.
+    /// The same for operations that need more room, or less.
     async fn change_with<T>(
         &self,
         need: Need,

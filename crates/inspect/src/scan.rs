@@ -1,9 +1,9 @@
 //! Scan: every file of a file system, with its attributes, without mounting anything.
 //!
-//! Idea: `find` with `stat` pays for millions of look-ups, each a wait. Here nothing is looked up. Directories are taken
-//! from a stack, hundreds at a time; their ZAP blocks are read together in disk order; the object numbers that they
-//! name are sorted and their dnodes gathered from the blocks that hold them, again in disk order; attributes are
-//! decoded from the dnodes in place. Subdirectories go back on the stack.
+//! Idea: `find` with `stat` pays for millions of look-ups, each with a wait. A scan looks nothing up.
+//! Directories are taken from a stack, hundreds at a time. Their ZAP blocks are read together in disk order;
+//! the object numbers in them are sorted; the dnodes are gathered from their blocks, again in disk order; and
+//! attributes are decoded from the dnodes in place. Subdirectories go back on the stack.
 //!
 //! ```text
 //!   stack of directories --take a window--> ZAP blocks --names, numbers--> sort by number --> dnode blocks
@@ -11,11 +11,12 @@
 //!        +---------------------------- subdirectories -------------------- rows <-- attributes ---+
 //! ```
 //!
-//! Memory: a window of entries and one of dnode blocks for each worker, and the paths of the directories on the stack,
-//! which is worked last in first out so that it stays short. It does not grow with the number of files, but for
-//! one machine word for each directory met (the guard against directories that a damaged pool names twice).
+//! Memory: a window of entries and one of dnode blocks for each worker, and the paths of the directories on
+//! the stack, which is processed last in, first out to stay short. It does not grow with the number of files,
+//! except by one machine word for each directory met (this guards against directories that a damaged pool
+//! names twice).
 //!
-//! Order: rows come as they are read. [`sort`] puts them in order of their paths in bounded memory.
+//! Order: rows arrive in read order. [`sort`] sorts them by path in bounded memory.
 
 mod columns;
 mod extras;
@@ -38,7 +39,7 @@ pub use text::{Jsonl, Tsv};
 
 use crate::Result;
 
-/// A file system or snapshot to be scanned.
+/// A file system or snapshot to scan.
 #[derive(Clone)]
 pub struct ScanTarget {
     /// The dataset's name, without the snapshot's.
@@ -49,7 +50,7 @@ pub struct ScanTarget {
     pub filesystem: Filesystem,
 }
 
-/// What is read beyond names and attributes.
+/// What to read besides names and attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanNeeds {
     /// Targets of symbolic links.
@@ -66,13 +67,13 @@ impl ScanNeeds {
     }
 }
 
-/// Scans `target`. `render` turns a batch of rows into whatever the caller wants, on the workers, in parallel; `sink`
-/// gets the results one after the other, in no particular order.
+/// Scans `target`. `render` turns a batch of rows into the caller's type; it runs on the workers, in
+/// parallel. `sink` gets the results one at a time, in no particular order.
 ///
-/// Damage is in the batches ([`RowBatch::problems`]) and does not end the scan.
+/// Damage is part of the batches ([`RowBatch::problems`]) and does not end the scan.
 ///
 /// # Errors
-/// The root can't be read; what `sink` returns.
+/// The root can't be read, or `sink` failed.
 pub async fn scan<T, R, S>(target: &ScanTarget, needs: ScanNeeds, render: R, sink: S) -> Result<()>
 where
     T: Send + 'static,
@@ -82,10 +83,11 @@ where
     scan_below(target, target.filesystem.root(), needs, render, sink).await
 }
 
-/// As [`scan`], but of one folder and what is below it. Paths are from this folder, which itself is `.`.
+/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, which itself is
+/// `.`.
 ///
 /// # Errors
-/// The folder can't be read; what `sink` returns.
+/// The folder can't be read, or `sink` failed.
 pub async fn scan_below<T, R, S>(
     target: &ScanTarget,
     folder: ObjectId,

@@ -1,9 +1,9 @@
 //! Verification: every live block, every copy and parity column of it, and the space maps.
 //!
-//! Idea: the walk over metadata only collects pointers ([`tree`]); the blocks they point to are read later in the order of
-//! the disk, many at once ([`check`]). Both go on together, in windows: memory does not grow with the pool. Each
-//! block is met once, however many snapshots, clones or dedup references share it, so its space can be summed and compared
-//! with what the space maps say is allocated ([`space`]).
+//! Idea: the walk over metadata only collects block pointers ([`tree`]); the blocks themselves are read later
+//! in disk order, many at once ([`check`]). Both proceed together, in windows, so memory does not grow with
+//! the pool. Each block is met once, however many snapshots, clones or dedup references share it, so its
+//! space can be summed and compared with the allocations in the space maps ([`space`]).
 //!
 //! ```text
 //!   uberblock -> tree, logs, pending frees --pointers--> census ----> counts        as zdb -b
@@ -13,11 +13,17 @@
 //!                                       report <-- owners: dataset, snapshots, path <-- damage
 //! ```
 //!
-//! Nothing is decrypted or decompressed but metadata: checksums cover what is stored, so encrypted datasets are verified
-//! without their keys.
+//! Intact blocks without redundancy are not safe: that is a finding, too ([`redundancy`]).
 //!
-//! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes a gap for the extents, the findings that
-//! are kept. Dropping the future stops everything; [`Stop`] stops it with a report of what was found.
+//! Only metadata is decrypted and decompressed. Checksums cover the stored bytes, so encrypted datasets are
+//! verified without their keys.
+//!
+//! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
+//! and the findings that are kept. Dropping the future stops everything; [`Stop`] stops it with a partial
+//! report.
+//!
+//! Locking: none. One task walks the tree and sends batches through a bounded channel to the verifying task,
+//! which owns all state; the channel's bound ([`QUEUED_BATCHES`]) slows the walk down.
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), for what is counted.
 
@@ -31,6 +37,7 @@ mod log;
 mod owner;
 mod pending;
 mod progress;
+mod redundancy;
 mod report;
 mod sharing;
 mod space;
@@ -39,10 +46,11 @@ mod tree;
 use cenote_dataset::Mos;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Guid, Txg, VdevId};
-use cenote_pool::{Place, Pool, VerifyItem};
+use cenote_pool::{Pool, VerifyItem, Zbookmark};
 use futures::SinkExt;
 use futures::StreamExt;
 use futures::channel::mpsc;
+use std::collections::BTreeSet;
 
 use crate::error::Result;
 use census::Census;
@@ -58,12 +66,14 @@ pub use counts::{Counts, Shared, Sums, TypeSums};
 pub use extent::Extent;
 pub use owner::{Owner, Part};
 pub use progress::{Progress, Stop};
+pub use redundancy::{UnsoundDevice, WeakVdev};
 pub use report::{
-    BadBlock, BadPiece, DeviceDamage, FaultKind, Finding, LaggingDevice, Severity, SpaceSums, VerifyReport,
+    BadBlock, BadPiece, DatasetDamage, DeviceDamage, FaultKind, Finding, LaggingDevice, Severity, SpaceSums,
+    VerifyReport,
 };
 pub use space::ClassSpace;
 
-/// Batches of the walk that wait to be entered.
+/// Batches of the walk that may wait in the channel.
 const QUEUED_BATCHES: usize = 4;
 
 /// What to verify.
@@ -73,11 +83,11 @@ pub struct VerifyOptions {
     pub data: bool,
     /// Compare the blocks with the space maps.
     pub space: bool,
-    /// Findings to report, the worst; more are only counted.
+    /// Number of findings to report, worst first; the rest are only counted.
     pub max_findings: usize,
-    /// Memory for pointers to blocks that wait to be verified.
+    /// Memory for pointers to blocks waiting to be verified.
     pub window_bytes: usize,
-    /// Stops it early.
+    /// Stops the verification early.
     pub stop: Stop,
 }
 
@@ -93,10 +103,10 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Verifies a pool. `progress` is called after every few dozen megabytes.
+/// Verifies a pool. `progress` is called every few dozen megabytes.
 ///
 /// # Errors
-/// Only what makes the work senseless as a whole. Damage is in the report.
+/// Only those that make the whole verification meaningless. Damage is in the report.
 pub async fn verify(mos: &Mos, options: VerifyOptions, progress: impl Fn(Progress)) -> Result<VerifyReport> {
     let mut run = Run::start(mos, options).await?;
     run.space_maps().await;
@@ -104,10 +114,11 @@ pub async fn verify(mos: &Mos, options: VerifyOptions, progress: impl Fn(Progres
     run.pending_frees().await;
     run.check(&progress).await;
     run.compare_space();
+    run.redundancy();
     Ok(run.report().await)
 }
 
-/// A verification under way.
+/// A verification in progress.
 struct Run<'a> {
     mos: &'a Mos,
     options: VerifyOptions,
@@ -116,6 +127,8 @@ struct Run<'a> {
     allocated: ExtentSet,
     findings: Findings,
     space: SpaceSums,
+    /// Vdevs whose space maps were read.
+    mapped: BTreeSet<VdevId>,
 }
 
 impl<'a> Run<'a> {
@@ -127,11 +140,12 @@ impl<'a> Run<'a> {
             allocated: ExtentSet::default(),
             findings: Findings::new(options.max_findings),
             space: SpaceSums { checked: options.space, ..SpaceSums::default() },
+            mapped: BTreeSet::new(),
             options,
         })
     }
 
-    /// Reads the space maps: first, since they say how much there is to do.
+    /// Reads the space maps. This comes first, since they tell how much there is to verify.
     async fn space_maps(&mut self) {
         let mut maps = match SpaceMaps::load(self.mos).await {
             Ok(maps) => maps,
@@ -141,7 +155,10 @@ impl<'a> Run<'a> {
             let bad: Vec<(String, String)> = match maps.vdev(self.mos, top, &mut self.allocated).await {
                 Err(error) => vec![(format!("space of vdev {}", top.id), error.to_string())],
                 Ok(metaslabs) => {
-                    let why = "its space map allocates what is allocated, or frees what is free";
+                    if metaslabs.is_empty() {
+                        self.mapped.insert(VdevId(top.id));
+                    }
+                    let why = "its space map allocates an allocated range, or frees a free one";
                     let what = |metaslab| format!("space of vdev {} metaslab {metaslab}", top.id);
                     metaslabs.into_iter().map(|metaslab| (what(metaslab), why.to_owned())).collect()
                 }
@@ -201,19 +218,19 @@ impl<'a> Run<'a> {
             self.census.enter(bp, place, Under::Type, false);
         }
         for place in blocks.lost {
-            let why = "what the intent log was claimed with can't be read".into();
+            let why = "a claimed part of the intent log can't be read".into();
             self.findings.add(Found::Structure(place, why));
         }
     }
 
-    /// Enters blocks that wait to be freed.
+    /// Enters blocks waiting to be freed.
     async fn pending_frees(&mut self) {
         if self.options.stop.is_stopped() {
             return;
         }
         self.census.claim_unreferenced();
         let census = &mut self.census;
-        let enter = |bp| census.enter(bp, Place::default(), Under::DeferredFree, false);
+        let enter = |bp| census.enter(bp, Zbookmark::default(), Under::DeferredFree, false);
         if let Err(error) = pending::blocks(self.mos, enter).await {
             self.unchecked("the list of blocks to be freed".into(), error.to_string());
         }
@@ -235,7 +252,7 @@ impl<'a> Run<'a> {
             .await;
     }
 
-    /// Compares what is referenced with what is allocated.
+    /// Compares the referenced space with the allocated space.
     fn compare_space(&mut self) {
         let Some(mut referenced) = self.census.referenced.take() else { return };
         referenced.settle();
@@ -244,8 +261,9 @@ impl<'a> Run<'a> {
             return;
         }
         let allocated = std::mem::take(&mut self.allocated);
-        for top in self.mos.pool().vdevs().tops() {
-            let vdev = VdevId(top.id);
+        // For other vdevs the allocated space is unknown.
+        for &vdev in &self.mapped {
+            self.space.compared_vdevs += 1;
             let (space, findings) = (&mut self.space, &mut self.findings);
             subtract(allocated.on_vdev(vdev), referenced.on_vdev(vdev), |extent| {
                 space.leaked_bytes += extent.len_bytes;
@@ -261,11 +279,17 @@ impl<'a> Run<'a> {
         overlaps.iter().for_each(|&extent| self.find(Finding::DoublyAllocated(extent)));
     }
 
+    fn redundancy(&mut self) {
+        for weak in redundancy::weak_vdevs(self.mos.pool()) {
+            self.find(Finding::Redundancy(weak));
+        }
+    }
+
     fn find(&mut self, finding: Finding) {
         self.findings.add(Found::Unowned(finding));
     }
 
-    /// A list that space can't be compared without.
+    /// A list that is needed for comparing space can't be read.
     fn unchecked(&mut self, what: String, why: String) {
         self.space.checked = false;
         self.find(Finding::Unchecked { what, why });
@@ -279,6 +303,7 @@ impl<'a> Run<'a> {
         self.findings.count += self.census.more_bad_addresses;
         let (count, lost_blocks) = (self.findings.count, self.findings.lost_blocks);
         let (repairable_blocks, devices) = (self.findings.repairable_blocks, self.findings.devices(pool));
+        let datasets = self.findings.datasets(self.mos).await;
         let findings = self.findings.named(self.mos).await;
         let lagging = pool.lagging_leaves().into_iter().map(|leaf| lagging_device(pool, leaf));
         VerifyReport {
@@ -291,6 +316,7 @@ impl<'a> Run<'a> {
             verified_bytes: self.meter.done_bytes,
             lost_blocks,
             repairable_blocks,
+            datasets,
             devices,
             lagging_devices: lagging.collect(),
             more_findings: count - findings.len() as u64,

@@ -1,14 +1,15 @@
-//! The engine in the deterministic simulator: a golden pool on modelled disks that are slow, fail and lie.
+//! The engine in the deterministic simulator: a golden pool on simulated disks that are slow, fail and return
+//! wrong data.
 //!
-//! One seed is one history, to the step. Every failure prints the seed that replays it.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! A seed determines the whole history, step by step. Every failure prints the seed that replays it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_dataset::import::{ImportOptions, import};
+use cenote_dataset::{ImportOptions, import};
 use cenote_device::{Delayed, Device, Fault, Faulty, Latency, MemoryDevice, Op};
 use cenote_fs::Filesystem;
 use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanTarget, manifest, scan};
@@ -31,7 +32,7 @@ impl Images {
     }
 }
 
-/// Sorted manifest lines of the dataset, read through devices that `layer` has been put on.
+/// Sorted manifest lines of the dataset, read through devices wrapped by `layer`.
 async fn list(
     rt: Runtime,
     images: &Images,
@@ -79,7 +80,7 @@ fn sound(_: u64, _: usize, device: Arc<dyn Device>) -> Arc<dyn Device> {
     device
 }
 
-/// One disk, which the seed chooses, has bad sectors and returns wrong bits beside.
+/// One disk, chosen by the seed, has bad sectors and also returns wrong bytes.
 fn one_disk_lies(seed: u64, index: usize, device: Arc<dyn Device>) -> Arc<dyn Device> {
     if index as u64 != seed % 4 {
         return device;
@@ -103,7 +104,7 @@ fn one_seed_gives_one_history_and_another_seed_another() {
     assert_ne!(first_report.history, other_report.history);
     assert!(first.len() > 50);
     assert_eq!(first, again);
-    assert_eq!(first, other, "what is read does not depend on the schedule");
+    assert_eq!(first, other, "the data read does not depend on the schedule");
 }
 
 #[test]

@@ -1,30 +1,33 @@
 //! Allocation: the space of a pool in memory, and where the next block goes.
 //!
 //! ```text
-//!   Allocator --class--> groups in a circle --turn--> metaslabs by weight --best--> free ranges --fit--> address
-//!                          (vdevs)
+//!   Allocator --class--> metaslab groups, in turn --> metaslabs, by weight --> free ranges, by fit --> DVA
+//!                        (one per vdev)
 //! ```
 //!
-//! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...); a class has a *group* of metaslabs
-//! on each of its top-level vdevs. Groups take turns; in a group the metaslab with the largest free ranges is used up
-//! first; in it blocks lie one after the other. All metaslabs are loaded: memory is about 100 bytes for each free range.
+//! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...). A class has a
+//! *metaslab group* on each of its top-level vdevs. Groups take turns; within a group the metaslab with the
+//! largest free ranges is used up first; within a metaslab blocks are laid out one after the other. All
+//! metaslabs are loaded: memory is about 100 bytes per free range.
 //!
-//! A group (txg) goes through here so:
+//! A txg uses the allocator like this:
 //!
 //! ```text
 //!   open, syncing   allocate, claim, unallocate
-//!   each sync pass  free; take_changes -> into space maps, which takes blocks: pass again, until nothing changes
-//!   synced          finish: what was freed two groups ago can be allocated again
+//!   each sync pass  free; take_changes -> space maps, which need blocks: next pass, until nothing changes
+//!   synced          finish: what was freed two txgs ago becomes allocatable
 //! ```
 //!
-//! Locking: one lock for each metaslab group, one for each class's turn, never two groups' at once. Any thread may call
-//! at any time, but `take_changes` and `finish` of one txg come from whoever syncs it, in this order.
+//! Locking: any thread may call any method at any time, except that one task syncs a txg and calls
+//! `take_changes`, then `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is
+//! added), a class's rotor, one metaslab group. No two groups are locked at once, nor two classes. Between
+//! calls every byte of a metaslab is in exactly one state (see `metaslab`).
 //!
 //! Nothing here reads or writes a disk: the engine loads space maps into [`NewMetaslab`]s and writes
-//! [`MetaslabChanges`] into space maps. Nor is anything kept back (slop): that is the engine's too.
+//! [`MetaslabChanges`] to space maps. Reserved space (slop) is the engine's matter too.
 //!
-//! Source: OpenZFS `metaslab.c`, `metaslab_impl.h` (theory comments), `vdev.c` (`vdev_metaslab_init`), `spa_misc.c`
-//! (`spa_preferred_class`).
+//! Source: OpenZFS `metaslab.c`, `metaslab_impl.h` (theory comments), `vdev.c` (`vdev_metaslab_init`),
+//! `spa_misc.c` (`spa_preferred_class`).
 
 mod class;
 mod footprint;
@@ -42,7 +45,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::indirect::IndirectMapping;
 use cenote_format::units::{Asize, Psize, Txg, VdevId};
 use class::Class;
-use group::Group;
+use group::MetaslabGroup;
 use moved::Moved;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -56,21 +59,21 @@ pub use space::Space;
 
 /// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// Of special vdevs, what is for metadata alone: `zfs_special_class_metadata_reserve_pct`.
+/// The percentage of special vdevs that is reserved for metadata: `zfs_special_class_metadata_reserve_pct`.
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// The space of a pool.
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
-    /// The group that a checkpoint keeps, 0 if there is none.
+    /// The txg that a checkpoint keeps, 0 if there is none.
     checkpoint_txg: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Vdevs {
-    groups: BTreeMap<VdevId, Vec<Arc<Group>>>,
-    /// Of vdevs that were or are being removed: where their blocks are.
+    groups: BTreeMap<VdevId, Vec<Arc<MetaslabGroup>>>,
+    /// For vdevs that were or are being removed: where their blocks are now.
     moved: BTreeMap<VdevId, Moved>,
     classes: [Class; AllocClass::ALL.len()],
 }
@@ -80,41 +83,41 @@ struct Vdevs {
 pub struct NewMetaslab {
     /// Its number within the vdev.
     pub index: u64,
-    /// Where it begins.
+    /// Offset of its start.
     pub start_bytes: u64,
-    /// How long it is; on a dRAID, in whole groups.
+    /// Its size; on a dRAID, in whole redundancy groups.
     pub size_bytes: u64,
-    /// What its space map says.
+    /// The allocated ranges of its space map.
     pub allocated: Ranges,
 }
 
-/// What is to be allocated.
+/// A request for space.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocRequest<'a> {
-    /// What for. If the class is full or has no vdevs, another serves.
+    /// The purpose. If that class is full or has no vdevs, another one is used.
     pub class: AllocClass,
     /// Size of the block, compressed.
     pub psize: Psize,
-    /// How many copies, 1 to 3, each on a vdev of its own where possible.
+    /// Number of copies, 1 to 3, each on its own vdev where possible.
     pub copies: usize,
-    /// The group in which it is born.
+    /// The txg in which the block is born.
     pub txg: Txg,
-    /// The vdev to begin with: pieces of a gang block lie near its header.
+    /// The vdev to begin with: pieces of a gang block should lie near its header.
     pub near: Option<VdevId>,
-    /// Vdevs that won't do: writing there just failed.
+    /// Vdevs to avoid, because writing there just failed.
     pub avoid: &'a [VdevId],
-    /// Copies of the block that there are already: the new ones keep away from them.
+    /// Existing copies of the block; new ones keep away from them.
     pub beside: &'a [Dva],
 }
 
 impl AllocRequest<'_> {
-    /// A block of which nothing exists yet, anywhere.
+    /// A request for a block that has no copies yet.
     pub fn new(class: AllocClass, psize: Psize, copies: usize, txg: Txg) -> AllocRequest<'static> {
         AllocRequest { class, psize, copies, txg, near: None, avoid: &[], beside: &[] }
     }
 }
 
-/// What a block holds, as far as that decides where it goes.
+/// The properties of a block that decide where it goes.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockUse {
     /// Type of the object (`dn_storage_type` if it has one).
@@ -123,62 +126,65 @@ pub struct BlockUse {
     pub level: u8,
     /// Size of the block, compressed.
     pub psize: Psize,
-    /// Data blocks up to this size may go to special vdevs: property `special_small_blocks`; 0: none.
+    /// Data blocks up to this size may go to special vdevs: property `special_small_blocks`; 0 for none.
     pub special_small_blocks: u64,
 }
 
-/// What became of a metaslab in a sync pass: `allocated` first, then `freed`, for a range may be in both.
+/// The changes of a metaslab in a sync pass: apply `allocated` before `freed`, since a range may be in
+/// both.
 #[derive(Debug, Clone)]
 pub struct MetaslabChanges {
     /// Its vdev.
     pub vdev: VdevId,
     /// Its number within the vdev.
     pub index: u64,
-    /// Where it begins on the vdev: its own space map counts from there.
+    /// Offset of its start on the vdev; its own space map counts from there.
     pub start_bytes: u64,
-    /// Allocated since the last time, in bytes from the start of the vdev.
+    /// Allocated since the last call, in bytes from the start of the vdev.
     pub allocated: Ranges,
-    /// Freed since the last time.
+    /// Freed since the last call.
     pub freed: Ranges,
-    /// Freed since the last time and kept for a checkpoint: it stays allocated.
+    /// Freed since the last call and kept for a checkpoint: it stays allocated.
     pub checkpointed: Ranges,
     /// Bytes allocated now (`smp_alloc`).
     pub allocated_bytes: u64,
-    /// Its free ranges now, those included that wait to be allocatable (`smp_histogram`).
+    /// Its free ranges now, including those not allocatable yet (`smp_histogram`).
     pub free_ranges: SizeHistogram,
 }
 
-/// Why an allocator won't.
+/// Why the allocator refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// No free range is long enough, or there are not as many as copies: make smaller pieces (a gang block), or free.
+    /// No free range is long enough, or not as many as copies: use smaller pieces (a gang block), or free
+    /// space.
     #[error(
         "no space for {copies} times {psize} bytes ({}): the largest free range has {largest_bytes} bytes",
         class.name()
     )]
     NoSpace {
-        /// The class asked for; others that may serve have been tried.
+        /// The requested class; its fallbacks have been tried.
         class: AllocClass,
         /// The block's size, compressed.
         psize: Psize,
-        /// How many copies.
+        /// Number of copies.
         copies: usize,
-        /// The largest free range of all vdevs that may serve, raw: with parity.
+        /// The largest free range of all vdevs that were tried, raw: including parity.
         largest_bytes: u64,
     },
-    /// Not an address of this pool, or no whole block can lie there: whoever holds it is damaged.
+    /// Not an address in this pool, or no whole block can lie there: the block pointer is damaged.
     #[error("no block can lie at {}:{:x}, {} bytes long", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,
     },
-    /// It is to be freed and is not allocated, in part at least: space maps and block pointers contradict.
+    /// The range to be freed is not allocated, or not entirely: space maps and block pointers contradict
+    /// each other.
     #[error("freed twice, or never allocated: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotAllocated {
         /// The address.
         dva: Dva,
     },
-    /// It is to be claimed and is not free.
+    /// The range to be claimed is not free.
     #[error("claimed and not free: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotFree {
         /// The address.
@@ -186,20 +192,21 @@ pub enum AllocError {
     },
 }
 
-/// A vdev for data that has many metaslabs sets one aside for intent logs: at import, the one with the least in its own map
-/// (`vdev_metaslab_init`).
+/// Whether a vdev sets one metaslab aside for intent logs. Data vdevs with many metaslabs do: at import,
+/// the one whose own map has the least allocated (`vdev_metaslab_init`).
 pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
     let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift).unwrap_or(0);
     vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
 }
 
 impl Allocator {
-    /// Of no vdevs yet.
+    /// An allocator without vdevs.
     pub fn new() -> Allocator {
         Allocator::default()
     }
 
-    /// Adds a top-level vdev with all its metaslabs. Blocks go there at once, unless it is set not to allocate.
+    /// Adds a top-level vdev with all its metaslabs. Blocks may go there at once, unless its configuration
+    /// forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
         let main = match config.class {
             VdevClass::Normal => AllocClass::Normal,
@@ -215,20 +222,21 @@ impl Allocator {
         let mut vdevs = self.vdevs.write();
         let by_class = [(main, metaslabs), (AllocClass::EmbeddedLog, for_log.into_iter().collect())];
         for (class, metaslabs) in by_class.into_iter().filter(|(_, metaslabs)| !metaslabs.is_empty()) {
-            let group = Arc::new(Group::new(config, class, &metaslabs));
+            let group = Arc::new(MetaslabGroup::new(config, class, &metaslabs));
             group.set_allocates(allocates);
             vdevs.groups.entry(group.vdev).or_default().push(group.clone());
             vdevs.classes[class as usize].groups.push(group);
         }
     }
 
-    /// Whether blocks may go to a vdev: not if it is offline or being emptied. Freeing there is always possible.
+    /// Sets whether blocks may go to a vdev: not if it is offline or being emptied. Freeing is always
+    /// possible.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev).into_iter().flatten().for_each(|group| group.set_allocates(allocates));
     }
 
-    /// Places for all copies of a block.
+    /// Allocates addresses for all copies of a block.
     ///
     /// # Errors
     /// [`AllocError::NoSpace`].
@@ -243,7 +251,7 @@ impl Allocator {
         })
     }
 
-    /// The class that a block should be asked for (`spa_preferred_class`). Intent logs ask for [`AllocClass::Log`].
+    /// The class to request for a block (`spa_preferred_class`). Intent logs request [`AllocClass::Log`].
     pub fn preferred_class(&self, block: &BlockUse) -> AllocClass {
         let vdevs = self.vdevs.read();
         let special = &vdevs.classes[AllocClass::Special as usize];
@@ -268,7 +276,7 @@ impl Allocator {
         }
     }
 
-    /// Undoes an allocation of a group that has not been synced: its write failed, or it is not needed.
+    /// Undoes an allocation of a txg that has not been synced: its write failed, or it is not needed.
     ///
     /// # Errors
     /// It was not allocated.
@@ -276,8 +284,8 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block that was born in the group `birth`, in the group that is syncing. It can be allocated again two groups later, unless a
-    /// checkpoint has it. Of a vdev that was removed, what is freed is where its blocks are now.
+    /// Frees a block born in txg `birth`, in the txg that is syncing. Its space becomes allocatable two
+    /// txgs later, unless a checkpoint needs it. For a removed vdev, the block's current copies are freed.
     ///
     /// # Errors
     /// It was not allocated.
@@ -295,35 +303,37 @@ impl Allocator {
         self.vdevs.read().free(&Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false }, false)
     }
 
-    /// From now on keeps what was born up to this group, as a checkpoint has it; `Txg(0)`: keeps nothing any more.
+    /// Keeps blocks born up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
     pub fn keep_for_checkpoint(&self, txg: Txg) {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }
 
-    /// A vdev's blocks are where `mapping` says: all of one that was removed; of one that is being removed, those that were copied, which are
-    /// on the vdev as well.
+    /// Says that a vdev's blocks are where `mapping` says: all blocks of a removed vdev; for a vdev being
+    /// removed, those already copied, which are also still on the vdev.
     pub fn set_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
-    /// The end of what was copied off a vdev; 0: nothing was.
+    /// The end of what has been copied off a vdev; 0 if nothing was.
     pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
         self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
     }
 
-    /// Nobody needs the mapping of a range of a removed vdev any more, though its blocks are in use where they are now.
+    /// Notes that nobody needs the mapping of a range of a removed vdev any more, though its blocks are in
+    /// use at their present addresses.
     pub fn note_obsolete(&self, dva: &Dva) {
         self.vdevs.read().moved.get(&dva.vdev).inspect(|moved| moved.note_obsolete(dva));
     }
 
-    /// What was freed of removed vdevs since the last call: parts of their mappings that nobody needs any more.
+    /// Takes the ranges of removed vdevs that were freed since the last call: parts of their mappings that
+    /// nobody needs any more.
     pub fn take_obsolete(&self) -> Vec<(VdevId, Ranges)> {
         let vdevs = self.vdevs.read();
         let taken = vdevs.moved.iter().map(|(vdev, moved)| (*vdev, moved.take_obsolete()));
         taken.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
-    /// Allocates the very place of a block that was written before the pool was opened: of an intent log.
+    /// Allocates the exact address of a block written before the pool was opened: an intent-log block.
     ///
     /// # Errors
     /// It is not free.
@@ -331,14 +341,15 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
-    /// Takes a range behind a block, long enough for `psize` bytes, if it is free and no block has to go elsewhere for that; for as long as
-    /// it takes to make it ready for blocks to come. Then it is to be [unallocated](Allocator::unallocate).
+    /// Takes the range after a block, long enough for `psize` bytes, if it is free and space is plentiful,
+    /// while it is being prepared for future blocks. The caller must then
+    /// [unallocate](Allocator::unallocate) it.
     pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
     }
 
-    /// What the group changed since the last call, by vdev and metaslab.
+    /// Takes the changes of the txg since the last call, by vdev and metaslab.
     pub fn take_changes(&self, txg: Txg) -> Vec<MetaslabChanges> {
         let mut changes = Vec::new();
         self.each_group(|group| group.take_changes(txg, &mut changes));
@@ -346,24 +357,26 @@ impl Allocator {
         changes
     }
 
-    /// The group is on disk and all its changes were taken: what was freed two groups ago can be allocated again.
+    /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
+    /// allocatable.
     pub fn finish(&self, txg: Txg) {
         self.each_group(|group| group.finish(txg));
     }
 
-    /// What was freed in groups that are on disk can be allocated at once: for a pool that is nearly full, at the price
-    /// that it can't be rewound safely.
+    /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
+    /// it can no longer be rewound safely.
     pub fn release_deferred(&self) {
-        self.each_group(Group::release);
+        self.each_group(MetaslabGroup::release);
     }
 
-    /// What the space map of a metaslab has to say once all changes taken so far are in it: to write it anew, shorter.
+    /// What the space map of a metaslab must contain once all changes taken so far are in it, so that it
+    /// can be rewritten, shorter.
     pub fn allocated(&self, vdev: VdevId, metaslab: u64) -> Option<Ranges> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev)?.iter().find_map(|group| group.allocated(metaslab))
     }
 
-    /// Whether any vdev is of a class.
+    /// Whether any vdev belongs to a class.
     pub fn has_class(&self, class: AllocClass) -> bool {
         !self.vdevs.read().classes[class as usize].groups.is_empty()
     }
@@ -392,18 +405,26 @@ impl Allocator {
         spaces
     }
 
-    fn each_group(&self, mut act: impl FnMut(&Group)) {
+    fn each_group(&self, mut act: impl FnMut(&MetaslabGroup)) {
         self.vdevs.read().groups.values().flatten().for_each(|group| act(group));
     }
 
-    /// Does something at an address, in the group whose it is.
-    fn at(&self, dva: &Dva, act: impl Fn(&Group) -> Result<(), AllocError>) -> Result<(), AllocError> {
+    /// Applies `act` to the metaslab group that an address lies in.
+    fn at(
+        &self,
+        dva: &Dva,
+        act: impl Fn(&MetaslabGroup) -> Result<(), AllocError>,
+    ) -> Result<(), AllocError> {
         self.vdevs.read().at(dva, act)
     }
 }
 
 impl Vdevs {
-    fn at(&self, dva: &Dva, act: impl Fn(&Group) -> Result<(), AllocError>) -> Result<(), AllocError> {
+    fn at(
+        &self,
+        dva: &Dva,
+        act: impl Fn(&MetaslabGroup) -> Result<(), AllocError>,
+    ) -> Result<(), AllocError> {
         let not_here = AllocError::BadAddress { dva: *dva };
         let groups = self.groups.get(&dva.vdev).into_iter().flatten();
         groups

@@ -1,6 +1,7 @@
-//! Batches: blocks in the order of the disk, cut into lists of about equal work.
+//! Batches: blocks in disk order, cut into lists of about equal work.
 
-/// Cuts a list into batches of at most `most_bytes`, and at most `most` items. An item larger than that has a batch of its own.
+/// Cuts a list into batches of at most `most_bytes` and at most `most` items. A larger item gets a batch of
+/// its own.
 pub(crate) fn cut<T>(
     items: impl IntoIterator<Item = T>,
     most: usize,

@@ -1,4 +1,4 @@
-//! How the bytes of a block prove that they are what was written.
+//! How the bytes of a block prove to be what was written.
 
 use cenote_codec::Endian as CodecEndian;
 use cenote_codec::checksum::embedded::gang_verifier;
@@ -10,7 +10,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_runtime::WorkKind;
 
-/// The same byte order in the codec's words.
+/// The same byte order as the codec's type.
 pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     match endian {
         Endian::Little => CodecEndian::Little,
@@ -18,15 +18,15 @@ pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     }
 }
 
-/// The byte order of what this machine writes.
+/// The byte order of blocks written by this machine.
 pub(crate) fn native_endian() -> CodecEndian {
     codec_endian(Endian::NATIVE)
 }
 
-/// A checksum to be met.
+/// The checksum that a block must match.
 #[derive(Clone, Copy)]
 pub(crate) enum Check<'a> {
-    /// By the pointer's four words.
+    /// The four words of its pointer.
     Pointer {
         checksum: Checksum,
         words: [u64; 4],
@@ -34,12 +34,12 @@ pub(crate) enum Check<'a> {
         holds: Stored,
         salt: Option<&'a ChecksumSalt>,
     },
-    /// By one inside the block, bound to `verifier`.
+    /// A checksum inside the block, bound to `verifier`.
     Embedded { checksum: Checksum, verifier: [u64; 4], holds: Stored },
 }
 
 impl<'a> Check<'a> {
-    /// What a pointer asks of its block. Errors: an unknown algorithm.
+    /// The checksum that a pointer requires of its block. Errors: an unknown algorithm.
     pub(crate) fn of(bp: &Blkptr, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         let checksum = Checksum::try_from(bp.checksum_id())?;
         let words = bp.checksum();
@@ -50,7 +50,7 @@ impl<'a> Check<'a> {
         Ok(Check::Pointer { checksum, words, endian: codec_endian(bp.endian()), holds, salt })
     }
 
-    /// What a gang header must meet: bound to its pointer's first address and birth.
+    /// The checksum of a gang header, bound to its pointer's first address and birth.
     pub(crate) fn gang_header(bp: &Blkptr) -> Option<Check<'a>> {
         let first = bp.dvas().next()?;
         let verifier = gang_verifier(first.vdev.0, first.offset_bytes, bp.physical_birth().0);
@@ -68,7 +68,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Verifies a block that lies in parts, in their order. `scratch` serves where they must be joined.
+    /// Verifies a block given in parts, in order. `scratch` is used if they must be joined.
     pub(crate) fn verify_parts(&self, parts: &[&[u8]], scratch: &mut Vec<u8>) -> bool {
         if let [whole] = parts {
             return self.verify(whole).is_ok();
@@ -85,7 +85,7 @@ impl<'a> Check<'a> {
         self.verify(scratch).is_ok()
     }
 
-    /// There is no checksum: any bytes pass.
+    /// Whether there is no checksum, so that any bytes pass.
     pub(crate) fn is_vacuous(&self) -> bool {
         matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
     }
@@ -101,7 +101,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The price of a checksum.
+/// The work that a checksum counts as.
 pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
     match checksum {
         Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
@@ -114,13 +114,14 @@ pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
     }
 }
 
-/// With the crypt bit set a checksum has two words only, also that in a gang header, which has no MAC beside it.
+/// With the crypt bit set a checksum has only two words. This holds even in a gang header, which has no MAC
+/// beside it.
 fn held(bp: &Blkptr) -> Stored {
     let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;
     if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum }
 }
 
-/// The price of decompression.
+/// The work that decompression counts as.
 pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::DecompressLzjb,
@@ -132,7 +133,7 @@ pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     }
 }
 
-/// The price of compression.
+/// The work that compression counts as.
 pub(crate) fn compression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::CompressLzjb,

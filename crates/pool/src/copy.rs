@@ -1,7 +1,8 @@
-//! A device that joins a mirror gets all that is allocated: from one end to the other, without looking at what it is.
+//! Copies all allocated space to a device that joins a mirror: from one end to the other, whatever it
+//! holds.
 //!
-//! Blocks are not checked here, as nothing says where each begins: what is wrong on the device that is copied is as wrong on the new one, and
-//! found when it is read or verified.
+//! Blocks are not checked, because nothing says where each begins: damage on the source is copied as it is,
+//! and found when the block is read or verified.
 //!
 //! Source: OpenZFS `vdev_rebuild.c`.
 
@@ -12,14 +13,15 @@ use cenote_device::Device;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::VdevId;
 
-/// Copied at once.
+/// Bytes copied at once.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Pool {
-    /// Copies a range of a disk or mirror, as its blocks have addresses, to a device that is to hold the same.
+    /// Copies a range of a disk or mirror, in block addresses, to a device that is to hold the same.
     ///
     /// # Errors
-    /// No device of the vdev can read it, or the new one can't take it; the vdev is of another kind.
+    /// No device of the vdev can read the range, the new device cannot write it, or the vdev is of another
+    /// kind.
     pub async fn copy_range(&self, from: VdevId, to: &dyn Device, range: std::ops::Range<u64>) -> Result<()> {
         let refused =
             |why: &str| PoolError::Unavailable { pool: self.name().into(), vdev: from, why: why.into() };

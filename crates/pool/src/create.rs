@@ -1,4 +1,4 @@
-//! A pool to be: from devices to a configuration.
+//! Planning a new pool: from devices to a configuration.
 //!
 //! ```text
 //!   NewVdev (kind, devices) --plan--> PoolConfig of the MOS   guids, sizes, sector and metaslab sizes
@@ -7,7 +7,8 @@
 //!
 //! Nothing is written here.
 //!
-//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_metaslab_set_size`), `vdev_raidz.c`, `vdev_draid.c` (`vdev_draid_open`).
+//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_metaslab_set_size`), `vdev_raidz.c`, `vdev_draid.c`
+//! (`vdev_draid_open`).
 
 use crate::config::{PoolConfig as Config, VdevClass, VdevConfig, VdevKind};
 use crate::discover::{FoundDevice, FoundPool};
@@ -26,11 +27,11 @@ use std::sync::Arc;
 
 /// `ASHIFT_MIN`, `ASHIFT_MAX`.
 pub const ASHIFTS: std::ops::RangeInclusive<u32> = 9..=16;
-/// `ASHIFT_MAX` of what is chosen for a device that does not say otherwise (`zfs_vdev_max_auto_ashift`).
+/// Largest ashift chosen automatically (`zfs_vdev_max_auto_ashift`).
 const MAX_AUTO_ASHIFT: u32 = 14;
-/// Sizes are cut to whole labels.
+/// Sizes are rounded down to whole labels.
 const LABEL_BYTES: u64 = 256 << 10;
-/// `zfs_vdev_default_ms_shift`, `zfs_vdev_max_ms_shift` and the counts that decide between them.
+/// `zfs_vdev_default_ms_shift`, `zfs_vdev_max_ms_shift` and the counts that choose between them.
 const DEFAULT_METASLAB_SHIFT: u32 = 29;
 const MAX_METASLAB_SHIFT: u32 = 34;
 const MIN_METASLABS: u64 = 16;
@@ -39,44 +40,46 @@ const MAX_METASLABS: u64 = 1 << 17;
 /// `SPA_MAXBLOCKSHIFT`: a metaslab holds at least the largest block.
 const MIN_METASLAB_SHIFT: u32 = 24;
 
-/// A device that is to be part of a pool.
+/// A device for a new vdev.
 #[derive(Clone)]
 pub struct NewDevice {
-    /// How the configuration calls it.
+    /// Its path in the configuration.
     pub path: String,
     /// The device, open for writing.
     pub device: Arc<dyn Device>,
-    /// A file, rather than a disk.
+    /// A file rather than a disk.
     pub is_file: bool,
 }
 
-/// A top-level vdev that is to be part of a pool.
+/// A top-level vdev to be created.
 #[derive(Clone)]
 pub struct NewVdev {
-    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], [`VdevKind::Draid`], or [`VdevKind::Disk`] for a single device of either kind.
+    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], [`VdevKind::Draid`], or [`VdevKind::Disk`] for a single
+    /// device of either kind.
     pub kind: VdevKind,
     /// RAID-Z and dRAID: parity columns.
     pub parity: usize,
     /// dRAID: its shape.
     pub draid: Option<DraidConfig>,
-    /// What it is for.
+    /// Its allocation class.
     pub class: VdevClass,
     /// Its devices.
     pub devices: Vec<NewDevice>,
 }
 
-/// A pool that nothing is written of yet.
+/// A new pool of which nothing has been written yet.
 pub struct Plan {
-    /// As the MOS will have it.
+    /// The configuration for the MOS.
     pub config: PoolConfig,
-    /// As if it had been found on its devices.
+    /// The pool as if it had been found on its devices.
     pub found: FoundPool,
 }
 
-/// Lays out a pool. `ashift`: log2 of the smallest block, if the administrator says; `host`: this machine's id and name.
+/// Lays out a pool. `ashift` is log2 of the smallest block, if the administrator chose it; `host` is this
+/// machine's id and name.
 ///
 /// # Errors
-/// A device is too small; a vdev has too few devices; the ashift is none.
+/// A device is too small, a vdev has too few devices, or the ashift is invalid.
 pub fn plan(
     rt: &Runtime,
     name: &str,
@@ -122,19 +125,20 @@ pub fn plan(
         devices,
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
+        duplicates: Vec::new(),
     };
     Ok(Plan { config, found })
 }
 
-/// Top-level vdevs that nothing is written of yet.
+/// Top-level vdevs of which nothing has been written yet.
 pub struct NewTops {
-    /// As the MOS will have them.
+    /// Their configurations for the MOS.
     pub configs: Vec<VdevConfig>,
     /// Their devices.
     pub devices: BTreeMap<Guid, FoundDevice>,
 }
 
-/// Lays out vdevs of a pool, which get numbers from `first_id` on and were made in group `txg`.
+/// Lays out vdevs of a pool, numbered from `first_id` on and created in txg `txg`.
 ///
 /// # Errors
 /// As [`plan`].
@@ -214,14 +218,16 @@ fn top(
     Ok(top)
 }
 
-/// What can be allocated on a dRAID: whole rows of its children, without what expansion might need, in whole groups (`vdev_draid_open`).
+/// The allocatable size of a dRAID: whole rows of its children, less what expansion might need, in whole
+/// redundancy groups (`vdev_draid_open`).
 fn draid_asize(child_bytes: u64, disks: u64, group_width: u64) -> u64 {
     let rows = child_bytes.saturating_sub(VDEV_DRAID_REFLOW_RESERVE) / VDEV_DRAID_ROWHEIGHT;
     let group_bytes = group_width * VDEV_DRAID_ROWHEIGHT;
     rows * VDEV_DRAID_ROWHEIGHT * disks / group_bytes * group_bytes
 }
 
-/// log2 of the size of a vdev's metaslabs: about 200 of them, none too small or too large (`vdev_metaslab_set_size`).
+/// log2 of the metaslab size of a vdev: about 200 metaslabs, none too small or too large
+/// (`vdev_metaslab_set_size`).
 fn metaslab_shift(asize_bytes: u64) -> u32 {
     // `highbit64`: the position of the highest bit, counted from 1.
     let highbit = |value: u64| value.checked_ilog2().map_or(0, |log| log + 1);
@@ -234,7 +240,7 @@ fn metaslab_shift(asize_bytes: u64) -> u32 {
     if asize_bytes >> shift > MAX_METASLABS { highbit(asize_bytes / MAX_METASLABS) } else { shift }
 }
 
-/// A guid for life; never 0.
+/// A new guid; never 0.
 fn new_guid(rt: &Runtime) -> Guid {
     Guid(rt.random_u64().max(1))
 }
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn metaslabs_are_as_large_as_openzfs_makes_them() {
-        // vdev size, shift: as the comment on vdev_metaslab_set_size has it.
+        // vdev size and shift, following the comment on vdev_metaslab_set_size.
         for (asize, shift) in [(59 << 20, 24), (4 << 30, 29), (16 << 30, 29), (1 << 40, 33), (1 << 52, 36)] {
             assert_eq!(metaslab_shift(asize), shift, "{asize}");
         }

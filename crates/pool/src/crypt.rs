@@ -1,19 +1,23 @@
-//! Decryption and encryption of blocks, and a dataset's key ready for it.
+//! Decryption and encryption of blocks, and a dataset's key ready for use.
 //!
-//! Each block names a salt; the key that encrypts it is derived from the dataset's master key and that salt.
-//! Blocks written around the same time share a salt, so the keys derived last are kept.
+//! Each block names a salt; its encryption key is derived from the dataset's master key and that salt.
+//! Blocks written around the same time share a salt, so the most recently derived keys are kept.
 //!
-//! What is protected how is decided by the pointer (see `cenote_codec::crypto`): data is encrypted and carries a
-//! MAC; types that must be readable without a key are in clear with a MAC; indirect blocks carry a checksum of the
-//! MACs below, which needs no key; object sets carry their MACs inside. Without a key what is in clear is readable,
-//! and its MAC is not checked: its checksum was.
+//! The pointer decides how a block is protected (see `cenote_codec::crypto`): data are encrypted and carry
+//! a MAC; types that must be readable without a key are plaintext with a MAC; indirect blocks carry a
+//! checksum of the MACs below, which needs no key; object sets carry their MACs inside. Without a key,
+//! plaintext is readable, but only its checksum is verified, not its MAC.
+//!
+//! Locking: a [`DatasetKey`] may be used from any thread. Its two mutexes (derived keys, salt in use) are
+//! never held together; a key is derived under the first, so that readers of one salt derive it once.
+//! Neither is held across an await.
 //!
 //! Source: OpenZFS `zio_decrypt`, `zio_crypt.c`.
 
 use crate::check::{codec_endian, native_endian};
 use crate::error::{PoolError, Result};
-use crate::place::Place;
 use crate::pool::ReadContext;
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::crypto::mac::{ObjsetMacs, objset_macs};
 use cenote_codec::crypto::{BlockKey, Cipher, CryptoError, KeySalt, MasterKey, layout, mac};
@@ -22,22 +26,24 @@ use cenote_format::dnode::ObjectType;
 use cenote_runtime::{Runtime, WorkKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Derived keys kept; a salt serves 400 million blocks or so, but clones and rekeying mix several.
+/// Number of derived keys kept. A salt serves about 400 million blocks, but clones and rekeying mix several
+/// salts.
 const KEPT_KEYS: usize = 16;
 
-/// Blocks written under one salt, `ZFS_CURRENT_MAX_SALT_USES`: two of their random IVs are the same with a chance of 10^-12.
+/// Blocks written with one salt, `ZFS_CURRENT_MAX_SALT_USES`: the probability that two of their random IVs
+/// are equal is 10^-12.
 const MAX_SALT_USES: u64 = 400_000_000;
 
 /// The unwrapped keys of one encrypted dataset, and keys derived from them.
 pub struct DatasetKey {
     master: MasterKey,
     derived: Mutex<Vec<(KeySalt, Arc<BlockKey>)>>,
-    /// The salt of what is written now, and how many more blocks it may serve.
+    /// The salt for new blocks, and the number of blocks that it may still serve.
     writing: Mutex<Option<(KeySalt, u64)>>,
 }
 
 impl DatasetKey {
-    /// From the unwrapped master key.
+    /// Wraps the unwrapped master key.
     pub fn new(master: MasterKey) -> DatasetKey {
         DatasetKey { master, derived: Mutex::new(Vec::new()), writing: Mutex::new(None) }
     }
@@ -61,7 +67,7 @@ impl DatasetKey {
         key
     }
 
-    /// The salt for the next block to be written: a new one at random now and then.
+    /// The salt for the next block to be written, replaced by a new random one now and then.
     fn next_salt(&self, rt: &Runtime) -> KeySalt {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (salt, left) =
@@ -77,7 +83,7 @@ impl std::fmt::Debug for DatasetKey {
     }
 }
 
-/// Turns the stored bytes of a block with the crypt bit into what was compressed: `psize` bytes still.
+/// Decrypts the stored bytes of a block with the crypt bit; the result is still compressed, `psize` bytes.
 pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<Bytes> {
     let place = ctx.place;
     if bp.is_encrypted() {
@@ -94,7 +100,7 @@ pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<B
     Ok(stored)
 }
 
-/// Checks what can only be checked on decompressed bytes: MACs over indirect blocks and object sets.
+/// Checks what only decompressed bytes can show: MACs over indirect blocks and object sets.
 pub(crate) fn check_clear(bp: &Blkptr, clear: &[u8], ctx: &ReadContext) -> Result<()> {
     let endian = codec_endian(bp.endian());
     if bp.has_indirect_mac() {
@@ -109,7 +115,7 @@ pub(crate) fn check_clear(bp: &Blkptr, clear: &[u8], ctx: &ReadContext) -> Resul
     }
     let computed = objset_macs(clear, endian, &key.master).map_err(|error| failed(ctx.place, error))?;
     match ObjsetMacs::stored(clear) {
-        // The local MAC is zeroed by a raw receive until the accounting has been done again.
+        // A raw receive zeroes the local MAC until the accounting has been redone.
         Some(stored) if stored.portable == computed.portable => Ok(()),
         _ => Err(failed(ctx.place, CryptoError::Mac)),
     }
@@ -135,7 +141,7 @@ fn open(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Result<Bytes, CryptoErr
     Ok(block.into())
 }
 
-/// A salt and an IV never used before. The MAC is still to come.
+/// A salt and an IV never used before. The MAC is added later.
 pub(crate) fn fresh_params(rt: &Runtime, key: &DatasetKey) -> CryptParams {
     CryptParams { salt: key.next_salt(rt), iv: secret(rt), mac: [0; 16] }
 }
@@ -146,8 +152,8 @@ fn secret<const N: usize>(rt: &Runtime) -> [u8; N] {
     bytes
 }
 
-/// Encrypts or authenticates a block, by its type and level. `stored` is what will be stored, `clear` what it was before
-/// compression.
+/// Encrypts or authenticates a block, by type and level. `stored` is what will be stored, `clear` the block
+/// before compression.
 pub(crate) fn encrypt(
     rt: &Runtime,
     bp: Blkptr,
@@ -182,7 +188,7 @@ pub(crate) fn encrypt(
     Ok((bp.with_crypt(&params), block.into()))
 }
 
-/// Encrypts a log block under the salt and IV that its pointer foretold; its MAC goes inside.
+/// Encrypts a log block with the salt and IV announced in its pointer, and stores the MAC inside.
 pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) -> Result<(), CryptoError> {
     let params = bp.crypt_params();
     let layout = layout::log(block, native_endian())?;
@@ -193,7 +199,7 @@ pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) ->
     }
 }
 
-/// The price of encryption.
+/// The work that encryption counts as.
 pub(crate) fn work(key: &DatasetKey) -> WorkKind {
     match key.master.cipher() {
         Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => WorkKind::AesCcm,
@@ -201,6 +207,6 @@ pub(crate) fn work(key: &DatasetKey) -> WorkKind {
     }
 }
 
-fn failed(place: Place, error: CryptoError) -> PoolError {
+fn failed(place: Zbookmark, error: CryptoError) -> PoolError {
     PoolError::Decrypt { place, why: error.to_string().into() }
 }

@@ -1,10 +1,10 @@
 //! Discovery: which pools lie on these folders, files and devices, and in what state.
 //!
-//! Idea: every device tells what it believes of its pool: the pool's name and guid, the top-level vdev it
-//! belongs to with all siblings, its own guid. Nothing else is needed, so disks may have moved, changed
-//! names or come from another machine. Beliefs may disagree, since a device that was away kept its old
-//! labels; the highest txg is right, pool-wide for what concerns the pool, and among a top-level vdev's
-//! devices for what concerns that vdev.
+//! Idea: every device states what it knows about its pool: the pool's name and guid, the top-level vdev
+//! that the device belongs to, with all siblings, and its own guid. Nothing else is needed, so disks may
+//! have moved, changed names or come from another machine. Statements may disagree, because a device that
+//! was away kept its old labels. The highest txg is right: among all devices for what concerns the pool,
+//! and among a top-level vdev's devices for what concerns that vdev.
 //!
 //! ```text
 //!   paths -> candidates -> labels       per device (scan; inside partitions, too)
@@ -13,20 +13,23 @@
 //!         -> every uberblock, newest first; devices by leaf guid
 //! ```
 //!
-//! Left out with a note: a second device with the same guid, devices that the newest configuration no
-//! longer names (replaced, detached, removed). Spares and cache devices say only their guid; which pool
-//! they serve, the MOS knows.
+//! Left out with a note: older copies of a device (copies), and devices that the newest configuration no
+//! longer names (replaced, detached, removed). Spares and cache devices state only their guid; the MOS
+//! knows which pool they serve.
 //!
 //! Source: OpenZFS `zutil_import.c`, `vdev_label.c`.
 
+mod copies;
 mod group;
 mod partition;
 mod scan;
+mod seat;
 #[cfg(test)]
 mod tests;
 mod window;
 mod writing;
 
+pub use copies::{Duplicate, Preference};
 pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
@@ -40,16 +43,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use writing::Base;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// Pools, by name and guid.
     pub pools: Vec<FoundPool>,
-    /// What could not be read, or is not what it seems. Things in a folder that are plainly no vdev are not listed.
+    /// Devices that could not be read, or are not what they seem. Files in a folder that are plainly not
+    /// vdevs are not listed.
     pub problems: Vec<Problem>,
 }
 
-/// Something the search stumbled over.
+/// A problem met during the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file, device or folder.
@@ -67,19 +71,19 @@ fn problem(path: impl std::fmt::Display, why: impl Into<String>) -> Problem {
 pub struct FoundDevice {
     /// Where it was found.
     pub path: String,
-    /// The device, open for reading; after [`FoundPool::open_for_writing`] for writing, too.
+    /// The device, open for reading; after [`FoundPool::open_for_writing`], also for writing.
     pub device: Arc<dyn Device>,
-    /// The newest group that its labels name.
+    /// The newest txg in its labels.
     pub label_txg: Txg,
-    /// Labels of four whose configuration is whole.
+    /// Number of labels, of four, whose configuration is intact.
     pub good_labels: u32,
-    /// Its labels are older than its siblings': it was away while they were written.
+    /// Its labels are older than its siblings': it was away when those were written.
     pub stale: bool,
     base: Base,
 }
 
 impl FoundDevice {
-    /// A device that no search found: one that joins a pool.
+    /// A device that was not found by a search but joins a pool.
     pub fn new(device: Arc<dyn Device>) -> FoundDevice {
         FoundDevice {
             path: device.describe().to_owned(),
@@ -98,19 +102,22 @@ impl std::fmt::Debug for FoundDevice {
     }
 }
 
-/// A pool as its labels show it.
+/// A pool as its labels describe it.
 #[derive(Debug, Clone)]
 pub struct FoundPool {
-    /// The best configuration: pool fields of the newest label, and each top-level vdev as its newest label has it.
+    /// The best configuration: pool-wide fields from the newest label, each top-level vdev from its own
+    /// newest label.
     pub config: PoolConfig,
     /// Every valid uberblock of every label, newest first, each once.
     pub uberblocks: Vec<Uberblock>,
     /// The devices, by the guid of their leaf vdev.
     pub devices: BTreeMap<Guid, FoundDevice>,
-    /// All spares and cache devices that the search found, by guid; the MOS says which are this pool's.
+    /// All spares and cache devices found, by guid; the MOS says which belong to this pool.
     pub auxiliary: BTreeMap<Guid, FoundDevice>,
-    /// Devices left out, labels that disagree or are damaged.
+    /// Devices left out; labels that disagree or are damaged.
     pub notes: Vec<Problem>,
+    /// Copies of its devices that are left out. Commands that use the pool report them.
+    pub duplicates: Vec<Duplicate>,
 }
 
 impl FoundPool {
@@ -119,7 +126,7 @@ impl FoundPool {
         &self.config.name
     }
 
-    /// Its name for life.
+    /// Its guid, which never changes.
     pub fn guid(&self) -> Guid {
         self.config.guid
     }
@@ -129,12 +136,12 @@ impl FoundPool {
         self.devices.get(&leaf).or_else(|| self.auxiliary.get(&leaf))
     }
 
-    /// What its last writer left it as.
+    /// The state in which its last writer left it.
     pub fn state(&self) -> PoolState {
         self.config.state
     }
 
-    /// Its devices take writes: none was opened only to read.
+    /// Whether its devices accept writes: none was opened read-only.
     pub fn is_writable(&self) -> bool {
         !self.devices.is_empty() && self.devices.values().all(|found| !found.device.info().read_only)
     }
@@ -145,15 +152,16 @@ impl FoundPool {
     }
 }
 
-/// Looks for pools in folders (their files, not those below), files and block devices.
+/// Looks for pools in folders (in their files, without subfolders), files and block devices.
 ///
-/// Never fails as a whole: what can't be read is among the problems. [`machine_devices`] lists this machine's disks.
+/// Never fails as a whole: whatever can't be read is listed among the problems. [`machine_devices`] lists
+/// this machine's disks.
 pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
     let (scanned, problems) = scan::scan(rt, paths).await;
     group::group(scanned, problems)
 }
 
-/// As [`discover`], among devices that are open already: a simulator's, or ones with layers on them.
+/// As [`discover`], among devices that are already open: a simulator's, or devices with layers on top.
 pub async fn discover_devices(devices: Vec<Arc<dyn Device>>) -> Discovery {
     let (scanned, problems) = scan::scan_devices(devices).await;
     group::group(scanned, problems)

@@ -1,10 +1,10 @@
-//! What can go wrong between a block pointer and its bytes: one flat enum.
+//! Errors between a block pointer and its bytes: one flat enum.
 //!
-//! Errors are cheap to clone, since several readers may wait for one block, and say where: which block
-//! ([`Place`]), which addresses, which device.
+//! Errors are cheap to clone, because several readers may wait for one block. They say where: which block
+//! ([`Zbookmark`]), which addresses, which device.
 
 use crate::alloc::AllocError;
-use crate::place::Place;
+use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::ChecksumError;
 use cenote_device::DeviceError;
 use cenote_format::FormatError;
@@ -17,53 +17,54 @@ pub type Result<T, E = PoolError> = std::result::Result<T, E>;
 /// An error of the pool layer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PoolError {
-    /// Every copy was read, and every combination of columns tried; none has the right checksum.
+    /// Every copy was read and every combination of columns tried; none matches the checksum.
     #[error(
         "{place}: damaged: no copy at {at} has the right checksum ({source}); \
          `verify` lists what else is damaged, `rescue` copies the rest"
     )]
     Checksum {
         /// The block.
-        place: Place,
+        place: Zbookmark,
         /// Its addresses, as `vdev:offset:asize` in hex.
         at: Arc<str>,
-        /// What the last attempt gave.
+        /// The result of the last attempt.
         source: ChecksumError,
     },
-    /// Too many of the devices that hold the block are missing or fail to read.
+    /// Too many of the devices that hold the block are missing or cannot read it.
     #[error(
-        "{place}: no copy at {at} can be read: {why}; attach the missing devices, or name their folder with -d"
+        "{place}: no copy at {at} can be read: {why}; attach the missing devices, or name their folder \
+         with -d"
     )]
     Unreadable {
         /// The block.
-        place: Place,
+        place: Zbookmark,
         /// Its addresses, as `vdev:offset:asize` in hex.
         at: Arc<str>,
-        /// The last device's answer.
+        /// The error of the last device.
         why: Arc<str>,
     },
-    /// A block pointer says what can't be true.
+    /// A block pointer with impossible content.
     #[error("{place}: damaged block pointer: {why}")]
     BadPointer {
         /// The block.
-        place: Place,
+        place: Zbookmark,
         /// The contradiction.
         why: Arc<str>,
     },
-    /// The bytes have the right checksum and don't decompress.
+    /// The bytes match the checksum but don't decompress.
     #[error("{place}: does not decompress: {why}")]
     Decompress {
         /// The block.
-        place: Place,
-        /// The decompressor's words.
+        place: Zbookmark,
+        /// The decompressor's error.
         why: Arc<str>,
     },
-    /// The bytes have the right checksum and aren't what the key's owner wrote.
+    /// The bytes match the checksum but are not what the key's owner wrote.
     #[error("{place}: does not decrypt: {why}; wrong key, or the block was tampered with")]
     Decrypt {
         /// The block.
-        place: Place,
-        /// The cipher's words.
+        place: Zbookmark,
+        /// The cipher's error.
         why: Arc<str>,
     },
     /// The block is encrypted and no key was given.
@@ -72,16 +73,16 @@ pub enum PoolError {
         /// The dataset.
         dataset: DatasetId,
     },
-    /// The block was left out by a redacted send.
+    /// A redacted send left the block out.
     #[error("{place}: redacted: the block was left out when this dataset was received")]
     Redacted {
         /// The block.
-        place: Place,
+        place: Zbookmark,
     },
     /// A device failed outside of any block.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A label or configuration can't be decoded.
+    /// A label or configuration cannot be decoded.
     #[error("{what}: {source}")]
     Format {
         /// The structure and where it was.
@@ -89,7 +90,7 @@ pub enum PoolError {
         /// What is wrong with it.
         source: FormatError,
     },
-    /// The configuration contradicts itself or asks for what this version can't do.
+    /// The configuration contradicts itself or requires something that this version can't do.
     #[error("pool '{pool}': {why}")]
     Config {
         /// The pool's name.
@@ -111,48 +112,49 @@ pub enum PoolError {
     #[error("{place}: {source}; free some, or add a vdev")]
     NoSpace {
         /// The block.
-        place: Place,
-        /// What was looked for.
+        place: Zbookmark,
+        /// The request that failed.
         source: AllocError,
     },
     /// A block could not be written anywhere: too many devices failed.
     #[error("{place}: cannot be written: vdev {vdev}: {why}; `zpool status` shows which devices fail")]
     NotWritten {
         /// The block.
-        place: Place,
+        place: Zbookmark,
         /// The top-level vdev that failed last.
         vdev: VdevId,
-        /// Its device's answer.
+        /// That device's error.
         why: Arc<str>,
     },
     /// The block can't be encrypted.
     #[error("{place}: cannot be encrypted: {why}")]
     Encrypt {
         /// The block.
-        place: Place,
-        /// The cipher's words.
+        place: Zbookmark,
+        /// The cipher's error.
         why: Arc<str>,
     },
-    /// What was to be written can't be a block; a fault of this program.
+    /// The caller asked to write something that can't be a block; a bug in this program.
     #[error("{place}: cannot be written: {why}; please report this")]
     BadWrite {
         /// The block.
-        place: Place,
+        place: Zbookmark,
         /// The contradiction.
         why: Arc<str>,
     },
-    /// No uberblock as asked for.
+    /// There is no such uberblock.
     #[error("pool '{pool}': no uberblock of txg {txg}; `zpool import` lists those there are")]
     NoUberblock {
         /// The pool's name.
         pool: Arc<str>,
-        /// The transaction group asked for.
+        /// The requested txg.
         txg: Txg,
     },
 }
 
 impl PoolError {
-    /// The block itself is damaged or gone (as opposed to a key or a device that can be given).
+    /// Whether the block itself is damaged or lost, as opposed to missing a key or a device that can still
+    /// be provided.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,

@@ -1,24 +1,25 @@
 //! Extents: many small ranges read as few large ones.
 //!
-//! Idea: blocks that were written together lie together, and a RAID-Z cuts each into columns that lie together on
-//! every child. So ranges are collected first, sorted by device and place, and merged where the gap between them
-//! costs less to read than a second request.
+//! Idea: blocks that were written together lie together, and RAID-Z cuts each into columns that lie
+//! together on every child. So ranges are collected first, sorted by device and offset, and merged if
+//! reading the gap between them costs less than a second request.
 //!
-//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer; what is read in vain is at most
-//! [`MAX_GAP_BYTES`] a range. The caller bounds how much it asks for.
+//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer; at most
+//! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds how much it asks for.
 //!
-//! A failed extent fails all its ranges: who asked reads them again one by one.
+//! A failed extent fails all its ranges: the caller reads them again one by one.
 
 use crate::vdev::leaf::Leaf;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Gaps up to this are read over. A disk passes 64 KiB in a third of a millisecond, a request costs it more.
+/// Gaps up to this size are read along. A disk reads 64 KiB in a third of a millisecond; a request costs
+/// more.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 /// Longest merged read.
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
-/// The claim to a range, to be redeemed after the read.
+/// A claim to a range, redeemed after the read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(usize);
 
@@ -34,11 +35,27 @@ struct Wanted<'a> {
     len: usize,
 }
 
+/// Where a range is.
+#[derive(Debug, Default, Clone, Copy)]
+struct Slice {
+    extent: usize,
+    /// In the extent.
+    offset: usize,
+    len: usize,
+}
+
+/// A run of ranges that are read together.
+struct Extent<'a> {
+    leaf: &'a Arc<Leaf>,
+    start_bytes: u64,
+    end_bytes: u64,
+}
+
 /// Ranges that were read.
 pub(crate) struct Fetched {
-    /// By ticket: the extent, the range's place in it, its length.
-    places: Vec<(usize, usize, usize)>,
-    /// `None`: failed.
+    /// By ticket.
+    slices: Vec<Slice>,
+    /// `None` if it failed.
     extents: Vec<Option<Bytes>>,
 }
 
@@ -49,7 +66,7 @@ impl<'a> Extents<'a> {
         Ticket(self.wanted.len() - 1)
     }
 
-    /// Reads all of it, every extent at the same time.
+    /// Reads all extents concurrently.
     pub(crate) async fn fetch(self) -> Fetched {
         let key = |&index: &usize| {
             let wanted: &Wanted<'_> = &self.wanted[index];
@@ -57,49 +74,53 @@ impl<'a> Extents<'a> {
         };
         let mut order: Vec<usize> = (0..self.wanted.len()).collect();
         order.sort_unstable_by_key(key);
-        let mut places = vec![(0, 0, 0); self.wanted.len()];
-        let mut merged: Vec<(&Arc<Leaf>, u64, u64)> = Vec::new();
+        let mut slices = vec![Slice::default(); self.wanted.len()];
+        let mut merged: Vec<Extent<'_>> = Vec::new();
         for index in order {
             let Wanted { leaf, offset_bytes, len } = self.wanted[index];
             let end = offset_bytes + len as u64;
             match merged.last_mut() {
-                Some((last, start, last_end))
-                    if Arc::ptr_eq(last, leaf)
-                        && offset_bytes <= *last_end + MAX_GAP_BYTES
-                        && end - *start <= MAX_EXTENT_BYTES =>
+                Some(last)
+                    if Arc::ptr_eq(last.leaf, leaf)
+                        && offset_bytes <= last.end_bytes + MAX_GAP_BYTES
+                        && end - last.start_bytes <= MAX_EXTENT_BYTES =>
                 {
-                    *last_end = end.max(*last_end);
+                    last.end_bytes = end.max(last.end_bytes);
                 }
-                _ => merged.push((leaf, offset_bytes, end)),
+                _ => merged.push(Extent { leaf, start_bytes: offset_bytes, end_bytes: end }),
             }
-            let start = merged.last().map_or(0, |(_, start, _)| *start);
-            places[index] = (merged.len() - 1, (offset_bytes - start) as usize, len);
+            let start = merged.last().map_or(0, |extent| extent.start_bytes);
+            slices[index] = Slice { extent: merged.len() - 1, offset: (offset_bytes - start) as usize, len };
         }
-        let reads = merged.into_iter().map(|(leaf, start, end)| leaf.read(start, (end - start) as usize));
+        let read = |extent: Extent<'a>| {
+            extent.leaf.read(extent.start_bytes, (extent.end_bytes - extent.start_bytes) as usize)
+        };
+        let reads = merged.into_iter().map(read);
         let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
-        Fetched { places, extents }
+        Fetched { slices, extents }
     }
 }
 
 impl Fetched {
     /// The bytes of a range; `None` if its extent could not be read.
     pub(crate) fn slice(&self, ticket: Ticket) -> Option<&[u8]> {
-        let (extent, at, len) = *self.places.get(ticket.0)?;
-        self.extents.get(extent)?.as_ref()?.get(at..at + len)
+        let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
+        self.extents.get(extent)?.as_ref()?.get(offset..offset + len)
     }
 
-    /// The same as a buffer that shares the extent's memory, and keeps all of it alive.
+    /// The same as a buffer that shares the extent's memory and keeps all of it alive.
     pub(crate) fn shared(&self, ticket: Ticket) -> Option<Bytes> {
-        let (extent, at, len) = *self.places.get(ticket.0)?;
+        let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;
-        bytes.get(at..at + len).map(|range| bytes.slice_ref(range))
+        bytes.get(offset..offset + len).map(|range| bytes.slice_ref(range))
     }
 
-    /// The same as a buffer of its own: shared with the extent, unless it would keep much more than itself alive.
+    /// The same as a separate buffer: it shares the extent's memory unless it would keep much more than
+    /// itself alive.
     pub(crate) fn bytes(&self, ticket: Ticket) -> Option<Bytes> {
-        let (extent, at, len) = *self.places.get(ticket.0)?;
+        let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;
-        let range = bytes.get(at..at + len)?;
+        let range = bytes.get(offset..offset + len)?;
         Some(if bytes.len() <= 2 * len { bytes.slice_ref(range) } else { Bytes::copy_from_slice(range) })
     }
 }

@@ -1,11 +1,12 @@
-//! Gang blocks: a block in pieces, since no single free range was long enough.
+//! Gang blocks: a block in pieces, because no single free range was long enough.
 //!
-//! The pointer leads to a header with up to three pointers to pieces, each with its own checksum; a piece may be a
-//! gang in turn. The pieces' bytes, one after the other, are the block as stored. What the pieces' checksums
-//! vouch for needs no checksum over the whole, and OpenZFS rewrites headers without renewing it.
+//! The pointer leads to a header with up to three pointers to pieces, each with its own checksum; a piece
+//! may be a gang in turn. The concatenated pieces are the block as stored. Since the pieces' checksums
+//! cover every byte, no checksum over the whole is needed, and OpenZFS rewrites headers without renewing
+//! it.
 //!
-//! Bounds: the pieces of a header together are as long as the block, so every level shrinks what is left and the
-//! total read is bounded by the size of the block times the depth.
+//! Bounds: the pieces of a header add up to the size of the block, so every level shrinks what is left, and
+//! the total read is bounded by the size of the block times the depth.
 
 use crate::check::Check;
 use crate::error::{PoolError, Result};
@@ -17,7 +18,7 @@ use cenote_format::gang::{GangHeader, SPA_GANGBLOCKSIZE};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Levels of gangs that are followed: three pieces each split 16 MiB into sectors in ten.
+/// Levels of gangs that are followed: splitting into three takes 16 MiB to sectors in ten levels.
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
@@ -52,7 +53,7 @@ impl Pool {
         .boxed()
     }
 
-    /// Reads the header itself. Ask it whether it [fits](GangHeader::fits) before following its pieces.
+    /// Reads the header itself. Check that it [fits](GangHeader::fits) before following its pieces.
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;
         let check =

@@ -9,7 +9,7 @@ use std::fmt;
 /// The state of a vdev or of the whole pool, from worst to best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VdevState {
-    /// Can't be used: missing, or not what the configuration says.
+    /// Unusable: missing, or not what the configuration says.
     Unavailable,
     /// Taken out of use because of errors.
     Faulted,
@@ -19,7 +19,7 @@ pub enum VdevState {
     Removed,
     /// In use with less redundancy than configured.
     Degraded,
-    /// All is well.
+    /// No trouble.
     Online,
 }
 
@@ -41,14 +41,14 @@ impl fmt::Display for VdevState {
 pub enum Trouble {
     /// No device with this guid was found.
     CannotOpen {
-        /// Where it was last; `None` if it goes by that name.
+        /// Its last path; `None` if its name is the path.
         was: Option<String>,
     },
     /// Too few children.
     InsufficientReplicas,
     /// Set by the administrator or the fault manager.
     External,
-    /// It left an operation unanswered.
+    /// It did not answer an operation.
     Hung,
     /// Smaller than the configuration says.
     TooSmall,
@@ -56,12 +56,14 @@ pub enum Trouble {
     Stale,
     /// A newer kind of vdev.
     UnsupportedKind(String),
-    /// A top-level vdev that no label describes: all its devices are missing.
+    /// A top-level vdev that no label describes, because all its devices are missing.
     MissingDevice,
-    /// Of a hot spare: it stands in for a device.
+    /// For a hot spare: it stands in for a device.
     InUse,
     /// Every child was taken offline.
     ChildrenOffline,
+    /// For the pool: its metadata cannot be read, though devices are present.
+    CorruptedData,
 }
 
 impl fmt::Display for Trouble {
@@ -78,49 +80,50 @@ impl fmt::Display for Trouble {
             Trouble::MissingDevice => f.write_str("missing device"),
             Trouble::InUse => f.write_str("currently in use"),
             Trouble::ChildrenOffline => f.write_str("all children offline"),
+            Trouble::CorruptedData => f.write_str("corrupted data"),
         }
     }
 }
 
-/// Errors that a vdev has given since it was opened.
+/// Errors of a vdev since it was opened.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorCounts {
     /// Reads that failed.
     pub read: u64,
     /// Writes that failed.
     pub write: u64,
-    /// Bytes that were not what was written.
+    /// Reads that returned other bytes than were written.
     pub checksum: u64,
 }
 
-/// A vdev as status commands show it.
+/// A vdev, as status commands show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VdevStatus {
-    /// `raidz2-0`, `mirror-1`, or the path's last part; the whole path where that would name two devices.
+    /// `raidz2-0`, `mirror-1`, or the last part of the path; the whole path if that would name two devices.
     pub name: String,
     /// What it is.
     pub kind: VdevKind,
     /// Index among its parent's children.
     pub id: u64,
-    /// Its name for life.
+    /// Its guid, which never changes.
     pub guid: Guid,
-    /// The allocation class it serves; children have their parent's.
+    /// Its allocation class; children have their parent's.
     pub class: VdevClass,
-    /// Where it was found, or else was last.
+    /// The path where it was found, or its last path.
     pub path: Option<String>,
     /// Its state.
     pub state: VdevState,
     /// Why it is not online.
     pub trouble: Option<Trouble>,
-    /// Being filled: not all it holds is current.
+    /// Being filled: not everything on it is current.
     pub resilvering: bool,
-    /// Being removed: its blocks are copied to other vdevs.
+    /// Being removed: its blocks are being copied to other vdevs.
     pub removing: bool,
-    /// Nothing new is written to it, or to the top-level vdev that it is part of.
+    /// Nothing new is allocated on it, or on its top-level vdev.
     pub non_allocating: bool,
-    /// Bytes of the device, in whole labels; of a leaf that is there.
+    /// Bytes of the device, in whole labels, for a leaf that is present.
     pub size_bytes: Option<u64>,
-    /// Bytes that a top-level vdev could grow by, since its devices are larger than it uses.
+    /// Bytes that a top-level vdev could grow by, because its devices are larger than it uses.
     pub expandable_bytes: u64,
     /// Errors so far; zero before the pool is assembled.
     pub errors: ErrorCounts,
@@ -129,7 +132,7 @@ pub struct VdevStatus {
 }
 
 impl VdevStatus {
-    /// Calls `visit` on this vdev and all below, parents first.
+    /// Calls `visit` for this vdev and all below, parents first.
     pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
         visit(self);
         for child in &self.children {
@@ -141,7 +144,7 @@ impl VdevStatus {
 /// The state of the pool and of all its vdevs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolHealth {
-    /// The pool itself with its top-level vdevs, logs and other classes included.
+    /// The pool itself with its top-level vdevs, including logs and other classes.
     pub root: VdevStatus,
     /// Hot spares.
     pub spares: Vec<VdevStatus>,
@@ -150,12 +153,21 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
+    /// The health of a pool whose metadata can't be read. If devices that it needs are missing, that is
+    /// reported as the cause.
+    pub fn with_corrupted_metadata(mut self) -> PoolHealth {
+        if self.is_importable() {
+            (self.root.state, self.root.trouble) = (VdevState::Faulted, Some(Trouble::CorruptedData));
+        }
+        self
+    }
+
     /// ONLINE, DEGRADED or UNAVAIL.
     pub fn state(&self) -> VdevState {
         self.root.state
     }
 
-    /// Every block may be there: the pool can be opened.
+    /// Whether every block may be available, so that the pool can be opened.
     pub fn is_importable(&self) -> bool {
         self.state() >= VdevState::Degraded
     }

@@ -1,8 +1,8 @@
 //! The four labels of a device: configuration and uberblocks, each verified.
 //!
 //! Idea: a device carries its pool's configuration four times, two copies in front and two at the end, so
-//! that no single overwrite loses them. They are written two at a time, so one pair may be a group older.
-//! Every valid copy is kept here; which to believe is discovery's business.
+//! that no single overwrite loses them all. Labels are written in pairs, so one pair may be a txg older.
+//! This module keeps every valid copy; discovery decides which to believe.
 //!
 //! ```text
 //!   device   | L0 | L1 | boot 3.5 MiB | allocatable space ... | L2 | L3 |     labels: 256 KiB each
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The list and each uberblock end in a checksum bound to their offset on the device, so a label that was
-//! copied elsewhere does not verify. The size of a slot in the ring depends on the vdev's ashift; as a
-//! damaged list can't tell it, every size that fits a magic number is tried.
+//! copied elsewhere does not verify. The size of a slot in the ring depends on the vdev's ashift. A damaged
+//! list can't tell it, so every size at which a magic number fits is tried.
 //!
 //! Source: OpenZFS `vdev_label.c` (theory comment), `vdev_impl.h`.
 
@@ -21,6 +21,7 @@ pub use write::{LabelUpdate, clear_labels, init_device};
 
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::{Device, DeviceError};
+use cenote_format::gang::ZEC_MAGIC;
 use cenote_format::label::{
     LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist,
     label_offset,
@@ -28,34 +29,33 @@ use cenote_format::label::{
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 
-/// No smaller device can be a vdev, `SPA_MINDEVSIZE`.
+/// Smaller devices can't be vdevs, `SPA_MINDEVSIZE`.
 pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 
 const NVLIST_AT: usize = VDEV_PHYS_OFFSET as usize;
 const NVLIST_BYTES: usize = VDEV_PHYS_SIZE as usize;
 const RING_AT: usize = UBERBLOCK_RING_OFFSET as usize;
+/// An embedded checksum: a magic number and 32 bytes, `zio_eck_t`.
+const ZIO_ECK_BYTES: usize = 40;
 /// Sizes of an uberblock slot: 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 10..=13;
 
-/// What one label holds.
+/// The content of one label.
 #[derive(Debug, Default, Clone)]
 pub struct Label {
-    /// The configuration, if its checksum is right and it decodes.
+    /// The configuration, if its checksum matches and it decodes.
     pub config: Option<Nvlist>,
-    /// The uberblocks whose checksum is right, in the ring's order.
+    /// The uberblocks whose checksums match, in the ring's order.
     pub uberblocks: Vec<Uberblock>,
     /// Why the label could not be read.
     pub unreadable: Option<DeviceError>,
 }
 
-/// Reads all four labels. A device too small to be a vdev has none.
+/// Reads all four labels. A device too small to be a vdev may be a truncated one, which still has the
+/// labels in front.
 pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
-    let size_bytes = device.size_bytes();
-    if size_bytes < SPA_MINDEVSIZE {
-        return Vec::new();
-    }
     let mut labels = Vec::with_capacity(VDEV_LABELS as usize);
-    for offset in (0..VDEV_LABELS).filter_map(|index| label_offset(size_bytes, index)) {
+    for offset in label_offsets(device).await {
         labels.push(match device.read_at(offset, LABEL_BYTES as usize).await {
             Ok(bytes) => decode_label(&bytes, offset),
             Err(error) => Label { unreadable: Some(error), ..Label::default() },
@@ -64,7 +64,38 @@ pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     labels
 }
 
-/// Takes apart the 256 KiB that were read at `offset` of a device.
+async fn label_offsets(device: &dyn Device) -> Vec<u64> {
+    let size_bytes = device.size_bytes();
+    if size_bytes >= SPA_MINDEVSIZE {
+        return (0..VDEV_LABELS).filter_map(|index| label_offset(size_bytes, index)).collect();
+    }
+    let mut offsets = Vec::new();
+    for offset in (0..u64::from(VDEV_LABELS / 2)).map(|index| index * LABEL_BYTES) {
+        if offset + LABEL_BYTES <= size_bytes && may_be_label(device, offset).await {
+            offsets.push(offset);
+        }
+    }
+    offsets
+}
+
+/// Whether a configuration ends where that of a label would. Folders hold many small files: this reads a
+/// page instead of 256 KiB.
+async fn may_be_label(device: &dyn Device, offset: u64) -> bool {
+    const PAGE_BYTES: usize = 4096;
+    let end = offset + VDEV_PHYS_OFFSET + VDEV_PHYS_SIZE;
+    match device.read_at(end - PAGE_BYTES as u64, PAGE_BYTES).await {
+        Ok(page) => {
+            let trailer = page.len().checked_sub(ZIO_ECK_BYTES).and_then(|at| page[at..].first_chunk::<8>());
+            trailer.is_some_and(|magic| {
+                [u64::from_le_bytes(*magic), u64::from_be_bytes(*magic)].contains(&ZEC_MAGIC)
+            })
+        }
+        // Reading the label will report the error.
+        Err(_) => true,
+    }
+}
+
+/// Decodes the 256 KiB read at `offset` of a device.
 pub fn decode_label(bytes: &[u8], offset: u64) -> Label {
     let Some((head, ring)) = bytes.split_at_checked(RING_AT) else { return Label::default() };
     let config = head.get(NVLIST_AT..NVLIST_AT + NVLIST_BYTES).and_then(|area| {

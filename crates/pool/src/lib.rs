@@ -1,4 +1,5 @@
-//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes and back.
+//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes and
+//! back.
 //!
 //! ```text
 //!   paths --discover--> FoundPool --assemble--> Pool --read(bp)--> bytes
@@ -6,15 +7,16 @@
 //!           uberblocks    devices by guid         pipeline  --write(bytes)--> bp --write_labels--> on disk
 //! ```
 //!
-//! Nothing here knows objects: a block pointer comes in, a block or a typed error goes out. The path of a
-//! block reads top to bottom in `read` and in [`write`]; where its bytes lie is the business of [`vdev`].
+//! This crate knows no objects: a block pointer comes in, a block or a typed error goes out. `read` and
+//! [`write`] show the path of a block from top to bottom; [`vdev`] knows where its bytes lie.
 //!
-//! Read in this order: [`config`] (what pools say of themselves), [`discover`] (finding them), [`vdev`]
-//! (geometry), `read` (one block), `read_many` (many in disk order), [`verify`] (every copy);
-//! then [`alloc`] (where the next block goes), [`write`], [`label`] (how a group becomes the pool's state).
+//! Read in this order: [`config`] (what pools say about themselves), [`discover`] (finding them), [`vdev`]
+//! (geometry), `read` (one block), `read_many` (many blocks in disk order), [`verify`] (every copy); then
+//! [`alloc`] (where the next block goes), [`write`], [`label`] (how a txg becomes the pool's state).
 
 pub mod alloc;
 mod batches;
+mod buffers;
 mod check;
 pub mod config;
 mod copy;
@@ -26,17 +28,16 @@ mod extents;
 mod gang;
 pub mod health;
 pub mod label;
-mod place;
 mod pool;
 pub mod ranges;
 mod read;
 mod read_many;
 mod recover;
-mod spare;
 mod status;
 pub mod vdev;
 pub mod verify;
 pub mod write;
+mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
 pub use crypt::DatasetKey;
@@ -44,9 +45,9 @@ pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discove
 pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-pub use place::Place;
 pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};
+pub use zbookmark::Zbookmark;

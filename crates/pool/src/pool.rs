@@ -1,16 +1,20 @@
-//! An assembled pool: a cheap, immutable handle through which blocks are read.
+//! An assembled pool: a cheap, immutable handle for reading and writing blocks.
 //!
-//! A pool is assembled twice. Labels alone give a tree that can read the MOS; the MOS gives the trusted
+//! A pool is assembled twice. The labels alone give a tree that can read the MOS; the MOS gives the trusted
 //! configuration, from which the same devices are assembled again.
+//!
+//! Locking: a [`Pool`] never changes, and may be cloned and used from any task. Later views (`at`,
+//! `with_*`) share its devices, error counters and missed txgs, which synchronise themselves (`vdev::leaf`,
+//! `vdev::missed`).
 
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
-use crate::place::Place;
 use crate::vdev::missed::{Missed, MissedTxgs};
 use crate::vdev::{VdevTree, build};
+use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::features::Since;
 use cenote_format::indirect::IndirectMapping;
@@ -27,7 +31,7 @@ pub struct Pool {
     uberblock: Arc<Uberblock>,
 }
 
-/// What stays the same from group to group.
+/// What stays the same from txg to txg.
 #[derive(Clone)]
 struct Parts {
     runtime: Runtime,
@@ -40,18 +44,18 @@ struct Parts {
     may_be_live: bool,
 }
 
-/// What a block is read for.
+/// Context of a read: what the block is, and the key for it.
 #[derive(Debug, Default, Clone)]
 pub struct ReadContext {
     /// Named in errors.
-    pub place: Place,
+    pub place: Zbookmark,
     /// Opens encrypted blocks.
     pub key: Option<Arc<DatasetKey>>,
 }
 
 impl ReadContext {
     /// For a block that is not encrypted.
-    pub fn new(place: Place) -> ReadContext {
+    pub fn new(place: Zbookmark) -> ReadContext {
         ReadContext { place, key: None }
     }
 
@@ -62,14 +66,14 @@ impl ReadContext {
     }
 }
 
-/// What the MOS knows of the pool and labels don't.
+/// What the MOS knows about the pool and labels don't.
 #[derive(Debug, Clone)]
 pub struct Trusted {
     /// The configuration in the MOS ([`PoolConfig::from_mos`]).
     pub config: PoolConfig,
-    /// Of each removed top-level vdev, where its bytes are now.
+    /// For each removed top-level vdev, where its bytes are now.
     pub indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// Of leaves that miss any transaction groups, the first and the last of each run of them (their dirty time logs).
+    /// The txgs that leaves missed, as runs of first and last txg (their dirty time logs, DTL).
     pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
     pub checksum_salt: Option<[u8; 32]>,
@@ -78,8 +82,8 @@ pub struct Trusted {
 impl Pool {
     /// Assembles a pool from labels alone, as of `uberblock` (one of `found.uberblocks`).
     ///
-    /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`]. Missing
-    /// devices are no error here: reading what they alone hold is.
+    /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`].
+    /// Missing devices are no error here, only when something that they alone hold is read.
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let found = Arc::new(found.clone());
         let config = found.config.clone();
@@ -100,12 +104,13 @@ impl Pool {
         Ok(Pool { parts: Arc::new(parts), uberblock: Arc::new(*uberblock) })
     }
 
-    /// The same pool as of another root: after a group was synced. Devices, counters and configuration are shared.
+    /// The same pool as of another root, after a txg was synced. Devices, counters and configuration are
+    /// shared.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
         Pool { parts: self.parts.clone(), uberblock: Arc::new(*uberblock) }
     }
 
-    /// The same pool, devices and error counters, with what the MOS says in place of what labels say.
+    /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'.
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let parts = &self.parts;
         let vdevs = build::build(
@@ -132,7 +137,8 @@ impl Pool {
         Ok(Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() })
     }
 
-    /// The same pool, with more devices for the configuration that [`Pool::with_trusted`] brings next: they are about to join.
+    /// The same pool with more devices, which are about to join, for the configuration that
+    /// [`Pool::with_trusted`] brings next.
     pub fn with_devices(&self, more: BTreeMap<Guid, FoundDevice>) -> Pool {
         let mut found = FoundPool::clone(&self.parts.found);
         found.devices.extend(more);
@@ -140,7 +146,8 @@ impl Pool {
         Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() }
     }
 
-    /// The same pool with vdevs that joined or left, and their devices: what is written with it goes to the new ones.
+    /// The same pool with vdevs that joined or left, and their devices: writes through it go to the new
+    /// ones.
     pub fn with_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) -> Pool {
         let grown = self.with_devices(joining);
         let config = PoolConfig { vdevs, ..grown.parts.config.clone() };
@@ -172,22 +179,22 @@ impl Pool {
         &self.parts.config.name
     }
 
-    /// Its name for life.
+    /// Its guid, which never changes.
     pub fn guid(&self) -> Guid {
         self.parts.config.guid
     }
 
-    /// SPA version as the uberblock says.
+    /// SPA version according to the uberblock.
     pub fn version(&self) -> u64 {
         self.uberblock.version
     }
 
-    /// Whether it has what came with a version: all pools with feature flags have it.
+    /// Whether it has what a version introduced; all pools with feature flags do.
     pub fn has(&self, what: Since) -> bool {
         what.is_in(self.version())
     }
 
-    /// The root that was chosen.
+    /// The chosen root.
     pub fn uberblock(&self) -> &Uberblock {
         &self.uberblock
     }
@@ -197,7 +204,7 @@ impl Pool {
         &self.parts.config
     }
 
-    /// What discovery found.
+    /// The result of discovery.
     pub fn found(&self) -> &FoundPool {
         &self.parts.found
     }
@@ -217,24 +224,24 @@ impl Pool {
         self.parts.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
-    /// Leaves whose devices have left an operation unanswered and are out of use until the pool is opened again.
+    /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.
     pub fn hung_leaves(&self) -> Vec<Guid> {
         self.parts.vdevs.leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
     }
 
-    /// Leaves with a device that is known to lack some of what it should hold: it was away, is taken out of use or is
-    /// being filled. Verification does not blame them: what they lack, a resilver brings.
+    /// Leaves with a device that is known to lack some of what it should hold: it was away, is out of use
+    /// or is being filled. Verification does not blame them: a resilver will supply what they lack.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
         self.parts.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
     }
 
-    /// The transaction groups that a leaf misses, as its dirty time log says: the first and the last of each run.
+    /// The txgs that a leaf missed according to its dirty time log (DTL), as runs of first and last txg.
     pub fn missing_txgs(&self, leaf: Guid) -> &[(Txg, Txg)] {
         self.parts.behind.get(&leaf).map_or(&[], Vec::as_slice)
     }
 
-    /// The groups in which a write did not reach a leaf since the pool was assembled, in the same form: what has to be added
-    /// to its dirty time log.
+    /// The txgs in which a write did not reach a leaf since the pool was assembled, in the same form: to be
+    /// added to its DTL.
     pub fn missed(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
         self.parts.missed.all()
     }
@@ -252,7 +259,7 @@ impl Pool {
         self.parts.salt.as_ref()
     }
 
-    /// Somebody else may be writing to it now: it was never exported, and we don't hold it.
+    /// Whether somebody else may be writing to it now: it was never exported, and we don't hold it.
     pub(crate) fn may_be_live(&self) -> bool {
         self.parts.may_be_live
     }

@@ -1,30 +1,30 @@
-//! A set of byte ranges that notices when a range is added or removed twice.
+//! A set of byte ranges that detects ranges added or removed twice.
 //!
 //! Invariants: ranges are not empty, do not overlap and do not touch.
 
 use std::collections::BTreeMap;
 
-/// A contradiction: a range was added that was there, or removed that was not.
+/// A contradiction: a range was added that was already there, or removed that was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {
-    /// Where the range begins.
+    /// Start of the range.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// Length of the range.
     pub len_bytes: u64,
-    /// How many of its bytes were already as they were to become.
+    /// How many of its bytes were already in the intended state.
     pub bytes: u64,
 }
 
 /// A set of byte ranges.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Ranges {
-    /// End by start.
+    /// Maps start to end.
     ends: BTreeMap<u64, u64>,
     total_bytes: u64,
 }
 
 impl Ranges {
-    /// The ranges in order: start and end.
+    /// The ranges in order, as (start, end).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ends.iter().map(|(&start, &end)| (start, end))
     }
@@ -44,13 +44,13 @@ impl Ranges {
         self.total_bytes
     }
 
-    /// The whole range is in the set.
+    /// Whether the whole range is in the set.
     pub fn contains(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         len == 0 || self.ends.range(..=offset).next_back().is_some_and(|(_, &e)| e >= end)
     }
 
-    /// No byte of the range is in the set.
+    /// Whether no byte of the range is in the set.
     pub fn is_clear(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         len == 0 || self.ends.range(..end).next_back().is_none_or(|(_, &e)| e <= offset)
@@ -62,7 +62,7 @@ impl Ranges {
         across.into_iter().chain(self.ends.range(offset..)).map(|(&start, &end)| (start, end))
     }
 
-    /// What of `start..end` is not in the set.
+    /// The parts of `start..end` that are not in the set.
     pub fn complement(&self, start: u64, end: u64) -> Ranges {
         let mut gaps = Vec::new();
         let mut at = start;
@@ -79,27 +79,27 @@ impl Ranges {
         Ranges { ends: gaps.into_iter().collect(), total_bytes }
     }
 
-    /// Adds a range. Something comes back if part of it was there.
+    /// Adds a range. Returns the overlap if part of it was there.
     pub fn insert(&mut self, offset: u64, len: u64) -> Option<Overlap> {
         let bytes = self.insert_watched(offset, len, &mut ());
         (bytes > 0).then_some(Overlap { offset_bytes: offset, len_bytes: len, bytes })
     }
 
-    /// Removes a range. Something comes back if part of it was not there.
+    /// Removes a range. Returns the overlap if part of it was not there.
     pub fn remove(&mut self, offset: u64, len: u64) -> Option<Overlap> {
         let removed = self.remove_watched(offset, len, &mut ());
         let bytes = offset.saturating_add(len) - offset - removed;
         (bytes > 0).then_some(Overlap { offset_bytes: offset, len_bytes: len, bytes })
     }
 
-    /// Adds a range and says how many of its bytes were there.
+    /// Adds a range and returns how many of its bytes were there.
     pub(crate) fn insert_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         if offset == end {
             return 0;
         }
         let (mut start, mut last, mut present) = (offset, end, 0);
-        // All ranges that touch the new one become part of it; one that begins before it keeps its place.
+        // All ranges that touch the new one are merged into it; one that begins before it keeps its start.
         loop {
             let Some((&s, e)) = self.ends.range_mut(..=last).next_back().filter(|(_, e)| **e >= offset)
             else {
@@ -121,7 +121,7 @@ impl Ranges {
         present
     }
 
-    /// Removes a range and says how many of its bytes were there.
+    /// Removes a range and returns how many of its bytes were there.
     pub(crate) fn remove_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         let mut removed = 0;
@@ -145,7 +145,7 @@ impl Ranges {
     }
 }
 
-/// Told how a set of ranges changes, by whoever keeps another view of it.
+/// Observes the changes of a set of ranges, for code that keeps another view of it.
 pub(crate) trait Watch {
     /// A range is no longer in the set, as such.
     fn gone(&mut self, start: u64, end: u64);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!((r.total_bytes(), r.contains(15, 25), r.contains(14, 2)), (25, true, false));
     }
 
-    /// Against a plain array of bits, with random changes from a fixed seed.
+    /// Compares with a plain array of bits under random changes from a fixed seed.
     #[test]
     fn it_does_what_an_array_of_bits_does() {
         let mut seed = 0x1234_5678_9abc_def0u64;

@@ -10,19 +10,19 @@
 //!   decompress
 //! ```
 //!
-//! Nothing is looked at before its checksum is right. A pool that another machine or the kernel is writing to may
-//! reuse a block between our reading its pointer and its bytes: where the pool was left active, all copies are
-//! read once more before the block is called damaged.
+//! Nothing is looked at before its checksum has been verified. If another machine or the kernel is writing
+//! to the pool, a block may be reused after we read its pointer and before we read its bytes. So if the
+//! pool was left active, all copies are read once more before the block is called damaged.
 
+use crate::buffers;
 use crate::check::{Check, decompression_work};
 use crate::crypt;
 use crate::error::{PoolError, Result};
-use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{CopyError, recover};
-use crate::spare;
 use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::{VdevTree, leaf::Leaf};
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
@@ -54,14 +54,15 @@ impl Pool {
         }
     }
 
-    /// Reads an intent-log block: its checksum is inside and must be the one its pointer foretells, else the block
-    /// was never written and the chain ends here. Decrypted if the pointer says so and a key is given.
+    /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,
+    /// else the block was never written and the chain ends here. Decrypted if the pointer says so and a key
+    /// is given.
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
         if bp.is_encrypted() { crypt::decrypt(bp, stored, ctx) } else { Ok(stored) }
     }
 
-    /// From stored bytes to what the owner sees.
+    /// From stored bytes to the owner's bytes.
     pub(crate) async fn decode(&self, bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<Bytes> {
         let place = ctx.place;
         let lsize = bp.lsize().0;
@@ -83,16 +84,16 @@ impl Pool {
         Ok(data)
     }
 
-    async fn decompress(&self, bp: &Blkptr, clear: Bytes, lsize: usize, place: Place) -> Result<Bytes> {
+    async fn decompress(&self, bp: &Blkptr, clear: Bytes, lsize: usize, place: Zbookmark) -> Result<Bytes> {
         let failed = |why: String| PoolError::Decompress { place, why: why.into() };
         let compression = Compression::try_from(bp.compression_id()).map_err(|e| failed(e.to_string()))?;
         if compression == Compression::Off {
-            // A block may be stored longer than it is: padded to the vdev's sector.
+            // A block may be stored longer than it is: padded to the vdev's sector size.
             let short = || failed(format!("{} bytes stored for {lsize}", clear.len()));
             return clear.get(..lsize).map(|data| clear.slice_ref(data)).ok_or_else(short);
         }
         self.runtime().work(decompression_work(compression), lsize as u64).await;
-        spare::filled(lsize, |block| compression.decompress_into(&clear, block))
+        buffers::filled(lsize, |block| compression.decompress_into(&clear, block))
             .map_err(|e| failed(e.to_string()))
     }
 
@@ -102,7 +103,7 @@ impl Pool {
         bp: &Blkptr,
         psize: usize,
         check: &Check<'_>,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<Bytes> {
         let attempts = if self.may_be_live() { 2 } else { 1 };
         let mut error = bad_pointer(place, "it has no address".to_owned());
@@ -124,7 +125,7 @@ impl Pool {
         Err(error)
     }
 
-    /// Reads one copy: the data columns if they are right, else whatever can be put together.
+    /// Reads one copy: the data columns if they are right, else any combination that can be put together.
     async fn read_copy(
         &self,
         dva: &Dva,
@@ -144,7 +145,7 @@ impl Pool {
     }
 }
 
-/// Reads the data columns, each from its best leaf. `None` if any can't be read.
+/// Reads the data columns, each from its best leaf. `None` if any of them can't be read.
 async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
@@ -167,9 +168,9 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
     Some(block.into())
 }
 
-/// The leaf to read a column from: one that is up to date; mirrors share the work by place.
+/// The leaf to read a column from: one that is up to date; mirrors share the work by offset.
 pub(crate) fn preferred<'a>(vdevs: &'a VdevTree, row: &Row, column: &Column) -> Option<&'a Arc<Leaf>> {
-    /// Neighbours go to one leaf, so that it reads ahead.
+    /// Neighbouring blocks go to one leaf, so that it can read ahead.
     const SHARE_SHIFT: u32 = 22;
     let top = vdevs.layout_of(row.top)?;
     let slot = top.slots().get(column.slot)?;
@@ -180,7 +181,7 @@ pub(crate) fn preferred<'a>(vdevs: &'a VdevTree, row: &Row, column: &Column) -> 
     }
 }
 
-pub(crate) fn checked_psize(bp: &Blkptr, place: Place) -> Result<usize> {
+pub(crate) fn checked_psize(bp: &Blkptr, place: Zbookmark) -> Result<usize> {
     let psize = bp.psize().0;
     if psize > SPA_MAXBLOCKSIZE {
         return Err(bad_pointer(place, format!("{psize} bytes are more than a block can have")));
@@ -188,15 +189,15 @@ pub(crate) fn checked_psize(bp: &Blkptr, place: Place) -> Result<usize> {
     Ok(psize as usize)
 }
 
-pub(crate) fn bad_pointer(place: Place, why: String) -> PoolError {
+pub(crate) fn bad_pointer(place: Zbookmark, why: String) -> PoolError {
     PoolError::BadPointer { place, why: why.into() }
 }
 
-fn damaged(bp: &Blkptr, place: Place, source: ChecksumError) -> PoolError {
+fn damaged(bp: &Blkptr, place: Zbookmark, source: ChecksumError) -> PoolError {
     PoolError::Checksum { place, at: addresses(bp), source }
 }
 
-fn copy_failed(bp: &Blkptr, place: Place, error: CopyError) -> PoolError {
+fn copy_failed(bp: &Blkptr, place: Zbookmark, error: CopyError) -> PoolError {
     match error {
         CopyError::Mismatch(source) => damaged(bp, place, source),
         CopyError::Unreadable(why) => PoolError::Unreadable { place, at: addresses(bp), why: why.into() },

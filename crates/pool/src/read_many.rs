@@ -1,13 +1,14 @@
-//! Many blocks at once: sorted by place, read in large extents, decoded in parallel.
+//! Many blocks at once: sorted by offset, read in large extents, decoded in parallel.
 //!
 //! ```text
-//!   requests --sort by first address--> batches --a task each--> extents --> blocks --verify, decode--> results
+//!   requests --sort by first address--> batches, a task each --> extents --> blocks --decode--> results
 //! ```
 //!
-//! A block that can't be had this way (a gang, a failed extent, a wrong checksum, a device missing) is read alone by
-//! [`Pool::read`], which knows every way. Results come in the order asked, whatever the order read.
+//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device) is
+//! read alone by [`Pool::read`], which knows every way. Results come in the order of the requests, whatever
+//! the order of reading.
 //!
-//! Memory: the results, and a batch of stored blocks with the gaps between them for each core.
+//! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
 
 use crate::batches::cut;
 use crate::check::Check;
@@ -22,15 +23,15 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
 
-/// Stored bytes of a batch: large enough to merge reads, small enough to share out.
+/// Stored bytes of a batch: large enough to merge reads, small enough to spread over cores.
 const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
-/// Blocks of a batch.
+/// The most blocks in a batch.
 const BATCH_BLOCKS: usize = 2_048;
 
 type Request = (usize, Blkptr, ReadContext);
 
 impl Pool {
-    /// Reads many blocks, neighbours on disk together; results in the order asked.
+    /// Reads many blocks, neighbours on disk together; returns results in the order of the requests.
     pub async fn read_many(&self, requests: Vec<(Blkptr, ReadContext)>) -> Vec<Result<Bytes>> {
         let mut results: Vec<Option<Result<Bytes>>> = (0..requests.len()).map(|_| None).collect();
         let batches = batches(requests, self.runtime().parallelism() as u64);
@@ -38,7 +39,7 @@ impl Pool {
             let pool = self.clone();
             async move { pool.read_batch(batch).await }
         };
-        // One batch runs here; more are shared out.
+        // A single batch runs here; several are distributed.
         if batches.len() <= 1 {
             for batch in batches {
                 place(&mut results, step(batch).await);
@@ -61,17 +62,18 @@ impl Pool {
         indices.into_iter().zip(blocks).collect()
     }
 
-    /// Reads many blocks, neighbours on disk together, and decodes them one by one: `each` gets them in the order asked,
-    /// and what it drops is the memory of the next. For few bytes in memory, and those in the processor's cache.
+    /// Reads many blocks, neighbours on disk together, and decodes them one by one: `each` gets them in the
+    /// order of the requests, and the memory that it drops is used for the next. This keeps few bytes in
+    /// memory, and those in the processor's cache.
     ///
-    /// Memory: the stored blocks with the gaps between them; the caller bounds how many it asks for.
+    /// Memory: the stored blocks with the gaps between them; the caller bounds how many it requests.
     pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
         let mut extents = Extents::default();
         let wanted: Vec<Option<Sought>> =
             requests.iter().map(|(bp, ctx)| seek(self.vdevs(), &mut extents, bp, ctx)).collect();
         let fetched = extents.fetch().await;
         for ((bp, ctx), sought) in requests.iter().zip(wanted) {
-            // A block stored as it is goes out as it is: it must not keep a whole extent alive.
+            // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
             let stored = sought.and_then(|sought| sought.put_together(&fetched, take));
@@ -102,7 +104,7 @@ fn place(results: &mut [Option<Result<Bytes>>], batch: Vec<(usize, Result<Bytes>
     }
 }
 
-/// Sorts requests by place and cuts them into batches of about equal size.
+/// Sorts requests by offset and cuts them into batches of about equal size.
 fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>> {
     let mut requests: Vec<Request> =
         requests.into_iter().enumerate().map(|(index, (bp, ctx))| (index, bp, ctx)).collect();
@@ -112,15 +114,15 @@ fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>
     cut(requests, BATCH_BLOCKS, share, |(_, bp, _)| bp.psize().0)
 }
 
-/// A block whose data columns were asked for.
+/// A block whose data columns were requested.
 struct Sought {
     map: BlockMap,
     psize: usize,
-    /// Of each data column: its place in the block and its ticket.
+    /// For each data column: its offset in the block and its ticket.
     columns: Vec<(usize, Ticket)>,
 }
 
-/// Asks for the data columns of a block's first copy; `None` if it must be read alone.
+/// Requests the data columns of a block's first copy; `None` if the block must be read alone.
 fn seek<'a>(
     vdevs: &'a VdevTree,
     extents: &mut Extents<'a>,
@@ -137,7 +139,7 @@ fn seek<'a>(
         .filter(|(_, column)| column.len > 0)
         .map(|(row, column)| Some((preferred(vdevs, row, column)?, column)))
         .collect();
-    // All leaves are known to be there: only now ask, so that nothing is read in vain.
+    // All leaves are known to be present; request only now, so that nothing is read in vain.
     let want = |(leaf, column): (_, &crate::vdev::map::Column)| {
         (column.data_at, extents.want(leaf, column.offset_bytes, column.len))
     };
@@ -146,7 +148,7 @@ fn seek<'a>(
 }
 
 impl Sought {
-    /// The stored block; `take` gets one that lies in one piece.
+    /// The stored block; `take` gets one that is in a single piece.
     fn put_together(&self, fetched: &Fetched, take: fn(&Fetched, Ticket) -> Option<Bytes>) -> Option<Bytes> {
         if let [(0, ticket)] = self.columns[..] {
             return take(fetched, ticket).map(|bytes| bytes.slice(..self.psize));

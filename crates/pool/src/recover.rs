@@ -1,12 +1,13 @@
 //! Recovery: putting a block together from whatever is left of one copy.
 //!
-//! Idea: a read failed, or what was read is wrong and nobody says which part. So everything is read: every column
-//! with parity, from every leaf that should hold it. For each unit (see [`crate::vdev::map`]) there is then a
-//! choice: one of the versions read, or *rebuilt* from the others. The block's checksum judges. First the most
-//! likely choice is tried, then all that differ from it in one unit, in two, up to three (parity can't make up for
-//! more), so the fewest faults win.
+//! Idea: a read failed, or some part of what was read is wrong and nothing tells which. So everything is
+//! read: every column, with parity, from every leaf that should hold it. For each unit (see
+//! [`crate::vdev::map`]) there is then a choice: one of the versions that were read, or *rebuilt* from the
+//! others. The block's checksum judges. The most likely choice is tried first, then all that differ from it
+//! in one unit, in two, up to three (parity can't make up for more), so the fewest faults win.
 //!
-//! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is blamed.
+//! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is
+//! blamed.
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `vdev_indirect_reconstruct`.
 
@@ -22,21 +23,21 @@ use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Units that may differ from the likely choice at once; parity makes up for no more.
+/// Units that may differ from the likely choice at once; parity can't make up for more.
 const MAX_DEVIATIONS: usize = 3;
-/// Bytes hashed at most in search of one block, and the fewest attempts that a large block gets.
+/// The most bytes hashed in search of one block, and the fewest attempts for a large block.
 const MAX_HASHED_BYTES: usize = 8 << 30;
 const MIN_ATTEMPTS: usize = 2_048;
 const MAX_ATTEMPTS: usize = 100_000;
 
-/// Why a copy gave nothing.
+/// Why a copy could not be used.
 #[derive(Debug, Clone)]
 pub(crate) enum CopyError {
     /// Not enough could be read.
     Unreadable(String),
-    /// All was read, and nothing fits the checksum.
+    /// Everything was read, and nothing matches the checksum.
     Mismatch(ChecksumError),
-    /// The address can't be.
+    /// The address is impossible.
     BadAddress(String),
 }
 
@@ -50,7 +51,8 @@ impl From<MapError> for CopyError {
 }
 
 impl CopyError {
-    /// Of the errors of two copies the one that tells more: damage over absence, both over a bad address.
+    /// The more informative of two copies' errors: damage rather than absence, either rather than a bad
+    /// address.
     pub(crate) fn worse(first: Option<CopyError>, second: CopyError) -> Option<CopyError> {
         let rank = |error: &CopyError| match error {
             CopyError::BadAddress(_) => 0,
@@ -68,11 +70,11 @@ impl CopyError {
 pub(crate) struct Recovered {
     /// `psize` bytes with the right checksum.
     pub(crate) data: Bytes,
-    /// What turned out to be wrong or unreadable.
+    /// The ranges that turned out to be wrong or unreadable.
     pub(crate) faults: Vec<ColumnFault>,
 }
 
-/// A range on a leaf that is wrong.
+/// A wrong range on a leaf.
 pub(crate) struct ColumnFault {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) offset_bytes: u64,
@@ -87,20 +89,20 @@ pub(crate) enum FaultKind {
     WrongParity,
 }
 
-/// What a leaf gave for a column; `None` if it failed.
+/// The bytes that a leaf returned for a column; `None` if it failed.
 struct Version {
     leaf: Arc<Leaf>,
     bytes: Option<Bytes>,
 }
 
-/// Everything read of one copy: `versions[row][column][leaf]`.
+/// Everything that was read of one copy: `versions[row][column][leaf]`.
 struct Gathered<'a> {
     map: &'a BlockMap,
     versions: Vec<Vec<Vec<Version>>>,
     last_error: Option<String>,
 }
 
-/// Where a unit's bytes are taken from.
+/// Where to take a unit's bytes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Version(usize),
@@ -175,12 +177,12 @@ struct Search<'a> {
     psize: usize,
     /// Combinations that may still be tried.
     attempts: usize,
-    /// What the last complete combination's checksum gave.
+    /// The checksum result of the last complete combination.
     last: Option<ChecksumError>,
 }
 
 impl Search<'_> {
-    /// The block, whole sectors.
+    /// The block, in whole sectors.
     fn run(&mut self) -> Option<Vec<u8>> {
         let likely: Vec<Choice> =
             (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit)).collect();
@@ -217,7 +219,7 @@ impl Search<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Puts the block together; breaks off when it is right or enough was tried.
+    /// Puts the block together; stops once it is right or enough was tried.
     fn attempt(&mut self, choices: &[Choice], found: &mut Option<Vec<u8>>) -> ControlFlow<()> {
         if self.attempts == 0 {
             return ControlFlow::Break(());
@@ -238,7 +240,7 @@ impl Search<'_> {
 }
 
 impl Gathered<'_> {
-    /// All columns of a unit, with what was read for each.
+    /// All columns of a unit, with everything read for each.
     fn unit(&self, unit: usize) -> impl Iterator<Item = (&Row, &Column, &[Version])> {
         self.map.rows.iter().zip(&self.versions).flat_map(move |(row, versions)| {
             let columns = row.columns.iter().zip(versions);
@@ -246,7 +248,7 @@ impl Gathered<'_> {
         })
     }
 
-    /// The first version that is there for all columns of the unit.
+    /// The first version that is present for all columns of the unit.
     fn likely(&self, unit: usize) -> Choice {
         self.complete_versions(unit).next().map_or(Choice::Rebuilt, Choice::Version)
     }
@@ -256,7 +258,7 @@ impl Gathered<'_> {
         (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
     }
 
-    /// What else a unit could be: versions that differ, or rebuilt if there is parity.
+    /// The other possibilities for a unit: versions that differ, or rebuilding if there is parity.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
         let Choice::Version(first) = likely else { return Vec::new() };
         let same = |a: usize, b: usize| self.unit(unit).all(|(.., v)| v[a].bytes == v[b].bytes);
@@ -330,7 +332,7 @@ impl Gathered<'_> {
         faults
     }
 
-    /// Nothing fits: whoever gave data for it is suspect.
+    /// Nothing matches: every leaf that returned data is suspect.
     fn blame_all(&self) {
         for version in self.versions.iter().flatten().flatten() {
             if version.bytes.is_some() && !version.leaf.lagging {
@@ -340,7 +342,7 @@ impl Gathered<'_> {
     }
 }
 
-/// The parity columns that a row of this block must have.
+/// The correct parity columns for a row of this block.
 fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     let mut parity: Vec<Vec<u8>> =
         row.columns[..row.parity].iter().map(|column| vec![0; column.len]).collect();
@@ -348,7 +350,8 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
         let data: Vec<&[u8]> =
             row.data().iter().map(|column| &block[column.data_at..column.data_at + column.len]).collect();
         let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        // The shape of a row comes from the geometry and always fits; if it did not, parity would show as wrong.
+        // A row's shape comes from the geometry and always fits; if it did not, parity would be reported as
+        // wrong.
         let _ = raidz::generate(&mut targets, &data);
     }
     parity

@@ -1,22 +1,25 @@
-//! The state of every vdev: what the configuration says of it, whether its device was found, and what follows for those above.
+//! The state of every vdev: what the configuration says about it, whether its device was found, and what
+//! follows for the vdevs above.
 //!
-//! Idea: a leaf is what its configuration and its device make it; every vdev above has as many failed children as its redundancy
-//! bears, or is unavailable. A failed log only degrades the pool: what it held is lost, but nothing else.
+//! Idea: a leaf's state follows from its configuration and its device. A vdev above is unavailable if more
+//! of its children failed than its redundancy allows. A failed log only degrades the pool: the log's
+//! records are lost, but nothing else.
 //!
 //! ```text
 //!   leaf     faulted, offline          as configured, found or not
 //!            no device with its guid   REMOVED if it was, else UNAVAIL
 //!            device too small          UNAVAIL: its end is missing (what is there is read all the same)
 //!   raidz    failed > parity           UNAVAIL      any failed or degraded  DEGRADED
-//!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED     (also spare-N, replacing-N)
+//!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED (also spare, replacing)
 //!   pool     any failed (not a log)    UNAVAIL      any failed or degraded  DEGRADED
 //! ```
 //!
-//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_propagate_state`), `vdev_op_state_change` of each kind, `zpool_vdev_name`.
+//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_propagate_state`), `vdev_op_state_change` of each kind,
+//! `zpool_vdev_name`.
 
 mod names;
 
-use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind};
+use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 use cenote_format::label::{LABEL_BYTES, VDEV_LABELS_BYTES};
@@ -52,7 +55,7 @@ fn health(
     let spare = |spare: &VdevConfig| {
         let mut status = examiner.auxiliary(spare);
         if status.kind == VdevKind::DistributedSpare {
-            // It is as large as the devices it is spread over.
+            // It is as large as the devices that it is spread over.
             status.size_bytes = smallest_leaf(&tops);
         }
         if in_use.contains(&spare.guid) {
@@ -94,7 +97,7 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// A vdev that needs `least_bytes`, of leaves behind their labels.
+    /// A vdev that needs `least_bytes`, with leaves that exclude their labels.
     fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
         let child_bytes = least_child_bytes(config, least_bytes);
         let child = |child| self.vdev(child, class, child_bytes);
@@ -121,7 +124,8 @@ impl Examiner<'_> {
         VdevStatus { class, state, trouble, ..status }
     }
 
-    /// A spare or a cache device. If it is missing it still goes by its path, since nothing depends on what lies there now.
+    /// A spare or a cache device. If it is missing it keeps its path as its name, because nothing depends
+    /// on what is there now.
     fn auxiliary(&self, config: &VdevConfig) -> VdevStatus {
         let mut status = self.vdev(config, VdevClass::Normal, 0);
         if let Some(Trouble::CannotOpen { was }) = &mut status.trouble {
@@ -160,20 +164,6 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
     }
 }
 
-/// Bytes that a top-level vdev must have behind its labels: whole metaslabs are in use.
-fn least_bytes(top: &VdevConfig) -> u64 {
-    top.asize_bytes >> top.metaslab_shift << top.metaslab_shift
-}
-
-/// What that makes of a child, `vdev_get_min_asize`.
-fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
-    match parent.kind {
-        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => bytes,
-        VdevKind::Raidz | VdevKind::Draid => bytes.div_ceil(parent.children.len().max(1) as u64),
-        _ => 0,
-    }
-}
-
 fn leaf(config: &VdevConfig, device: Option<&FoundDevice>, least_bytes: u64) -> (VdevState, Option<Trouble>) {
     let room = |found: &FoundDevice| found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES);
     let there = device.is_some() || config.kind == VdevKind::DistributedSpare;
@@ -196,7 +186,7 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
     let failed = children.iter().filter(|child| child.state < VdevState::Degraded).count();
     let in_rows = |child: &&VdevStatus| matches!(child.kind, VdevKind::Raidz | VdevKind::Draid);
     if let Some(child) = children.iter().find(in_rows) {
-        // Only `ztest` makes these.
+        // Only `ztest` creates these.
         return unsupported(format!("{} of {}", config.kind, child.kind));
     }
     let bearable = match config.kind {
@@ -220,7 +210,7 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
 /// Bytes by which a top-level vdev could grow, in whole metaslabs. A dRAID's are not counted.
 fn expandable(config: &VdevConfig, status: &VdevStatus) -> u64 {
     let width = match config.kind {
-        // The child being added counts when the expansion is done.
+        // The child being added counts once the expansion is done.
         VdevKind::Raidz => config.children.len() as u64 - u64::from(config.raidz_expanding),
         VdevKind::Disk | VdevKind::File | VdevKind::Mirror => 1,
         _ => return 0,

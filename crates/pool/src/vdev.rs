@@ -1,8 +1,8 @@
 //! The vdev tree: where the bytes of a block lie.
 //!
-//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z), but
-//! below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same offset*. So
-//! the tree is flattened to two levels:
+//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z).
+//! But below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same
+//! offset*. So the tree is flattened to two levels:
 //!
 //! ```text
 //!   top-level vdev    Copies(slot)              disk, file, mirror, replacing, spare
@@ -12,11 +12,14 @@
 //!   slot              leaves that hold the same bytes, the most trustworthy first
 //! ```
 //!
-//! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a row
-//! of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a removed vdev
-//! may take several rows. All that reads, rebuilds or verifies works on such maps and knows no vdev type.
+//! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a
+//! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a
+//! removed vdev may take several rows. All code that reads, rebuilds or verifies works on such maps and
+//! knows no vdev type.
 //!
-//! Invariants: the tree never changes after it is built; leaves outlive it (they carry error counters).
+//! Invariants: the tree never changes once built. Leaves, which carry error counters, outlive it.
+//!
+//! Locking: none needed for the tree; leaves and the record of missed txgs synchronise themselves.
 
 pub(crate) mod build;
 pub(crate) mod draid;
@@ -37,7 +40,7 @@ use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
 
-/// The block whose parity decides how much data a vdev holds.
+/// The block size whose parity decides how much data a vdev holds.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The vdevs of an assembled pool.
@@ -54,19 +57,19 @@ pub(crate) struct Top {
 
 /// How a top-level vdev places bytes.
 pub(crate) enum Layout {
-    /// Every leaf holds all.
+    /// Every leaf holds everything.
     Copies(Slot),
     /// Rows of variable width with parity.
     Raidz(Raidz, Vec<Slot>),
-    /// Groups of fixed width, permuted over the children.
+    /// Redundancy groups of fixed width, permuted over the children.
     Draid(Draid, Vec<Slot>),
-    /// Removed: `None` until the MOS has been read.
+    /// Removed; `None` until the MOS has been read.
     Indirect(Option<Arc<IndirectMap>>),
-    /// Nothing is here.
+    /// There is nothing here.
     Absent,
 }
 
-/// Who holds a range of a slot.
+/// The holders of a range of a slot.
 #[derive(Default)]
 pub(crate) struct Holders<'a> {
     pub(crate) leaves: Vec<&'a Arc<Leaf>>,
@@ -88,7 +91,7 @@ impl Top {
         self.holders(slot, offset_bytes).leaves
     }
 
-    /// The same with those that should hold them and are not here.
+    /// The same with the leaves that should hold the bytes but are missing.
     pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders<'_> {
         let mut found = Holders::default();
         self.collect(slot, offset_bytes, 0, &mut found);
@@ -96,7 +99,7 @@ impl Top {
     }
 
     fn collect<'a>(&'a self, slot: usize, offset_bytes: u64, depth: u32, found: &mut Holders<'a>) {
-        /// A distributed spare may stand in on a child that stands in for another; there are few of them.
+        /// A distributed spare may replace a child that itself replaces another; such chains are short.
         const MAX_DEPTH: u32 = 8;
         let Some(slot) = self.slots().get(slot) else { return };
         found.leaves.extend(&slot.leaves);
@@ -138,7 +141,7 @@ impl VdevTree {
         self.top(id).map(|vdev| vdev.class)
     }
 
-    /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, with parity and padding
+    /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, including parity and padding
     /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
     pub fn psize_to_asize(
         &self,
@@ -154,8 +157,8 @@ impl VdevTree {
         })
     }
 
-    /// The sizes in which blocks are stored: no block takes less than the first (`spa_min_alloc`), longer ones are multiples
-    /// of the second (`spa_gcd_alloc`). From the vdevs of the normal class.
+    /// The allocation sizes of blocks: no block takes less than the first (`spa_min_alloc`), longer ones
+    /// are multiples of the second (`spa_gcd_alloc`). From the vdevs of the normal class.
     pub fn alloc_unit_bytes(&self) -> (u64, u64) {
         let units = self.tops.iter().filter(|top| top.config.class == VdevClass::Normal).filter_map(|top| {
             let sector = 1 << top.config.ashift;
@@ -178,20 +181,20 @@ impl VdevTree {
         sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
     }
 
-    /// Raw bytes of a vdev as bytes of data that they hold: what a block of 128 KiB leaves of them after parity
+    /// The bytes of data that raw bytes of a vdev hold: what a block of 128 KiB leaves of them after parity
     /// (`vdev_deflate_ratio`).
     pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
         let asize = self.psize_to_asize(id, TYPICAL_BLOCK_BYTES, Txg(0)).unwrap_or(TYPICAL_BLOCK_BYTES);
         (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
     }
 
-    /// What a block takes on all vdevs, net of parity (`bp_get_dsize`).
+    /// Bytes that a block takes on all vdevs, net of parity (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
         bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
-    /// Where a range is on vdevs that are still there: itself, or what the mappings of removed vdevs make of it.
-    /// `None` if a mapping is missing, or has no place for it.
+    /// The addresses of a range on vdevs that still exist: its own, or those that the mappings of removed
+    /// vdevs give. `None` if a mapping is missing or does not cover it.
     pub fn resolve(&self, dva: &cenote_format::blkptr::Dva) -> Option<Vec<cenote_format::blkptr::Dva>> {
         let mut pending = vec![(*dva, 0)];
         let mut found = Vec::new();
@@ -219,7 +222,7 @@ impl VdevTree {
         self.tops.get(usize::try_from(id.0).ok()?)
     }
 
-    /// Every leaf that there is a device for or that is configured.
+    /// Every leaf that has a device or is configured.
     pub(crate) fn leaves(&self) -> &[Arc<Leaf>] {
         &self.leaves
     }

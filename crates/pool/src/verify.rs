@@ -1,28 +1,29 @@
 //! Verification: every copy and every parity column of many blocks, in disk order.
 //!
-//! Idea: reading a block takes the first copy that is right; verification takes none for granted. All copies of all
-//! blocks are sorted by place and read in large extents from every leaf at once. The data columns are hashed where
-//! they lie in the read buffers, without being put together; parity is computed from them strip by strip and
-//! compared; the other leaves of a mirror are compared byte for byte with the one whose checksum is right.
+//! Idea: reading a block takes the first copy that is right; verification checks them all. All copies of
+//! all blocks are sorted by offset and read in large extents from every leaf at once. Data columns are
+//! hashed in the read buffers, without being assembled; parity is computed from them strip by strip and
+//! compared; the other leaves of a mirror are compared byte for byte with the leaf whose checksum matches.
 //!
-//! Only where something does not fit the slow way is taken ([`crate::recover`]): it reads everything again, finds
-//! the combination with the right checksum and names every range that differs from it.
+//! Only where something does not match, the slow path follows ([`crate::recover`]): it reads everything
+//! again, finds the combination with the right checksum and names every range that differs from it.
 //!
 //! ```text
-//!   items --copies, gang headers and pieces--> targets --sort--> batches --a task each--> extents --> findings
+//!   items --copies, gang headers, pieces--> targets --sort--> batches, a task each --> extents --> findings
 //! ```
 //!
-//! Missing devices make no findings as long as what they held can be rebuilt: the pool's status tells of them.
-//! Skip sectors and the zero padding of dRAID hold nothing and are not read.
+//! Missing devices cause no findings as long as their content can be rebuilt: the pool's status reports
+//! them. Skip sectors and the zero padding of dRAID hold nothing and are not read.
 //!
-//! Memory: for each core a batch, with parity and copies: some four times [`BATCH_BYTES`] with a three-way mirror.
+//! Memory: one batch per core, with parity and copies: about four times [`BATCH_BYTES`] with a three-way
+//! mirror.
 
 mod examine;
 mod targets;
 
 use crate::batches::cut;
-use crate::place::Place;
 use crate::pool::Pool;
+use crate::zbookmark::Zbookmark;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, VdevId};
 use futures::StreamExt;
@@ -31,7 +32,7 @@ use targets::Target;
 
 /// Stored bytes of a batch.
 const BATCH_BYTES: u64 = 4 << 20;
-/// Copies of a batch.
+/// The most copies in a batch.
 const BATCH_TARGETS: usize = 2_048;
 
 /// A block to verify.
@@ -39,8 +40,8 @@ const BATCH_TARGETS: usize = 2_048;
 pub struct VerifyItem {
     /// The block.
     pub bp: Blkptr,
-    /// Where it belongs, given back in findings.
-    pub place: Place,
+    /// Its logical address, which findings repeat.
+    pub place: Zbookmark,
 }
 
 /// What is wrong with a copy or column.
@@ -48,7 +49,7 @@ pub struct VerifyItem {
 pub enum Fault {
     /// The device failed to read it.
     Unreadable,
-    /// It is not what was written; the block can be rebuilt without it.
+    /// It is not what was written, but the block can be rebuilt without it.
     Checksum,
     /// A parity column that does not fit its data.
     Parity,
@@ -64,23 +65,24 @@ pub struct Finding {
     /// Index of the block among the items.
     pub item: usize,
     /// The block.
-    pub place: Place,
+    pub place: Zbookmark,
     /// The top-level vdev of the copy.
     pub vdev: VdevId,
-    /// The leaf, if one is to blame.
+    /// The leaf to blame, if there is one.
     pub leaf: Option<Guid>,
     /// Byte offset on that leaf's device, labels included; without a leaf, on the top-level vdev.
     pub offset_bytes: u64,
-    /// Bytes there.
+    /// Length in bytes.
     pub len_bytes: u64,
     /// What is wrong.
     pub fault: Fault,
 }
 
 impl Pool {
-    /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the items.
-    /// Holes and embedded blocks are in order by themselves. Missing devices are not reported block by block; a
-    /// block that can't be rebuilt without them is. Nor are leaves that lag behind ([`Pool::lagging_leaves`]).
+    /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the
+    /// items. Holes and embedded blocks are always fine. Missing devices are not reported block by block,
+    /// but a block that can't be rebuilt without them is. Leaves that lag behind ([`Pool::lagging_leaves`])
+    /// are not reported.
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
@@ -107,7 +109,7 @@ impl Pool {
     }
 }
 
-/// What the examination of a batch gave.
+/// The result of examining a batch.
 #[derive(Default)]
 struct Examined {
     findings: Vec<Finding>,
@@ -122,7 +124,7 @@ impl Examined {
     }
 }
 
-/// A block is lost if all its copies are.
+/// A block is lost if all its copies are lost.
 fn judge(lost: Vec<Target>) -> Vec<Finding> {
     let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
     for target in &lost {

@@ -12,10 +12,11 @@
 //!   gang        if no free range is long enough                 (`write::gang`)
 //! ```
 //!
-//! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a write fails for
-//! good, what it has allocated is given back.
+//! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a
+//! write finally fails, its allocations are undone.
 //!
-//! Memory: a write holds its block as given, as stored and its parity; the caller bounds how many run at once.
+//! Memory: a write holds its block as given and as stored, plus parity; the caller bounds how many writes
+//! run at once.
 //!
 //! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_dva_allocate`).
@@ -30,10 +31,10 @@ use crate::alloc::{AllocClass, Allocator};
 use crate::check::{checksum_work, native_endian};
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
-use crate::place::Place;
 use crate::pool::Pool;
 use crate::vdev::Layout;
 use crate::vdev::write::{Durable, NotWritten};
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
@@ -44,53 +45,53 @@ use pack::Packed;
 use place::Placing;
 use std::sync::Arc;
 
-/// From this pass of a group's sync on blocks of the group are overwritten in place, `zfs_sync_pass_rewrite`.
+/// From this sync pass on, blocks of the same txg are overwritten in place, `zfs_sync_pass_rewrite`.
 const SYNC_PASS_REWRITE: u32 = 2;
-/// From this pass on they are not compressed any more, so that they keep their size, `zfs_sync_pass_dont_compress`.
+/// From this pass on they are no longer compressed, so that they keep their size,
+/// `zfs_sync_pass_dont_compress`.
 const SYNC_PASS_DONT_COMPRESS: u32 = 8;
 
-/// How a block is to be written. Properties are resolved: no "inherit", no "on".
+/// How to write a block. Properties are resolved: no "inherit", no "on".
 #[derive(Debug, Clone)]
 pub struct WriteProps {
-    /// Named in errors.
-    pub place: Place,
+    /// Where it belongs: its level counts, the rest is named in errors.
+    pub place: Zbookmark,
     /// Type of the object.
     pub object_type: ObjectType,
-    /// 0 for data, 1 and up for indirect blocks.
-    pub level: u8,
-    /// How the block is checked. [`Checksum::Off`] leaves no way to tell damage.
+    /// How the block is checked. With [`Checksum::Off`] damage cannot be detected.
     pub checksum: Checksum,
-    /// [`Compression::Off`] stores zeros, too; [`Compression::Empty`] makes holes of them and compresses nothing.
+    /// [`Compression::Off`] stores even zeros; [`Compression::Empty`] turns zeros into holes and compresses
+    /// nothing.
     pub compression: Compression,
     /// For [`Compression::Zstd`].
     pub zstd_level: ZstdLevel,
     /// 1 to 3; an encrypted block has at most 2.
     pub copies: u8,
-    /// Level-0 blocks below that are no holes; of a dnode block, its used dnodes.
+    /// The number of level-0 blocks below that are not holes; for a dnode block, of its used dnodes.
     pub fill: u64,
-    /// What kind of vdev it should go to.
+    /// The allocation class.
     pub class: AllocClass,
-    /// The dataset is encrypted.
+    /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,
-    /// A small payload may stay in the pointer (feature `embedded_data` is enabled).
+    /// A small payload may be stored in the pointer (feature `embedded_data` is enabled).
     pub embed: bool,
     /// Holes remember their birth (feature `hole_birth` is active).
     pub hole_birth: bool,
-    /// If checksum and properties are those of the previous block, that stays.
+    /// The previous block stays if its checksum and properties are the same.
     pub nop_write: bool,
     /// The pointer that the new one replaces; [`Blkptr::HOLE`] if there is none.
     pub previous: Blkptr,
-    /// Pass of the group's sync, counted from 1: from 2 on a previous block of the same group and size is overwritten.
+    /// The sync pass, counted from 1: from pass 2 on, a previous block of the same txg and size is
+    /// overwritten.
     pub sync_pass: u32,
 }
 
 impl WriteProps {
-    /// One copy, lz4 and fletcher4, as metadata and data have it by default; all else off.
-    pub fn new(place: Place, object_type: ObjectType, level: u8) -> WriteProps {
+    /// One copy, lz4 and fletcher4, the default for metadata and data; everything else off.
+    pub fn new(place: Zbookmark, object_type: ObjectType) -> WriteProps {
         WriteProps {
             place,
             object_type,
-            level,
             checksum: Checksum::Fletcher4,
             compression: Compression::Lz4,
             zstd_level: ZstdLevel::DEFAULT,
@@ -106,58 +107,66 @@ impl WriteProps {
         }
     }
 
-    /// A block of an encrypted dataset whose content is what its pointers or MACs inside make of it.
+    /// A block of an encrypted dataset that must stay readable, because pointers or MACs inside it are
+    /// needed without the key.
     fn must_stay_readable(&self) -> bool {
         let parsed = matches!(self.object_type, ObjectType::DNODE | ObjectType::OBJSET);
-        self.key.is_some() && self.level == 0 && parsed
+        self.key.is_some() && self.place.level == 0 && parsed
     }
 
-    /// The previous block is of this group: the second and later passes of its sync write it again.
+    /// The previous block is from this txg: the second and later sync passes write it again.
     fn is_written_again(&self, txg: Txg) -> bool {
         self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth() == txg
     }
 
     fn identity(&self, lsize: u64, txg: Txg) -> BlockIdentity {
-        BlockIdentity { lsize: Lsize(lsize), object_type: self.object_type, level: self.level, birth: txg }
+        BlockIdentity {
+            lsize: Lsize(lsize),
+            object_type: self.object_type,
+            level: self.place.level,
+            birth: txg,
+        }
     }
 
-    /// Copies, as many as the pointer has room for.
+    /// The number of copies, as far as the pointer has room.
     fn copies_of(&self, bp: &Blkptr) -> usize {
         let room = if bp.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
         usize::from(self.copies).clamp(1, room)
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// The new pointer.
     pub bp: Blkptr,
-    /// The block has the previous one's place: nothing was allocated, and the previous block is not to be freed.
+    /// The block keeps the previous one's address: nothing was allocated, and the previous block must not
+    /// be freed.
     pub keeps_place: bool,
 }
 
-/// A block that is ready to be stored, or needs not be.
+/// A block that is ready to be stored, or need not be.
 #[derive(Debug)]
 pub enum Prepared {
-    /// It takes no place, or has one.
+    /// It needs no address, or has one already.
     Written(Written),
-    /// It needs one.
+    /// It needs an address.
     Block {
-        /// All of its pointer but the addresses.
+        /// Its pointer without addresses.
         bp: Blkptr,
-        /// Its bytes as they are to be on disk.
+        /// Its bytes as they will be on disk.
         stored: Bytes,
     },
 }
 
 impl Pool {
-    /// Writes a block in group `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole sectors.
+    /// Writes a block in txg `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole
+    /// sectors.
     ///
     /// The caller frees the previous block unless [`Written::keeps_place`].
     ///
     /// # Errors
-    /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev takes it; what can't be asked for.
+    /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev accepts it; an impossible request.
     pub async fn write(
         &self,
         space: &Allocator,
@@ -171,10 +180,10 @@ impl Pool {
         }
     }
 
-    /// The first half of [`Pool::write`]: all that needs no place on a vdev.
+    /// The first half of [`Pool::write`]: everything that needs no address.
     ///
     /// # Errors
-    /// What can't be asked for.
+    /// An impossible request.
     pub async fn prepare(&self, data: Bytes, props: &WriteProps, txg: Txg) -> Result<Prepared> {
         check_request(&data, props)?;
         let identity = props.identity(data.len() as u64, txg);
@@ -223,7 +232,8 @@ impl Pool {
         placed.map(|bp| Written { bp, keeps_place: false })
     }
 
-    /// Makes durable what was written so far, on all devices at once. Group `txg` is what a device that fails has missed.
+    /// Makes durable what was written so far, on all devices at once. A device that fails has missed txg
+    /// `txg`.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
@@ -231,7 +241,8 @@ impl Pool {
         self.flush_only(None, txg).await
     }
 
-    /// Makes durable what was written to some vdevs: for intent logs, which often have devices of their own.
+    /// Makes durable what was written to some vdevs: for intent logs, which often have devices of their
+    /// own.
     ///
     /// # Errors
     /// As [`Pool::flush`].
@@ -271,7 +282,8 @@ impl Pool {
         Ok(if beside_mac { bp.with_checksum(&checksum.beside_mac(words)) } else { bp.with_checksum(&words) })
     }
 
-    /// But for its birth the pointer would be the previous one. Blocks on removed vdevs are written anew.
+    /// Whether the pointer would equal the previous one except for its birth. Blocks on removed vdevs are
+    /// written anew.
     fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
         let previous = &props.previous;
         let dvas: Vec<Dva> = previous.dvas().collect();
@@ -290,8 +302,9 @@ impl Pool {
             && !dvas.iter().any(is_removed)
     }
 
-    /// The block may take the place of the one of the same group that an earlier pass wrote. Never if it is deduplicated, for
-    /// others may lead to it, or encrypted, for who copies disks would see two blocks under one key at one place.
+    /// Whether the block may overwrite the one that an earlier pass of the same txg wrote. Never if it is
+    /// deduplicated, because other pointers may lead to it; nor if it is encrypted, because someone who
+    /// copies disks would see two blocks under one key at one address.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE
@@ -303,8 +316,14 @@ impl Pool {
             && !previous.uses_crypt()
     }
 
-    /// Writes over the previous block. `None` if that fails: then it goes elsewhere.
-    async fn overwrite(&self, bp: Blkptr, previous: &Blkptr, stored: &Bytes, place: Place) -> Option<Blkptr> {
+    /// Overwrites the previous block. `None` if that fails: then the block goes elsewhere.
+    async fn overwrite(
+        &self,
+        bp: Blkptr,
+        previous: &Blkptr,
+        stored: &Bytes,
+        place: Zbookmark,
+    ) -> Option<Blkptr> {
         let dvas: Vec<Dva> = previous.dvas().collect();
         let bp = bp.with_dvas(&dvas);
         let txg = bp.physical_birth();
@@ -329,6 +348,6 @@ fn check_request(data: &[u8], props: &WriteProps) -> Result<()> {
     Err(refused(props.place, why))
 }
 
-fn refused(place: Place, why: String) -> PoolError {
+fn refused(place: Zbookmark, why: String) -> PoolError {
     PoolError::BadWrite { place, why: why.into() }
 }

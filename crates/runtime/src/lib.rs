@@ -1,7 +1,7 @@
 //! Time, tasks and randomness behind one handle.
 //!
-//! Every engine crate takes a [`Runtime`] and uses nothing else to spawn, to sleep, to read a clock or to draw a random
-//! number. That one rule lets the same engine run in two worlds:
+//! Every engine crate takes a [`Runtime`] and uses nothing else to spawn, sleep, read a clock or draw a
+//! random number. This rule lets the same engine run in two worlds:
 //!
 //! ```text
 //!                    Runtime (cheap to clone)
@@ -10,14 +10,19 @@
 //!        host clock, thread pool        nanoseconds, every choice from a seed
 //! ```
 //!
-//! In the simulator a seed is a history: the same seed replays the same interleaving of tasks, the same random numbers
-//! and the same instants, so a race or a crash that was found once is found again. Virtual time jumps from timer to
-//! timer, so hours pass in milliseconds.
+//! In the simulator a seed is a history: the same seed replays the same interleaving of tasks, the same
+//! random numbers and the same instants, so a race or a crash that was found once can be reproduced.
+//! Virtual time jumps from timer to timer, so hours pass in milliseconds.
 //!
 //! What an engine owes in return:
-//! * it states the CPU work of a step with [`Runtime::work`], which is free here and charged to modelled cores there;
-//! * it keeps no order that depends on addresses or on `HashMap`'s random state where the order is visible;
-//! * `tokio::sync` is welcome (it needs no runtime), `tokio::spawn`, `tokio::time` and `std::thread` are not.
+//! * it declares the CPU work of a step with [`Runtime::work`], which is free in the real back end and
+//!   charged to modelled cores in the simulator;
+//! * it keeps no visible order that depends on addresses or on `HashMap`'s random state;
+//! * it may use `tokio::sync`, which needs no runtime, but not `tokio::spawn`, `tokio::time` or
+//!   `std::thread`.
+//!
+//! Locking: a [`Runtime`] may be cloned and used from any task and any thread. No lock is held while a
+//! future is polled or a blocking call runs, so both may use the runtime freely.
 
 mod bounded;
 mod memory;
@@ -54,7 +59,7 @@ enum Backend {
 }
 
 impl Runtime {
-    /// Starts the real back end with this many worker threads (default: one a core).
+    /// Starts the real back end with this many worker threads (default: one per core).
     ///
     /// # Panics
     /// If the host refuses to start threads: nothing could run.
@@ -62,12 +67,14 @@ impl Runtime {
         Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads))) }
     }
 
-    /// Makes a simulator. It runs on the thread that calls [`Runtime::block_on`] and starts at virtual time zero.
+    /// Makes a simulator. It runs on the thread that calls [`Runtime::block_on`] and starts at virtual time
+    /// zero.
     pub fn simulated(config: SimConfig) -> Runtime {
         Runtime { backend: Arc::new(Backend::Simulated(Box::new(Simulation::new(config)))) }
     }
 
-    /// Runs one simulation from start to end and says what happened. Tasks that still wait when `main` is done are dropped.
+    /// Runs one simulation from start to end and reports on it. Tasks still waiting when `main` ends are
+    /// dropped.
     pub fn simulate<F: Future>(config: SimConfig, main: impl FnOnce(Runtime) -> F) -> (F::Output, SimReport) {
         let simulation = Arc::new(Backend::Simulated(Box::new(Simulation::new(config))));
         let runtime = Runtime { backend: simulation };
@@ -77,11 +84,11 @@ impl Runtime {
         (output, sim.report())
     }
 
-    /// Runs a future to its end on the calling thread, and spawned tasks along with it.
+    /// Runs a future to completion on the calling thread, together with spawned tasks.
     ///
     /// # Panics
-    /// Inside another `block_on`. In the simulator also on a deadlock (nothing is ready, no timer is set, `main` waits),
-    /// at the step limit, and when a task panicked whose handle nobody holds.
+    /// Inside another `block_on`. In the simulator also on a deadlock (nothing is ready, no timer is set,
+    /// `main` waits), at the step limit, and when a task panicked whose handle was dropped.
     pub fn block_on<F: Future>(&self, main: F) -> F::Output {
         match &*self.backend {
             Backend::Real(real) => real.block_on(main),
@@ -89,7 +96,8 @@ impl Runtime {
         }
     }
 
-    /// Starts a task. Dropping the handle lets the task run on; awaiting it gives its value or why there is none.
+    /// Starts a task. Dropping the handle lets the task run on; awaiting it gives the task's value or the
+    /// reason why there is none.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         match &*self.backend {
@@ -124,7 +132,7 @@ impl Runtime {
         }
     }
 
-    /// Waits for `future`, at most this long; then drops it.
+    /// Waits for `future`, but at most this long; then drops it.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let future = std::pin::pin!(future);
         let timer = std::pin::pin!(self.sleep(limit));
@@ -136,7 +144,7 @@ impl Runtime {
 
     /// Lets other ready tasks run first.
     pub async fn yield_now(&self) {
-        // Waking oneself and returning Pending is all it takes in both back ends.
+        // Waking itself and returning Pending is enough in both back ends.
         let mut yielded = false;
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut yielded, true) {
@@ -148,7 +156,7 @@ impl Runtime {
         .await;
     }
 
-    /// A random number: from the operating system's entropy here, from the seed there.
+    /// A random number: from the operating system's entropy, or from the simulator's seed.
     pub fn random_u64(&self) -> u64 {
         match &*self.backend {
             Backend::Real(real) => real.random_u64(),
@@ -156,11 +164,10 @@ impl Runtime {
         }
     }
 
-    /// Fills bytes at random such that nobody can guess them, for keys and all that keeps them safe: from the operating system here,
-    /// from the seed there.
+    /// Fills bytes with unpredictable random numbers, for keys and everything that protects them: from the
+    /// operating system, or from the simulator's seed.
     ///
-    /// # Panics
-    /// The operating system has no randomness to give.
+    /// # Panics If the operating system cannot provide randomness.
     pub fn fill_secret(&self, bytes: &mut [u8]) {
         match &*self.backend {
             Backend::Real(real) => real.fill_secret(bytes),
@@ -168,13 +175,13 @@ impl Runtime {
         }
     }
 
-    /// A generator of one's own, seeded from [`Runtime::random_u64`]: no lock per draw.
+    /// A private generator, seeded from [`Runtime::random_u64`]: draws take no lock.
     pub fn rng(&self) -> Rng {
         Rng::new(self.random_u64())
     }
 
-    /// Runs a call that blocks its thread (a system call, a long computation) where that hurts nobody: on a thread pool
-    /// here, inline there. A panic in `call` goes on in the caller.
+    /// Runs a call that blocks its thread (a system call, a long computation) where it delays nothing else:
+    /// on a thread pool, or inline in the simulator. A panic in `call` continues in the caller.
     pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match &*self.backend {
             Backend::Real(real) => real.blocking(call).await,
@@ -182,7 +189,7 @@ impl Runtime {
         }
     }
 
-    /// Starts such a call and does not wait for it.
+    /// Starts such a call without waiting for it.
     pub fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
         match &*self.backend {
             Backend::Real(real) => real.start_blocking(call),
@@ -190,8 +197,8 @@ impl Runtime {
         }
     }
 
-    /// States the CPU work of a step. In the real back end the caller has done or will do that work itself and this is
-    /// ready at once; in the simulator it waits for a modelled core and for the time the work takes on it.
+    /// Declares the CPU work of a step. In the real back end the caller does that work itself, and this
+    /// returns at once; the simulator waits for a modelled core and for the time that the work takes on it.
     #[inline]
     pub async fn work(&self, kind: WorkKind, bytes: u64) {
         if let Backend::Simulated(sim) = &*self.backend {
@@ -199,12 +206,13 @@ impl Runtime {
         }
     }
 
-    /// Whether this is the simulator. For devices that must not hand work to real threads in it; engines never ask.
+    /// Whether this is the simulator. Only for devices, which must not hand work to real threads in it;
+    /// engines never ask.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
     }
 
-    /// How many tasks can run at one instant: worker threads here, modelled cores there. A good default for limits.
+    /// How many tasks can run at once: worker threads, or modelled cores. A good default for limits.
     pub fn parallelism(&self) -> usize {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),
@@ -212,7 +220,8 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that the program may use: the machine's, or less if it was given less. Bounds are shares of it.
+    /// Bytes of memory that the program may use: the machine's memory, or less if the program was
+    /// restricted. Bounds are shares of it.
     pub fn memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_bytes(),
@@ -220,7 +229,7 @@ impl Runtime {
         }
     }
 
-    /// What the simulator has recorded so far; `None` in the real back end.
+    /// The simulator's report so far; `None` in the real back end.
     pub fn sim_report(&self) -> Option<SimReport> {
         match &*self.backend {
             Backend::Real(_) => None,

@@ -1,4 +1,7 @@
 //! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
+//!
+//! Locking: the mutex around the random generator is held for one draw. Everything else here is immutable
+//! or synchronised by tokio and `threads`.
 
 use crate::rng::Rng;
 use crate::threads::Threads;
@@ -10,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Real {
-    /// `Some` until dropped: see `Drop`.
+    /// `None` only while dropping: see `Drop`.
     tokio: Option<tokio::runtime::Runtime>,
     handle: tokio::runtime::Handle,
     /// For calls that block.
@@ -27,11 +30,11 @@ impl Real {
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(parallelism)
             .thread_name("cenote")
-            // Timers; and, where the program asks tokio for signals, what those need.
+            // Timers, and what signals need if the program uses tokio's.
             .enable_all()
             .build()
             .unwrap_or_else(|error| panic!("cannot start {parallelism} worker threads: {error}"));
-        // RandomState is the standard library's door to the operating system's entropy.
+        // RandomState is the standard library's source of the operating system's entropy.
         let seed = RandomState::new().hash_one(std::process::id());
         Real {
             handle: tokio.handle().clone(),
@@ -63,7 +66,8 @@ impl Real {
 
     pub(crate) async fn sleep(&self, duration: Duration) {
         let timer = {
-            // The caller may be polled outside tokio (by a test's own executor); the timer is ours all the same.
+            // The caller may be polled outside tokio (by a test's own executor); the timer is still
+            // tokio's.
             let _context = self.handle.enter();
             tokio::time::sleep(duration)
         };
@@ -80,12 +84,12 @@ impl Real {
 
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         let (reply, outcome) = oneshot::channel();
-        // Who asked may have gone.
+        // The caller may have gone.
         self.start_blocking(move || drop(reply.send(catch_unwind(AssertUnwindSafe(call)))));
         match outcome.await {
             Ok(Ok(output)) => output,
             Ok(Err(panic)) => resume_unwind(panic),
-            // Every call is made, so this is a program at its end.
+            // Every call is made, so the program is ending.
             Err(oneshot::Canceled) => std::future::pending().await,
         }
     }

@@ -8,11 +8,14 @@
 //!          deadlock: panic, listing every task that waits and where it was spawned
 //! ```
 //!
-//! Computing takes no virtual time unless it is stated by `work`, which occupies one of the modelled cores. Each step
-//! (instant, task) and each random number drawn goes into a hash, the *history*: equal hashes mean equal runs.
+//! Computing takes no virtual time unless `work` declares it, which occupies one of the modelled cores.
+//! Each step (instant, task) and each random number drawn goes into a hash, the *history*: equal hashes
+//! mean equal runs.
 //!
-//! Invariants: a task is in the ready list at most once; nothing is polled or dropped while a lock is held, so tasks may
-//! call back freely; virtual time never goes back.
+//! Invariants: a task is in the ready list at most once; virtual time never goes back.
+//!
+//! Locking: all state is behind one mutex; the ready list has another, which is taken last. Neither is held
+//! while a task is polled or dropped or another's waker runs, so tasks may call back freely.
 
 mod cores;
 mod history;
@@ -44,10 +47,10 @@ use timers::{Sleep, Timers};
 pub(crate) type TaskId = u64;
 const MAIN: TaskId = 0;
 
-/// What a simulation is made from.
+/// The parameters of a simulation.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// Decides every choice: which ready task runs next, and every random number.
+    /// Decides every choice: the ready task to run next, and every random number.
     pub seed: u64,
     /// Modelled cores that [`Runtime::work`](crate::Runtime::work) is charged to; at least one.
     pub cores: usize,
@@ -57,14 +60,14 @@ pub struct SimConfig {
     pub memory_bytes: u64,
     /// Wall-clock time at the start, in nanoseconds since 1970.
     pub unix_start_ns: u64,
-    /// Steps after which the run is taken for a livelock and panics.
+    /// Steps after which the run counts as a livelock and panics.
     pub step_limit: u64,
-    /// How many first steps to keep for the report, to find where two runs part.
+    /// Number of first steps to keep for the report, to find where two runs diverge.
     pub trace_steps: usize,
 }
 
 impl SimConfig {
-    /// Four modelled cores at default prices, from this seed.
+    /// Four modelled cores at default costs, from this seed.
     pub fn seed(seed: u64) -> SimConfig {
         SimConfig { seed, ..SimConfig::default() }
     }
@@ -87,16 +90,16 @@ impl Default for SimConfig {
 pub(crate) struct Simulation {
     config: SimConfig,
     ready: Arc<ReadyList>,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
 }
 
-struct State {
+struct SimState {
     now_ns: u64,
     tasks: BTreeMap<TaskId, Task>,
     spawned: TaskId,
     timers: Timers,
     cores: Cores,
-    /// Two streams, so that a task's draws do not change which task runs next by themselves.
+    /// Two streams, so that a task's draws do not affect which task runs next.
     schedule_rng: Rng,
     program_rng: Rng,
     history: History,
@@ -109,7 +112,7 @@ struct Task {
     spawned_at: &'static Location<'static>,
 }
 
-/// The simulator's half of a join handle. The channel closes when the task is dropped: cancelled.
+/// The simulator's half of a join handle. The channel closes when the task is dropped, that is, cancelled.
 pub(crate) struct SimTask<T> {
     pub(crate) id: TaskId,
     pub(crate) outcome: oneshot::Receiver<Result<T, JoinError>>,
@@ -117,7 +120,7 @@ pub(crate) struct SimTask<T> {
 
 impl Simulation {
     pub(crate) fn new(config: SimConfig) -> Simulation {
-        let state = State {
+        let state = SimState {
             now_ns: 0,
             tasks: BTreeMap::new(),
             spawned: MAIN,
@@ -160,7 +163,7 @@ impl Simulation {
         let future = async move {
             match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(output) => drop(sender.send(Ok(output))),
-                // A panic that nobody waits for must not pass unseen: it ends the simulation.
+                // A panic that nobody waits for must not go unnoticed: it ends the simulation.
                 Err(panic) if sender.is_canceled() => std::panic::resume_unwind(panic),
                 Err(panic) => drop(sender.send(Err(JoinError::Panicked(panic_message(&*panic))))),
             }
@@ -177,7 +180,7 @@ impl Simulation {
     /// Forgets a task; if it is running now, it ends at its next await.
     pub(crate) fn abort(&self, task: TaskId) {
         let forgotten = self.state.lock().tasks.remove(&task);
-        drop(forgotten); // after the lock: its destructors may call us
+        drop(forgotten); // after the lock is released: its destructors may call us
     }
 
     pub(crate) fn drop_tasks(&self) {
@@ -186,7 +189,7 @@ impl Simulation {
         }
     }
 
-    /// Takes one of the ready tasks, by the seed.
+    /// Takes one of the ready tasks, chosen by the seed.
     fn next_ready(&self) -> Option<TaskId> {
         let mut state = self.state.lock();
         let task = self.ready.take(&mut state.schedule_rng)?;
@@ -195,7 +198,8 @@ impl Simulation {
         drop(state);
         assert!(
             steps <= self.config.step_limit,
-            "simulation (seed {}) is still running after {steps} steps, at virtual second {:.3}: a livelock?\n{}",
+            "simulation (seed {}) is still running after {steps} steps, at virtual second {:.3}: \
+             a livelock?\n{}",
             self.config.seed,
             now_ns as f64 / 1e9,
             self.waiting_tasks()
@@ -206,7 +210,7 @@ impl Simulation {
     fn poll_task(&self, id: TaskId) {
         let (mut future, waker) = {
             let mut state = self.state.lock();
-            // A task that was done or aborted may still be in the ready list.
+            // A task that has ended or was aborted may still be in the ready list.
             let Some(task) = state.tasks.get_mut(&id) else { return };
             let Some(future) = task.future.take() else { return };
             (future, task.waker.clone())
@@ -216,7 +220,8 @@ impl Simulation {
         let mut state = self.state.lock();
         match (polled, state.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => task.future = Some(future),
-            (Poll::Ready(()), Some(_)) => drop(state.tasks.remove(&id)), // its future is ours, nothing of the task's runs here
+            // We hold the future, so removing the task runs none of its code under the lock.
+            (Poll::Ready(()), Some(_)) => drop(state.tasks.remove(&id)),
             (_, None) => {
                 // Aborted while it ran.
                 drop(state);
@@ -233,8 +238,8 @@ impl Simulation {
                 let now = state.now_ns as f64 / 1e9;
                 drop(state);
                 panic!(
-                    "simulation (seed {}) is deadlocked at virtual second {now:.3}: no task is ready, no timer is set, \
-                     the main future waits\n{}",
+                    "simulation (seed {}) is deadlocked at virtual second {now:.3}: no task is ready, \
+                     no timer is set, the main future waits\n{}",
                     self.config.seed,
                     self.waiting_tasks()
                 );

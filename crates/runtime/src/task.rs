@@ -1,4 +1,4 @@
-//! Handles of spawned tasks, the same under both back ends.
+//! Handles of spawned tasks, the same in both back ends.
 
 use crate::Runtime;
 use crate::sim::SimTask;
@@ -6,10 +6,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Why a task gave no value.
+/// Why a task returned no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// It was aborted, or the runtime shut down under it.
+    /// It was aborted, or the runtime shut down.
     #[error("task was cancelled")]
     Cancelled,
     /// It panicked, with this message.
@@ -20,32 +20,33 @@ pub enum JoinError {
 /// The handle of a task. A future of the task's value; dropping it detaches the task.
 #[must_use = "dropping the handle detaches the task; say `drop(handle)` or `.detach()` if that is meant"]
 pub struct JoinHandle<T> {
-    inner: Inner<T>,
+    inner: Handle<T>,
 }
 
-enum Inner<T> {
+enum Handle<T> {
     Real(tokio::task::JoinHandle<T>),
     Simulated(Runtime, SimTask<T>),
 }
 
 impl<T> JoinHandle<T> {
     pub(crate) fn real(handle: tokio::task::JoinHandle<T>) -> JoinHandle<T> {
-        JoinHandle { inner: Inner::Real(handle) }
+        JoinHandle { inner: Handle::Real(handle) }
     }
 
     pub(crate) fn simulated(runtime: Runtime, task: SimTask<T>) -> JoinHandle<T> {
-        JoinHandle { inner: Inner::Simulated(runtime, task) }
+        JoinHandle { inner: Handle::Simulated(runtime, task) }
     }
 
-    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless it was done before.
+    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless
+    /// the task had already ended.
     pub fn abort(&self) {
         match &self.inner {
-            Inner::Real(handle) => handle.abort(),
-            Inner::Simulated(runtime, task) => runtime.abort_simulated(task.id),
+            Handle::Real(handle) => handle.abort(),
+            Handle::Simulated(runtime, task) => runtime.abort_simulated(task.id),
         }
     }
 
-    /// Lets the task run on alone.
+    /// Lets the task run on without a handle.
     pub fn detach(self) {}
 
     /// Ties the task to this handle: dropping it aborts the task.
@@ -59,8 +60,8 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.inner {
-            Inner::Real(handle) => Pin::new(handle).poll(context).map(|joined| joined.map_err(from_tokio)),
-            Inner::Simulated(_, task) => Pin::new(&mut task.outcome)
+            Handle::Real(handle) => Pin::new(handle).poll(context).map(|joined| joined.map_err(from_tokio)),
+            Handle::Simulated(_, task) => Pin::new(&mut task.outcome)
                 .poll(context)
                 .map(|sent| sent.unwrap_or(Err(JoinError::Cancelled))),
         }
@@ -80,7 +81,7 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())
 }
 
-/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives whoever asked for it.
+/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives the task that wanted it.
 pub struct AbortOnDrop<T> {
     handle: JoinHandle<T>,
 }

@@ -1,11 +1,16 @@
-//! Threads for calls that block: as many as there are calls at once, kept for a while after.
+//! Threads for blocking calls: as many as there are calls at once, kept for a while afterwards.
 //!
 //! ```text
-//!   start(call) --> calls waiting --> a thread that waits, or a new one if there are more calls than such threads
+//!   start(call) --> waiting calls --> an idle thread, or a new one if calls outnumber idle threads
 //! ```
 //!
-//! Why not tokio's: it wakes a thread while it holds the lock that this thread takes first. On few cores each call then costs several switches
-//! between threads and a dozen system calls, more than a small write does. Here the lock is free when a thread wakes: one call, one wake.
+//! Why not tokio's: tokio wakes a thread while it holds the lock that this thread takes first. On few cores
+//! each call then costs several thread switches and a dozen system calls, more than a small write does.
+//! Here the lock is free when a thread wakes: one call, one wake.
+//!
+//! Locking: one mutex guards calls and counts. It is never held while a call runs or a thread starts, and
+//! it is released before the condition variable is notified. A thread counts as idle until it has taken the
+//! lock again after a wake.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -13,28 +18,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A thread without a call ends after so long.
+/// A thread without a call ends after this time.
 const KEPT: Duration = Duration::from_secs(10);
-/// Calls beyond so many wait for one of those to end.
+/// Further calls wait for one of these threads to become free.
 const THREADS_MAX: usize = 512;
 
 type Call = Box<dyn FnOnce() + Send>;
 
-/// Where calls go. When it is dropped, the threads end once no call waits; nobody waits for them.
+/// Where calls go. When it is dropped, the threads end once no call is waiting; nobody waits for them.
 #[derive(Default)]
 pub(crate) struct Threads(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ThreadsState>,
     has_call: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ThreadsState {
     calls: VecDeque<Call>,
     threads: usize,
-    /// Of those, who waits for a call, or was woken for one and is not there yet.
+    /// Number of threads that wait for a call, or were woken for one but have not taken it yet.
     idle: usize,
     is_over: bool,
 }
@@ -43,7 +48,7 @@ impl Threads {
     /// Has a thread make the call.
     ///
     /// # Panics
-    /// The host refuses to start even one thread: the call could never be made.
+    /// If the host refuses to start even one thread, because then the call could never be made.
     pub(crate) fn start(&self, call: Call) {
         let needs_thread = {
             let mut state = self.0.state.lock();
@@ -67,12 +72,13 @@ impl Threads {
 }
 
 impl Shared {
-    /// What a thread does.
+    /// The loop of each thread.
     fn make_calls(&self) {
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.calls.pop_front() {
-                // A panic was reported when it began; whoever waits for the call hears of it by what the call holds.
+                // The panic message was printed when it began; the waiting task learns of it through what
+                // the call holds.
                 MutexGuard::unlocked(&mut state, || drop(catch_unwind(AssertUnwindSafe(call))));
                 continue;
             }

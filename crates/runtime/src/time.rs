@@ -1,4 +1,4 @@
-//! Instants: nanoseconds since the runtime began, the same type under both clocks.
+//! Instants: nanoseconds since the runtime began, one type for both clocks.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates: "never" is the end of time, 584 years away.
+    /// Saturates: the end of time, 584 years away, means "never".
     fn add(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -40,6 +40,6 @@ impl Sub for Instant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not done within {limit:?}")]
 pub struct Elapsed {
-    /// The time that was allowed.
+    /// The time allowed.
     pub limit: Duration,
 }

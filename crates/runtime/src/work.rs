@@ -1,7 +1,7 @@
-//! CPU work and what it costs: the engine names the work, the simulator prices it.
+//! CPU work and its cost: the engine names the work, the simulator prices it.
 //!
-//! A price is `fixed + bytes * rate`, one core at a time. The defaults are round figures for one core of a current
-//! server (3 GHz, AVX2); the lab replaces them by what it measures on the machine in question.
+//! A price is `fixed + bytes * rate`, on one core. The defaults are round figures for one core of a current
+//! server (3 GHz, AVX2); the lab replaces them with measurements of the machine in question.
 
 use std::num::NonZeroU64;
 
@@ -31,7 +31,7 @@ pub enum WorkKind {
     AesGcm,
     ParityGenerate,
     ParityReconstruct,
-    /// Taking a structure apart: dnodes, ZAP leaves, nvlists.
+    /// Decoding a structure: dnodes, ZAP leaves, nvlists.
     Parse,
     /// Moving bytes in memory.
     Copy,
@@ -68,7 +68,7 @@ impl WorkKind {
         ]
     };
 
-    /// Bytes a core does in a second, in MB (10^6), by default.
+    /// Default speed of one core in MB (10^6 bytes) per second.
     const fn default_mb_per_s(self) -> NonZeroU64 {
         use WorkKind::*;
         let mb_per_s = match self {
@@ -100,14 +100,14 @@ impl WorkKind {
 /// The price of a kind of work on one core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Nanoseconds a call takes before its first byte.
+    /// Nanoseconds per call, before its first byte.
     pub fixed_ns: u64,
-    /// Picoseconds a byte takes: 1,000,000 divided by the rate in MB/s.
+    /// Picoseconds per byte: 1,000,000 divided by the rate in MB/s.
     pub ps_per_byte: u64,
 }
 
 impl Cost {
-    /// The price at this many MB (10^6 bytes) a second.
+    /// The price at this many MB (10^6 bytes) per second.
     pub const fn at_mb_per_s(fixed_ns: u64, mb_per_s: NonZeroU64) -> Cost {
         Cost { fixed_ns, ps_per_byte: 1_000_000 / mb_per_s.get() }
     }
@@ -126,7 +126,7 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// All work is free: for tests of logic alone.
+    /// All work is free: for tests of logic only.
     pub fn free() -> CostModel {
         CostModel { costs: [Cost { fixed_ns: 0, ps_per_byte: 0 }; WorkKind::ALL.len()] }
     }

@@ -1,4 +1,4 @@
-//! What an engine relies on is the same under both back ends.
+//! Everything an engine relies on behaves the same in both back ends.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_runtime::{JoinError, Runtime, SimConfig};

@@ -11,7 +11,7 @@ pub struct PoolFacts {
     pub pool: String,
     /// Its guid.
     pub guid: u64,
-    /// Expected state, in words.
+    /// Expected state, as words.
     #[serde(default)]
     pub state: String,
     /// The pool's version, "-" if it has features instead.
@@ -24,13 +24,14 @@ pub struct PoolFacts {
     pub disks: Vec<DiskFacts>,
     /// All datasets, snapshots and volumes.
     pub datasets: Vec<DatasetFacts>,
-    /// Other states of the same images, as they stand in the file.
+    /// Other states of the same images, in the file's own form.
     #[serde(default)]
     pub views: serde_json::Value,
 }
 
 impl PoolFacts {
-    /// What unlocks an encryption root, as a user would give it. Roots that `pool.json` does not list have the key of the nearest one above.
+    /// The key of an encryption root, as a user would give it. A root that `pool.json` does not list has
+    /// the key of the nearest listed one above it.
     pub fn key_of(&self, root: &str) -> Option<Vec<u8>> {
         let above = self.keys.range(..=root.to_owned()).rev();
         let key = above.into_iter().find(|(above, _)| root.starts_with(above.as_str()))?.1;
@@ -71,7 +72,7 @@ pub struct DatasetFacts {
     pub kind: String,
     /// The dataset's guid.
     pub guid: u64,
-    /// Group of its creation.
+    /// The txg in which it was created.
     pub createtxg: u64,
     /// The snapshot it was cloned from.
     pub origin: Option<String>,

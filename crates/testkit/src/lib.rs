@@ -1,8 +1,9 @@
-//! Golden pools for tests: where they lie, unpacked images, and what the OpenZFS kernel module says they hold.
+//! Golden pools for tests: where they lie, unpacked images, and what the OpenZFS kernel module says they
+//! hold.
 //!
-//! A golden pool is a folder of compressed images with a `pool.json` beside them (see the README in `shared/pools`).
-//! Small ones may ship with the project (`golden/pools`); the others lie outside of it, and a test that needs one
-//! says so and passes when it is not there:
+//! A golden pool is a folder of compressed images with a `pool.json` beside them (see the README in
+//! `shared/pools`). Small ones may ship with the project (`golden/pools`); the others lie outside of it, and
+//! a test that needs one says so and passes when it is not there:
 //!
 //! ```no_run
 //! let Some(pool) = cenote_testkit::golden("snaps") else { return };
@@ -12,10 +13,13 @@
 //!
 //! Where things are looked for: `CENOTE_SHARED`, else `../shared` beside the workspace. Unpacked images go to
 //! `CENOTE_IMAGES/NAME` if that is set (images already there are used as they are), else to `target/golden`.
-//! Many tests, in many processes, may ask at the same time: an image appears under its name only when it is whole.
+//! Many tests, in many processes, may ask at the same time: an image appears under its name only when it is
+//! whole.
+#![allow(clippy::print_stderr, reason = "tests say what they skip")]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that can't prepare itself must stop")]
 
 mod facts;
+pub mod image;
 mod unpack;
 
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
@@ -50,8 +54,8 @@ pub fn shared_path(relative: &str) -> Option<PathBuf> {
     found
 }
 
-/// A folder with the images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`), unpacked once and kept; says that
-/// the test is skipped if they are not there.
+/// A folder with the images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`), unpacked once and
+/// kept; says that the test is skipped if they are not there.
 pub fn fixture_images(folder: &str) -> Option<PathBuf> {
     let packed = shared_path(&format!("fixtures/{folder}/blockfiles"))?;
     let images = workspace().join("target/fixtures").join(folder);

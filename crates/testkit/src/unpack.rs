@@ -1,4 +1,7 @@
-//! Unpacking images: sparse, checked against their hash, visible only when whole.
+//! Unpacks images: sparse, checked against their hash, visible only when complete.
+//!
+//! Locking: none. Any number of threads and processes may unpack the same image: each writes a file of its
+//! own (the static counter only makes its name unique) and renames it when it is complete.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -14,7 +17,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Unpacks `packed` (zstd, windows up to 128 MiB) to `image`, leaving out pages of zeros.
 ///
 /// # Panics
-/// If the result does not have this SHA-256, or on any I/O error: the test can't go on.
+/// If the result does not have this SHA-256, or on any I/O error: the test can't continue.
 pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
     let mut hash = Sha256::new();
     let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
@@ -48,9 +51,9 @@ pub fn unpack_bzip2(packed: &Path, image: &Path) {
     });
 }
 
-/// Makes a read-only file of what `fill` writes; it appears under its name only when it is whole.
+/// Makes a read-only file of what `fill` writes. It appears under its name only when it is complete.
 fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
-    // Several processes, and several threads of one, may unpack the same image: each has a file of its own.
+    // Several processes, and several threads in each, may unpack the same image: each writes its own file.
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let folder = image.parent().expect("an image lies in a folder");
     fs::create_dir_all(folder).expect("make the folder for images");
@@ -66,10 +69,10 @@ fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
     fs::rename(&partial, image).expect("rename the image");
 }
 
-/// Copies an image to where it may be changed; holes stay holes.
+/// Copies an image to a place where it may be changed; holes stay holes.
 ///
 /// # Panics
-/// If `cp` can't: the test can't go on.
+/// If `cp` fails: the test can't continue.
 pub fn copy_image(image: &Path, to: &Path) {
     // Images are read-only; the copy is not.
     let mut cp = Command::new("cp");

@@ -1,33 +1,38 @@
-//! Fills the corpus from real pools: `cargo run -p cenote-fuzz --example extract -- IMAGES...` (files or folders, any number).
+//! Fills the corpus from real pools: `cargo run -p cenote-fuzz --example extract -- IMAGES...` (files or
+//! folders, any number).
 //!
-//! Takes of every kind of structure the first few that differ in size, and writes them to `fuzz/corpus/TARGET`. Of pools on
-//! one disk it also makes a `tree`: see `tree.rs` beside this.
+//! Takes the first few structures of every kind that differ in size, and writes them to
+//! `fuzz/corpus/TARGET`. From pools on one disk it also makes a `tree`: see `cenote_fuzz::targets::stack`.
 
-mod tree;
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cenote_codec::compress::{Compression, ZstdLevel};
-use cenote_dataset::{ImportOptions, Mos, Object, Objset, Zap, import};
+use cenote_dataset::{ImportOptions, Mos, import};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_PHYS_OFFSET};
 use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_fuzz::corpus;
+use cenote_fuzz::flatten::{Room, flatten};
+use cenote_fuzz::targets::stack::join;
+use cenote_object::{Object, Objset, Zap};
 use cenote_pool::label::read_labels;
-use cenote_pool::{FoundPool, Place, ReadContext, discover};
+use cenote_pool::{FoundPool, ReadContext, Zbookmark, discover};
 use cenote_runtime::Runtime;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Inputs kept of each target from one pool, and their longest.
+/// Inputs kept per target and pool, and their greatest length.
 const KEPT: usize = 2;
 const LONGEST: usize = 4096;
-/// Longest of those that only make sense whole.
+/// Greatest length of inputs that only make sense whole.
 const LONGEST_WHOLE: usize = 16 << 10;
-/// Longest tree: each case copies it.
+/// Greatest length of a tree: each case copies it.
 const LONGEST_TREE: usize = 9 << 20;
 
 fn main() -> Result<(), Failure> {
@@ -47,13 +52,27 @@ fn main() -> Result<(), Failure> {
     })
 }
 
+/// A pool on one disk, flattened.
+async fn tree(mos: &Mos) -> Option<Vec<u8>> {
+    let pool = mos.pool();
+    if pool.found().devices.len() != 1 || !pool.config().vdevs.iter().all(|vdev| vdev.is_leaf()) {
+        return None;
+    }
+    // The whole disk is free for the blocks.
+    let room = Room { extents: std::iter::once(0..u64::MAX).collect(), keep_space_maps: false };
+    let flat = flatten(pool, room).await;
+    let blocks: Vec<u8> = flat.blocks.iter().flat_map(|block| &block.bytes).copied().collect();
+    let uberblock = Uberblock { rootbp: flat.rootbp, ..*pool.uberblock() };
+    Some(join(&mos.config().encode(), &uberblock.encode(), &blocks))
+}
+
 struct Extract {
     pool: String,
     kept: BTreeMap<&'static str, Vec<usize>>,
 }
 
 impl Extract {
-    /// Keeps an input whole, if it is not too long and of a size not yet there.
+    /// Keeps an input whole, if it is not too long and its size is new.
     fn keep_whole(&mut self, target: &'static str, data: &[u8], longest: usize) {
         let sizes = self.kept.entry(target).or_default();
         if data.is_empty() || data.len() > longest || sizes.len() >= KEPT || sizes.contains(&data.len()) {
@@ -106,7 +125,7 @@ impl Extract {
                 self.objset(&objset).await?;
             }
         }
-        if let Some(image) = tree::flatten(mos).await? {
+        if let Some(image) = tree(mos).await {
             let packed = zstd(&image)?;
             if image.len() > LONGEST_TREE {
                 return Ok(());
@@ -120,7 +139,7 @@ impl Extract {
     }
 
     async fn objset(&mut self, objset: &Objset) -> Result<(), Failure> {
-        let ctx = ReadContext::new(Place { dataset: objset.dataset_id(), ..Place::default() })
+        let ctx = ReadContext::new(Zbookmark { dataset: objset.dataset_id(), ..Zbookmark::default() })
             .with_key(objset.key().cloned());
         if let Ok(head) = objset.pool().read(objset.bp(), &ctx).await {
             self.keep("objset", &head);
@@ -235,7 +254,7 @@ fn data_targets(object_type: ObjectType) -> &'static [&'static str] {
         ObjectType::PACKED_NVLIST => &["nvlist"],
         ObjectType::FUID => &["fuid"],
         ObjectType::OLDACL | ObjectType::ACL => &["acl"],
-        // Types without a name of their own: maps of removed vdevs, dedup logs, block reference counts.
+        // Types without names: mappings of removed vdevs, dedup logs, block reference counts.
         ObjectType(0xc0..) if !object_type.is_zap() => &["indirect", "ddt_log", "brt"],
         other if other.is_zap() => &["zap_block0"],
         _ => &[],
@@ -249,7 +268,7 @@ fn zstd(image: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(packed)
 }
 
-/// Inputs for parsers whose structures are rare in pools.
+/// Inputs for parsers of structures that are rare in pools.
 fn made_up() -> Result<(), Failure> {
     let keep = |target: &str, data: &[u8]| -> Result<(), Failure> {
         std::fs::create_dir_all(corpus::folder(target))?;
@@ -273,7 +292,7 @@ fn made_up() -> Result<(), Failure> {
     let mut table = Nvlist::new();
     table.insert("fuid_nvlist", NvValue::NvlistArray(vec![domain]));
     keep("fuid", &table.encode())?;
-    // Four registrations (length, byte swap, number), and layouts of them.
+    // Four registrations (length, byte swap, number), and layouts made of them.
     let words: [u64; 8] = [0x0008_0000_0000, 0x0010_0000_0001, 0x0000_0003_0002, 3, 0, 1, 2, 2];
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     keep("sa_registry", &[&words[..], &0x002f_505a_u32.to_le_bytes(), &[0, 8], &[0; 58]].concat())

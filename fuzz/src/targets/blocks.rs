@@ -67,7 +67,7 @@ pub fn zil(data: &[u8]) {
         let Ok(log) = LogBlock::decode(&block, layout) else { continue };
         let records: Vec<_> = log.records().collect();
         records.iter().flatten().for_each(|r| consume((r.operation.txtype(), r.operation.type_name())));
-        // A record takes at least its header of 32 bytes: no more can come out.
+        // A record takes at least its 32-byte header, so there can't be more.
         assert!(records.len() <= data.len() / 32 + 1, "{} records", records.len());
     }
     for endian in [Endian::Little, Endian::Big] {

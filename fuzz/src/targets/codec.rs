@@ -27,7 +27,7 @@ pub fn zle(data: &[u8]) {
     unpack(Compression::Zle, data);
 }
 
-/// lz4, with OpenZFS's length in front.
+/// lz4, preceded by OpenZFS's length.
 pub fn lz4(data: &[u8]) {
     unpack(Compression::Lz4, data);
 }
@@ -37,12 +37,12 @@ pub fn gzip(data: &[u8]) {
     unpack(Compression::Gzip6, data);
 }
 
-/// zstd, with OpenZFS's header in front.
+/// zstd, preceded by OpenZFS's header.
 pub fn zstd(data: &[u8]) {
     unpack(Compression::Zstd, data);
 }
 
-/// Checksums inside a block: what is sealed verifies, whatever else it holds.
+/// Checksums inside a block: what was sealed verifies, whatever else the block holds.
 pub fn embedded_checksum(data: &[u8]) {
     for checksum in [Checksum::Label, Checksum::GangHeader, Checksum::Zilog, Checksum::Zilog2] {
         for holds in [Stored::Checksum, Stored::ChecksumAndMac] {

@@ -10,7 +10,7 @@ use cenote_pool::label::decode_label;
 
 use super::consume;
 
-/// A packed list, both encodings. What decodes must survive being packed and unpacked again.
+/// A packed list, in both encodings. A list that decodes must survive being packed and unpacked again.
 pub fn nvlist(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     let again = Nvlist::decode(&list.encode());
@@ -31,7 +31,7 @@ pub fn label_config(data: &[u8]) {
     }
 }
 
-/// The nvlist part of a label and a slot of its ring, with checksums that are right.
+/// The nvlist part of a label and a slot of its ring, with valid checksums.
 pub fn label(data: &[u8]) {
     const OFFSET: u64 = 256 << 10;
     let mut label = vec![0; 256 << 10];

@@ -1,4 +1,6 @@
-//! What file systems are made of: system attributes, old znodes, ACLs, FUID tables.
+//! File systems' structures: system attributes, old znodes, ACLs, FUID tables.
+//!
+//! Locking: the registry is built once, behind a `LazyLock`, and never changes.
 
 use std::sync::LazyLock;
 
@@ -16,14 +18,14 @@ fn use_attributes(registry: &SaRegistry, data: &[u8]) {
         consume((reader.get(attr), reader.u64(attr), reader.time(attr)));
     }
     let total: usize = reader.attributes().map(|(_, value)| value.len()).sum();
-    // Each attribute has bytes of its own unless the layout names one twice.
+    // Each attribute has its own bytes unless the layout names one twice.
     consume((reader.endian(), total));
 }
 
 /// Attributes in a bonus or spill block, read by the layouts that every file system registers.
 pub fn sa(data: &[u8]) {
     static REGISTRY: LazyLock<SaRegistry> = LazyLock::new(|| {
-        // The attributes in the order in which the module registers them, and the layouts it makes most often.
+        // The attributes in the order in which the module registers them, and its most frequent layouts.
         let names: Vec<(&[u8], u64)> = ZplAttr::all()
             .enumerate()
             .map(|(number, attr)| {
@@ -41,7 +43,7 @@ pub fn sa(data: &[u8]) {
     use_attributes(&REGISTRY, data);
 }
 
-/// A registry made of the input, then attributes read by it.
+/// A registry made from the input, and attributes read with it.
 pub fn sa_registry(data: &[u8]) {
     let (table, values) = data.split_at(data.len() / 2);
     let words: Vec<u64> = table.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,39 +1,40 @@
-//! The whole stack on a pool of which every byte may be wrong, in the simulator.
+//! The whole stack, in the simulator, on a pool whose every byte may be wrong.
 //!
-//! An input is a *tree* (`examples/extract/tree.rs`): a pool without checksums or compression.
+//! An input is a *tree*, made by `examples/extract`: a pool without checksums or compression.
 //!
 //! ```text
-//!   bytes of the configuration (u32, little-endian) | configuration, a packed nvlist | uberblock, 1 KiB | blocks
+//!   length of the configuration (u32 LE) | configuration (packed nvlist) | uberblock, 1 KiB | blocks
 //! ```
 //!
-//! The blocks begin where the allocatable space of the only disk does.
+//! The blocks begin where the allocatable space of the only disk begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_dataset::{Dataset, ImportOptions, Mos, Object, ObjectId, Zap, import};
+use cenote_dataset::{Dataset, ImportOptions, Mos, import};
 use cenote_device::{Device, DeviceInfo, Io, Op};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::Txg;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::{FileKind, Filesystem, Volume};
 use cenote_inspect::scan::{ScanNeeds, ScanTarget, scan};
+use cenote_object::{Object, Zap};
 use cenote_pool::{FoundDevice, FoundPool, PoolConfig};
 use cenote_runtime::{Runtime, SimConfig};
 
 use super::consume;
 
 const UBERBLOCK_BYTES: usize = 1024;
-/// Steps of the simulator after which a run is taken for endless: an unharmed tree takes some thousands.
+/// Simulator steps after which a run counts as endless: an undamaged tree takes some thousand.
 const STEP_LIMIT: u64 = 20_000_000;
-/// Things of each kind that are looked at: a damaged tree may claim any number.
+/// How many things of each kind are examined: a damaged tree may claim any number.
 const MOST: usize = 200;
-/// Bytes read of each file.
+/// Bytes read from each file.
 const READ_BYTES: u64 = 256 << 10;
 
-/// Makes a tree of its parts.
+/// Joins the parts of a tree.
 pub fn join(config: &[u8], uberblock: &[u8], blocks: &[u8]) -> Vec<u8> {
     let len = (config.len() as u32).to_le_bytes();
     let mut uberblock = uberblock.to_vec();
@@ -49,12 +50,12 @@ fn split(tree: &[u8]) -> Option<(PoolConfig, Uberblock, Bytes)> {
     Some((config, Uberblock::decode(uberblock).ok()?, Bytes::copy_from_slice(blocks)))
 }
 
-/// Opens a tree and reads all of it that can be read.
+/// Opens a tree and reads everything readable.
 pub fn tree(data: &[u8]) {
     consume(files_of(data));
 }
 
-/// Reads all that can be read of a tree and says how many files its scans met.
+/// Reads everything readable in a tree and returns how many files its scans met.
 pub fn files_of(data: &[u8]) -> usize {
     let Some((config, uberblock, blocks)) = split(data) else { return 0 };
     let leaves: Vec<_> = config.vdevs.iter().flat_map(|top| top.leaves()).map(|leaf| leaf.guid).collect();
@@ -71,6 +72,7 @@ pub fn files_of(data: &[u8]) -> usize {
         devices,
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
+        duplicates: Vec::new(),
     };
     consume(found.status());
     let config = SimConfig { step_limit: STEP_LIMIT, ..SimConfig::seed(1) };
@@ -106,7 +108,7 @@ async fn look_at_pool(mos: &Mos) -> usize {
     files
 }
 
-async fn look_at_objects(objset: &cenote_dataset::Objset) {
+async fn look_at_objects(objset: &cenote_object::Objset) {
     let mut dnodes = objset.dnodes(ObjectId(0), objset.last_object());
     let mut seen = 0;
     while let Some(Ok(batch)) = dnodes.next_batch().await {
@@ -181,7 +183,7 @@ async fn look_at_files(filesystem: &Filesystem) {
     }
 }
 
-/// A read-only device of which only the allocatable space is kept.
+/// A read-only device that keeps only the allocatable space.
 struct Blocks {
     info: DeviceInfo,
     blocks: Bytes,

@@ -1,4 +1,4 @@
-//! Objects of the pool: DSL, lists of blocks, maps of space, tables, logs.
+//! Objects of the pool: DSL, block lists, space maps, tables, logs.
 
 use cenote_codec::compress::Compression;
 use cenote_format::Phys;
@@ -24,7 +24,7 @@ use cenote_format::space_map::{MetaslabUnflushed, SpaceMapPhys, SpaceMapReader};
 
 use super::{ENDIANS, consume};
 
-/// A structure of words, which must come back as it went.
+/// A structure of words, which must round-trip.
 fn words<T: Phys>(data: &[u8], endian: Endian) -> Option<T> {
     let value = T::decode(data, endian).ok()?;
     let encoded = value.encode(endian);
@@ -155,7 +155,7 @@ pub fn brt(data: &[u8]) {
     }
 }
 
-/// The pool's history: where its ring's ends are, and its records.
+/// The pool's history: the ends of its ring, and its records.
 pub fn history(data: &[u8]) {
     for endian in ENDIANS {
         let Some(phys) = words::<HistoryPhys>(data, endian) else { continue };

@@ -4,7 +4,7 @@ use cenote_format::zap::{Leaf, ZapBlock0};
 
 use super::{both, consume};
 
-/// Block 0: a whole micro map, or the head of a fat one.
+/// Block 0: a whole micro ZAP, or the header of a fat one.
 pub fn block0(data: &[u8]) {
     both(data, |block, endian| {
         let Ok(first) = ZapBlock0::decode(block, endian) else { return };
@@ -26,7 +26,7 @@ pub fn block0(data: &[u8]) {
     });
 }
 
-/// A leaf of a fat map: all entries, in both orders, and each looked up.
+/// A leaf of a fat ZAP: all entries, in both orders, and each looked up.
 pub fn leaf(data: &[u8]) {
     both(data, |block, endian| {
         let Ok(leaf) = Leaf::decode(block, endian) else { return };

@@ -1,8 +1,8 @@
 //! Edon-R-512 (with the 2009 tweak), cut to 256 bits and keyed as OpenZFS does.
 //!
-//! Idea: the state is two rows of eight words, the block two more. One quasigroup operation
-//! [`combine`] mixes two rows into one; a block is absorbed by eight of them, in four layers, each
-//! combining what the one before left. The digest is the second row of the state.
+//! Idea: the state is two rows of eight words, a block is two more. One quasigroup operation [`combine`]
+//! mixes two rows into one; eight of them, in four layers, absorb a block. Each layer combines the results
+//! of the one before. The digest is the second row of the state.
 //!
 //! ```text
 //!            block low  ─┐reversed high           state high ┐ state low
@@ -24,7 +24,7 @@ type Row = [u64; 8];
 const BLOCK_BYTES: usize = 128;
 
 /// The state before any block: bytes 0x80, 0x81, ... 0xff, read big-endian.
-const INITIAL: State = {
+const INITIAL: EdonrState = {
     let mut words = [0; 16];
     let mut i = 0;
     while i < 16 {
@@ -32,7 +32,7 @@ const INITIAL: State = {
         i += 1;
     }
     let (low, high) = words.split_at(8);
-    State { low: row(low), high: row(high) }
+    EdonrState { low: row(low), high: row(high) }
 };
 
 const fn row(words: &[u64]) -> Row {
@@ -42,14 +42,14 @@ const fn row(words: &[u64]) -> Row {
 }
 
 #[derive(Clone, Copy)]
-struct State {
+struct EdonrState {
     low: Row,
     high: Row,
 }
 
 /// The state after absorbing the stretched salt.
 #[derive(Clone)]
-pub(super) struct Keyed(State);
+pub(super) struct Keyed(EdonrState);
 
 impl Keyed {
     pub(super) fn new(salt: &[u8; 32]) -> Self {
@@ -68,7 +68,7 @@ impl Keyed {
 }
 
 /// Absorbs `data` and the padding; `before` bytes were absorbed already.
-fn finish(mut state: State, data: &[u8], before: usize) -> [u8; 64] {
+fn finish(mut state: EdonrState, data: &[u8], before: usize) -> [u8; 64] {
     let (blocks, tail) = data.as_chunks::<BLOCK_BYTES>();
     for block in blocks {
         state = absorb(state, block);
@@ -91,7 +91,7 @@ fn finish(mut state: State, data: &[u8], before: usize) -> [u8; 64] {
     digest
 }
 
-fn absorb(state: State, block: &[u8; BLOCK_BYTES]) -> State {
+fn absorb(state: EdonrState, block: &[u8; BLOCK_BYTES]) -> EdonrState {
     let (words, _) = block.as_chunks::<8>();
     let low: Row = std::array::from_fn(|i| u64::from_le_bytes(words[i]));
     let high: Row = std::array::from_fn(|i| u64::from_le_bytes(words[8 + i]));
@@ -105,7 +105,7 @@ fn absorb(state: State, block: &[u8; BLOCK_BYTES]) -> State {
     let p = combine(&reversed(&low), &p);
     let q = combine(&p, &q);
 
-    State {
+    EdonrState {
         low: std::array::from_fn(|i| state.low[i] ^ high[i] ^ p[i]),
         high: std::array::from_fn(|i| state.high[i] ^ low[i] ^ q[i]),
     }
@@ -117,8 +117,8 @@ fn reversed(row: &Row) -> Row {
 
 const CONSTANT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// The quasigroup operation of order 2^512: eight rotated sums of five words on each side, by the two
-/// Latin squares of the specification, and then XORs of three of each, added.
+/// The quasigroup operation of order 2^512: for each side, eight rotated sums of five words, chosen by the
+/// two Latin squares of the specification, then XORs of three of each; finally both sides are added.
 ///
 /// Spelled out rather than driven by tables of indices, so that every word stays in a register.
 #[inline(always)]

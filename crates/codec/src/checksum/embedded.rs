@@ -1,8 +1,8 @@
 //! Checksums that a block carries itself: labels, uberblocks, gang headers, intent-log blocks.
 //!
-//! Idea: where no parent can hold the checksum, the block does, in a 40-byte `zio_eck_t`. To compute it,
-//! its four words are first set to a *verifier* that says where the block belongs; so a block copied to
-//! another place, or left over from another life of the same place, does not verify.
+//! Idea: where no parent can hold the checksum, the block itself does, in a 40-byte `zio_eck_t`. To compute
+//! it, its four words are first set to a *verifier* that says where the block belongs. So a block that was
+//! copied elsewhere, or is left over from an earlier use of the same space, does not verify.
 //!
 //! ```text
 //! zio_eck_t          magic 0x0210da7ab10c7a11 | 4 words of checksum
@@ -45,12 +45,12 @@ pub fn gang_verifier(vdev: u64, offset: u64, birth_txg: u64) -> [u64; 4] {
     [vdev, offset, birth_txg, 0]
 }
 
-/// What an embedded checksum says about its block.
+/// What an embedded checksum tells about its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
     /// Byte order of the machine that wrote the block.
     pub endian: Endian,
-    /// Bytes that the checksum covers; all but for zilog2.
+    /// Bytes that the checksum covers; less than all only for zilog2.
     pub covered_bytes: usize,
 }
 
@@ -78,8 +78,8 @@ impl Checksum {
         self.seal_as(block, verifier, endian, Stored::Checksum)
     }
 
-    /// [`Checksum::seal`] of a block whose pointer has the crypt bit: two words of checksum, and behind them stays the MAC
-    /// that is in the block already (a log block's).
+    /// [`Checksum::seal`] for a block whose pointer has the crypt bit: writes two words of checksum and
+    /// keeps the MAC that already follows them in the block (a log block's).
     pub fn seal_as(
         self,
         block: &mut [u8],
@@ -106,10 +106,10 @@ impl Checksum {
     fn compute_with(
         self,
         block: &[u8],
-        place: &Place,
+        place: &ChecksumField,
         verifier: [u64; 4],
     ) -> Result<[u64; 4], ChecksumError> {
-        // A copy, since the verifier takes the place of the checksum: these blocks are few and small.
+        // A copy, because the verifier replaces the checksum: these blocks are few and small.
         let mut image = block[..place.covered_bytes].to_vec();
         place.put(&mut image, verifier);
         self.compute(&image, place.endian, None)
@@ -125,7 +125,7 @@ impl Checksum {
         }
     }
 
-    fn place(self, block: &[u8]) -> Result<Place, ChecksumError> {
+    fn place(self, block: &[u8]) -> Result<ChecksumField, ChecksumError> {
         let eck_at = self.eck_at(block.len())?;
         let eck = block.get(eck_at..eck_at + ECK_BYTES).ok_or(ChecksumError::NotEmbedded)?;
         let endian = [Endian::Little, Endian::Big]
@@ -136,7 +136,7 @@ impl Checksum {
             Checksum::Zilog2 => used_bytes(block, endian).ok_or(ChecksumError::NotEmbedded)?,
             _ => block.len(),
         };
-        Ok(Place { endian, words_at: eck_at + 8, covered_bytes })
+        Ok(ChecksumField { endian, words_at: eck_at + 8, covered_bytes })
     }
 }
 
@@ -148,13 +148,13 @@ fn used_bytes(block: &[u8], endian: Endian) -> Option<usize> {
 }
 
 /// Where the checksum words are. Invariant: `words_at + 32 <= covered_bytes <= block.len()`.
-struct Place {
+struct ChecksumField {
     endian: Endian,
     words_at: usize,
     covered_bytes: usize,
 }
 
-impl Place {
+impl ChecksumField {
     fn words(&self, block: &[u8]) -> [u8; 32] {
         std::array::from_fn(|i| block[self.words_at + i])
     }

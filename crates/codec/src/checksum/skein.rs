@@ -1,8 +1,8 @@
 //! Skein-512 with 256 bits of output, keyed: the MAC that OpenZFS calls "skein".
 //!
 //! Idea: Skein chains the tweakable block cipher Threefish-512. Each 64-byte piece of input is encrypted
-//! under the chaining value as key, and the input is XORed onto the result; the tweak says how many bytes
-//! came before and what kind of input it is, so nothing can be moved or mistaken:
+//! with the chaining value as key, and the input is XORed onto the result. The tweak holds the number of
+//! bytes so far and the type of input, so that no piece can be moved or mistaken for another:
 //!
 //! ```text
 //! 0 ──key block──> k ──config block──> g ──message blocks──> m ──counter 0──> digest
@@ -11,7 +11,8 @@
 //! The first two steps depend only on the salt and are done once ([`Keyed`]).
 //!
 //! Source: The Skein Hash Function Family, version 1.3; OpenZFS skein_zfs.c (`Skein_512_InitExt` with a
-//! 32-byte key and 256 bits of output). Own code, since over the `threefish` crate it ran at half the speed (0.25 GB/s, here 0.48).
+//! 32-byte key and 256 bits of output). This is our own code because the `threefish` crate gave half the
+//! speed (0.25 GB/s against 0.48).
 
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * 8;
@@ -75,7 +76,7 @@ fn ubi(mut chain: [u64; WORDS], data: &[u8], input_type: u64) -> [u64; WORDS] {
     threefish_feed_forward(&chain, [data.len() as u64, kind | first | TWEAK_FINAL], &block)
 }
 
-/// One before every four of the 72 rounds, and one after.
+/// One before every fourth of the 72 rounds, and one after the last.
 const SUBKEYS: usize = 19;
 /// Makes the XOR of all key words, and so the ninth key word, never constant (`C240`).
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
@@ -96,7 +97,8 @@ fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOC
     }
     let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1], tweak[0], tweak[1]];
 
-    // 72 rounds; a subkey is added before every fourth. Two groups of four use the eight rotations once.
+    // 72 rounds; a subkey is added before every fourth. Two sets of four rounds use the eight rotations
+    // once.
     let mut x = plain;
     for n in (0..SUBKEYS - 1).step_by(2) {
         add_subkey(&mut x, &keys, &tweaks, n);
@@ -124,8 +126,8 @@ fn mix<const R: u32>(x: &mut [u64; WORDS], a: usize, b: usize) {
     x[b] = x[b].rotate_left(R) ^ x[a];
 }
 
-/// One round of four mixes. The permutation between rounds has order four, so over four rounds it is done
-/// by naming the words in a different order each time, and nothing moves.
+/// One round of four mixes. The permutation between rounds has order four. Instead of moving words, each of
+/// four rounds names them in a different order.
 macro_rules! round {
     ($x:ident: $($a:literal $b:literal $rotation:literal),*) => { $(mix::<$rotation>($x, $a, $b);)* };
 }

@@ -6,7 +6,7 @@
 //! item, flag 1: (length - 3) in 6 bits | distance in 10 bits, big-endian
 //! ```
 //!
-//! Lengths are 3 to 66, distances 1 to 1023. There is no end mark: the block is full or it is not.
+//! Lengths are 3 to 66, distances 1 to 1023. There is no end mark: decoding stops when the block is full.
 //!
 //! Source: OpenZFS lzjb.c.
 
@@ -58,7 +58,7 @@ fn repeat(dst: &mut [u8], at: usize, distance: usize, length: usize) -> Result<u
 
 pub(super) fn compress(src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(limit_bytes);
-    // Where each hash of three bytes was seen last, plus one.
+    // Where each hash of three bytes was last seen, plus one.
     let mut seen = [0usize; HASH_SLOTS];
     let mut at = 0;
     while at < src.len() {

@@ -51,7 +51,7 @@ pub(super) fn compress(mut src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Length of the run up to two zeros in a row: a lone zero costs less as a literal.
+/// Length of the run up to two zeros in a row: a single zero is cheaper as a literal.
 fn literal_run(src: &[u8]) -> usize {
     let window = &src[..src.len().min(LITERALS_MAX)];
     window.windows(2).position(|pair| pair == [0, 0]).unwrap_or(window.len())

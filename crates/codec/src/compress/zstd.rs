@@ -5,9 +5,9 @@
 //! | size | level | version | frame ...
 //! ```
 //!
-//! All big-endian. `level` is OpenZFS's own number ([`ZstdLevel`]) and `version` the library's; both only
-//! matter to one who wants to compress the same bytes again. Old big-endian machines wrote those four
-//! bytes in another order, so they are not looked at here.
+//! All numbers are big-endian. `level` is OpenZFS's own number ([`ZstdLevel`]), `version` the library's;
+//! both matter only for compressing the same bytes again. Old big-endian machines wrote those four bytes in
+//! another order, so this code ignores them.
 //!
 //! Source: OpenZFS zstd.h (`zfs_zstdhdr_t`), zfs_zstd.c.
 
@@ -47,7 +47,7 @@ impl ZstdLevel {
 }
 
 thread_local! {
-    /// A context is 160 KiB and costs more to make than a small block takes to decompress.
+    /// A context takes 160 KiB, and creating one costs more than decompressing a small block.
     static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 

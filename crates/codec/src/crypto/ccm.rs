@@ -5,9 +5,9 @@
 //! A_i  flags 0x02                   | nonce 12 | counter i    3      A_0 masks the tag, A_1.. the data
 //! ```
 //!
-//! The MAC chains block to block, so it is bound by the latency of AES; to come near that bound the whole
-//! chain runs inside one call of the cipher's back end. Counter mode and MAC take turns over pieces that
-//! fit the first-level cache.
+//! The MAC chains block to block, so the latency of AES limits it; to come near that limit the whole chain
+//! runs inside one call of the cipher's back end. Counter mode and MAC alternate over pieces that fit in
+//! the first-level cache.
 //!
 //! Source: RFC 3610, NIST SP 800-38C.
 
@@ -23,7 +23,7 @@ use ctr::flavors::Ctr32BE;
 
 /// Three bytes of length and counter.
 const DATA_BYTES_MAX: usize = (1 << 24) - 1;
-/// Below this the length of the AAD takes two bytes.
+/// If the AAD is shorter than this, its length takes two bytes.
 const SHORT_AAD_BYTES: usize = 0xff00;
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -122,7 +122,8 @@ impl<'k, C: BlockCipherEncrypt<BlockSize = U16>> CbcMac<'k, C> {
         mac
     }
 
-    /// Chains `data`; a piece that is not whole blocks is padded with zeros and must be the last.
+    /// Chains `data`. A piece that does not consist of whole blocks is padded with zeros and must be the
+    /// last.
     fn absorb(&mut self, data: &[u8]) {
         let (blocks, tail) = data.as_chunks::<16>();
         self.key.encrypt_with_backend(Chain { state: &mut self.state, blocks });
@@ -139,7 +140,7 @@ fn with_length(aad: &[u8]) -> Vec<u8> {
     if aad.len() < SHORT_AAD_BYTES {
         framed.extend_from_slice(&(aad.len() as u16).to_be_bytes());
     } else {
-        // AAD comes from a block, so 32 bits always hold its length.
+        // AAD comes from a block, so its length always fits in 32 bits.
         framed.extend_from_slice(&[0xff, 0xfe]);
         framed.extend_from_slice(&(aad.len() as u32).to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! Keys: from what the user types to the key of a block.
+//! Keys: from the user's input to the key of a block.
 //!
 //! Secrets are wiped when dropped and never printed.
 //!
@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 /// `SHA512_HMAC_KEYLEN`.
 const HMAC_KEY_BYTES: usize = 64;
 
-/// The user's key, which wraps the master keys of an encryption root and what inherits from it.
+/// The user's key. It wraps the master keys of an encryption root and of everything that inherits from it.
 pub struct WrappingKey([u8; 32]);
 
 impl Drop for WrappingKey {
@@ -44,8 +44,8 @@ impl WrappingKey {
 
     /// `keyformat=passphrase`: PBKDF2-HMAC-SHA1 with the properties `pbkdf2salt` and `pbkdf2iters`.
     ///
-    /// Deliberately slow: 0.15 s for the default 350,000 rounds. `rounds` comes from the pool, so the
-    /// caller should say what it is waiting for, and may want to bound it.
+    /// Deliberately slow: 0.15 s for the default 350,000 rounds. `rounds` comes from the pool, so callers
+    /// should say what they are waiting for, and may want to bound it.
     #[must_use]
     pub fn from_passphrase(passphrase: &[u8], salt: u64, rounds: NonZeroU32) -> Self {
         let mut key = Self([0; 32]);
@@ -54,7 +54,7 @@ impl WrappingKey {
     }
 }
 
-/// Version of the key format (`DSL_CRYPTO_VERSION`); it also decides what MACs cover.
+/// Version of the key format (`DSL_CRYPTO_VERSION`); it also decides what the MACs cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyVersion {
     /// Pre-release pools of 2017 (errata 3 and 4): readable, never written.
@@ -80,7 +80,7 @@ impl TryFrom<u64> for KeyVersion {
 pub struct WrappedKey {
     /// `DSL_CRYPTO_SUITE`.
     pub cipher: Cipher,
-    /// `DSL_CRYPTO_VERSION`, 0 where it is missing.
+    /// `DSL_CRYPTO_VERSION`, 0 if missing.
     pub version: KeyVersion,
     /// `DSL_CRYPTO_GUID`.
     pub guid: u64,
@@ -95,7 +95,7 @@ pub struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Opens the keys; [`CryptoError::WrongKey`] if `wrapping` is not what wrapped them.
+    /// Opens the keys; [`CryptoError::WrongKey`] if another key wrapped them.
     pub fn unwrap(&self, wrapping: &WrappingKey) -> Result<MasterKey, CryptoError> {
         let key_bytes = self.cipher.key_bytes();
         let mut secret = [0; 32 + HMAC_KEY_BYTES];
@@ -140,7 +140,7 @@ impl WrappedKey {
         }
     }
 
-    /// Wraps the keys that are here in clear. `self` gives identity and nonce.
+    /// Wraps the plaintext keys in `self`, which also holds identity and nonce.
     pub(super) fn seal(&mut self, wrapping: &WrappingKey) -> Result<(), CryptoError> {
         let key_bytes = self.cipher.key_bytes();
         let mut secret = [0; 32 + HMAC_KEY_BYTES];
@@ -176,7 +176,7 @@ impl Drop for MasterKey {
     }
 }
 
-/// The HMAC key, ready and as it is wrapped.
+/// The HMAC key: ready for use, and as it is wrapped.
 struct HmacKey {
     key: hmac::Key,
     bytes: [u8; HMAC_KEY_BYTES],
@@ -201,7 +201,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Keys of a new dataset, from random bytes that the caller wipes. Of `master` the first [`Cipher::key_bytes`] are used.
+    /// Keys of a new dataset, from random bytes that the caller must wipe. The first [`Cipher::key_bytes`]
+    /// of `master` are used.
     #[must_use]
     pub fn new(cipher: Cipher, guid: u64, master: &[u8; 32], hmac: &[u8; HMAC_KEY_BYTES]) -> Self {
         let mut own = [0; 32];
@@ -211,7 +212,7 @@ impl MasterKey {
         key
     }
 
-    /// Keys of a new dataset. `fill` fills bytes at random, such that nobody can guess them.
+    /// Keys of a new dataset. `fill` must produce unpredictable random bytes.
     #[must_use]
     pub fn random(cipher: Cipher, mut fill: impl FnMut(&mut [u8])) -> Self {
         let (mut guid, mut master, mut hmac) = ([0; 8], [0; 32], [0; HMAC_KEY_BYTES]);
@@ -254,8 +255,8 @@ impl MasterKey {
         self.guid
     }
 
-    /// The key of all blocks whose pointers carry `salt`. Derivation costs some microseconds and a salt
-    /// serves many blocks: worth caching.
+    /// The key of all blocks whose pointers carry `salt`. Derivation costs some microseconds and one salt
+    /// serves many blocks, so callers should cache it.
     #[must_use]
     pub fn block_key(&self, salt: &KeySalt) -> BlockKey {
         struct Length(usize);
@@ -279,14 +280,14 @@ impl MasterKey {
         block_key
     }
 
-    /// Checks the MAC of a block that is authenticated and not encrypted; `stored` are its bytes as on
-    /// disk, compressed if they are.
+    /// Checks the MAC of a block that is authenticated but not encrypted. `stored` holds its bytes as on
+    /// disk, still compressed if they are.
     pub fn authenticate(&self, stored: &[u8], mac: &Mac) -> Result<(), CryptoError> {
         aws_lc_rs::constant_time::verify_slices_are_equal(&self.mac(stored), mac)
             .map_err(|_| CryptoError::Mac)
     }
 
-    /// The MAC of a block that is authenticated and not encrypted, over its bytes as they will be stored.
+    /// The MAC of a block that is authenticated but not encrypted, over its bytes as they will be stored.
     #[must_use]
     pub fn mac(&self, stored: &[u8]) -> Mac {
         let digest = hmac::sign(&self.hmac.key, stored);

@@ -1,8 +1,8 @@
 //! Which bytes of a dnode or intent-log block are encrypted, and what else its MAC covers.
 //!
-//! Idea: a pool must be scrubbed, claimed and sent without keys, so some of these blocks stays readable:
-//! the tree below a dnode, the chain of a log. What stays readable is authenticated instead (AAD), as far
-//! as it is the same on every machine the block may be sent to.
+//! Idea: a pool must be scrubbed, claimed and sent without keys, so parts of these blocks stay readable:
+//! the tree below a dnode, the chain of a log. Those parts are authenticated instead (AAD), as far as they
+//! are the same on every machine that the block may be sent to.
 //!
 //! ```text
 //! dnode, 512 bytes x (1 + extra slots)
@@ -20,8 +20,8 @@
 //!
 //! (*) without the flags and the used space, which are not portable; (+) as [`super::mac`] condenses them.
 //!
-//! Invariant: ranges ascend, do not overlap, and lie in the block they were computed from. They come from
-//! the parts in the clear, so they are the same before and after decryption.
+//! Invariant: ranges ascend, do not overlap, and lie within the block they were computed from. They are
+//! derived from plaintext parts only, so they are the same before and after decryption.
 //!
 //! Source: OpenZFS zio_crypt.c (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`), dnode.h, zil.h.
 
@@ -50,7 +50,7 @@ impl Layout {
         &self.aad
     }
 
-    /// The secret parts of `block` in one piece.
+    /// The secret parts of `block`, concatenated.
     pub(super) fn gather(&self, block: &[u8]) -> Result<Vec<u8>, CryptoError> {
         let mut secret = Vec::with_capacity(self.secret.iter().map(ExactSizeIterator::len).sum());
         for range in &self.secret {
@@ -91,14 +91,14 @@ pub(super) const USED: Range<usize> = 24..32;
 /// Where the parts of one dnode lie.
 pub(super) struct Dnode<'a> {
     pub(super) core: &'a [u8; CORE_BYTES],
-    /// The pointers, and the spill pointer behind them.
+    /// The pointers, followed by the spill pointer.
     pub(super) pointers: Vec<&'a [u8; POINTER_BYTES]>,
     bonus: Range<usize>,
     slots: usize,
 }
 
 impl<'a> Dnode<'a> {
-    /// The dnode at the start of `bytes`, which may go on behind it.
+    /// The dnode at the start of `bytes`, which may hold more after it.
     pub(super) fn at(bytes: &'a [u8]) -> Result<Self, CryptoError> {
         const CUT: CryptoError = CryptoError::BadLayout("a dnode reaches beyond its block");
         let core = bytes.first_chunk::<CORE_BYTES>().ok_or(CUT)?;
@@ -125,7 +125,7 @@ impl<'a> Dnode<'a> {
         self.core[0] != 0
     }
 
-    /// A zero length is zero in both byte orders.
+    /// Needs no byte order: a zero length is zero in both.
     fn has_secret_bonus(&self) -> bool {
         self.is_allocated() && is_encrypted_type(self.core[4]) && self.core[10..12] != [0, 0]
     }
@@ -170,7 +170,7 @@ pub fn dnodes(block: &[u8], endian: Endian, version: KeyVersion) -> Result<Layou
     Ok(layout)
 }
 
-/// `zil_chain_t`: where the used count is, where AAD ends, where the MAC is, where records start.
+/// `zil_chain_t`: offsets of the used count, of the end of the AAD, of the MAC and of the records.
 const CHAIN_USED_AT: usize = 136;
 const CHAIN_AAD_BYTES: usize = 144;
 const CHAIN_MAC: Range<usize> = 168..184;
@@ -189,7 +189,7 @@ pub fn log_mac(block: &[u8]) -> Option<Mac> {
     block.get(CHAIN_MAC)?.try_into().ok()
 }
 
-/// Puts the MAC where an intent-log block carries it. Says whether there was room.
+/// Stores the MAC in an intent-log block. Returns whether there was room.
 #[must_use]
 pub fn store_log_mac(block: &mut [u8], mac: &Mac) -> bool {
     block.get_mut(CHAIN_MAC).map(|place| place.copy_from_slice(mac)).is_some()

@@ -10,7 +10,7 @@ fn vectors(name: &str) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
 }
 
-/// Runs every vector with our nonce and tag lengths; returns how many were valid and how many not.
+/// Runs every vector with our nonce and tag lengths; returns the numbers of valid and invalid ones.
 fn run_vectors(name: &str, cipher: impl Fn(usize) -> Cipher) -> Option<(usize, usize)> {
     let (mut valid, mut invalid) = (0, 0);
     for group in vectors(name)?["testGroups"].as_array().unwrap() {
@@ -92,7 +92,7 @@ fn ccm_holds_a_block_just_below_16_mib_and_refuses_one_of_16() {
 
 #[test]
 fn associated_data_of_every_length_class_is_covered() {
-    // 65,280 is where CCM changes how it writes the length.
+    // At 65,280 bytes CCM changes how it encodes the length.
     for cipher in Cipher::ALL {
         let key = block_key(cipher);
         for aad_bytes in [0, 1, 14, 15, 16, 0xfeff, 0xff00, 0x1_0001] {
@@ -166,7 +166,7 @@ fn blocks_of_two_salts_have_different_keys() {
 
 #[test]
 fn wrapping_keys_come_from_what_the_user_types() {
-    // RFC 6070 has only salts of other lengths; this one is from Python's hashlib.
+    // RFC 6070 only has salts of other lengths; this one comes from Python's hashlib.
     let salt = u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
     let rounds = std::num::NonZeroU32::new(1000).unwrap();
     let typed = WrappingKey::from_passphrase(b"correct horse battery", salt, rounds);

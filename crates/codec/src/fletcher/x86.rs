@@ -1,8 +1,9 @@
 //! Fletcher sums with AVX-512 and AVX2.
 //!
-//! fletcher4 takes a register of 32-bit words as two sets of 64-bit lanes, the even words (masked) and
-//! the odd words (shifted down): cheaper than widening loads, and twice as many independent chains of
-//! additions. fletcher2 adds whole registers. What does not fill a register goes to the portable code.
+//! fletcher4 takes a register of 32-bit words as two sets of 64-bit lanes, the even words (masked) and the
+//! odd words (shifted down). This is cheaper than widening loads and gives twice as many independent chains
+//! of additions. fletcher2 adds whole registers. Words that do not fill a register are left to the portable
+//! code.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
 use std::arch::x86_64::{__m256i, __m512i};
@@ -17,8 +18,8 @@ const SWAP32: [u8; 16] = [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12];
 /// Byte order within a 128-bit lane that swaps each 64-bit word.
 const SWAP64: [u8; 16] = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8];
 
-/// Defines a checksum of as many whole registers as the data holds, which also returns the rest of it:
-/// `$sum` inlined for each instruction set, with the number of 64-bit lanes of its registers and that of
+/// Defines a checksum over as many whole registers as the data fills, which also returns the rest of the
+/// data: `$sum`, inlined for each instruction set, with the number of 64-bit lanes of its registers and of
 /// the lanes to be joined.
 macro_rules! kernels {
     ($name:ident, $sum:ident, $avx512_joined:literal, $avx2_joined:literal) => {
@@ -117,7 +118,7 @@ unsafe fn sum4<
     (join(&in_order), rest)
 }
 
-/// A block as words of this machine, their bytes in `swapped` order if they are to be swapped.
+/// A block as words of this machine, with their bytes in `swapped` order if they are to be swapped.
 ///
 /// # Safety
 /// As [`Register`].
@@ -134,7 +135,7 @@ unsafe fn words<R: Register, const BYTES: usize, const BYTESWAP: bool>(
     }
 }
 
-/// Adds `words` to the first sum, that to the second, and so on.
+/// Adds `words` to the first sum, the first sum to the second, and so on.
 ///
 /// # Safety
 /// As [`Register`].
@@ -148,7 +149,7 @@ unsafe fn accumulate<R: Register, const SUMS: usize>(sums: &mut [R; SUMS], words
     }
 }
 
-/// The lanes of each sum. A loop, since a closure would not have the instruction set enabled.
+/// The lanes of each sum. A loop, because a closure would not have the instruction set enabled.
 ///
 /// # Safety
 /// As [`Register`].

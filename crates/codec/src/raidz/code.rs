@@ -14,9 +14,9 @@
 //! data leaves known columns only. So every wanted column is one row of weights over the *same* known
 //! columns, and a kernel computes all of them in a single pass.
 //!
-//! Any choice of up to 3 rows can be inverted for any distinct columns: the determinants of one, two
-//! or all three rows, P with R included, are products of differences of powers of 2 or of 4, and those
-//! differ for up to 255 columns, as 2 and 4 both have order 255.
+//! Any choice of up to 3 rows can be inverted for any distinct columns: the determinants of one, two or all
+//! three rows, P with R included, are products of differences of powers of 2 or of 4. Those are nonzero for
+//! up to 255 columns, because 2 and 4 both have order 255.
 //!
 //! Source: OpenZFS vdev_raidz.c (theory comments on parity and on reconstruction).
 
@@ -32,14 +32,14 @@ pub(super) struct Solution {
     data_count: usize,
     /// Unknown data columns, by index among the data columns.
     unknown: Vec<usize>,
-    /// Parity rows that serve as equations; as many as there are unknown columns.
+    /// Parity rows that serve as equations; as many as unknown columns.
     rows: Vec<usize>,
     /// `inverse[u][e]`: weight of equation `e` in unknown column `u`.
     inverse: Matrix,
 }
 
 impl Solution {
-    /// Solves for `unknown` with the parity rows `rows`: equally many, at most three of each, distinct.
+    /// Solves for `unknown` with the parity rows `rows`: equally many of each, at most three, distinct.
     pub(super) fn new(data_count: usize, unknown: Vec<usize>, rows: Vec<usize>) -> Solution {
         debug_assert!(unknown.len() == rows.len() && rows.len() <= MAX_PARITY);
         let mut matrix = [[0; MAX_PARITY]; MAX_PARITY];
@@ -61,16 +61,16 @@ impl Solution {
     /// Weight of the known column `from` in the wanted column `to`.
     ///
     /// A parity column that is not among the equations, and the unknown columns, have weight zero.
-    pub(super) fn factor(&self, from: Place, to: Place) -> u8 {
+    pub(super) fn factor(&self, from: ColumnRole, to: ColumnRole) -> u8 {
         match to {
-            Place::Data(wanted) => match self.unknown.iter().position(|&index| index == wanted) {
+            ColumnRole::Data(wanted) => match self.unknown.iter().position(|&index| index == wanted) {
                 Some(u) => self.factor_in_unknown(from, u),
                 None => u8::from(from == to),
             },
-            Place::Parity(row) => {
+            ColumnRole::Parity(row) => {
                 let direct = match from {
-                    Place::Data(index) => weight(row, index, self.data_count),
-                    Place::Parity(_) => 0,
+                    ColumnRole::Data(index) => weight(row, index, self.data_count),
+                    ColumnRole::Parity(_) => 0,
                 };
                 let substituted = self.unknown.iter().enumerate().map(|(u, &index)| {
                     gf::multiply(weight(row, index, self.data_count), self.factor_in_unknown(from, u))
@@ -80,10 +80,10 @@ impl Solution {
         }
     }
 
-    fn factor_in_unknown(&self, from: Place, u: usize) -> u8 {
+    fn factor_in_unknown(&self, from: ColumnRole, u: usize) -> u8 {
         match from {
-            Place::Data(index) => self.data_in_unknown(index, u),
-            Place::Parity(row) => match self.rows.iter().position(|&known| known == row) {
+            ColumnRole::Data(index) => self.data_in_unknown(index, u),
+            ColumnRole::Parity(row) => match self.rows.iter().position(|&known| known == row) {
                 Some(equation) => self.inverse[u][equation],
                 None => 0,
             },
@@ -91,19 +91,19 @@ impl Solution {
     }
 }
 
-/// Where a column stands in the row: the parity row it holds, or its index among the data columns.
+/// Position of a column in the row: the parity row it holds, or its index among the data columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ColumnRole {
     Parity(usize),
     Data(usize),
 }
 
-impl Place {
-    /// Place of column `column` of a row that begins with `parity_count` parity columns.
-    pub(super) fn of(column: usize, parity_count: usize) -> Place {
+impl ColumnRole {
+    /// Position of column `column` in a row that begins with `parity_count` parity columns.
+    pub(super) fn of(column: usize, parity_count: usize) -> ColumnRole {
         match column.checked_sub(parity_count) {
-            Some(index) => Place::Data(index),
-            None => Place::Parity(column),
+            Some(index) => ColumnRole::Data(index),
+            None => ColumnRole::Parity(column),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_choice_of_rows_is_regular_for_the_widest_row() {
-        // One unknown is trivial; for two and three, the first column against all others.
+        // One unknown is trivial; for two and three, the first column is combined with all others.
         let product = |a: &Matrix, b: &Matrix, size: usize| {
             let mut c = [[0; MAX_PARITY]; MAX_PARITY];
             for i in 0..size {

@@ -4,8 +4,8 @@
 //!   target[t] = factor[0][t]·source[0] + factor[1][t]·source[1] + ...      byte by byte, over GF(2^8)
 //! ```
 //!
-//! A kernel wants all slices equally long. Columns are not: this module cuts the row where a column
-//! ends, leaves the ended columns out, and hands each part to the kernel. A RAID-Z row has at most two
+//! Kernels need slices of equal length, but columns may differ. This module cuts the row where a column
+//! ends, leaves out the columns that ended, and hands each part to the kernel. A RAID-Z row has at most two
 //! lengths, so there are one or two parts.
 
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +27,7 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Writes every target; beyond the end of a source it counts as zeros.
+/// Writes every target; beyond its end a source counts as zeros.
 pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) {
     debug_assert!(targets.len() <= MAX_PARITY);
     let target_ends = targets.iter().map(|target| target.len());

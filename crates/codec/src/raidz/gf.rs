@@ -3,7 +3,7 @@
 //! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication
 //! modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d). In this field 2 generates every non-zero element.
 //!
-//! Functions here are meant for single factors. Bytes in bulk belong to the kernels.
+//! Functions here are for single factors. Bulk bytes are the kernels' job.
 //!
 //! Source: OpenZFS vdev_raidz.c (theory comment).
 
@@ -13,7 +13,7 @@ pub(super) const POLYNOMIAL: u8 = 0x1d;
 /// `2^e` for exponents up to the sum of two logarithms.
 static POWERS_OF_TWO: [u8; 510] = powers_of_two();
 
-/// `LOGARITHMS[2^e] = e` for `e < 255`; the entry of zero means nothing.
+/// `LOGARITHMS[2^e] = e` for `e < 255`; the entry of zero is meaningless.
 static LOGARITHMS: [u8; 256] = logarithms();
 
 /// `a · b`.
@@ -30,12 +30,12 @@ pub(super) fn power_of_two(exponent: usize) -> u8 {
     POWERS_OF_TWO[exponent % 255]
 }
 
-/// `1 / a`. The inverse of zero does not exist; what comes out for it means nothing.
+/// `1 / a`. Zero has no inverse; the result for it is meaningless.
 pub(super) fn inverse(a: u8) -> u8 {
     POWERS_OF_TWO[255 - usize::from(LOGARITHMS[usize::from(a)])]
 }
 
-/// `2 · a`, by shifting and reducing: what the tables are made from.
+/// `2 · a`, by shifting and reducing; builds the tables.
 pub(super) const fn double(a: u8) -> u8 {
     (a << 1) ^ ((a >> 7) * POLYNOMIAL)
 }

@@ -1,13 +1,15 @@
-//! *Combine* in plain Rust, eight bytes in a `u64`; also finishes the odd bytes the vector kernels leave.
+//! *Combine* in plain Rust, eight bytes per `u64`; also handles the odd bytes that the vector kernels
+//! leave.
 //!
-//! Idea: doubling is the only multiplication there is, and it is done on sums, not on sources. Split by
-//! the bits of the factors, a weighted sum is
+//! Idea: doubling is the only multiplication, and it is applied to sums, not to sources. Split by the bits
+//! of the factors, a weighted sum is
 //!
 //! ```text
 //!   (((S7·2 + S6)·2 + S5)·2 + ... )·2 + S0        Sb: sum of the sources whose factor has bit b
 //! ```
 //!
-//! Seven doublings a target, however many sources; all else is XOR, which compilers vectorise.
+//! That is seven doublings per target, however many sources there are; all else is XOR, which compilers
+//! vectorise.
 
 use super::combine::Term;
 use super::gf::POLYNOMIAL;

@@ -12,7 +12,7 @@ fn times(a: u8, b: u8) -> u8 {
     reduced as u8
 }
 
-/// Parity as its definition reads: P, Q and R are the data as digits to the base 1, 2 and 4.
+/// Parity by its definition: P, Q and R are the data as digits to the base 1, 2 and 4.
 fn oracle_parity(data: &[Vec<u8>], count: usize) -> Vec<Vec<u8>> {
     let len = data.iter().map(Vec::len).max().unwrap_or(0);
     let digit = |column: &Vec<u8>, at: usize| column.get(at).copied().unwrap_or(0);
@@ -20,7 +20,7 @@ fn oracle_parity(data: &[Vec<u8>], count: usize) -> Vec<Vec<u8>> {
     [1, 2, 4][..count].iter().map(|&base| (0..len).map(|at| parity_byte(base, at)).collect()).collect()
 }
 
-/// Columns of pseudo-random bytes; the first has `len` bytes, each other that many or `short`.
+/// Columns of pseudo-random bytes; the first has `len` bytes, each other one `len` or `short`.
 fn random_columns(seed: u64, count: usize, len: usize, short: usize) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut next = || {
@@ -34,7 +34,7 @@ fn random_columns(seed: u64, count: usize, len: usize, short: usize) -> Vec<Vec<
     lengths.into_iter().map(|len| (0..len).map(|_| next() as u8).collect()).collect()
 }
 
-/// Lengths of long and short columns: whole vectors, odd tails, nothing but a tail, an empty column.
+/// Lengths of long and short columns: whole vectors, odd tails, only a tail, an empty column.
 const LENGTHS: [(usize, usize); 8] =
     [(1, 0), (7, 6), (64, 64), (257, 31), (512, 0), (1000, 999), (1536, 1024), (4096 + 512, 4096)];
 
@@ -119,7 +119,7 @@ fn a_column_that_is_not_trusted_is_neither_read_nor_rebuilt() {
                 check_rebuild(kernel, 3, &row, &[missing], &unknown);
             }
         }
-        // A parity column that lies does no harm once it is left out, and does harm until then.
+        // A wrong parity column does no harm once it is left out, and does harm until then.
         row[0][3] ^= 1;
         check_rebuild(kernel, 3, &row, &[4, 5], &[0]);
         let lied_to = std::panic::catch_unwind(|| check_rebuild(kernel, 3, &row, &[4, 5], &[]));

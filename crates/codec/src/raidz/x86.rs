@@ -1,8 +1,8 @@
 //! *Combine* with x86-64 vector extensions.
 //!
 //! One loop, four instruction sets. The loop takes a block of a few vectors, runs over the sources, and
-//! keeps the sums of all targets in registers; each source byte is loaded once and each target byte
-//! stored once. What differs is how a vector is multiplied by a factor:
+//! keeps the sums of all targets in registers; each source byte is loaded once and each target byte stored
+//! once. The instruction sets differ in how they multiply a vector by a factor:
 //!
 //! - by nibbles: two 16-entry tables of products, looked up with a byte shuffle, XORed;
 //! - with GFNI: the factor as a bit matrix, applied by one instruction.
@@ -20,7 +20,7 @@ use crate::Kernel;
 use crate::kernel::InstructionSet;
 use crate::register::Register;
 
-/// Combines as many whole vectors as fit, and returns how many bytes that was. Targets and sources are
+/// Combines as many whole vectors as fit, and returns how many bytes that was. Targets and sources must be
 /// equally long; this is checked, because the loop below relies on it.
 pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) -> usize {
     let len = targets.first().map_or(0, |target| target.len());
@@ -38,7 +38,8 @@ pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'
     }
 }
 
-/// [`run`] with an instruction set, a multiplier, and as many vectors a block as the registers hold sums for.
+/// [`run`] with an instruction set, a multiplier, and as many vectors per block as the registers hold sums
+/// for.
 macro_rules! kernel {
     ($name:ident, $features:literal, $multiplier:ty, $vectors:literal) => {
         /// # Safety
@@ -62,9 +63,9 @@ kernel!(avx2_nibbles, "avx2", Nibbles<__m256i>, 2);
 /// As [`Register`].
 trait Multiplier {
     type Register: Register;
-    /// A factor made ready.
+    /// A factor prepared for multiplication.
     type Factor: Copy;
-    /// A source made ready for several factors.
+    /// A source prepared for several factors.
     type Source: Copy;
     unsafe fn factor(factor: u8) -> Self::Factor;
     unsafe fn source(vector: Self::Register) -> Self::Source;
@@ -129,7 +130,7 @@ impl<R: Register> Multiplier for Nibbles<R> {
     }
 }
 
-/// [`combine`] with `M`, taking `N` vectors a block.
+/// [`combine`] with `M`, taking `N` vectors per block.
 ///
 /// # Safety
 /// `M`'s instruction set is enabled in the caller, and all slices hold `len` bytes.

@@ -1,8 +1,9 @@
 //! Who has a damaged block: live datasets, snapshots and clones.
 //!
-//! Idea: with feature `head_errlog` the log names one live dataset and the block's birth. Whoever has a pointer of that birth at the
-//! same place has the same block: the dataset itself unless it has replaced it, its snapshots since, clones of those,
-//! and so on. Snapshots are asked one by one, as the kernel does; each is opened once for the whole log.
+//! Idea: with feature `head_errlog` the log names one live dataset and the block's birth. Whoever has a
+//! pointer of that birth at the same place has the same block: the dataset itself unless it has replaced it,
+//! its snapshots since, clones of those, and so on. Snapshots are asked one by one, as the kernel does; each
+//! is opened once for the whole log.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`check_filesystem`).
 
@@ -11,17 +12,17 @@ use std::sync::Arc;
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_object::object::SPILL_BLOCK;
+use cenote_object::objset::META_DNODE_OBJECT;
+use cenote_object::{Objset, Result};
 
-use super::LoggedError;
-use crate::dsl::Dataset;
-use crate::error::Result;
+use crate::dataset::Dataset;
+use crate::errlog::LoggedError;
 use crate::mos::Mos;
-use crate::object::SPILL_BLOCK;
-use crate::objset::{META_DNODE_OBJECT, Objset};
 
 impl Mos {
-    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the pool's own metadata. Blocks that
-    /// nobody has any more are left out.
+    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the pool's
+    /// own metadata. Blocks that nobody has any more are left out.
     ///
     /// # Errors
     /// The log is damaged.

@@ -3,14 +3,11 @@
 use cenote_format::dsl::names::pool as names;
 use cenote_format::features::Feature;
 use cenote_format::units::ObjectId;
+use cenote_object::{DatasetError, Objset, Result, Zap};
 use cenote_pool::Pool;
 
-use crate::error::{DatasetError, Result};
-use crate::objset::Objset;
-use crate::zap::Zap;
-
-/// Refuses a pool with an active feature that reading needs and that is not known here. A feature that only writing needs
-/// is no obstacle.
+/// Refuses a pool with an active feature that reading needs and that is not known here. A feature that only
+/// writing needs is no obstacle.
 pub(super) async fn check(pool: &Pool, objset: &Objset, directory: &Zap) -> Result<()> {
     let Some(needed) = directory.get_u64(names::FEATURES_FOR_READ).await? else { return Ok(()) };
     let descriptions = match directory.get_u64(names::FEATURE_DESCRIPTIONS).await? {

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
+use cenote_format::dsl::names::pool as names;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry, IndirectMappingPhys};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, VdevId};
 use cenote_format::words::{Phys, Words};
+use cenote_object::{DatasetError, Objset, Result, Zap};
 use cenote_pool::{Pool, PoolError, Trusted};
-
-use crate::error::{DatasetError, Result};
-use crate::objset::Objset;
-use crate::zap::Zap;
-use cenote_format::dsl::names::pool as names;
 
 /// Entries read at once: 4 MiB.
 const WINDOW_ENTRIES: u64 = (4 << 20) / 24;
@@ -68,7 +65,7 @@ async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevI
 }
 
 /// The entries of the mapping in an object, in the order they have there.
-pub(crate) async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMappingEntry>> {
+pub async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMappingEntry>> {
     let object = mos.object(id).await?;
     let endian = object.dnode().endian();
     let phys = IndirectMappingPhys::decode(object.dnode().bonus(), endian).map_err(|e| mos.format(id, e))?;
@@ -82,7 +79,7 @@ pub(crate) async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<Indir
     let mut mappings = Vec::new();
     for at in (0..words).step_by((WINDOW_ENTRIES * words_per_entry) as usize) {
         let count = (WINDOW_ENTRIES * words_per_entry).min(words - at);
-        let mut source = object.read_words(at, count as usize).await?.into_iter();
+        let mut source = object.read_table(at, count).await?.into_iter();
         mappings.extend((0..count / words_per_entry).map(|_| IndirectMappingEntry::take(&mut source)));
     }
     Ok(mappings)

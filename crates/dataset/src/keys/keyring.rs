@@ -7,19 +7,18 @@ use std::sync::Arc;
 use cenote_codec::crypto::{Cipher, CryptoError, KeyVersion, WrappedKey, WrappingKey};
 use cenote_format::dsl::names::crypto_key as names;
 use cenote_format::units::{Guid, ObjectId};
+use cenote_object::{DatasetError, Result, Zap};
 use cenote_pool::DatasetKey;
 use cenote_runtime::Runtime;
 use tokio::sync::Mutex;
 
-use super::{KeySource, UserKey};
-use crate::error::{DatasetError, Result};
+use crate::keys::{KeySource, UserKey};
 use crate::mos::Mos;
-use crate::zap::Zap;
 
 /// Rounds of PBKDF2 that are believed; OpenZFS sets no upper limit, and a hostile pool could ask for hours.
 const MAX_PBKDF2_ITERS: u64 = 100_000_000;
 
-/// `MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`.
+/// `MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`: of a new one.
 const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = 8..=512;
 
 /// `keyformat`: what the user's key looks like.
@@ -56,7 +55,7 @@ pub enum KeyStatus {
     Unavailable,
 }
 
-/// What is known of a dataset's encryption without its key. Of one that is to be made, `key_object` is 0.
+/// What is known of a dataset's encryption without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionInfo {
     /// The dataset whose key it is: one's own or that of a dataset above.
@@ -75,13 +74,21 @@ pub struct EncryptionInfo {
     pub pbkdf2_iters: u64,
     /// Identity of the dataset's key.
     pub key_guid: Guid,
-    /// The object of the dataset's wrapped keys.
+    /// The object of the dataset's wrapped keys; 0 if they are to be made.
     pub key_object: ObjectId,
 }
 
-/// Unwrapped keys of a pool. The locks are held while a key is asked for or derived, so each is asked for once.
+impl EncryptionInfo {
+    /// The key that is asked for is one that the root gets, not the one that it has.
+    pub fn is_new(&self) -> bool {
+        self.key_object.0 == 0
+    }
+}
+
+/// Unwrapped keys of a pool. The locks are held while a key is asked for or derived, so each is asked for
+/// once.
 #[derive(Default)]
-pub(crate) struct Keyring {
+pub struct Keyring {
     source: KeySource,
     /// By encryption root; `None`: asked for, and there is none.
     wrapping: Mutex<HashMap<ObjectId, Option<Arc<WrappingKey>>>>,
@@ -90,12 +97,13 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    pub(crate) fn new(source: KeySource) -> Keyring {
+    /// No key is known yet; `source` is asked for each.
+    pub fn new(source: KeySource) -> Keyring {
         Keyring { source, ..Keyring::default() }
     }
 
     /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
-    pub(crate) async fn dataset_key(
+    pub async fn dataset_key(
         &self,
         mos: &Mos,
         dataset: &str,
@@ -116,7 +124,7 @@ impl Keyring {
     }
 
     /// The user's key of an encryption root, right or wrong; asked for once.
-    pub(crate) async fn wrapping_key(
+    pub async fn wrapping_key(
         &self,
         runtime: &Runtime,
         info: &EncryptionInfo,
@@ -131,11 +139,7 @@ impl Keyring {
     }
 
     /// Asks for the user's key of an encryption root, which need not be one yet.
-    pub(crate) async fn ask(
-        &self,
-        runtime: &Runtime,
-        info: &EncryptionInfo,
-    ) -> Result<Option<Arc<WrappingKey>>> {
+    pub async fn ask(&self, runtime: &Runtime, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
         let (source, about) = (self.source.clone(), info.clone());
         let derived =
             runtime.blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose()).await;
@@ -143,12 +147,12 @@ impl Keyring {
     }
 
     /// An encryption root has this key from now on.
-    pub(crate) async fn learn(&self, root_dir: ObjectId, key: Arc<WrappingKey>) {
+    pub async fn learn(&self, root_dir: ObjectId, key: Arc<WrappingKey>) {
         self.wrapping.lock().await.insert(root_dir, Some(key));
     }
 
     /// Another directory is the encryption root, with the same key.
-    pub(crate) async fn move_root(&self, from: ObjectId, to: ObjectId) {
+    pub async fn move_root(&self, from: ObjectId, to: ObjectId) {
         let mut wrapping = self.wrapping.lock().await;
         if let Some(key) = wrapping.remove(&from) {
             wrapping.insert(to, key);
@@ -156,28 +160,34 @@ impl Keyring {
     }
 
     /// A directory is no encryption root any more.
-    pub(crate) async fn forget_root(&self, root_dir: ObjectId) {
+    pub async fn forget_root(&self, root_dir: ObjectId) {
         self.wrapping.lock().await.remove(&root_dir);
     }
 
     /// A key object is gone; another one may get its number.
-    pub(crate) async fn forget_key(&self, key_object: ObjectId) {
+    pub async fn forget_key(&self, key_object: ObjectId) {
         self.unwrapped.lock().await.remove(&key_object);
     }
 }
 
+/// Makes of what was typed or read what OpenZFS would: text is its first line, whatever follows; a raw key is
+/// all of it.
 fn derive(key: &UserKey, info: &EncryptionInfo) -> Result<WrappingKey, CryptoError> {
+    let line = key.0.split(|&byte| byte == b'\n').next().unwrap_or_default();
     match KeyFormat::from_number(info.keyformat) {
-        Some(KeyFormat::Hex) => WrappingKey::from_hex(String::from_utf8_lossy(&key.0).trim_end()),
+        Some(KeyFormat::Hex) => WrappingKey::from_hex(&String::from_utf8_lossy(line)),
         Some(KeyFormat::Passphrase) => {
-            // A file's last line ends there, too.
-            let typed = key.0.strip_suffix(b"\n").unwrap_or(&key.0);
-            if !PASSPHRASE_BYTES.contains(&typed.len()) {
+            if info.is_new() && !PASSPHRASE_BYTES.contains(&line.len()) {
                 return Err(CryptoError::BadKeyFormat("8 to 512 bytes long"));
+            }
+            // OpenZFS would take it, and stretch only what is before the zero.
+            let text = line.split(|&byte| byte == 0).next().unwrap_or_default();
+            if info.is_new() && text.len() < line.len() {
+                return Err(CryptoError::BadKeyFormat("without a zero byte"));
             }
             let rounds = info.pbkdf2_iters.min(MAX_PBKDF2_ITERS) as u32;
             let rounds = NonZeroU32::new(rounds).unwrap_or(NonZeroU32::MIN);
-            Ok(WrappingKey::from_passphrase(typed, info.pbkdf2_salt, rounds))
+            Ok(WrappingKey::from_passphrase(text, info.pbkdf2_salt, rounds))
         }
         Some(KeyFormat::Raw) | None => WrappingKey::from_raw(&key.0),
     }

@@ -1,14 +1,15 @@
 //! What a bookmark says of itself.
 
 use cenote_format::dsl::bookmark::{RedactionListHead, ZBM_FLAG_HAS_FBN};
+use cenote_object::Result;
 
-use super::{Property, Source, Value};
-use crate::dsl::Bookmark;
-use crate::error::Result;
+use crate::bookmark::Bookmark;
 use crate::mos::Mos;
+use crate::properties::{Property, Source, Value};
 
 impl Bookmark {
-    /// Its properties in the order of `zfs get all`. Sizes only if it was made with feature `bookmark_written`.
+    /// Its properties in the order of `zfs get all`. Sizes only if it was made with feature
+    /// `bookmark_written`.
     ///
     /// # Errors
     /// Its redaction list is damaged.

@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use cenote_format::dsl::names::dir_field;
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
+use cenote_object::{DatasetError, Objset, Result, Zap};
 
-use super::Value;
-use crate::dsl::{Dataset, DatasetKind};
-use crate::error::{DatasetError, Result};
+use crate::dataset::{Dataset, DatasetKind};
 use crate::keys::KeyStatus;
-use crate::objset::Objset;
-use crate::zap::Zap;
+use crate::properties::Value;
 
 /// `MASTER_NODE_OBJ`: the ZAP of a file system's own settings.
 const MASTER_NODE_OBJ: ObjectId = ObjectId(1);
@@ -23,10 +21,20 @@ const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
 /// Field of a redacted dataset: the guids of the snapshots that it was redacted with respect to.
 const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
+/// What only the content tells, whose first blocks have to be read for it.
+const OF_CONTENT: [&str; 6] =
+    ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
+const OF_ENCRYPTION: [&str; 7] =
+    ["keystatus", "encryption", "keyformat", "pbkdf2iters", "pbkdf2salt", "keyguid", "encryptionroot"];
+const OF_SNAPSHOT: [&str; 4] = ["userrefs", "defer_destroy", "numclones", "clones"];
+
 /// Properties that are what they are: no default stands in, and none is named as their source.
 pub(super) fn is_fact_only(name: &str) -> bool {
     matches!(name, "version" | "normalization" | "casesensitivity" | "utf8only")
 }
+
+/// Whether a property is asked for.
+pub(super) type Wanted<'a> = dyn Fn(&str) -> bool + Sync + 'a;
 
 /// What a dataset is.
 pub(super) struct Facts {
@@ -49,7 +57,9 @@ impl Facts {
         self.values.insert(name, Value::Text(text.into()));
     }
 
-    pub(super) async fn gather(dataset: &Dataset) -> Result<Facts> {
+    /// What is asked for, and whatever comes with it.
+    pub(super) async fn gather(dataset: &Dataset, is_wanted: &Wanted<'_>) -> Result<Facts> {
+        let any_of = |names: &[&str]| names.iter().any(|name| is_wanted(name));
         let head_kind = match dataset.content_type().await? {
             ObjsetType::Zvol => DatasetKind::Volume,
             _ => DatasetKind::Filesystem,
@@ -59,16 +69,21 @@ impl Facts {
         facts.add_identity(dataset);
         facts.add_space(dataset).await?;
         match kind {
+            DatasetKind::Snapshot if !any_of(&OF_SNAPSHOT) => {}
             DatasetKind::Snapshot => facts.add_snapshot(dataset).await?,
             _ => facts.add_head(dataset).await?,
         }
-        if let Some(guids) = dataset.field(REDACTED_DATASETS).await? {
+        if is_wanted("redact_snaps")
+            && let Some(guids) = dataset.field(REDACTED_DATASETS).await?
+        {
             let guids: Vec<String> = guids.iter().map(u64::to_string).collect();
             facts.text("redact_snaps", guids.join(","));
         }
-        facts.add_encryption(dataset).await?;
+        if any_of(&OF_ENCRYPTION) {
+            facts.add_encryption(dataset).await?;
+        }
         // A receive that has not come to its end may have brought none of this.
-        if !dataset.phys().is_inconsistent() {
+        if !dataset.phys().is_inconsistent() && any_of(&OF_CONTENT) {
             facts.add_content(&dataset.readable_objset().await?).await?;
         }
         Ok(facts)

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use cenote_format::props::{ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
+use cenote_object::{Result, Zap, ZapValue};
 
-use super::{Property, Source, Value};
-use crate::dsl::Dataset;
-use crate::error::Result;
-use crate::zap::{Zap, ZapValue};
+use crate::dataset::Dataset;
+use crate::properties::{Property, Source, Value};
 
 /// `ZPROP_IUV_SUFFIX`: a value unknown to older versions.
 const ZPROP_IUV_SUFFIX: &str = "$iuv";

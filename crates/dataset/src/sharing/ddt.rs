@@ -11,12 +11,11 @@ use cenote_format::ddt::{
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::words::Phys;
+use cenote_object::zap::Entries;
+use cenote_object::{Object, Result, Zap, ZapEntry, ZapValue};
 use cenote_pool::Pool;
 
-use crate::error::Result;
 use crate::mos::Mos;
-use crate::object::Object;
-use crate::zap::{Entries, Zap, ZapEntry, ZapValue};
 
 /// Bytes of a log that are believed: OpenZFS flushes long before.
 const MAX_LOG_BYTES: u64 = 1 << 30;
@@ -92,7 +91,8 @@ impl Mos {
         })
     }
 
-    /// All tables by how many references blocks have: their statistics, which leave out what is in logs, and the logs.
+    /// All tables by how many references blocks have: their statistics, which leave out what is in logs, and
+    /// the logs.
     ///
     /// # Errors
     /// The statistics or a log are damaged.
@@ -167,7 +167,7 @@ impl Ddt {
     }
 
     /// Its entries have one set of addresses.
-    pub(super) fn is_flat(&self) -> bool {
+    pub fn is_flat(&self) -> bool {
         self.flat
     }
 
@@ -186,7 +186,7 @@ impl Ddt {
     }
 
     /// The blocks of the logs, by key.
-    pub(super) async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
+    pub async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
         Ok(newest(self.logs().await?))
     }
 
@@ -224,16 +224,17 @@ impl Ddt {
     }
 }
 
-/// The entries that hold: the last of each log, and those of the log that is appended to before those of the one that is being flushed.
+/// The entries that hold: the last of each log, and those of the log that is appended to before those of the
+/// one that is being flushed.
 fn newest(mut logs: Vec<DdtLog>) -> HashMap<Vec<u64>, DdtItem> {
-    // Both may have become active in one group: their txg does not tell which is newer.
+    // Both may have become active in one txg: their txg does not tell which is newer.
     logs.sort_by_key(|log| log.header.is_active());
     let items = logs.into_iter().flat_map(|log| log.items);
     items.map(|item| (item.key.to_words(), item)).collect()
 }
 
 /// What an entry adds to the statistics.
-pub(super) fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
+pub fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
     // The third place of an encrypted block's pointer holds no address.
     let places = if key.is_encrypted() { 2 } else { 3 };
     let (lsize_bytes, psize_bytes) = (key.lsize().0, key.psize().0);
@@ -298,7 +299,7 @@ impl DdtEntries {
 }
 
 /// The value of a ZAP's entry.
-pub(super) fn unpack(value: &ZapValue, flat: bool) -> Option<DdtValue> {
+pub fn unpack(value: &ZapValue, flat: bool) -> Option<DdtValue> {
     let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
     DdtValue::decode(value.as_bytes()?, flat, unpack).ok()
 }

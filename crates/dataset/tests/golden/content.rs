@@ -1,10 +1,13 @@
 //! The content of objects, read in order, where part of their tree is lost.
 
-use crate::open;
-use cenote_dataset::{BlockId, Mos, Object, ObjectId};
+use cenote_dataset::Mos;
 use cenote_format::dnode::{DNODE_CORE_BYTES, Dnode, ObjectType};
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_object::Object;
 use cenote_runtime::Runtime;
 use cenote_testkit::golden;
+
+use crate::open;
 
 /// Where a block pointer's checksum lies.
 const BLKPTR_CHECKSUM_BYTES: usize = 96;

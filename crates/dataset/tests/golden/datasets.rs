@@ -1,10 +1,13 @@
 //! Names, numbers and relations of datasets.
 
-use crate::{find, keys, open};
-use cenote_dataset::{DatasetError, ImportOptions, KeySource, KeyStatus, UserKey, import};
+use std::collections::{BTreeMap, BTreeSet};
+
+use cenote_dataset::{ImportOptions, KeySource, KeyStatus, UserKey, import};
+use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
 use cenote_testkit::{DatasetFacts, golden, golden_names};
-use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{find, keys, open};
 
 #[test]
 fn every_dataset_is_there_with_its_identity() {

@@ -1,16 +1,19 @@
-//! What lies in the pool beside datasets: history, space maps, dedup and clone tables, deadlists, intent logs.
+//! What lies in the pool beside datasets: history, space maps, dedup and clone tables, deadlists, intent
+//! logs.
 
-use crate::open;
-use cenote_dataset::deadlist::Deadlist;
+use std::collections::BTreeMap;
+
 use cenote_format::history::key;
 use cenote_format::units::{Psize, Txg, VdevId};
+use cenote_object::deadlist::Deadlist;
 use cenote_pool::alloc::{AllocClass, AllocRequest};
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, golden_names};
-use std::collections::BTreeMap;
 
-/// Commands and internal events by group, as `zpool history -il` has them: the time is the reader's zone, and versions
-/// differ in how an event's details are put.
+use crate::open;
+
+/// Commands and internal events by group, as `zpool history -il` has them: the time is the reader's zone, and
+/// versions differ in how an event's details are put.
 #[test]
 fn history_has_every_record_of_zpool_history() {
     let rt = Runtime::real(Some(2));
@@ -92,8 +95,8 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
                 let space = allocator.vdev_space(usage.vdev).unwrap();
                 let figures = (space.size_bytes, space.allocated_bytes);
                 assert_eq!(figures, (usage.size_bytes, usage.allocated_bytes), "{name}: vdev {}", usage.vdev);
-                // The kernel module had counted the pieces that waited to be free apart from their neighbours; and a vdev
-                // that is being removed counts what has been copied off it in pieces.
+                // The kernel module had counted the pieces that waited to be free apart from their
+                // neighbours; and a vdev that is being removed counts what has been copied off it in pieces.
                 let (ours, theirs) = (space.fragmentation_percent, usage.fragmentation_percent);
                 let removing = mos.pool().vdevs().top(usage.vdev).unwrap().removing;
                 let near = theirs.is_none_or(|theirs| ours <= theirs && (ours + 3 >= theirs || removing));

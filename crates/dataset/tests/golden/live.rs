@@ -1,12 +1,13 @@
 //! Changes over golden pools' objects, as they show before they are on disk.
 
-use crate::open;
 use bytes::Bytes;
-use cenote_dataset::live::{LiveObjset, NewObject};
-use cenote_dataset::{BlockId, ObjectId, Txg};
 use cenote_format::dnode::ObjectType;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_object::{LiveObjset, NewObject};
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, golden_names};
+
+use crate::open;
 
 #[test]
 fn changes_show_and_what_is_not_changed_shows_through() {
@@ -30,7 +31,7 @@ fn changes_show_and_what_is_not_changed_shows_through() {
             assert_eq!(&object.read(4094, 4).await.unwrap()[..], b"\0\0he");
 
             let directory = ObjectId(1);
-            let block = async |view: cenote_dataset::Objset| {
+            let block = async |view: cenote_object::Objset| {
                 view.object(directory).await.unwrap().read_block(BlockId(0)).await.unwrap().0
             };
             let old = block(live.view()).await;

@@ -1,6 +1,7 @@
 //! Pools that must be refused, with a reason.
 
-use cenote_dataset::{ImportOptions, Rewind, Txg, import};
+use cenote_dataset::{ImportOptions, Rewind, import};
+use cenote_format::units::Txg;
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 use cenote_testkit::golden;

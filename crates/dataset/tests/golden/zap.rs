@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::open;
-use crate::zap_audit::audit;
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::zap::fold::{U8_CANON_DECOMP, U8_TEXTPREP_TOUPPER};
-use cenote_dataset::{BlockId, DatasetError, NewZap, ObjectId, Objset, Txg, Zap, ZapEdit, ZapKey, ZapValue};
 use cenote_format::dnode::ObjectType;
+use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_format::zap::{Leaf, ZAP_FLAG_HASH64, ZAP_FLAG_PRE_HASHED_KEY, ZAP_FLAG_UINT64_KEY};
+use cenote_object::zap::fold::{U8_CANON_DECOMP, U8_TEXTPREP_TOUPPER};
+use cenote_object::{DatasetError, LiveObjset, NewZap, Objset, Zap, ZapEdit, ZapKey, ZapValue};
 use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::{golden, golden_names};
+
+use crate::open;
+use crate::zap_audit::audit;
 
 /// A set to make new objects in.
 async fn scratch(rt: &Runtime) -> Option<LiveObjset> {
@@ -317,7 +318,8 @@ fn counters_vanish_at_zero_and_bad_entries_are_refused() {
     });
 }
 
-/// The leaves of a table follow from its names alone as long as none is removed: those that OpenZFS made must come out again.
+/// The leaves of a table follow from its names alone as long as none is removed: those that OpenZFS made must
+/// come out again.
 #[test]
 fn the_names_of_a_golden_table_make_the_same_leaves() {
     let rt = Runtime::real(Some(2));

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cenote_dataset::{BlockId, Zap};
+use cenote_format::units::BlockId;
+use cenote_object::Zap;
 
 const LEAF: u64 = 1 << 63;
 const HEADER: u64 = LEAF + 1;
@@ -16,8 +17,8 @@ fn word(block: &[u8], index: usize) -> u64 {
     u64::from_ne_bytes(block[index * 8..index * 8 + 8].try_into().unwrap())
 }
 
-/// Stops the test if anything does not fit. A micro ZAP is whole if its names have differentiators of their own, which
-/// its reader can't tell: only fat ones are looked at.
+/// Stops the test if anything does not fit. A micro ZAP is whole if its names have differentiators of their
+/// own, which its reader can't tell: only fat ones are looked at.
 pub async fn audit(zap: &Zap) {
     let object = zap.object();
     let block = async |id: u64| object.read_block(BlockId(id)).await.unwrap().0;
@@ -55,7 +56,8 @@ pub async fn audit(zap: &Zap) {
     assert_eq!(entries, entry_count);
 }
 
-/// Every chunk is free, or in one name or value of one entry of one chain. Answers how many entries there are.
+/// Every chunk is free, or in one name or value of one entry of one chain. Answers how many entries there
+/// are.
 fn audit_leaf(leaf: &[u8]) -> u64 {
     assert_eq!(word(leaf, 0), LEAF);
     let buckets = leaf.len() / 32;

@@ -5,34 +5,37 @@
 //!                                   ^ ends on a multiple of the alignment, for direct I/O
 //! ```
 //!
-//! Large buffers are used again ([`Spare`]).
+//! Large buffers are reused ([`BufferPool`]).
 //!
-//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this module has
-//! `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the memory stays
-//! where the kernel was told it is.
+//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this
+//! module has `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never
+//! changes, so the memory does not move while the kernel has its address.
+//!
+//! Locking: a buffer belongs to one transfer at a time. The static list of spare buffers has its own lock
+//! (`buffer_pool`).
 #![allow(unsafe_code)] // uninitialised memory handed to read calls, which say how much of it they filled
 
-use crate::spare::Spare;
+use crate::buffer_pool::BufferPool;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// Capacity of the buffers that are used again: a merged read of 1 MiB, with room for any alignment.
-const SPARE_BYTES: usize = (1 << 20) + (16 << 10);
-/// Shorter reads are not worth such a buffer: whoever keeps a piece of one keeps all of it.
-const LEAST_FOR_SPARE_BYTES: usize = 512 << 10;
-/// Buffers of [`SPARE_BYTES`] that nobody uses now: 16 MiB at most.
-static SPARE: Spare = Spare::new(16);
+/// Capacity of reusable buffers: a merged read of 1 MiB, with room for any alignment.
+const POOLED_BYTES: usize = (1 << 20) + (16 << 10);
+/// Shorter reads don't use one: a slice of a buffer keeps the whole buffer alive.
+const LEAST_POOLED_BYTES: usize = 512 << 10;
+/// Unused buffers of [`POOLED_BYTES`]: 16 MiB at most.
+static POOL: BufferPool = BufferPool::new(16);
 
 pub(super) struct Buffer {
     vec: Vec<u8>,
     /// Unused bytes at the front.
     lead: usize,
-    /// Bytes the transfer may fill.
+    /// Bytes that the transfer may fill.
     room: usize,
-    /// Bytes it must fill: less than the room where direct I/O rounds up beyond the end of a file.
+    /// Bytes that it must fill: less than the room where direct I/O rounds up beyond the end of a file.
     need: usize,
 }
 
@@ -41,8 +44,8 @@ impl Buffer {
     pub(super) fn new(need: usize, align: usize) -> Buffer {
         let room = need.next_multiple_of(align);
         let capacity = room + align - 1;
-        let mut vec = if (LEAST_FOR_SPARE_BYTES..=SPARE_BYTES).contains(&capacity) {
-            let mut vec = SPARE.take().unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES));
+        let mut vec = if (LEAST_POOLED_BYTES..=POOLED_BYTES).contains(&capacity) {
+            let mut vec = POOL.take().unwrap_or_else(|| Vec::with_capacity(POOLED_BYTES));
             vec.clear();
             vec
         } else {
@@ -58,28 +61,28 @@ impl Buffer {
         self.vec.len() - self.lead
     }
 
-    /// Whether all that is needed has been filled.
+    /// Whether all needed bytes have been filled.
     pub(super) fn is_complete(&self) -> bool {
         self.filled() >= self.need
     }
 
-    /// The bytes filled, as a value: `len` of them from `from` on, all that there are if there are fewer.
+    /// The filled bytes as a value: `len` of them from `from` on, or fewer if there are no more.
     pub(super) fn into_bytes(self, from: usize, len: usize) -> Bytes {
         let start = (self.lead + from).min(self.vec.len());
         let end = (start + len).min(self.vec.len());
         let whole = start == 0 && end == self.vec.len();
-        let is_spare = self.vec.capacity() == SPARE_BYTES;
-        let bytes = if is_spare { SPARE.lend(self.vec) } else { Bytes::from(self.vec) };
+        let is_spare = self.vec.capacity() == POOLED_BYTES;
+        let bytes = if is_spare { POOL.lend(self.vec) } else { Bytes::from(self.vec) };
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
-    /// Where the kernel shall write next: all the room that is left.
+    /// Where the kernel shall write next: all the remaining room.
     pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let left = self.room - self.filled();
         &mut self.vec.spare_capacity_mut()[..left]
     }
 
-    /// Takes what is next in the spare memory as filled.
+    /// Counts the next bytes of the spare memory as filled.
     ///
     /// # Safety
     /// The next `count` bytes of the spare memory have been initialised.
@@ -90,7 +93,8 @@ impl Buffer {
         unsafe { self.vec.set_len(self.vec.len() + count) };
     }
 
-    /// Reads once, waiting for the device if need be. Returns the bytes read: zero at the end of the file.
+    /// Reads once, waiting for the device if necessary. Returns the number of bytes read: zero at the end
+    /// of the file.
     pub(super) fn read(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = offset + self.filled() as u64;
         let (filled, _) = rustix::io::pread(file, self.spare(), at)?;
@@ -105,7 +109,8 @@ impl Buffer {
         let at = i64::try_from(offset + self.filled() as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
         let spare = self.spare();
         let target = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
-        // SAFETY: one vector over memory that is ours and writable for its whole length; the descriptor is open.
+        // SAFETY: one vector over memory that is ours and writable for its whole length; the descriptor is
+        // open.
         let count = unsafe { libc::preadv2(file.as_raw_fd(), &target, 1, at, libc::RWF_NOWAIT) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has written this many bytes at the start of the vector.

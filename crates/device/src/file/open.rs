@@ -1,6 +1,7 @@
 //! Opening: what the path is, how large, and how it may be used.
 //!
-//! Read-only is read-only at the descriptor (`O_RDONLY`): no error of ours can write to a pool that is only looked at.
+//! Read-only is enforced at the descriptor (`O_RDONLY`): no bug of ours can write to a pool that is only
+//! inspected.
 
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
@@ -19,29 +20,30 @@ pub enum Access {
     ReadOnly,
     /// `O_RDWR`.
     ReadWrite,
-    /// `O_RDWR`, and nobody else does the same: under a lock ([`super::FileDevice::lock`]), and a block device must not be in
+    /// `O_RDWR`, exclusively: under a lock ([`super::FileDevice::lock`]), and a block device must not be in
     /// use by the kernel (`O_EXCL`: mounted, or part of a pool that it has imported).
     Exclusive,
 }
 
-/// Which way transfers take.
+/// The path of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoPath {
-    /// The page cache inline, then io_uring, then threads: what programs want.
+    /// The page cache inline, then io_uring, then threads: the normal choice.
     Auto,
-    /// Always io_uring (threads where the kernel refuses it): to measure and to test.
+    /// Always io_uring (threads where the kernel refuses it): for measurements and tests.
     Uring,
-    /// Always the runtime's thread pool: to measure and to test.
+    /// Always the runtime's thread pool: for measurements and tests.
     Threads,
 }
 
-/// When to go past the page cache (`O_DIRECT`).
+/// When to bypass the page cache (`O_DIRECT`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direct {
-    /// Never: what is warm is read fastest from there.
+    /// Never: warm data is read fastest from the page cache.
     Never,
-    /// Block devices only: what programs want. The kernel drops a block device's cache when the last who opened it closes
-    /// it, so it is never warm; and where a file system or the ZFS module writes to the device, that cache goes stale.
+    /// Block devices only: the normal choice. The kernel drops a block device's cache at the last close, so
+    /// it is never warm; and while a file system or the ZFS module writes to the device, that cache goes
+    /// stale.
     BlockDevices,
     /// Always, or an error.
     Always,
@@ -50,25 +52,26 @@ pub enum Direct {
 /// How to open a file or block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Reading, or writing too.
+    /// Reading only, or writing as well.
     pub access: Access,
-    /// Through the page cache or past it.
+    /// Through the page cache, or past it.
     pub direct: Direct,
-    /// Which way transfers take.
+    /// The path of transfers.
     pub io_path: IoPath,
 }
 
 impl OpenOptions {
-    /// The best way, never to write.
+    /// The fastest path, without writing.
     pub const READ_ONLY: OpenOptions =
         OpenOptions { access: Access::ReadOnly, direct: Direct::BlockDevices, io_path: IoPath::Auto };
-    /// The best way, to read and write.
+    /// The fastest path, for reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
-    /// The same, and nobody else may.
+    /// The same, exclusively.
     pub const EXCLUSIVE: OpenOptions = OpenOptions { access: Access::Exclusive, ..OpenOptions::READ_ONLY };
 }
 
-/// Memory and ranges of direct I/O on a regular file: no file system asks for more than a page.
+/// Alignment of memory and ranges for direct I/O on a regular file: no file system requires more than a
+/// page.
 const FILE_DIRECT_ALIGN: usize = 4096;
 
 pub(super) struct Opened {
@@ -79,7 +82,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let name: Arc<str> = path.to_string_lossy().into();
-    // Without O_CREAT it has a meaning for block devices only, and none for regular files.
+    // Without O_CREAT it means something only for block devices.
     let exclusive = if options.access == Access::Exclusive && is_block(path) { libc::O_EXCL } else { 0 };
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -93,7 +96,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     if options.access == Access::Exclusive {
         lock(&file, &name)?;
     }
-    // Left on, io_uring would answer EAGAIN instead of waiting for the disk.
+    // Left set, it would make io_uring return EAGAIN instead of waiting for the disk.
     let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))? - OFlags::NONBLOCK;
     fcntl_setfl(&file, flags).map_err(|errno| failed(errno.into()))?;
     let block = metadata.file_type().is_block_device();
@@ -105,7 +108,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
             true
         }
     };
-    // The end is the size for files and block devices alike (the kernel answers from what BLKGETSIZE64 returns).
+    // The end is the size, for files and block devices alike (the kernel returns the value of
+    // BLKGETSIZE64).
     let size_bytes = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
     let direct_align = direct.then(|| match rustix::fs::ioctl_blksszget(&file) {
         Ok(logical_bytes) if block && logical_bytes.is_power_of_two() => logical_bytes as usize,
@@ -122,7 +126,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     Ok(Opened { file, info, direct_align })
 }
 
-/// Takes the lock of a file for as long as it is open.
+/// Locks a file for as long as it is open.
 pub(super) fn lock(file: &File, path: &Arc<str>) -> Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
@@ -135,7 +139,7 @@ fn is_block(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// What sysfs says of a block device; a partition's queue is that of its disk, one folder up.
+/// What sysfs says about a block device; a partition shares the queue of its disk, one folder up.
 fn rotational(device: u64) -> Option<bool> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let read = |queue: &str| std::fs::read_to_string(format!("{folder}/{queue}/rotational"));

@@ -1,18 +1,24 @@
-//! Writes to a file, one thread at a time.
+//! Writes to a file, from one thread at a time.
 //!
 //! ```text
 //!   any task                          a thread of the runtime
 //!   --------                          -------------------------------------------------
-//!   put it in the queue
-//!   let tasks that are ready do so
-//!   (start a thread if none writes)   take all that wait, in the order of their places
-//!   await the answer          <--     what follows one another goes down in one call: answer each
-//!                                     until nothing waits
+//!   queue the write
+//!   yield to tasks that are ready
+//!   (start a thread if none writes)   take all queued writes, sort them by offset
+//!   await the reply           <--     write adjacent ones in one call: reply to each
+//!                                     until the queue is empty
 //! ```
 //!
-//! Idea: the kernel lets one writer at a time into a file's page cache, and a call that may block takes a thread of its own there or here.
-//! So one is enough; what comes while it writes gathers, and goes as a few large calls instead of many that wait for each other.
+//! Idea: the kernel lets one writer at a time into a file's page cache, and a call that may block occupies
+//! a thread anyway, there or here. So one thread is enough; the writes that arrive while it is busy gather
+//! and go down as a few large calls instead of many that wait for each other.
+//!
+//! Locking: one mutex guards the queue and `has_writer`; it is never held during a system call or an await.
+//! At most one thread writes at a time. It clears `has_writer` in the same critical section in which it
+//! finds the queue empty, so no write is left behind without a thread.
 
+use super::interrupted;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
 use futures::channel::oneshot;
@@ -20,29 +26,28 @@ use parking_lot::Mutex;
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
 use std::io::{Error, ErrorKind, IoSlice, Result};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Writes that follow one another go as one up to this many bytes: the blocks of a group lie in a row on every disk.
+/// Adjacent writes are joined up to this many bytes: the blocks of a txg are adjacent on every disk.
 const RUN_BYTES: usize = 1 << 20;
-/// And up to this many pieces, well below the kernel's 1,024.
+/// And up to this many pieces, well below the kernel's limit of 1,024.
 const RUN_PIECES: usize = 256;
 
-/// The way into a file.
+/// The queue of writes to one file.
 pub(super) struct WriteQueue {
     file: Arc<File>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: Vec<Write>,
-    /// A thread is at it, and takes what waits before it ends.
+    /// A thread is writing, and will take all queued writes before it ends.
     has_writer: bool,
 }
 
-impl State {
-    /// Something waits, and nobody is at it: who asks is to start a thread.
+impl QueueState {
+    /// Whether writes are waiting and no thread is writing; then the caller must start one.
     fn wants_writer(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.has_writer, true)
     }
@@ -68,7 +73,8 @@ impl WriteQueue {
     ) -> Result<()> {
         let (reply, outcome) = oneshot::channel();
         self.state.lock().waiting.push(Write { offset, data, reply });
-        // Whoever is about to write, too, does so first: a thread that is woken for each write costs more than the write.
+        // Let other tasks that are about to write queue theirs first: waking a thread for each write costs
+        // more than the write.
         runtime.yield_now().await;
         if self.state.lock().wants_writer() {
             let queue = self.clone();
@@ -77,7 +83,7 @@ impl WriteQueue {
         outcome.await.unwrap_or_else(|_| Err(Error::other("the thread that writes has ended")))
     }
 
-    /// Writes what waits, until nothing does.
+    /// Writes until the queue is empty.
     fn write_all(&self) {
         loop {
             let mut writes = {
@@ -96,21 +102,22 @@ impl WriteQueue {
         }
     }
 
-    /// Writes a run in one call. If that does not take all, each goes by itself and hears of its own trouble.
+    /// Writes a run in one call. If that falls short, each write is repeated alone and gets its own error.
     fn write_run(&self, run: Vec<Write>) {
         let slices: Vec<IoSlice<'_>> = run.iter().map(|write| IoSlice::new(&write.data)).collect();
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         let is_whole =
             rustix::io::pwritev(&*self.file, &slices, run[0].offset).is_ok_and(|done| done == bytes);
         for Write { offset, data, reply } in run {
-            let outcome = if is_whole { Ok(()) } else { self.file.write_all_at(&data, offset) };
-            // Who asked may have gone.
+            let outcome =
+                if is_whole { Ok(()) } else { write_all(&self.file, offset, &data, ReadWriteFlags::empty()) };
+            // The task may have gone.
             drop(reply.send(outcome));
         }
     }
 }
 
-/// How many writes, from the first on, go as one.
+/// The number of writes, from the first on, that go in one call.
 fn run_len(writes: &[Write]) -> usize {
     let start = writes[0].offset;
     let mut bytes = writes[0].data.len();
@@ -124,17 +131,20 @@ fn run_len(writes: &[Write]) -> usize {
     writes.len()
 }
 
-/// Writes all of `data` and returns when it is durable.
-pub(super) fn write_durably(file: &File, mut offset: u64, mut data: &[u8]) -> Result<()> {
+/// Writes all of `data` and returns once it is durable.
+pub(super) fn write_durably(file: &File, offset: u64, data: &[u8]) -> Result<()> {
+    write_all(file, offset, data, ReadWriteFlags::DSYNC)
+}
+
+fn write_all(file: &File, mut offset: u64, mut data: &[u8], flags: ReadWriteFlags) -> Result<()> {
     while !data.is_empty() {
-        match rustix::io::pwritev2(file, &[IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(done) => {
+        let slice = [IoSlice::new(data)];
+        match interrupted::call(|| Ok(rustix::io::pwritev2(file, &slice, offset, flags)?))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            done => {
                 offset += done as u64;
                 data = &data[done..];
             }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(())

@@ -1,22 +1,28 @@
-//! io_uring: one ring for the process, one thread that owns it.
+//! io_uring: one ring per process, owned by one thread.
 //!
 //! ```text
-//!   any task                      reactor thread (owns the ring)
-//!   ---------                     -------------------------------------------
-//!   push request on the inbox --> take the inbox, one entry each, one system call for all
-//!   (eventfd if it was empty)     writes in the order of their places: the kernel joins neighbours
-//!                                 wait for completions or the eventfd
-//!   await the reply           <-- short? again for the rest : send the reply
+//!   any task                         reactor thread (owns the ring)
+//!   --------                         ---------------------------------------------
+//!   push a request to the inbox -->  take the inbox: one entry each, one system call for all
+//!   (eventfd if it was empty)        writes sorted by offset: the kernel joins neighbours
+//!                                    wait for completions or the eventfd
+//!   await the reply             <--  short transfer? submit the rest; else send the reply
 //! ```
 //!
-//! Why a thread of its own submits: the kernel runs completions in the context of the submitter and cancels what a thread
-//! has in flight when that thread ends; a worker thread has better things to do, and may end.
+//! A thread of its own submits because the kernel runs completions in the submitter's context, and cancels
+//! a thread's transfers when that thread ends. Worker threads are busy and may end.
 //!
-//! Ownership: from submission to completion the request (buffer, data, file) belongs to the reactor. A task that goes
-//! away loses the reply, never the memory under the kernel's pen.
-#![allow(unsafe_code)] // entries name memory by address; the reactor keeps it alive until the kernel says it is done
+//! Ownership: from submission to completion the reactor owns the request (buffer, data, file). A task that
+//! goes away loses the reply; the memory that the kernel may still write to stays valid.
+//!
+//! Locking: the inbox's mutex is held only to push to it or to take it, never during a system call. Only
+//! the reactor thread touches the ring and the requests in flight. The task that finds the inbox empty
+//! writes to the eventfd, so that the reactor wakes once per batch. When the reactor gives up it takes the
+//! inbox away (`None`), so later callers fail at once.
+#![allow(unsafe_code)] // entries hold addresses; the reactor keeps the memory alive until the kernel is done
 
 use super::buffer::Buffer;
+use super::interrupted;
 use bytes::Bytes;
 use futures::channel::oneshot;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -28,29 +34,29 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, LazyLock};
 
-/// Entries of the submission queue: requests that go down in one system call.
+/// Entries of the submission queue: the most requests per system call.
 const SUBMISSION_ENTRIES: u32 = 256;
-/// A transfer above this goes in pieces: the kernel's length is 32 bits and its limit just under 2 GiB.
+/// Longer transfers are split: the kernel's length has 32 bits and its limit is just under 2 GiB.
 const PIECE_BYTES: usize = 1 << 30;
-/// The completion that means: look into the inbox.
+/// The completion that means that the inbox has requests.
 const WAKE: u64 = u64::MAX;
 
-/// What a request moves.
+/// The data of a request, and its direction.
 pub(super) enum Transfer {
     Read(Buffer),
     Write(Write),
     /// `fdatasync`.
     Sync,
-    /// `sync_file_range`: what is dirty begins its way to the disk.
+    /// `sync_file_range`: starts writing dirty pages to the disk.
     StartWriteback,
 }
 
 /// A write.
 pub(super) struct Write {
     data: Bytes,
-    /// How much of it has been written.
+    /// Bytes written so far.
     done: usize,
-    /// Done only when it is durable (`RWF_DSYNC`).
+    /// Complete only once it is durable (`RWF_DSYNC`).
     through: bool,
 }
 
@@ -58,18 +64,20 @@ struct Request {
     transfer: Transfer,
     file: Arc<File>,
     offset: u64,
+    /// Consecutive times that the kernel only asked to try again.
+    put_off: u32,
     reply: oneshot::Sender<io::Result<Transfer>>,
 }
 
 /// The way to the reactor.
 pub(super) struct Ring {
-    /// `None` when the reactor has ended.
+    /// `None` once the reactor has ended.
     inbox: Mutex<Option<Vec<Request>>>,
     wake: OwnedFd,
 }
 
 impl Ring {
-    /// The ring of this process, or `None` where the kernel has none or refuses it (old, seccomp, sysctl).
+    /// The ring of this process, or `None` if the kernel has none or refuses it (old, seccomp, sysctl).
     pub(super) fn shared() -> Option<&'static Arc<Ring>> {
         static RING: LazyLock<Option<Arc<Ring>>> = LazyLock::new(|| Ring::start().ok());
         RING.as_ref()
@@ -93,7 +101,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Makes a transfer. A read or write is whole unless the file ended before it.
+    /// Makes a transfer. A read or write is complete unless the file ended before it.
     pub(super) async fn transfer(
         &self,
         file: Arc<File>,
@@ -104,7 +112,7 @@ impl Ring {
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("the io_uring thread has ended")))
     }
 
-    /// Writes all of `data`; with `through`, until it is durable.
+    /// Writes all of `data`; with `through`, returns once it is durable.
     pub(super) async fn write(
         &self,
         file: Arc<File>,
@@ -119,7 +127,7 @@ impl Ring {
         }
     }
 
-    /// Starts a transfer. It goes on if nobody waits for its outcome.
+    /// Starts a transfer. It continues even if nobody waits for its outcome.
     pub(super) fn start_transfer(
         &self,
         file: Arc<File>,
@@ -129,9 +137,9 @@ impl Ring {
         let (reply, outcome) = oneshot::channel();
         let was_empty = {
             let mut inbox = self.inbox.lock();
-            // With no inbox the reply's channel closes with the request, below.
+            // Without an inbox, the reply's channel closes when the request is dropped below.
             inbox.as_mut().is_some_and(|inbox| {
-                inbox.push(Request { transfer, file, offset, reply });
+                inbox.push(Request { transfer, file, offset, put_off: 0, reply });
                 inbox.len() == 1
             })
         };
@@ -146,7 +154,7 @@ struct Reactor {
     kernel: IoUring,
     ring: Arc<Ring>,
     in_flight: Slab<Request>,
-    /// Where the kernel puts the eventfd's count.
+    /// The kernel reads the eventfd's count into it.
     woken: Box<[u8; 8]>,
 }
 
@@ -156,7 +164,8 @@ impl Reactor {
         loop {
             match self.kernel.submit_and_wait(1) {
                 Ok(_) => {}
-                // Interrupted, or the kernel is short of memory or of room for completions, which are taken next.
+                // Interrupted, or the kernel is short of memory or of room for completions, which are taken
+                // next.
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(_) => return self.give_up(),
@@ -165,8 +174,8 @@ impl Reactor {
         }
     }
 
-    /// The ring is unusable: every caller, now and later, gets an error. The kernel may still write to what is in flight, so
-    /// that memory is never freed.
+    /// The ring is unusable: every caller, now and later, gets an error. The kernel may still write to
+    /// buffers in flight, so that memory is never freed.
     fn give_up(self) {
         let waiting = self.ring.inbox.lock().take();
         drop(waiting);
@@ -197,10 +206,14 @@ impl Reactor {
     fn complete(&mut self, mut request: Request, result: i32) {
         let Ok(count) = usize::try_from(result) else {
             return match -result {
-                libc::EINTR | libc::EAGAIN => self.submit(request),
+                libc::EINTR | libc::EAGAIN if request.put_off < interrupted::CALLS => {
+                    request.put_off += 1;
+                    self.submit(request);
+                }
                 errno => drop(request.reply.send(Err(io::Error::from_raw_os_error(errno)))),
             };
         };
+        request.put_off = 0;
         let complete = match &mut request.transfer {
             Transfer::Read(buffer) => {
                 // SAFETY: the kernel has completed a read of `count` bytes at the start of the spare memory.
@@ -219,7 +232,7 @@ impl Reactor {
         drop(request.reply.send(Ok(request.transfer)));
     }
 
-    /// Submits requests that came together: writes in the order of their places.
+    /// Submits requests that arrived together, with writes sorted by offset.
     fn submit_all(&mut self, requests: Vec<Request>) {
         let is_write = |request: &Request| matches!(request.transfer, Transfer::Write(_));
         let (mut writes, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_write);
@@ -246,12 +259,12 @@ impl Reactor {
                     .build()
             }
             Transfer::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-            // Length 0: to the end of the file.
+            // Length 0 means to the end of the file.
             Transfer::StartWriteback => {
                 opcode::SyncFileRange::new(fd, 0).flags(libc::SYNC_FILE_RANGE_WRITE).build()
             }
         };
-        // The memory behind the address is the vector's, which does not move when the request does.
+        // The address points into the vector's memory, which does not move with the request.
         let key = self.in_flight.insert(request);
         self.push(entry.user_data(key as u64));
     }
@@ -263,9 +276,10 @@ impl Reactor {
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: the memory, the descriptor and the data of the entry live in `in_flight` or in `self` until it completes.
+        // SAFETY: the memory, the descriptor and the data of the entry live in `in_flight` or in `self` until
+        // it completes.
         while unsafe { self.kernel.submission().push(&entry) }.is_err() {
-            // Full: give what is there to the kernel. An error leaves it full, and we try again.
+            // Full: hand the entries to the kernel. If that fails, the queue stays full, and we try again.
             let _ = self.kernel.submit();
         }
     }

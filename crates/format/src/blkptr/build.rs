@@ -1,4 +1,4 @@
-//! Making block pointers, in the order in which a block is written.
+//! Builds block pointers, in the order in which a block is written.
 //!
 //! ```text
 //!   Blkptr::hole | Blkptr::embedded | Blkptr::block     what it is
@@ -7,7 +7,8 @@
 //!     .with_dvas                                        where they went
 //! ```
 //!
-//! Every step keeps what those before it have set: the checksum leaves a MAC alone, addresses leave salt and IV alone.
+//! Each step keeps what the earlier ones set: the checksum leaves a MAC alone, addresses leave salt and IV
+//! alone.
 //!
 //! Source: OpenZFS `spa.h` (`BP_SET_*`), `zio.c` (`zio_write_compress`), `blkptr.c`, `zio_crypt.c`
 //! (`zio_crypt_encode_params_bp`, `zio_crypt_encode_mac_bp`).
@@ -24,7 +25,7 @@ const ENCRYPTED_BIT: u64 = 1 << 61;
 const EMBEDDED_BIT: u64 = 1 << 39;
 const DEDUP_BIT: u64 = 1 << 62;
 
-/// What a new pointer says of its block, whatever kind it is.
+/// What every new pointer says of its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockIdentity {
     /// Size as the owner sees it.
@@ -33,7 +34,7 @@ pub struct BlockIdentity {
     pub object_type: ObjectType,
     /// 0 for data, 1 and up for indirect blocks.
     pub level: u8,
-    /// The group in which it is made.
+    /// The txg in which it is made.
     pub birth: Txg,
 }
 
@@ -48,13 +49,14 @@ fn sectors(bytes: u64) -> u64 {
     (bytes >> SPA_MINBLOCKSHIFT).saturating_sub(1) & 0xffff
 }
 
-/// The bit that tells the byte order of what this machine writes.
+/// The bit that says that blocks are in this machine's byte order.
 fn native() -> u64 {
     u64::from(Endian::NATIVE == Endian::Little) << 63
 }
 
 impl Blkptr {
-    /// A hole that remembers what it was and since when (feature `hole_birth`). Without the feature a hole is [`Blkptr::HOLE`].
+    /// A hole that keeps its size, type, level and birth (feature `hole_birth`). Without the feature a hole
+    /// is [`Blkptr::HOLE`].
     pub fn hole(identity: &BlockIdentity) -> Blkptr {
         let mut words = [0; 16];
         words[PROP] = identity.prop() | sectors(identity.lsize.0);
@@ -62,7 +64,8 @@ impl Blkptr {
         Blkptr { words }
     }
 
-    /// A pointer that holds its block: 1 to 112 bytes as compressed by `compression_id`. `None` if they are none or more.
+    /// A pointer that holds its block: 1 to 112 bytes, compressed by `compression_id`. `None` for any other
+    /// length.
     pub fn embedded(identity: &BlockIdentity, compression_id: u8, payload: &[u8]) -> Option<Blkptr> {
         let psize = payload.len() as u64;
         if payload.is_empty() || payload.len() > BPE_PAYLOAD_BYTES {
@@ -85,7 +88,8 @@ impl Blkptr {
         Some(Blkptr { words })
     }
 
-    /// A block that is stored in `psize` bytes, in this machine's byte order; where and with what checksum comes later.
+    /// A block stored in `psize` bytes, in this machine's byte order. Later steps add its checksum and
+    /// addresses.
     pub fn block(
         identity: &BlockIdentity,
         psize: Psize,
@@ -102,7 +106,7 @@ impl Blkptr {
         Blkptr { words }
     }
 
-    /// Marks a block of an encrypted dataset whose MAC, if it has one in its pointer, is `mac`.
+    /// Sets the crypt bit, for a block of an encrypted dataset. `mac` is its MAC, if its pointer has one.
     #[must_use]
     pub fn with_mac(mut self, mac: Option<[u8; 16]>) -> Blkptr {
         self.words[PROP] |= ENCRYPTED_BIT;
@@ -114,7 +118,7 @@ impl Blkptr {
         self
     }
 
-    /// Marks an encrypted block: salt and IV take the third address and half of the fill count.
+    /// Sets the crypt bit and stores salt and IV in the third address and half of the fill count.
     #[must_use]
     pub fn with_crypt(self, params: &CryptParams) -> Blkptr {
         let mut marked = self.with_mac(Some(params.mac));
@@ -126,7 +130,7 @@ impl Blkptr {
         marked
     }
 
-    /// Sets the checksum: four words, or the two that stand before a MAC.
+    /// Sets the checksum: four words, or only the two before a MAC.
     #[must_use]
     pub fn with_checksum(mut self, words: &[u64]) -> Blkptr {
         for (slot, word) in self.words[CHECKSUM..].iter_mut().zip(words) {
@@ -135,7 +139,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets the addresses: as many as there are slots for, the rest are cleared.
+    /// Sets the addresses, as many as there are slots for; unused slots are cleared.
     #[must_use]
     pub fn with_dvas(mut self, dvas: &[Dva]) -> Blkptr {
         let slots = if self.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
@@ -146,8 +150,8 @@ impl Blkptr {
         self
     }
 
-    /// Sets the fill count of a block that has its addresses: level-0 blocks below that are no holes; of a dnode block, its
-    /// used dnodes. Holes and embedded blocks have none.
+    /// Sets the fill count of a block that has its addresses: the number of level-0 blocks below that are
+    /// not holes; for a dnode block, of its used dnodes. Holes and embedded blocks have none.
     #[must_use]
     pub fn with_fill(mut self, fill: u64) -> Blkptr {
         let kept = if self.is_encrypted() { self.words[FILL] & !0xffff_ffff } else { 0 };
@@ -157,25 +161,26 @@ impl Blkptr {
         self
     }
 
-    /// Sets whether a deduplication table knows the block.
+    /// Sets whether the block is in a deduplication table.
     #[must_use]
     pub fn with_dedup(mut self, is_dedup: bool) -> Blkptr {
         self.words[PROP] = self.words[PROP] & !DEDUP_BIT | if is_dedup { DEDUP_BIT } else { 0 };
         self
     }
 
-    /// The pointer of one more owner, since group `txg`, to a block that stays where and as old as it is.
+    /// The pointer of one more owner, since txg `txg`, to a block that keeps its addresses and physical
+    /// birth.
     #[must_use]
     pub fn shared_in(mut self, txg: Txg) -> Blkptr {
         if self.is_embedded() {
-            // There is no other birth: the payload is in its place.
+            // An embedded block has no physical birth: the payload takes that word.
             self.words[LOGICAL_BIRTH] = txg.0;
             return self;
         }
         self.with_births(txg, self.physical_birth())
     }
 
-    /// Sets both births, where they differ: a block that is shared or was moved.
+    /// Sets both births where they differ, for a block that is shared or was moved.
     #[must_use]
     pub fn with_births(mut self, logical: Txg, physical: Txg) -> Blkptr {
         self.words[LOGICAL_BIRTH] = logical.0;

@@ -1,8 +1,8 @@
 //! The log of a flat dedup table: entries not yet in its ZAPs.
 //!
-//! Idea: a table has two logs; one takes new entries while the other is flushed in key order. An entry in
-//! a log overrides the ZAPs', and one in the log being appended to overrides the other log's. Records do
-//! not straddle blocks; a record of type 0 ends a block early.
+//! Idea: a table has two logs: one takes new entries while the other is flushed in key order. An entry in
+//! either log overrides the ZAPs', and an entry in the log being appended to overrides the other log's.
+//! Records don't straddle blocks; a record of type 0 ends a block early.
 //!
 //! Layout of the object (its bonus is the head):
 //!
@@ -30,7 +30,7 @@ word_struct! {
         pub info: u64,
         /// Bytes of the log, whole blocks.
         pub length_bytes: u64,
-        /// Group in which it became active.
+        /// The txg in which it became active.
         pub first_txg: Txg,
         /// Records with keys up to this one are flushed and must be ignored.
         pub checkpoint: DdtKey,
@@ -48,7 +48,7 @@ impl DdtLogHeader {
         (self.info >> 8) as u8
     }
 
-    /// It is appended to: its entries override those of the other log.
+    /// It is being appended to: its entries override those of the other log.
     pub fn is_active(&self) -> bool {
         self.flags() & DDL_FLAG_FLUSHING == 0
     }
@@ -62,11 +62,11 @@ impl DdtLogHeader {
 /// A record of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtLogRecord {
-    /// Class of the table that the entry is in; `None`: in none yet.
+    /// Class of the table that holds the entry; `None` if no table does yet.
     pub class: Option<DdtClass>,
     /// The block's content.
     pub key: DdtKey,
-    /// What is known of it.
+    /// What is known about it.
     pub value: DdtValue,
 }
 
@@ -101,7 +101,7 @@ pub fn records(block: &[u8], flat: bool, endian: Endian) -> impl Iterator<Item =
     })
 }
 
-/// Takes the next record off `rest`; `None` at the end of what the block holds.
+/// Takes the next record off `rest`; `None` after the last record of the block.
 fn record(rest: &mut &[u8], flat: bool, endian: Endian) -> Result<Option<DdtLogRecord>> {
     if rest.len() < INFO_BYTES {
         return Ok(None);
@@ -170,7 +170,10 @@ mod tests {
         }
 
         #[test]
-        fn hostile_blocks_end(raw in prop::collection::vec(prop_oneof![Just(1u8), any::<u8>()], 0..600), flat in any::<bool>()) {
+        fn hostile_blocks_end(
+            raw in prop::collection::vec(prop_oneof![Just(1u8), any::<u8>()], 0..600),
+            flat in any::<bool>(),
+        ) {
             prop_assert!(records(&raw, flat, Endian::Little).count() <= raw.len() / 8 + 1);
         }
     }

@@ -1,7 +1,7 @@
-//! Making dnodes: what an object's owner decides, and where its blocks are, put together.
+//! Builds dnodes from two parts: what the object's owner decides, and where its blocks are.
 //!
-//! The two change at different times: the owner's part whenever an operation touches the object, the tree once a
-//! group, when the blocks have got their addresses.
+//! The parts change at different times: the owner's part whenever an operation touches the object, the tree
+//! once per txg, when its blocks have been given their addresses.
 
 use bytes::Bytes;
 
@@ -23,11 +23,11 @@ pub struct DnodeHead {
     pub bonus_type: ObjectType,
     /// The bonus, in this machine's byte order.
     pub bonus: Bytes,
-    /// Checksum set for its blocks; 0: inherit.
+    /// Checksum set for its blocks; 0 to inherit.
     pub checksum_id: u8,
-    /// Compression set for its blocks; 0: inherit.
+    /// Compression set for its blocks; 0 to inherit.
     pub compression_id: u8,
-    /// `DNODE_FLAG_*`; those of the tree are added when the dnode is built.
+    /// `DNODE_FLAG_*`; `build` adds those that describe the tree.
     pub flags: u8,
     /// log2 of the size of its indirect blocks.
     pub indirect_block_shift: u8,
@@ -37,7 +37,7 @@ pub struct DnodeHead {
     pub slots: u8,
     /// Bytes of a data block.
     pub data_block_bytes: u32,
-    /// The last block there has been.
+    /// The highest block number that the object has ever had.
     pub max_block_id: BlockId,
 }
 
@@ -46,7 +46,7 @@ pub struct DnodeHead {
 pub struct DnodeTree {
     /// Levels of the tree, 1 and up.
     pub levels: u8,
-    /// The pointers at its top; those left out are holes.
+    /// The pointers at its top; missing ones are holes.
     pub blkptrs: Vec<Blkptr>,
     /// The spill block.
     pub spill: Option<Blkptr>,
@@ -61,7 +61,7 @@ impl Default for DnodeTree {
 }
 
 impl DnodeHead {
-    /// Bytes that a bonus may have in a dnode of so many slots and block pointers, without a spill pointer.
+    /// Largest bonus of a dnode with so many slots and block pointers and no spill pointer.
     pub fn bonus_room(slots: u8, blkptr_count: u8) -> usize {
         usize::from(slots) * DNODE_MIN_BYTES - DNODE_CORE_BYTES - usize::from(blkptr_count) * BLKPTR_BYTES
     }
@@ -71,7 +71,7 @@ impl DnodeHead {
         self.flags & DNODE_FLAG_SPILL_BLKPTR != 0
     }
 
-    /// Says whether there is one.
+    /// Says whether there is a spill block.
     pub fn set_spill(&mut self, has_spill: bool) {
         self.flags = self.flags_with(has_spill);
     }
@@ -119,13 +119,13 @@ impl DnodeHead {
         if let Some(spill) = &tree.spill {
             spill.write(&mut w);
         }
-        let dnode = Dnode::decode(w.finish().into(), Endian::NATIVE)?;
+        let dnode = Dnode::parse(w.finish().into(), Endian::NATIVE)?;
         dnode.ok_or(FormatError::Corrupt { what: "dnode", why: "is of the type of a free slot" })
     }
 }
 
 impl Dnode {
-    /// What the owner decided of it.
+    /// The owner's part.
     pub fn head(&self) -> DnodeHead {
         DnodeHead {
             object_type: self.object_type,

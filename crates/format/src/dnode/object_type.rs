@@ -22,7 +22,7 @@ const DMU_OT_NEWTYPE: u8 = 0x80;
 const DMU_OT_METADATA: u8 = 0x40;
 const DMU_OT_ENCRYPTED: u8 = 0x20;
 const DMU_OT_BYTESWAP_MASK: u8 = 0x1f;
-/// Byte-swap classes: what content is made of.
+/// Byte-swap classes: what the content consists of.
 const DMU_BSWAP_UINT64: u8 = 3;
 const DMU_BSWAP_ZAP: u8 = 4;
 
@@ -39,7 +39,8 @@ macro_rules! object_types {
         }
 
         impl ObjectType {
-            /// `DMU_OTN_ZAP_METADATA`: tables of the pool that were added later, and objects that became tables.
+            /// `DMU_OTN_ZAP_METADATA`: ZAPs of the pool that were added later, and objects that were turned
+            /// into ZAPs.
             pub const ZAP_METADATA: ObjectType = ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_ZAP);
             /// `DMU_OTN_UINT64_METADATA`: arrays of words of the pool that were added later.
             pub const UINT64_METADATA: ObjectType =
@@ -116,7 +117,7 @@ impl ObjectType {
         TABLE.get(usize::from(self.0))
     }
 
-    /// Metadata: stored on the special vdev, in more copies, counted as such.
+    /// Metadata: stored on the special vdev and in more copies, and accounted as metadata.
     pub fn is_metadata(self) -> bool {
         if self.is_new_style() { self.0 & DMU_OT_METADATA != 0 } else { self.row().is_some_and(|r| r.0) }
     }

@@ -1,11 +1,11 @@
-//! Bookmarks: what is left of a snapshot when only its place in time is kept; and redaction lists.
+//! Bookmarks, which keep a snapshot's point in time without its data; and redaction lists.
 //!
-//! A bookmark is an entry of the ZAP `DS_FIELD_BOOKMARK_NAMES`: name to words. Version 1 has three of
-//! them; version 2 (feature `bookmark_v2`) twelve.
+//! A bookmark is an entry of the ZAP `DS_FIELD_BOOKMARK_NAMES`: name to words. Version 1 has three words,
+//! version 2 (feature `bookmark_v2`) twelve.
 //!
-//! A redaction bookmark names a redaction list: an object whose bonus (its spill block if the bonus is
-//! too small) is the head below, and whose content is an array of 32-byte entries sorted by object and
-//! block: the runs of blocks that were left out.
+//! A redaction bookmark names a redaction list: an object whose bonus (or spill block, if the bonus is too
+//! small) is the head below. Its content is an array of 32-byte entries sorted by object and block: the
+//! runs of blocks that were left out.
 //!
 //! Source: OpenZFS `dsl_bookmark.h`, `dmu_redact.h`.
 
@@ -24,27 +24,27 @@ word_struct! {
     pub struct Bookmark("bookmark", required: 3) {
         /// Guid of the snapshot.
         pub guid: Guid,
-        /// When the snapshot was taken.
+        /// The txg in which the snapshot was taken.
         pub creation_txg: Txg,
         /// Seconds since 1970.
         pub creation_time_s: u64,
-        /// The redaction list; 0: not a redaction bookmark.
+        /// The redaction list; 0 if this is not a redaction bookmark.
         pub redaction_list: ObjectId,
         /// `ZBM_FLAG_*`.
         pub flags: u64,
         /// Space referenced by the snapshot. This and the next five are valid with `ZBM_FLAG_HAS_FBN`.
         pub referenced_bytes: u64,
-        /// The same as stored.
+        /// Their bytes as stored.
         pub compressed_bytes: u64,
-        /// The same before compression.
+        /// Their bytes before compression.
         pub uncompressed_bytes: u64,
         /// Space freed between this bookmark and the next snapshot.
         pub referenced_freed_bytes: u64,
-        /// The same as stored.
+        /// Their bytes as stored.
         pub compressed_freed_bytes: u64,
-        /// The same before compression.
+        /// Their bytes before compression.
         pub uncompressed_freed_bytes: u64,
-        /// Identity of the set of IVs of an encrypted snapshot.
+        /// Identifies the set of IVs of an encrypted snapshot.
         pub ivset_guid: Guid,
     }
 }
@@ -52,13 +52,13 @@ word_struct! {
 /// Head of a redaction list, `redaction_list_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedactionListHead {
-    /// Last object looked at; `u64::MAX` (with the block) once the list is complete.
+    /// Last object examined; `u64::MAX` (as is the block) once the list is complete.
     pub last_object: ObjectId,
-    /// Last block looked at.
+    /// Last block examined.
     pub last_block: BlockId,
     /// Entries in the object's content.
     pub num_entries: u64,
-    /// Guids of the snapshots that the redaction was made for.
+    /// Guids of the snapshots that the redaction is relative to.
     pub snapshots: Vec<Guid>,
 }
 
@@ -93,7 +93,7 @@ impl RedactionListHead {
         w.finish()
     }
 
-    /// The whole dataset has been looked at.
+    /// The whole dataset has been examined.
     pub fn is_complete(&self) -> bool {
         self.last_object.0 == u64::MAX && self.last_block.0 == u64::MAX
     }
@@ -146,7 +146,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn redaction_heads_round_trip(words in any::<[u64; 3]>(), snaps in prop::collection::vec(any::<u64>(), 0..40)) {
+        fn redaction_heads_round_trip(
+            words in any::<[u64; 3]>(),
+            snaps in prop::collection::vec(any::<u64>(), 0..40),
+        ) {
             let head = RedactionListHead {
                 last_object: ObjectId(words[0]),
                 last_block: BlockId(words[1]),
@@ -154,7 +157,8 @@ mod tests {
                 snapshots: snaps.into_iter().map(Guid).collect(),
             };
             for endian in [Endian::Little, Endian::Big] {
-                prop_assert_eq!(RedactionListHead::decode(&head.encode(endian), endian).unwrap(), head.clone());
+                let again = RedactionListHead::decode(&head.encode(endian), endian).unwrap();
+                prop_assert_eq!(again, head.clone());
             }
         }
 

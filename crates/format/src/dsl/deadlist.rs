@@ -1,9 +1,9 @@
 //! Deadlists and livelists: block pointers sorted into lists by birth.
 //!
-//! Idea: a deadlist is a ZAP object (type `DEADLIST`) whose bonus sums it up. Its keys are groups in
-//! hexadecimal; the list (`bpobj`) under key T holds the blocks born at or after T and before the
-//! next key. Before pool version 26 a deadlist was one plain bpobj. A clone's livelist has the same
-//! shape, and its entries are marked as allocated or freed (see `bpobj`).
+//! Idea: a deadlist is a ZAP object (type `DEADLIST`) whose bonus sums it up. Its keys are txgs in
+//! hexadecimal; the list (`bpobj`) under key T holds the blocks born after T and no later than the next
+//! key. Before pool version 26 a deadlist was one plain bpobj. A clone's livelist has the same shape, and
+//! its entries are marked as allocated or freed (see `bpobj`).
 //!
 //! Source: OpenZFS `dsl_deadlist.h`, `dsl_deadlist.c`.
 
@@ -25,14 +25,14 @@ word_struct! {
     }
 }
 
-/// The group that a deadlist's key names.
+/// The txg that a deadlist's key names.
 pub fn parse_deadlist_key(name: &[u8]) -> Result<Txg> {
     parse_hex(name)
         .map(Txg)
         .ok_or(FormatError::Corrupt { what: "deadlist key", why: "is not a hexadecimal number" })
 }
 
-/// The key of a group.
+/// The key of a txg.
 pub fn deadlist_key(mintxg: Txg) -> String {
     format!("{:x}", mintxg.0)
 }

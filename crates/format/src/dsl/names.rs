@@ -1,4 +1,4 @@
-//! Names under which things are found in the MOS's ZAPs.
+//! The names of entries in the MOS's ZAPs.
 //!
 //! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `dsl_dir.h` (`DD_FIELD_*`), `dsl_dataset.h` (`DS_FIELD_*`),
 //! `dsl_crypt.h` (`DSL_CRYPTO_KEY_*`), `fs/zfs.h` (`VDEV_*_ZAP_*`).
@@ -8,23 +8,23 @@ use crate::units::ObjectId;
 /// The object directory of the MOS, `DMU_POOL_DIRECTORY_OBJECT`: a ZAP of the `DMU_POOL_*` names.
 pub const DMU_POOL_DIRECTORY_OBJECT: ObjectId = ObjectId(1);
 
-/// Keys of the object directory. Values are object numbers unless said otherwise.
+/// Keys of the object directory. Values are object numbers unless noted otherwise.
 pub mod pool {
     /// Packed nvlist of the pool's configuration.
     pub const CONFIG: &str = "config";
-    /// ZAP of feature guid to reference count: needed to write.
+    /// ZAP of feature guid to reference count: features that a writer must know.
     pub const FEATURES_FOR_WRITE: &str = "features_for_write";
-    /// ZAP of feature guid to reference count: needed to read.
+    /// ZAP of feature guid to reference count: features that a reader must know.
     pub const FEATURES_FOR_READ: &str = "features_for_read";
     /// ZAP of feature guid to description.
     pub const FEATURE_DESCRIPTIONS: &str = "feature_descriptions";
-    /// ZAP of feature guid to the group that enabled it.
+    /// ZAP of feature guid to the txg in which it was enabled.
     pub const FEATURE_ENABLED_TXG: &str = "feature_enabled_txg";
     /// The root `dsl_dir`.
     pub const ROOT_DATASET: &str = "root_dataset";
     /// Block pointers to free at the next sync.
     pub const SYNC_BPOBJ: &str = "sync_bplist";
-    /// Error log of the scrub under way.
+    /// Error log of the scrub in progress.
     pub const ERRLOG_SCRUB: &str = "errlog_scrub";
     /// Error log of the last complete scrub.
     pub const ERRLOG_LAST: &str = "errlog_last";
@@ -42,13 +42,13 @@ pub mod pool {
     pub const TMP_USERREFS: &str = "tmp_userrefs";
     /// ZAP of dedup statistics.
     pub const DDT_STATS: &str = "DDT-statistics";
-    /// Number: version that the pool was made with.
+    /// Number: the version that the pool was created with.
     pub const CREATION_VERSION: &str = "creation_version";
     /// Words: `dsl_scan_phys_t`.
     pub const SCAN: &str = "scan";
     /// Words: `dsl_errorscrub_phys_t`.
     pub const ERRORSCRUB: &str = "error_scrub";
-    /// Number: group up to which the last scrub went.
+    /// Number: the txg up to which the last scrub verified.
     pub const LAST_SCRUBBED_TXG: &str = "last_scrubbed_txg";
     /// Block pointers waiting to be freed.
     pub const FREE_BPOBJ: &str = "free_bpobj";
@@ -62,7 +62,7 @@ pub mod pool {
     pub const VDEV_ZAP_MAP: &str = "com.delphix:vdev_zap_map";
     /// Words: `spa_removing_phys_t`.
     pub const REMOVING: &str = "com.delphix:removing";
-    /// Blocks of removed vdevs that died.
+    /// Dead blocks of removed vdevs.
     pub const OBSOLETE_BPOBJ: &str = "com.delphix:obsolete_bpobj";
     /// Words: `spa_condensing_indirect_phys_t`.
     pub const CONDENSING_INDIRECT: &str = "com.delphix:condensing_indirect";
@@ -89,7 +89,7 @@ pub mod dir_field {
 }
 
 /// Fields of an extended `dsl_dataset`, `DS_FIELD_*`. A feature in use by the dataset is also a
-/// field, named by the feature's guid.
+/// field, whose name is the feature's guid.
 pub mod dataset_field {
     /// ZAP of bookmark name to `zfs_bookmark_phys_t`.
     pub const BOOKMARK_NAMES: &str = "com.delphix:bookmarks";
@@ -101,9 +101,9 @@ pub mod dataset_field {
     pub const RESUME_TONAME: &str = "com.delphix:resume_toname";
     /// Guid of the snapshot being received.
     pub const RESUME_TOGUID: &str = "com.delphix:resume_toguid";
-    /// Object at which to go on.
+    /// Object at which to resume.
     pub const RESUME_OBJECT: &str = "com.delphix:resume_object";
-    /// Offset at which to go on.
+    /// Offset at which to resume.
     pub const RESUME_OFFSET: &str = "com.delphix:resume_offset";
     /// Bytes received so far.
     pub const RESUME_BYTES: &str = "com.delphix:resume_bytes";
@@ -119,7 +119,7 @@ pub mod dataset_field {
     pub const RESUME_REDACT_BOOKMARK_SNAPS: &str = "com.delphix:resume_redact_book_snaps";
     /// Bpobj of blocks that were moved off a removed vdev.
     pub const REMAP_DEADLIST: &str = "com.delphix:remap_deadlist";
-    /// Identity of the set of IVs of an encrypted snapshot.
+    /// Identifies the set of IVs of an encrypted snapshot.
     pub const IVSET_GUID: &str = "com.datto:ivset_guid";
 }
 
@@ -127,13 +127,13 @@ pub mod dataset_field {
 pub mod crypto_key {
     /// Number: cipher, a value of `enum zio_encrypt`.
     pub const CRYPTO_SUITE: &str = "DSL_CRYPTO_SUITE";
-    /// Number: identity of the key, also authenticated with it.
+    /// Number: the key's guid, which its MAC covers too.
     pub const GUID: &str = "DSL_CRYPTO_GUID";
     /// 12 bytes: IV of the wrapped keys.
     pub const IV: &str = "DSL_CRYPTO_IV";
     /// 16 bytes: MAC of the wrapped keys.
     pub const MAC: &str = "DSL_CRYPTO_MAC";
-    /// 32 bytes (of which as many as the cipher needs): the wrapped master key.
+    /// 32 bytes, as many of them used as the cipher needs: the wrapped master key.
     pub const MASTER_KEY: &str = "DSL_CRYPTO_MASTER_KEY_1";
     /// 64 bytes: the wrapped HMAC key.
     pub const HMAC_KEY: &str = "DSL_CRYPTO_HMAC_KEY_1";
@@ -157,7 +157,7 @@ pub mod vdev_zap {
     pub const INDIRECT_OBSOLETE_SM: &str = "com.delphix:indirect_obsolete_sm";
     /// Number: 1 if the obsolete counts are exact.
     pub const OBSOLETE_COUNTS_ARE_PRECISE: &str = "com.delphix:obsolete_counts_are_precise";
-    /// Space map of what the checkpoint holds and the current tree has freed.
+    /// Space map of what the current tree has freed and the checkpoint still holds.
     pub const POOL_CHECKPOINT_SM: &str = "com.delphix:pool_checkpoint_sm";
     /// Object: an array of `metaslab_unflushed_phys_t`.
     pub const MS_UNFLUSHED_PHYS_TXGS: &str = "com.delphix:ms_unflushed_phys_txgs";
@@ -185,10 +185,10 @@ pub mod vdev_zap {
     pub const TRIM_STATE: &str = "org.zfsonlinux:vdev_trim_state";
     /// Seconds since 1970 of its last change.
     pub const TRIM_ACTION_TIME: &str = "org.zfsonlinux:vdev_trim_action_time";
-    /// Bytes a second that trimming may take; 0: no limit.
+    /// Most bytes that trimming may do per second; 0 for no limit.
     pub const TRIM_RATE: &str = "org.zfsonlinux:vdev_trim_rate";
-    /// Trim only what was never trimmed.
+    /// Only ranges that were never trimmed are trimmed.
     pub const TRIM_PARTIAL: &str = "org.zfsonlinux:vdev_trim_partial";
-    /// Trim so that data can't be recovered.
+    /// Trimmed data must be unrecoverable.
     pub const TRIM_SECURE: &str = "org.zfsonlinux:vdev_trim_secure";
 }

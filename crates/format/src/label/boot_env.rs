@@ -16,7 +16,7 @@ pub enum BootEnv {
     Raw(Vec<u8>),
     /// `VB_NVLIST`.
     Nvlist(Nvlist),
-    /// Some other form; FreeBSD's old `bootonce` text lies so.
+    /// Some other form, such as FreeBSD's old `bootonce` text.
     Other(u64),
 }
 
@@ -24,7 +24,7 @@ impl BootEnv {
     /// Decodes the 8 KiB at `BOOT_ENV_OFFSET`, whose checksum the caller has verified.
     ///
     /// # Errors
-    /// Bytes that are cut; an nvlist that cannot be unpacked.
+    /// Truncated bytes; an nvlist that cannot be unpacked.
     pub fn decode(block: &[u8]) -> Result<BootEnv> {
         let mut r = Reader::new("boot settings", block, Endian::Big);
         let form = r.u64()?;

@@ -1,8 +1,8 @@
 //! What a label, or the configuration object in the MOS, says about its pool.
 //!
-//! Idea: a label and the MOS describe the pool in the same words, but from different places: the label's
-//! `vdev_tree` is the top-level vdev of its disk, the MOS's the root vdev. The label of an unused spare or of a
-//! cache device belongs to no one pool and is a thing of its own.
+//! Idea: labels and the MOS use the same format from different points of view: a label's `vdev_tree` is the
+//! top-level vdev of its disk, the MOS's is the root vdev. The label of an unused spare or a cache device
+//! belongs to no single pool and has a type of its own.
 //!
 //! Source: OpenZFS `spa_config.c` (`spa_config_generate`), `vdev_label.c` (`vdev_aux_label_generate`).
 
@@ -90,7 +90,7 @@ impl LabelConfig {
     /// Reads a label's list.
     ///
     /// # Errors
-    /// A pair of the wrong type or range, or a required one missing.
+    /// A pair of the wrong type or range, or a required pair that is missing.
     pub fn decode(list: &Nvlist) -> Result<LabelConfig> {
         match required("state", Fields::new(list).u64("state")?)?.into() {
             PoolState::Spare => Ok(LabelConfig::Spare(AuxConfig::decode(list)?)),
@@ -109,19 +109,19 @@ pub struct PoolConfig {
     pub name: String,
     /// In use, exported, destroyed.
     pub state: PoolState,
-    /// When this was written; 0 in a label of a disk that did not finish joining.
+    /// When this was written; 0 in the label of a disk that did not finish joining.
     pub txg: Txg,
     /// The pool's guid.
     pub pool_guid: Guid,
-    /// Number of a fault in old software that the pool carries, `zpool_errata_t`.
+    /// Number of a bug in old software that affected the pool, `zpool_errata_t`.
     pub errata: Option<u64>,
-    /// The machine that had it imported last; `None` if that had no hostid.
+    /// The machine that last imported it; `None` if that machine had no hostid.
     pub hostid: Option<u64>,
     /// That machine's name.
     pub hostname: Option<String>,
     /// The administrator's note.
     pub comment: Option<String>,
-    /// Names of feature sets that the pool keeps to.
+    /// Names of the feature sets that the pool is restricted to.
     pub compatibility: Option<String>,
     /// Label: guid of the top-level vdev of this disk.
     pub top_guid: Option<Guid>,
@@ -131,7 +131,7 @@ pub struct PoolConfig {
     pub is_spare: bool,
     /// Label: this disk is for the intent log.
     pub is_log: bool,
-    /// Label: when this disk was to join, if it has not yet been written to by a group.
+    /// Label: when this disk was to join, if no txg has been written to it yet.
     pub create_txg: Option<Txg>,
     /// Top-level vdevs of the pool, holes included.
     pub vdev_children: Option<u64>,
@@ -147,7 +147,7 @@ pub struct PoolConfig {
     pub split_guid: Option<Guid>,
     /// MOS of a pool just split off.
     pub split: Option<Nvlist>,
-    /// Pairs that are not above.
+    /// All other pairs.
     pub other: Nvlist,
 }
 
@@ -155,7 +155,7 @@ impl PoolConfig {
     /// Reads the list of a label or of the MOS.
     ///
     /// # Errors
-    /// A pair of the wrong type or range; no version, name, state, txg, guid or vdev tree.
+    /// A pair of the wrong type or range; a missing version, name, state, txg, guid or vdev tree.
     pub fn decode(list: &Nvlist) -> Result<PoolConfig> {
         let mut f = Fields::new(list);
         let features = f.nvlist("features_for_read")?.unwrap_or_default();
@@ -188,7 +188,7 @@ impl PoolConfig {
 }
 
 impl PoolConfig {
-    /// What the label of a leaf says, made from the configuration in the MOS (whose tree is the root vdev's).
+    /// The label of a leaf, made from the configuration in the MOS (whose tree is the root vdev's).
     #[must_use]
     pub fn for_leaf(&self, top: &VdevConfig, leaf: &VdevConfig) -> PoolConfig {
         PoolConfig {
@@ -205,7 +205,7 @@ impl PoolConfig {
     }
 }
 
-/// The label of a device that serves pools from outside: an unused spare or a cache.
+/// The label of a device outside the pool's tree: an unused spare or a cache device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuxConfig {
     /// Version of the pool that labelled it.
@@ -214,13 +214,13 @@ pub struct AuxConfig {
     pub guid: Guid,
     /// Cache: log2 of its smallest block.
     pub ashift: Option<u32>,
-    /// Where it was last seen.
+    /// Path at which it was last seen.
     pub path: Option<String>,
     /// The hardware's own name for it.
     pub devid: Option<String>,
     /// Where it is plugged in.
     pub phys_path: Option<String>,
-    /// Pairs that are not above.
+    /// All other pairs.
     pub other: Nvlist,
 }
 

@@ -1,9 +1,10 @@
-//! Configurations as lists again, pair by pair in the order in which OpenZFS writes them.
+//! Encodes configurations as lists, pair by pair, in the order in which OpenZFS writes them.
 //!
-//! What a pool has from elsewhere ([`PoolConfig::other`]) goes along. What is not worth a pair is left out as OpenZFS does:
-//! flags that are off, objects that there are none of.
+//! Unknown pairs ([`PoolConfig::other`]) are kept. Flags that are off and objects that don't exist are left
+//! out, as OpenZFS does.
 //!
-//! Source: OpenZFS `spa_config_generate`, `vdev_config_generate`, `vdev_top_config_generate`, `vdev_aux_label_generate`.
+//! Source: OpenZFS `spa_config_generate`, `vdev_config_generate`, `vdev_top_config_generate`,
+//! `vdev_aux_label_generate`.
 
 use super::config::{AuxConfig, LabelConfig, PoolConfig, PoolState};
 use super::vdev_config::VdevConfig;
@@ -48,7 +49,7 @@ impl Pairs {
         self.nonzero(name, u64::from(value))
     }
 
-    /// A flag that is there or not, without a value.
+    /// A flag without a value: the pair is there or not.
     fn mark(&mut self, name: &str, value: bool) -> &mut Self {
         if value {
             self.put(name, NvValue::Boolean);
@@ -146,18 +147,18 @@ impl AuxConfig {
     }
 }
 
-/// Where in a configuration a vdev stands.
+/// The position of a vdev in a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Root,
     Top,
     Below,
-    /// Spares and cache devices, which have no place among siblings.
+    /// Spares and cache devices, which have no index among siblings.
     Auxiliary,
 }
 
 impl VdevConfig {
-    /// A `vdev_tree`, recursively: of a root vdev or a top-level vdev.
+    /// A `vdev_tree`, recursively: a root vdev or a top-level vdev.
     pub fn encode(&self) -> Nvlist {
         self.encode_as(if self.kind == VdevKind::Root { Rank::Root } else { Rank::Top })
     }
@@ -167,7 +168,7 @@ impl VdevConfig {
         self.encode_as(Rank::Auxiliary)
     }
 
-    /// The same without what only the MOS says: what goes into labels.
+    /// The same without the pairs that only the MOS has, for labels.
     #[must_use]
     pub fn for_label(&self) -> VdevConfig {
         let none = ObjectId(0);
@@ -240,7 +241,7 @@ impl VdevConfig {
             .some("spareid", self.spare_id);
     }
 
-    /// Children; of a leaf, its state.
+    /// The children; for a leaf, its state.
     fn put_below(&self, pairs: &mut Pairs) {
         if !matches!(self.kind, VdevKind::Missing | VdevKind::Hole) && !self.is_leaf() {
             let children = self.children.iter().map(|child| {

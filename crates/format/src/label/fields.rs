@@ -1,10 +1,10 @@
-//! Takes known pairs out of a list, so that what is left is what we did not know.
+//! Takes known pairs out of a list; what remains is unknown to us.
 
 use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::{NvValue, Nvlist};
 use crate::units::{Guid, ObjectId};
 
-/// A list that is being read. A pair of the wrong type is an error; a missing one is `None`.
+/// A list being read. A pair of the wrong type is an error; a missing one is `None`.
 pub(super) struct Fields {
     rest: Vec<(String, NvValue)>,
 }
@@ -14,7 +14,7 @@ impl Fields {
         Fields { rest: list.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect() }
     }
 
-    /// The pairs that nobody took.
+    /// The pairs that were not taken.
     pub fn into_rest(self) -> Nvlist {
         self.rest.into_iter().collect()
     }
@@ -41,7 +41,7 @@ impl Fields {
         })
     }
 
-    /// A number that is 0 if it is missing.
+    /// A number; 0 if it is missing.
     pub fn number(&mut self, name: &'static str) -> Result<u64> {
         Ok(self.u64(name)?.unwrap_or(0))
     }
@@ -55,7 +55,7 @@ impl Fields {
         Ok(self.u64(name)?.map(Guid))
     }
 
-    /// A flag, kept as a number, a boolean or by being there; missing is false.
+    /// A flag: stored as a number, as a boolean or by its mere presence. A missing flag is false.
     pub fn flag(&mut self, name: &'static str) -> Result<bool> {
         let found = self.take(name, |v| match v {
             NvValue::Uint64(n) => Some(n != 0),
@@ -66,7 +66,7 @@ impl Fields {
         Ok(found.unwrap_or(false))
     }
 
-    /// Text; bytes that are not UTF-8 are replaced, as it is only shown.
+    /// Text; bytes that are not UTF-8 are replaced, since it is only shown.
     pub fn string(&mut self, name: &'static str) -> Result<Option<String>> {
         let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         self.take(name, |v| if let NvValue::String(s) = v { Some(lossy(s)) } else { None })
@@ -87,7 +87,7 @@ impl Fields {
     }
 }
 
-/// What a required field's absence is.
+/// Turns the absence of a required field into an error.
 pub(super) fn required<T>(name: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or(FormatError::Corrupt { what: name, why: "is missing from the configuration" })
 }

@@ -1,8 +1,7 @@
 //! One vdev and those below it, as a configuration describes them.
 //!
-//! Idea: what a list lacks gets the value that OpenZFS gives it; what contradicts itself is an error, so that
-//! whoever lays out columns need not doubt their number. Unknown types are kept: a status can name them.
-//!
+//! Idea: pairs missing from a list get OpenZFS's defaults; contradictions are errors, so that code that
+//! lays out columns can trust their number. Unknown types are kept, so that a status can name them.
 //! Source: OpenZFS `vdev.c` (`vdev_alloc`), `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
 
 use super::fields::{Fields, required};
@@ -11,15 +10,15 @@ use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, ObjectId, Txg, VdevId};
 
-/// Top-level vdevs that a pool may have here; OpenZFS sets no bound, disks do.
+/// The most top-level vdevs accepted in a pool; OpenZFS itself sets no bound.
 pub(super) const MAX_TOP_LEVEL_VDEVS: u64 = 65_536;
-/// Levels of vdevs: root, top-level, spare, replacing, leaf, with room to spare.
+/// Bound on levels of vdevs; real trees have root, top-level, spare, replacing and leaf.
 const MAX_VDEV_DEPTH: u64 = 8;
 /// The largest ashift, `ASHIFT_MAX`.
 const ASHIFT_MAX: u64 = 16;
 /// The most children of a RAID-Z or dRAID, `VDEV_DRAID_MAX_CHILDREN`.
 const MAX_CHILDREN: u64 = 255;
-/// Groups of a dRAID's slice: far more than there are.
+/// Bound on groups in a dRAID slice; real ones have far fewer.
 const MAX_DRAID_GROUPS: u64 = 1 << 16;
 
 /// The shape of a dRAID.
@@ -33,7 +32,8 @@ pub struct DraidConfig {
     pub spares: u64,
 }
 
-/// A vdev of a configuration. Fields are `ZPOOL_CONFIG_*`; those marked top exist on top-level vdevs only.
+/// A vdev of a configuration. Fields are `ZPOOL_CONFIG_*`; those marked "top" exist on top-level vdevs
+/// only.
 ///
 /// Fields that a kind does not have are 0, empty or `None`.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -42,23 +42,23 @@ pub struct VdevConfig {
     pub kind: VdevKind,
     /// Position among its siblings; 0 on spares and cache devices.
     pub id: u64,
-    /// Its name for life.
+    /// Its guid, which never changes.
     pub guid: Guid,
-    /// Where it was last seen.
+    /// Path at which it was last seen.
     pub path: Option<String>,
     /// The hardware's own name for it.
     pub devid: Option<String>,
     /// Where it is plugged in.
     pub phys_path: Option<String>,
-    /// Where its enclosure slot is in sysfs.
+    /// Path of its enclosure slot in sysfs.
     pub enclosure_path: Option<String>,
-    /// ZFS was given the whole disk and made the partition; `None` if it does not say.
+    /// ZFS was given the whole disk and partitioned it; `None` if not recorded.
     pub whole_disk: Option<bool>,
     /// Top: log2 of the smallest block that can be written.
     pub ashift: u32,
     /// Top: bytes that can be allocated, parity included.
     pub asize_bytes: u64,
-    /// Top: the allocation class, if the configuration says; the vdev's own ZAP always does.
+    /// Top: the allocation class, if the configuration has it; the vdev's own ZAP always does.
     pub class: VdevClass,
     /// Top: object whose words are the space maps of the metaslabs.
     pub metaslab_array: ObjectId,
@@ -66,7 +66,7 @@ pub struct VdevConfig {
     pub metaslab_shift: u32,
     /// RAID-Z and dRAID: parity columns, fewer than it has children.
     pub parity: usize,
-    /// dRAID: its shape, which fits its children.
+    /// dRAID: its shape, which fits the number of children.
     pub draid: Option<DraidConfig>,
     /// Distributed spare: which of its dRAID's spares it is.
     pub spare_id: Option<u64>,
@@ -74,11 +74,11 @@ pub struct VdevConfig {
     pub top_guid: Option<Guid>,
     /// RAID-Z: a disk is being added right now.
     pub raidz_expanding: bool,
-    /// RAID-Z: the groups in which it grew by one disk, oldest first.
+    /// RAID-Z: the txgs in which it grew by one disk, oldest first.
     pub raidz_expand_txgs: Vec<Txg>,
-    /// A hot spare, in its place or in use.
+    /// A hot spare, idle or in use.
     pub is_spare: bool,
-    /// Taken offline by the administrator, to last.
+    /// Taken offline by the administrator, persistently.
     pub offline: bool,
     /// Taken out of use because of errors, or by the administrator.
     pub faulted: bool,
@@ -88,27 +88,27 @@ pub struct VdevConfig {
     pub removed: bool,
     /// Could not be found when the pool was last opened.
     pub not_present: bool,
-    /// A spare that goes back to its place when the resilver ends.
+    /// A spare that becomes idle again when the resilver ends.
     pub unspare: bool,
     /// Top: no new allocations.
     pub non_allocating: bool,
     /// Top: being removed.
     pub removing: bool,
-    /// Waits for the resilver after the present one.
+    /// Its resilver is deferred until the present one ends.
     pub resilver_defer: bool,
     /// Why it is faulted or degraded: `external` or `err_exceeded`.
     pub aux_state: Option<String>,
-    /// When it joined.
+    /// The txg in which it joined.
     pub create_txg: Txg,
-    /// Not 0: being resilvered, complete only for blocks born before this group.
+    /// Not 0: being resilvered, complete only for blocks born before this txg.
     pub resilver_txg: Txg,
-    /// Its rebuild has come to this group.
+    /// The txg up to which it has been rebuilt.
     pub rebuild_txg: Txg,
-    /// Space map of the groups that it misses ("dirty time log").
+    /// Space map of the txgs that it missed (dirty time log, DTL).
     pub dtl: ObjectId,
     /// Removed or being removed: object that maps its offsets to other vdevs.
     pub indirect_object: ObjectId,
-    /// Removed: object that says which group's allocations were moved when.
+    /// Removed: object that records in which txg each of its ranges was moved.
     pub indirect_births: ObjectId,
     /// Removed: the vdev removed before it.
     pub prev_indirect_vdev: Option<VdevId>,
@@ -122,7 +122,7 @@ pub struct VdevConfig {
     pub orig_guid: Option<Guid>,
     /// The vdevs below it, by `id`.
     pub children: Vec<VdevConfig>,
-    /// Pairs that are not above.
+    /// All other pairs.
     pub other: Nvlist,
 }
 
@@ -227,7 +227,7 @@ impl VdevConfig {
         Ok(())
     }
 
-    /// It holds bytes itself.
+    /// It stores bytes itself.
     pub fn is_leaf(&self) -> bool {
         matches!(self.kind, VdevKind::Disk | VdevKind::File | VdevKind::DistributedSpare)
     }
@@ -242,13 +242,13 @@ impl VdevConfig {
         })
     }
 
-    /// The vdevs that hold bytes.
+    /// The vdevs that store bytes.
     pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         self.walk().filter(|vdev| vdev.is_leaf())
     }
 }
 
-/// Labels say `is_log`, later ones name the class.
+/// Labels say `is_log`; newer ones name the class.
 fn class(f: &mut Fields) -> Result<VdevClass> {
     let is_log = f.flag("is_log")?;
     let named = f.string("alloc_bias")?.and_then(|name| VdevClass::from_name(&name));

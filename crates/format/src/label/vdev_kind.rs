@@ -7,9 +7,9 @@ use std::fmt;
 pub enum VdevKind {
     /// The parent of all top-level vdevs: the pool itself.
     Root,
-    /// Every child holds the same.
+    /// Every child holds the same data.
     Mirror,
-    /// A mirror of a disk and the one that takes its place, while that is filled.
+    /// A mirror of a disk and its replacement, while the replacement is filled.
     Replacing,
     /// Striped with one to three parity columns of variable width.
     Raidz,
@@ -21,14 +21,14 @@ pub enum VdevKind {
     Disk,
     /// A file.
     File,
-    /// A top-level vdev known only by its place, or its guid.
+    /// A top-level vdev of which only the index or the guid is known.
     #[default]
     Missing,
     /// The gap that a removed log device leaves in the numbering.
     Hole,
     /// A mirror of a disk and the hot spare that stands in for it.
     Spare,
-    /// What is left of a removed vdev: a map to where its blocks went.
+    /// The remains of a removed vdev: a map to where its blocks went.
     Indirect,
     /// A type that OpenZFS 2.3 does not store, as spelled.
     Unknown(String),
@@ -56,7 +56,8 @@ impl VdevKind {
         known.map_or_else(|| VdevKind::Unknown(name.to_owned()), |(kind, _)| kind.clone())
     }
 
-    /// Blocks lie on a top-level vdev of this kind, as opposed to one that only keeps a number or leads elsewhere.
+    /// Whether blocks lie on a top-level vdev of this kind; others only keep a number or redirect
+    /// elsewhere.
     pub fn holds_data(&self) -> bool {
         !matches!(self, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
     }
@@ -79,7 +80,7 @@ impl fmt::Display for VdevKind {
 /// The allocation class of a top-level vdev, `VDEV_ALLOC_BIAS_*`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VdevClass {
-    /// Data and, lacking better, everything.
+    /// Data, and everything else for which there is no better class.
     #[default]
     Normal,
     /// A separate intent log.
@@ -101,7 +102,7 @@ impl VdevClass {
         }
     }
 
-    /// The class of that name, also as the vdev's ZAP keeps it; vdevs without a name are normal ones.
+    /// The class of that name, as in the vdev's ZAP; vdevs without one are normal.
     pub fn from_name(name: &str) -> Option<VdevClass> {
         match name {
             "log" => Some(VdevClass::Log),

@@ -1,7 +1,7 @@
 //! Unpacking of name-value lists, native and XDR.
 //!
-//! Idea: the two packings nest alike (a list's pairs, then an end mark) and differ in how a pair is framed
-//! and how small its smallest number is. One decoder walks both.
+//! Idea: the two packings nest alike (a list's pairs, then an end mark). They differ in the framing of a
+//! pair and in the size of the smallest number. One decoder walks both.
 //!
 //! Layout:
 //!
@@ -52,7 +52,7 @@ fn corrupt(why: &'static str) -> FormatError {
     FormatError::Corrupt { what: WHAT, why }
 }
 
-/// Reads version and flags; answers the flags.
+/// Reads version and flags; returns the flags.
 fn list_head(r: &mut Reader<'_>) -> Result<u32> {
     at_most("nvlist version", r.u32()?.into(), 0)?;
     r.u32()
@@ -120,7 +120,8 @@ impl<'a> Decoder<'a> {
         Ok(Some((name, value)))
     }
 
-    /// One list or an array of them. `heads` is where their heads lie, if not each before its pairs.
+    /// One list or an array of them. `heads` holds their heads, if these don't each precede their list's
+    /// pairs.
     fn lists(
         &mut self,
         data_type: u32,
@@ -153,7 +154,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// A value of any type but lists.
+    /// A value of any type except lists.
     fn plain_value(&mut self, data_type: u32, count: usize) -> Result<NvValue> {
         let wanted = match data_type {
             dt::BOOLEAN => Some(0),
@@ -227,12 +228,12 @@ impl<'a> Decoder<'a> {
         Ok(at_most("nvlist boolean", self.r.u32()?.into(), 1)? == 1)
     }
 
-    /// Numbers; an empty array is without the repeated count in XDR too.
+    /// Numbers; an empty array has no repeated count, not even in XDR.
     fn array<T>(&mut self, count: usize, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         if self.packing == Packing::Xdr && count != 0 && self.r.u32()? as usize != count {
             return Err(corrupt("has an array with two counts"));
         }
-        // An item takes no less room on disk than in memory.
+        // An item takes at least as many bytes packed as in memory.
         let need = count.saturating_mul(size_of::<T>());
         if need > self.r.remaining() {
             return Err(FormatError::Truncated { what: WHAT, need, have: self.r.remaining() });

@@ -1,7 +1,7 @@
 //! Packing of name-value lists as XDR; the layout is drawn in `decode`.
 //!
-//! A pair states two sizes: its own, by which boot loaders skip it, and the one it would have in memory,
-//! which OpenZFS allocates and then holds the decoded pair to. So both must be exact.
+//! A pair states two sizes: its own, which lets boot loaders skip it, and its size in memory, which OpenZFS
+//! allocates and checks against the decoded pair. So both must be exact.
 
 use super::{NvValue, Nvlist, data_type as dt};
 use crate::bytes::{Endian, Writer};

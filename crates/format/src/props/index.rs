@@ -1,12 +1,12 @@
-//! Values of index properties: names and the numbers that stand for them on disk.
+//! Values of index properties: their names, and the numbers that represent them on disk.
 //!
 //! Where several names share a number, the first one is shown.
 
 use super::IndexValue;
 
-/// Bits of a compression property that name the algorithm, `SPA_COMPRESSBITS`; above them is the level.
+/// Bits of a compression property that select the algorithm, `SPA_COMPRESSBITS`; the level is above them.
 pub const SPA_COMPRESSBITS: u32 = 7;
-/// `ZIO_CHECKSUM_VERIFY`: a dedup property also wants bytes compared.
+/// `ZIO_CHECKSUM_VERIFY`: a dedup property also asks for a byte comparison.
 pub const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 
 /// `ZIO_COMPLEVEL_ZSTD`.

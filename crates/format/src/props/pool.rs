@@ -1,4 +1,4 @@
-//! The properties of pools. Features are shown among them as `feature@NAME`: see `features`.
+//! The properties of pools. Features appear among them as `feature@NAME`: see `features`.
 
 use super::Prop;
 use super::index::*;

@@ -1,7 +1,8 @@
-//! A data set's attributes and layouts, read from its two ZAPs.
+//! A file system's attributes and layouts, read from its two ZAPs.
 
 use std::collections::BTreeMap;
 
+use super::usual::Usual;
 use super::zpl_attr::ZplAttr;
 use super::{LENGTHS_AT, WHAT};
 use crate::error::{FormatError, Result, at_most};
@@ -16,46 +17,97 @@ const MAX_SLOTS: u64 = 1024;
 pub struct SaAttribute {
     /// Its name.
     pub name: String,
-    /// Bytes of every value; 0: each value has its own length.
+    /// Bytes of every value; 0 if each value has its own length.
     pub length_bytes: u16,
-    /// How its values swap their bytes, `sa_bswap_type_t`: 64, 32, 16 bits, bytes, ACL.
+    /// How to byte-swap its values, `sa_bswap_type_t`: 64, 32, 16 bits, bytes, ACL.
     pub byteswap: u8,
 }
 
-/// One attribute's place in a layout.
+/// The position of one attribute in a layout.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub number: u16,
-    /// Bytes, if it isn't variable.
+    /// Bytes, unless it is variable.
     pub length: usize,
-    /// Which of the variable attributes it is.
+    /// Its index among the variable attributes.
     pub variable_index: Option<usize>,
 }
 
-/// The attributes that a bonus or spill block has, in order.
+/// The attributes of a bonus or spill block, in order.
 #[derive(Debug, Clone)]
 pub struct SaLayout {
     slots: Vec<Slot>,
-    /// Offsets of the slots up to and with the first variable one.
+    /// Offsets of the slots up to and including the first variable one.
     offsets: Vec<usize>,
-    /// Offset and length of each attribute of the ZPL that lies before the first variable one; length 0: it does not.
+    /// Offset and length of each ZPL attribute before the first variable one; length 0 for all others.
     fixed: [(u16, u16); ZplAttr::COUNT],
-    /// Slot of each attribute of the ZPL.
+    /// Slot of each ZPL attribute.
     zpl_slots: [Option<u16>; ZplAttr::COUNT],
 }
 
-/// All attributes and layouts of a data set.
+/// All attributes and layouts of a file system.
 #[derive(Debug, Clone, Default)]
 pub struct SaRegistry {
     attributes: BTreeMap<u16, SaAttribute>,
     layouts: BTreeMap<u16, SaLayout>,
+    /// Replaces layouts that are not listed.
+    usual: Option<Box<Usual>>,
 }
 
 impl SaRegistry {
-    /// From the entries of the ZAPs REGISTRY (name, value) and LAYOUTS (number in decimal, attributes).
+    /// Salvages what can still be read of a file system's tables, so that its files can be read. Attributes
+    /// that are not listed get OpenZFS's usual numbers; a missing layout is inferred from the shape of the
+    /// data it describes.
+    pub fn salvage<'a>(
+        registrations: impl IntoIterator<Item = (&'a [u8], u64)>,
+        layouts: impl IntoIterator<Item = (&'a [u8], &'a [u64])>,
+    ) -> Result<Self> {
+        let none: [(&[u8], &[u64]); 0] = [];
+        let mut registry = SaRegistry::decode(registrations, none)?;
+        ZplAttr::all().for_each(|attr| registry.register(attr));
+        registry.usual = Some(Box::new(Usual::of(&registry)?));
+        for (name, attributes) in layouts {
+            if let Some(number) = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()) {
+                // A layout with unknown attributes is inferred from the data's shape, or not at all.
+                let _ = registry.add_layout(number, attributes);
+            }
+        }
+        Ok(registry)
+    }
+
+    /// The entries of the ZAP REGISTRY for these attributes.
+    pub fn registrations(&self) -> Vec<(Vec<u8>, u64)> {
+        let word = |number: u16, a: &SaAttribute| {
+            u64::from(number) | u64::from(a.byteswap) << 16 | u64::from(a.length_bytes) << 24
+        };
+        self.attributes.iter().map(|(&number, a)| (a.name.clone().into_bytes(), word(number, a))).collect()
+    }
+
+    /// The entries of the ZAP LAYOUTS for these layouts.
+    pub fn layouts(&self) -> Vec<(Vec<u8>, Vec<u64>)> {
+        let entry = |(number, layout): (&u16, &SaLayout)| {
+            (number.to_string().into_bytes(), layout.attributes().map(u64::from).collect())
+        };
+        self.layouts.iter().map(entry).collect()
+    }
+
+    pub(super) fn usual(&self) -> Option<&Usual> {
+        self.usual.as_deref()
+    }
+
+    /// A layout of these attributes.
+    pub(super) fn layout_of(&self, attributes: &[ZplAttr]) -> Result<SaLayout> {
+        let unknown =
+            FormatError::Corrupt { what: WHAT, why: "have a layout of attributes that are not registered" };
+        let numbers: Option<Vec<u64>> =
+            attributes.iter().map(|attr| self.number_of(*attr).map(u64::from)).collect();
+        self.build_layout(&numbers.ok_or(unknown)?)
+    }
+
+    /// Decodes the entries of the ZAPs REGISTRY (name, value) and LAYOUTS (number in decimal, attributes).
     ///
     /// # Errors
-    /// A layout of attributes that are not registered; numbers out of range.
+    /// A layout with attributes that are not registered; numbers out of range.
     pub fn decode<'a>(
         registrations: impl IntoIterator<Item = (&'a [u8], u64)>,
         layouts: impl IntoIterator<Item = (&'a [u8], &'a [u64])>,
@@ -95,18 +147,18 @@ impl SaRegistry {
         self.layouts.get(&number)
     }
 
-    /// The number of an attribute of the ZPL in this data set, if it is registered.
+    /// The number of a ZPL attribute in this file system, if it is registered.
     pub fn number_of(&self, attr: ZplAttr) -> Option<u16> {
         let number = attr as u16;
         let is_it = |number: u16| self.attributes.get(&number).is_some_and(|a| a.name == attr.name());
-        // Nearly all data sets have the same numbers.
+        // Nearly all file systems use the same numbers.
         if is_it(number) {
             return Some(number);
         }
         self.attributes.keys().copied().find(|&number| is_it(number))
     }
 
-    /// Gives an attribute of the ZPL the next number, unless it has one.
+    /// Gives a ZPL attribute the next number, unless it has one.
     pub fn register(&mut self, attr: ZplAttr) {
         if self.number_of(attr).is_none() {
             let number = self.attributes.last_key_value().map_or(0, |(&last, _)| last.saturating_add(1));
@@ -116,13 +168,13 @@ impl SaRegistry {
         }
     }
 
-    /// The layout of just these attributes in this order.
+    /// The layout of exactly these attributes in this order.
     pub fn find_layout(&self, attributes: &[u16]) -> Option<u16> {
         let mut layouts = self.layouts.iter();
         layouts.find(|(_, layout)| layout.attributes().eq(attributes.iter().copied())).map(|(n, _)| *n)
     }
 
-    /// The number that OpenZFS gives the next layout: 0 stands for old znodes, 1 for none.
+    /// The number that OpenZFS gives the next layout: 0 stands for old znodes, 1 for no attributes.
     pub fn next_layout(&self) -> u16 {
         self.layouts.last_key_value().map_or(2, |(&last, _)| last.saturating_add(1).max(2))
     }
@@ -133,6 +185,12 @@ impl SaRegistry {
     /// Attributes that are not registered; numbers out of range.
     pub fn add_layout(&mut self, number: u16, attributes: &[u64]) -> Result<()> {
         at_most("SA layout", number.into(), MAX_LAYOUT)?;
+        let layout = self.build_layout(attributes)?;
+        self.layouts.insert(number, layout);
+        Ok(())
+    }
+
+    fn build_layout(&self, attributes: &[u64]) -> Result<SaLayout> {
         at_most("SA layout attributes", attributes.len() as u64, MAX_SLOTS)?;
         let mut slots = Vec::with_capacity(attributes.len());
         let mut variable = 0..;
@@ -147,8 +205,7 @@ impl SaRegistry {
             slots.push(Slot { number, length, variable_index });
         }
         let zpl_slots = self.zpl_slots(&slots);
-        self.layouts.insert(number, SaLayout::new(slots, zpl_slots));
-        Ok(())
+        Ok(SaLayout::new(slots, zpl_slots))
     }
 
     fn zpl_slots(&self, slots: &[Slot]) -> [Option<u16>; ZplAttr::COUNT] {
@@ -193,7 +250,7 @@ impl SaLayout {
         &self.slots
     }
 
-    /// Offset and length of an attribute, if they are the same in every file of this layout.
+    /// Offset and length of an attribute, if every file of this layout has them the same.
     pub(super) fn fixed(&self, attr: ZplAttr) -> Option<(usize, usize)> {
         let (at, len) = self.fixed[attr as usize];
         (len > 0).then_some((at.into(), len.into()))
@@ -203,12 +260,17 @@ impl SaLayout {
         self.zpl_slots[attr as usize].map(usize::from)
     }
 
+    /// The number of attributes whose values have no fixed length.
+    pub(super) fn variable_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.variable_index.is_some()).count()
+    }
+
     /// The slot of the first variable attribute, or the number of slots.
     pub(super) fn first_variable(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Where the value of a slot up to the first variable one begins; slot 0: where values begin.
+    /// Where the value of a slot up to the first variable one begins; for slot 0, where values begin.
     pub(super) fn offset(&self, slot: usize) -> usize {
         self.offsets.get(slot).copied().unwrap_or(0)
     }

@@ -1,9 +1,10 @@
-//! A file's attributes to be changed: taken out of bonus and spill block, and put back.
+//! A file's attributes while they are changed: taken out of bonus and spill block, and put back.
 //!
-//! Idea: the order of attributes is what a layout is, so it is kept: what is changed stays where it is, what is new comes last.
-//! How many go into the bonus follows from their sizes alone ([`SaValues::bonus_count`]); the rest goes to the spill block.
+//! Idea: a layout is an order of attributes, so the order is kept: changed values stay where they are, new
+//! ones are appended. How many fit in the bonus follows from their sizes alone ([`SaValues::bonus_count`]);
+//! the rest goes to the spill block.
 //!
-//! Values are kept in this machine's byte order, whatever they were read in.
+//! Values are kept in this machine's byte order, whatever order they were read in.
 //!
 //! Source: OpenZFS `sa.c` (`sa_find_sizes`, `sa_build_layouts`, `sa_modify_attrs`).
 
@@ -15,19 +16,20 @@ use crate::bytes::Endian;
 use crate::error::Result;
 use crate::znode::{AclForm, decode_aces, encode_aces};
 
-/// Bytes of the header before the lengths of variable attributes but the first: `sizeof (sa_hdr_phys_t)`.
+/// Bytes of the header without the lengths of all variable attributes but the first: `sizeof
+/// (sa_hdr_phys_t)`.
 const HEADER_BYTES: usize = 8;
 
 /// Attributes by number, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SaValues {
     entries: Vec<(u16, Range<usize>)>,
-    /// Where the entries' bytes lie; those of values that were replaced by others of another length stay unused.
+    /// The entries' bytes. A value replaced by one of another length leaves its old bytes unused.
     bytes: Vec<u8>,
 }
 
 impl SaValues {
-    /// No attributes, with memory for as many as files have.
+    /// No attributes yet, with memory for a typical file's.
     pub fn new() -> SaValues {
         SaValues { entries: Vec::with_capacity(20), bytes: Vec::with_capacity(320) }
     }
@@ -35,7 +37,7 @@ impl SaValues {
     /// Appends the attributes of a bonus or spill block.
     ///
     /// # Errors
-    /// An ACL that does not decode, of another byte order.
+    /// An ACL in the other byte order that does not decode.
     pub fn extend(&mut self, registry: &SaRegistry, reader: &SaReader<'_>) -> Result<()> {
         for (number, value) in reader.attributes() {
             if reader.endian() == Endian::NATIVE {
@@ -52,7 +54,7 @@ impl SaValues {
         self.entries.iter().find(|(n, _)| *n == number).map(|(_, at)| &self.bytes[at.clone()])
     }
 
-    /// Sets an attribute: where it is, or as the last.
+    /// Sets an attribute in place, or appends it.
     pub fn set(&mut self, number: u16, value: &[u8]) {
         let entry = self.entries.iter_mut().find(|(n, _)| *n == number);
         if let Some((_, at)) = &entry
@@ -69,7 +71,7 @@ impl SaValues {
         }
     }
 
-    /// Sets an attribute: where it is, else behind another one.
+    /// Sets an attribute in place, or inserts it after another one.
     pub fn insert_after(&mut self, other: u16, number: u16, value: &[u8]) {
         let is_new = self.get(number).is_none();
         self.set(number, value);
@@ -88,8 +90,8 @@ impl SaValues {
         self.entries[range].iter().map(|(_, at)| &self.bytes[at.clone()]).collect()
     }
 
-    /// How many attributes go into a bonus of at most `room_bytes`. If not all do, the rest needs a spill block, whose pointer
-    /// takes room too.
+    /// The number of attributes that fit in a bonus of `room_bytes`. If not all fit, the rest needs a spill
+    /// block, whose pointer takes room in the dnode too.
     pub fn bonus_count(&self, registry: &SaRegistry, room_bytes: usize) -> usize {
         let (mut total, mut variable, mut fit) = (0_usize, 0_usize, 0);
         for (index, (number, at)) in self.entries.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The attributes that the ZPL knows by name.
 
-/// An attribute of a file, `zpl_attr_t`. Its number differs from one data set to another; its name does not.
+/// An attribute of a file, `zpl_attr_t`. Its number may differ between file systems; its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ZplAttr {
@@ -12,17 +12,17 @@ pub enum ZplAttr {
     Ctime,
     /// Time of creation.
     Crtime,
-    /// Transaction group of creation, to tell apart files that have had one object number.
+    /// The txg of creation, which tells apart files that have had the same object number.
     Gen,
     /// Type and permissions.
     Mode,
-    /// Bytes of content; of a directory, its entries with `.` and `..`.
+    /// Bytes of content; for a directory, the number of its entries including `.` and `..`.
     Size,
-    /// Object of the directory that it is in.
+    /// Object of its parent directory.
     Parent,
-    /// Names it has.
+    /// Number of its names.
     Links,
-    /// Object of its directory of extended attributes; 0: none.
+    /// Object of its directory of extended attributes; 0 for none.
     Xattr,
     /// Device number.
     Rdev,
@@ -77,12 +77,12 @@ const TABLE: [(ZplAttr, &str, u16, u8); ZplAttr::COUNT] = [
 ];
 
 impl ZplAttr {
-    /// How many there are.
+    /// The number of attributes.
     pub const COUNT: usize = 22;
-    /// The first of them have the same number everywhere: those that old znodes have too.
+    /// The first ones, which old znodes have too, have the same number everywhere.
     pub(super) const LEGACY_COUNT: usize = 16;
 
-    /// All, in the order of `zpl_attr_t`.
+    /// All attributes, in the order of `zpl_attr_t`.
     pub fn all() -> impl Iterator<Item = ZplAttr> {
         TABLE.iter().map(|(attr, ..)| *attr)
     }
@@ -97,12 +97,12 @@ impl ZplAttr {
         u64::from(number) | u64::from(self.byteswap()) << 16 | u64::from(self.registered_bytes()) << 24
     }
 
-    /// The length that OpenZFS registers it with; 0: each value has its own.
+    /// The length that OpenZFS registers it with; 0 if each value has its own.
     pub fn registered_bytes(self) -> u16 {
         TABLE[self as usize].2
     }
 
-    /// How OpenZFS swaps its bytes, `sa_bswap_type_t`.
+    /// How OpenZFS byte-swaps it, `sa_bswap_type_t`.
     pub fn byteswap(self) -> u8 {
         TABLE[self as usize].3
     }

@@ -1,4 +1,4 @@
-//! What is written is read back, whatever the block size; hostile words end in an error.
+//! Whatever the block size, what is written is read back; hostile words end in an error.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn a_known_log_reads_as_its_picture_says() {
 
 #[test]
 fn a_log_space_map_of_the_kernel_module_reads_as_ranges_of_its_vdev() {
-    // The first words of object 195 (txg 41) of the golden pool unclean-zil, in the order of its disk.
+    // The first words of object 195 (txg 41) of the golden pool unclean-zil, in on-disk byte order.
     let words: [u64; 6] = [
         0x8004_0000_0000_0029,
         0xc000_0000_4700_0000,
@@ -132,7 +132,7 @@ proptest! {
         let raw = [raw.finish(), writer.finish(endian)].concat();
         let entries = read(&raw, block_words * 8, 9, endian).unwrap();
 
-        // Long runs come back in pieces: join them and compare.
+        // Long runs come back in pieces: join them before comparing.
         let mut pieces = entries.into_iter();
         for segment in segments {
             let (mut at, mut left) = (segment.offset, segment.run);
@@ -149,7 +149,10 @@ proptest! {
     }
 
     #[test]
-    fn hostile_words_give_no_more_entries_than_words(raw in prop::collection::vec(any::<u8>(), 0..400), shift in 0u32..64) {
+    fn hostile_words_give_no_more_entries_than_words(
+        raw in prop::collection::vec(any::<u8>(), 0..400),
+        shift in 0u32..64,
+    ) {
         let mut reader = SpaceMapReader::new(shift, Endian::Little).unwrap();
         prop_assert!(reader.block(&raw).count() <= raw.len() / 8);
     }

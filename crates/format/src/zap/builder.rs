@@ -1,4 +1,4 @@
-//! Makes a leaf block of entries, as OpenZFS would that adds them one by one.
+//! Builds a leaf block of entries, as OpenZFS would by adding them one by one.
 
 use super::leaf::{
     ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, ZAP_LEAF_MAGIC,
@@ -11,7 +11,7 @@ use crate::error::{FormatError, Result, at_most};
 /// `ZLF_ENTRIES_CDSORTED`, set on every leaf since pool version 11.
 const ZLF_ENTRIES_CDSORTED: u8 = 1;
 
-/// A leaf in the making.
+/// A leaf being built.
 #[derive(Debug, Clone)]
 pub struct LeafBuilder {
     block_shift: u32,
@@ -26,10 +26,10 @@ pub struct LeafBuilder {
 }
 
 impl LeafBuilder {
-    /// An empty leaf of `1 << block_shift` bytes for the hashes with that prefix.
+    /// An empty leaf of `1 << block_shift` bytes for hashes with this prefix.
     ///
     /// # Errors
-    /// A block size that no leaf has.
+    /// A block size that leaves cannot have.
     pub fn new(block_shift: u32, prefix: u64, prefix_len: u32, endian: Endian) -> Result<Self> {
         at_most("ZAP leaf prefix bits", prefix_len.into(), 64)?;
         if !(9..=20).contains(&block_shift) {
@@ -52,11 +52,11 @@ impl LeafBuilder {
         })
     }
 
-    /// Adds an entry with a text name; its NUL is added here. `value` are big-endian integers of `int_bytes`.
-    /// `false`: there is no room, and nothing changed.
+    /// Adds an entry with a text name, to which it appends the NUL. `value` holds big-endian integers of
+    /// `int_bytes` each. `false` if there is no room; then nothing has changed.
     ///
     /// # Errors
-    /// A name or value longer than the format can say.
+    /// A name or value longer than the format allows.
     pub fn add(&mut self, hash: u64, cd: u32, name: &[u8], int_bytes: u8, value: &[u8]) -> Result<bool> {
         let name: Vec<u8> = name.iter().copied().chain([0]).collect();
         let len = name.len();
@@ -66,7 +66,7 @@ impl LeafBuilder {
     /// Adds an entry whose name is words; otherwise like `add`.
     ///
     /// # Errors
-    /// A name or value longer than the format can say.
+    /// A name or value longer than the format allows.
     pub fn add_words(
         &mut self,
         hash: u64,
@@ -108,7 +108,7 @@ impl LeafBuilder {
         w.u16(value_chunk).u16(int_count).u32(cd).u64(hash);
         self.chunks[usize::from(number)].copy_from_slice(&w.finish());
 
-        // New entries go to the head of their chain, but stay behind those of their hash with a smaller cd.
+        // New entries go to the head of their chain, but after entries with the same hash and a smaller cd.
         let buckets = self.buckets.len();
         let chain = &mut self.buckets[bucket_of(hash, self.prefix_len, buckets)];
         let at = chain.iter().rposition(|(_, h, c)| *h == hash && *c < cd).map_or(0, |i| i + 1);
@@ -117,7 +117,7 @@ impl LeafBuilder {
         Ok(true)
     }
 
-    /// Appends array chunks; answers the first one's number.
+    /// Appends array chunks; returns the number of the first one.
     fn add_array(&mut self, content: &[u8]) -> u16 {
         if content.is_empty() {
             return CHAIN_END;
@@ -160,7 +160,7 @@ impl LeafBuilder {
     /// The leaf as its reader sees it.
     ///
     /// # Errors
-    /// None in practice: what is built can be read.
+    /// None in practice: a leaf built here can be read.
     pub fn into_leaf(self) -> Result<Leaf> {
         let endian = self.endian;
         Leaf::decode(self.finish().into(), endian)

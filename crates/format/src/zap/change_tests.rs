@@ -1,4 +1,4 @@
-//! Leaves that are changed in place, against a map; damaged ones; blocks of the other byte order.
+//! Leaves changed in place, compared with a map; damaged leaves; blocks in the other byte order.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const HASHER: ZapHasher = ZapHasher { salt: 0x1234_5678_9abc_def1, flags: 0 };
 
-/// A step: a name out of few, its value, and what to do with it.
+/// A step: one of a few names, its value, and what to do with it.
 type Change = (u8, Vec<u8>, u8);
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -38,7 +38,7 @@ fn check(block: &[u8], model: &BTreeMap<u8, Vec<u8>>) {
     }
 }
 
-/// Answers whether there was room.
+/// Returns whether there was room.
 fn apply(leaf: &mut LeafMut<'_>, (number, value, action): &Change) -> Result<bool> {
     let stored = [&name(*number)[..], &[0]].concat();
     let value = LeafValue { int_bytes: 1, raw: value };
@@ -71,7 +71,8 @@ proptest! {
         let mut sibling = vec![0; 1 << shift];
         LeafMut::open(&mut block).unwrap().split(&mut sibling).unwrap();
         let is_upper = |number: &u8| hash(*number) >> 63 == 1;
-        let (upper, lower): (BTreeMap<_, _>, BTreeMap<_, _>) = model.into_iter().partition(|(n, _)| is_upper(n));
+        let (upper, lower): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            model.into_iter().partition(|(number, _)| is_upper(number));
         check(&sibling, &upper);
         check(&block, &lower);
         prop_assert_eq!(LeafMut::summary(&sibling).unwrap(), (1, 1, upper.len() as u16));
@@ -115,7 +116,10 @@ proptest! {
         swap_block(&mut swapped);
         prop_assert_eq!(swapped, native);
 
-        let listed = entries.iter().map(|(name, (value, cd))| MicroEntry { name, value: value.len() as u64, cd: *cd });
+        let listed = entries.iter().map(|(name, (value, cd))| {
+            let value = value.len() as u64;
+            MicroEntry { name, value, cd: *cd }
+        });
         let [native, mut foreign] = [Endian::NATIVE, Endian::NATIVE.swapped()]
             .map(|endian| MicroZap::encode(listed.clone(), HASHER, 5, 2048, endian).unwrap());
         swap_block(&mut foreign);

@@ -1,10 +1,12 @@
-//! The hash of a ZAP's names: CRC-64 (ECMA-182, reflected) started from the ZAP's salt, its first 28 or 48 bits.
+//! The hash of a ZAP's names: the first 28 or 48 bits of CRC-64 (ECMA-182, reflected), started from the
+//! ZAP's salt.
 //!
-//! Only the first bits count since a directory cursor holds them beside the collision differentiator.
+//! Only the first bits are used because a directory cursor must hold them together with the collision
+//! differentiator.
 
-/// `ZAP_FLAG_HASH64`: 48 bits of the hash are used, else 28.
+/// `ZAP_FLAG_HASH64`: 48 bits of the hash are used instead of 28.
 pub const ZAP_FLAG_HASH64: u64 = 1 << 0;
-/// `ZAP_FLAG_UINT64_KEY`: names are arrays of 64-bit words, else text.
+/// `ZAP_FLAG_UINT64_KEY`: names are arrays of 64-bit words instead of text.
 pub const ZAP_FLAG_UINT64_KEY: u64 = 1 << 1;
 /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of a name is its hash.
 pub const ZAP_FLAG_PRE_HASHED_KEY: u64 = 1 << 2;

@@ -23,7 +23,7 @@ pub const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
 const WHAT: &str = "fat ZAP";
 /// log2 of the smallest and the largest block that a fat ZAP has had.
 const BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=20;
-/// More bits than the hash has cannot index a table.
+/// A table cannot be indexed by more bits than the hash has.
 const MAX_TABLE_SHIFT: u64 = 48;
 
 /// Where the pointers to the leaves lie, `zap_table_phys_t`.
@@ -31,11 +31,11 @@ const MAX_TABLE_SHIFT: u64 = 48;
 pub struct PointerTable {
     /// First block of the table.
     pub first_block: BlockId,
-    /// Blocks that it takes; 0: it is embedded in the header.
+    /// Blocks that it takes; 0 if it is embedded in the header.
     pub blocks: u64,
     /// Bits of the hash that index it.
     pub shift: u32,
-    /// First block of the table of twice the size to which this one is being copied; 0 if it isn't.
+    /// First block of the table of twice the size that this one is being copied to; 0 if there is none.
     pub next_block: BlockId,
     /// Blocks already copied. Look-ups use this table until all are.
     pub blocks_copied: u64,
@@ -48,11 +48,11 @@ pub struct FatHeader {
     pub table: PointerTable,
     /// The first block that has never been used: the ZAP's end.
     pub free_block: BlockId,
-    /// Leaves there are.
+    /// Number of leaves.
     pub leaf_count: u64,
-    /// Entries there are.
+    /// Number of entries.
     pub entry_count: u64,
-    /// Where the hash starts.
+    /// Start value of the hash.
     pub salt: u64,
     /// Normalization of names.
     pub normflags: u64,
@@ -63,7 +63,7 @@ pub struct FatHeader {
     block: Bytes,
 }
 
-/// Where the pointer to a leaf is found.
+/// Where to find the pointer to a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafPointer {
     /// In the header: this is the leaf.
@@ -72,7 +72,7 @@ pub enum LeafPointer {
     InTable {
         /// The block to read.
         block: BlockId,
-        /// Where in it.
+        /// Offset in that block.
         offset_bytes: usize,
     },
 }
@@ -81,12 +81,12 @@ impl FatHeader {
     /// Opens block 0, whose length is the ZAP's block size.
     ///
     /// # Errors
-    /// Another magic number, a block size that is no power of two, a table larger than its blocks.
+    /// Another magic number, a block size that is not a power of two, a table larger than its blocks.
     pub fn decode(block: Bytes, endian: Endian) -> Result<FatHeader> {
         Ok(FatHeader { block: block.clone(), ..FatHeader::decode_fields(&block, endian)? })
     }
 
-    /// The same without the block: what an embedded table holds, only who has the block can say.
+    /// The fields alone, without the block: an embedded table can't be read.
     ///
     /// # Errors
     /// As `decode`.
@@ -130,7 +130,7 @@ impl FatHeader {
         })
     }
 
-    /// What hashes its names.
+    /// Hashes its names.
     pub fn hasher(&self) -> ZapHasher {
         ZapHasher { salt: self.salt, flags: self.flags }
     }
@@ -145,7 +145,7 @@ impl FatHeader {
         hash.checked_shr(64 - self.table.shift).unwrap_or(0)
     }
 
-    /// Where the pointer at an index (below `table_len`) is; an index beyond counts as the last.
+    /// Where the pointer at an index is; an index beyond `table_len` counts as the last.
     pub fn locate(&self, index: u64) -> LeafPointer {
         let (block, offset_bytes) = self.pointer_place(index);
         if self.table.blocks == 0 {
@@ -155,7 +155,8 @@ impl FatHeader {
         LeafPointer::InTable { block, offset_bytes }
     }
 
-    /// The block, be it the header's own, and the byte in it where the pointer at an index is; an index beyond counts as the last.
+    /// The block (possibly the header itself) and the byte in it of the pointer at an index; an index
+    /// beyond the table counts as the last.
     pub fn pointer_place(&self, index: u64) -> (BlockId, usize) {
         let index = index.min(self.table_len() - 1);
         if self.table.blocks == 0 {
@@ -188,7 +189,8 @@ impl FatHeader {
         1 << self.block_shift
     }
 
-    /// The header of an empty ZAP with blocks of `1 << block_shift` bytes: the table embedded, block 1 its only leaf.
+    /// The header of an empty ZAP with blocks of `1 << block_shift` bytes: the table is embedded, and block
+    /// 1 is its only leaf.
     pub fn empty(block_shift: u32, hasher: ZapHasher, normflags: u64) -> FatHeader {
         let table = PointerTable {
             first_block: BlockId(0),
@@ -211,7 +213,7 @@ impl FatHeader {
         }
     }
 
-    /// Writes the fields over those of a block in this machine's byte order; an embedded table stays.
+    /// Writes the fields into a block in this machine's byte order; an embedded table is left alone.
     pub fn store(&self, block: &mut [u8]) {
         for (place, word) in block.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
             *place = word.to_ne_bytes();
@@ -229,10 +231,10 @@ impl FatHeader {
     }
 }
 
-/// The pointer at a byte of a block of the table.
+/// The pointer at this byte of a table block.
 ///
 /// # Errors
-/// A block that ends before it.
+/// A block that ends before the pointer.
 pub fn read_pointer(block: &[u8], offset_bytes: usize, endian: Endian) -> Result<BlockId> {
     let mut r = Reader::new("ZAP pointer table", block, endian);
     r.skip(offset_bytes)?;

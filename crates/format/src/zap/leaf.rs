@@ -1,8 +1,8 @@
 //! Leaf of a fat ZAP: a block of entries whose hashes share a prefix.
 //!
-//! Idea: the block is cut in chunks of 24 bytes, each an entry, 21 bytes of a name or value, or free. Chunks name
-//! each other by 16-bit number. A chain can be damaged into a loop; every walk is bounded by what it wants
-//! (a name's length) or by the number of chunks, so it ends.
+//! Idea: the block is cut into chunks of 24 bytes. Each is an entry, 21 bytes of a name or value, or free.
+//! Chunks refer to each other by 16-bit number. Damage can turn a chain into a loop, so every walk is
+//! bounded by the length it expects (of a name or value) or by the number of chunks.
 //!
 //! Layout, for blocks of 2^b bytes:
 //!
@@ -12,7 +12,7 @@
 //!   48 hash table: 2^(b-5) chunk numbers (2 each), 0xffff: empty      then the chunks
 //!
 //!   entry: 252  integer size (1)  next in chain (2)  name chunk (2)  name length (2)
-//!          value chunk (2)  value length (2)  collision differentiator (4)  hash (8)      lengths in integers
+//!          value chunk (2)  value length (2)  collision differentiator (4)  hash (8)     lengths in integers
 //!   array: 251  content (21), integers in big-endian  next chunk (2)
 //!   free:  253  zeros (21)  next free chunk (2)
 //! ```
@@ -44,7 +44,7 @@ pub(super) fn geometry(block_shift: u32) -> (usize, usize) {
     (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
 }
 
-/// The bucket of a hash in a leaf of that prefix length.
+/// The bucket of a hash in a leaf with this prefix length.
 pub(super) fn bucket_of(hash: u64, prefix_len: u32, buckets: usize) -> usize {
     let below_prefix = hash.checked_shl(prefix_len).unwrap_or(0);
     (below_prefix >> (64 - buckets.ilog2())) as usize
@@ -55,13 +55,13 @@ pub(super) fn bucket_of(hash: u64, prefix_len: u32, buckets: usize) -> usize {
 pub struct Leaf {
     /// The first bits that all its hashes share, as a number.
     pub prefix: u64,
-    /// How many bits those are.
+    /// The number of those bits.
     pub prefix_len: u32,
     /// Entries that the header counts.
     pub entry_count: u16,
     /// Free chunks that the header counts.
     pub free_count: u16,
-    /// `ZLF_ENTRIES_CDSORTED` (1): entries of one hash are sorted by differentiator.
+    /// `ZLF_ENTRIES_CDSORTED` (1): entries with the same hash are sorted by differentiator.
     pub flags: u8,
     buckets: usize,
     chunk_count: usize,
@@ -74,11 +74,11 @@ pub struct Leaf {
 pub struct LeafEntry<'a> {
     /// The name's hash.
     pub hash: u64,
-    /// Tells names of one hash apart.
+    /// Distinguishes names with the same hash.
     pub cd: u32,
     /// Bytes of each integer of the value: 1, 2, 4 or 8.
     pub int_bytes: u8,
-    /// Integers in the value.
+    /// Number of integers in the value.
     pub int_count: u16,
     /// Length of the name: bytes with NUL, or words.
     pub name_len: u16,
@@ -92,7 +92,7 @@ impl Leaf {
     /// Opens a leaf block.
     ///
     /// # Errors
-    /// Another magic number, a block size that is no power of two, a prefix longer than a hash.
+    /// Another magic number, a block size that is not a power of two, a prefix longer than a hash.
     pub fn decode(block: Bytes, endian: Endian) -> Result<Leaf> {
         let (buckets, chunk_count) = geometry(block_shift(&block)?);
         let mut r = Reader::new(WHAT, &block, endian);
@@ -111,7 +111,8 @@ impl Leaf {
         Ok(Leaf { prefix, prefix_len, entry_count, free_count, flags, buckets, chunk_count, endian, block })
     }
 
-    /// The entries as they lie; a chunk that calls itself an entry and cannot be one is an error in its place.
+    /// The entries in the order of their chunks. A chunk marked as an entry that cannot be one yields an
+    /// error in its place.
     pub fn entries(&self) -> impl Iterator<Item = Result<LeafEntry<'_>>> {
         let is_entry = |chunk: &&[u8; CHUNK_BYTES]| chunk[0] == CHUNK_ENTRY;
         self.chunks().iter().filter(is_entry).map(|chunk| self.decode_entry(chunk))
@@ -143,10 +144,10 @@ impl Leaf {
         self.find(hash, |entry| Ok(usize::from(entry.name_len) == name.len() && entry.name_words()? == name))
     }
 
-    /// The first entry of that hash that `wanted` accepts: how a name is found under normalization.
+    /// The first entry with this hash that `wanted` accepts; this finds names under normalization.
     ///
     /// # Errors
-    /// A damaged chain, and what `wanted` answers.
+    /// A damaged chain, or the error of `wanted`.
     pub fn find(
         &self,
         hash: u64,
@@ -214,7 +215,7 @@ impl Leaf {
 
     /// The content of an array of `len` bytes, piece by piece.
     fn pieces(&self, first: u16, len: usize) -> Result<impl Iterator<Item = Result<&[u8]>>> {
-        // What cannot lie in this many chunks is not worth its memory.
+        // Allocate nothing for an array that cannot fit in the chunks.
         at_most("ZAP leaf array bytes", len as u64, (self.chunk_count * ARRAY_BYTES) as u64)?;
         let (mut next, mut left) = (first, len);
         Ok(std::iter::from_fn(move || {
@@ -266,7 +267,7 @@ impl<'a> LeafEntry<'a> {
         Ok(true)
     }
 
-    /// Puts a text name, without NUL, in place of what `out` holds.
+    /// Replaces the content of `out` with a text name, without NUL.
     ///
     /// # Errors
     /// A damaged chain.
@@ -319,7 +320,7 @@ impl<'a> LeafEntry<'a> {
         Ok(integers(&self.value_bytes()?, self.int_bytes.into()))
     }
 
-    /// The value's bytes; integers larger than a byte are in big-endian.
+    /// The value's bytes; integers larger than a byte are big-endian.
     ///
     /// # Errors
     /// A damaged chain.

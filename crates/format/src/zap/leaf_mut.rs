@@ -1,12 +1,12 @@
-//! A leaf that is changed where it lies: entries added, given other values, removed; a full leaf split in two.
+//! A leaf changed in place: entries are added, given other values and removed; a full leaf is split in two.
 //!
-//! Idea: the chunks of a block are its heap. Those that are free hang together in a list; an entry takes from its head and
-//! gives back to it. So a change costs what the entry is long, not what the leaf is.
+//! Idea: the chunks of a block are its heap. Free chunks form a list; an entry takes chunks from its head
+//! and returns them there. So a change costs as much as the entry is long, not as the leaf is.
 //!
-//! Invariants: whatever is to be walked or taken is looked at first, so that an error (the bytes may be damaged)
-//! leaves the leaf as it was. The block is in this machine's byte order.
+//! Invariants: every walk and every chunk to be taken is checked first, so that an error (the bytes may be
+//! damaged) leaves the leaf unchanged. The block is in this machine's byte order.
 //!
-//! Source: OpenZFS `zap_leaf.c`; entries lie where it would put them.
+//! Source: OpenZFS `zap_leaf.c`; entries go where it would put them.
 
 mod chunks;
 
@@ -26,7 +26,7 @@ const ENTRY_COUNT: usize = 30;
 const PREFIX_LEN: usize = 32;
 const FREE_HEAD: usize = 34;
 const FLAGS: usize = 36;
-/// `ZLF_ENTRIES_CDSORTED`: entries of one hash are in the order of their differentiator.
+/// `ZLF_ENTRIES_CDSORTED`: entries with the same hash are sorted by differentiator.
 const ZLF_ENTRIES_CDSORTED: u8 = 1;
 
 /// Fields of an entry, by offset.
@@ -38,7 +38,7 @@ const VALUE_CHUNK: usize = 8;
 const VALUE_LEN: usize = 10;
 const CD: usize = 12;
 const HASH: usize = 16;
-/// Where an array chunk and a free one name the next.
+/// Offset of the next chunk's number in an array or free chunk.
 const ARRAY_NEXT: usize = CHUNK_BYTES - 2;
 
 /// A name as leaves store it.
@@ -46,7 +46,7 @@ const ARRAY_NEXT: usize = CHUNK_BYTES - 2;
 pub struct LeafKey<'a> {
     /// Its hash.
     pub hash: u64,
-    /// A text with its NUL, or words in big-endian.
+    /// A text including its NUL, or big-endian words.
     pub bytes: &'a [u8],
     /// Its length: bytes, or words.
     pub len: u16,
@@ -65,7 +65,7 @@ pub struct LeafValue<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeafSlot {
     entry: u16,
-    /// Where the number of its chunk stands: in the hash table or in the entry before it.
+    /// Where its chunk's number is stored: in the hash table or in the previous entry of the chain.
     link: usize,
 }
 
@@ -81,17 +81,18 @@ impl<'a> LeafMut<'a> {
     /// Opens a leaf block.
     ///
     /// # Errors
-    /// It is none.
+    /// The block is not a leaf.
     pub fn open(block: &'a mut [u8]) -> Result<LeafMut<'a>> {
         let (buckets, chunk_count) = geometry(block_shift(block)?);
         LeafMut::summary(block)?;
         Ok(LeafMut { block, buckets, chunk_count })
     }
 
-    /// Makes a block of zeros an empty leaf for the hashes with a prefix. `sorted`: of a ZAP whose names are normalized.
+    /// Turns a block of zeros into an empty leaf for hashes with this prefix. `sorted` if the ZAP's names
+    /// are normalized.
     ///
     /// # Errors
-    /// A block size that no leaf has.
+    /// A block size that leaves cannot have.
     pub fn init(block: &'a mut [u8], prefix: u64, prefix_len: u32, sorted: bool) -> Result<LeafMut<'a>> {
         let (buckets, chunk_count) = geometry(block_shift(block)?);
         let mut leaf = LeafMut { block, buckets, chunk_count };
@@ -111,10 +112,10 @@ impl<'a> LeafMut<'a> {
         Ok(leaf)
     }
 
-    /// Of a leaf block that stays as it is: prefix, its length, and how many entries there are.
+    /// Prefix, prefix length and number of entries of a leaf block that will not change.
     ///
     /// # Errors
-    /// It is no leaf.
+    /// The block is not a leaf.
     pub fn summary(block: &[u8]) -> Result<(u64, u32, u16)> {
         let mut r = Reader::new(WHAT, block, Endian::NATIVE);
         let [block_type, _, prefix] = r.words::<3>()?;
@@ -128,18 +129,18 @@ impl<'a> LeafMut<'a> {
         Ok((prefix, prefix_len as u32, entries))
     }
 
-    /// The first bits that all its hashes share, and how many those are.
+    /// The first bits that all its hashes share, and the number of those bits.
     pub fn prefix(&self) -> (u64, u32) {
         (self.u64(PREFIX), self.u16(PREFIX_LEN).into())
     }
 
-    /// Whether an entry fits into an empty leaf of that size.
+    /// Whether an entry fits in an empty leaf of this size.
     pub fn fits(block_bytes: usize, key: LeafKey<'_>, value: LeafValue<'_>) -> bool {
         let chunks = block_bytes.checked_ilog2().filter(|shift| *shift >= 9).map_or(0, |s| geometry(s).1);
         1 + chunks_for(key.bytes.len()) + chunks_for(value.raw.len()) <= chunks
     }
 
-    /// The entry of a name, spelled exactly so.
+    /// The entry of exactly this name.
     ///
     /// # Errors
     /// A damaged chain.
@@ -152,7 +153,8 @@ impl<'a> LeafMut<'a> {
         })
     }
 
-    /// Adds an entry whose name is not there, with the lowest free differentiator if none is given. `false`: there is no room.
+    /// Adds an entry for a new name, with the lowest free differentiator if none is given. `false` if there
+    /// is no room.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -180,7 +182,7 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Gives an entry another value. `false`: there is no room.
+    /// Gives an entry another value. `false` if there is no room.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -203,7 +205,7 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Removes an entry; answers how many are left.
+    /// Removes an entry; returns the number of remaining ones.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -219,7 +221,8 @@ impl<'a> LeafMut<'a> {
         Ok(left)
     }
 
-    /// Splits it by the next bit of the hash: entries that have it set go to `sibling`, a block of zeros of the same size.
+    /// Splits the leaf by the next bit of the hash: entries with that bit set move to `sibling`, a block of
+    /// zeros of the same size.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -245,7 +248,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// Makes an empty leaf stand for the hashes of its sibling too.
+    /// Lets an empty leaf cover its sibling's hashes too.
     pub fn widen(&mut self) {
         let (prefix, prefix_len) = self.prefix();
         self.set_prefix(prefix >> 1, prefix_len.saturating_sub(1));
@@ -289,7 +292,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// All entries in the order of their chunks, after a look at everything that hangs on them.
+    /// All entries in the order of their chunks, after checking every chunk that belongs to them.
     fn checked_entries(&self) -> Result<Vec<u16>> {
         let mut is_used = vec![false; self.chunk_count];
         let mut entries = Vec::new();
@@ -313,7 +316,7 @@ impl<'a> LeafMut<'a> {
         Ok(entries)
     }
 
-    /// Goes along the chain of a hash until `look`, which is given each entry's offset, answers.
+    /// Follows the chain of a hash until `look`, which gets each entry's offset, returns a value.
     fn walk<T>(
         &self,
         hash: u64,
@@ -334,7 +337,7 @@ impl<'a> LeafMut<'a> {
         Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain that bites its tail" })
     }
 
-    /// Where an entry is to be hung: behind those with a differentiator not above its own.
+    /// Where to link a new entry: after entries with the same hash and a differentiator not above its own.
     fn link_for(&self, hash: u64, cd: u32) -> Result<usize> {
         let mut last = self.bucket_at(hash);
         let before = self.walk(hash, |at, slot| {
@@ -362,7 +365,7 @@ impl<'a> LeafMut<'a> {
     }
 }
 
-/// Chunks that an array of so many bytes takes.
+/// Number of chunks for an array of this many bytes.
 fn chunks_for(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY_BYTES)
 }

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   0 block type (8)  8 salt (8)  16 normflags (8)  24 zeros (40)
-//!   then entries of 64: value (8)  collision differentiator (4)  zeros (2)  name with NUL (50); free if the name is empty
+//!   then entries of 64: value (8)  collision differentiator (4)  zeros (2)  name with NUL (50);
+//!                       free if the name is empty
 //! ```
 //!
 //! Source: OpenZFS `zap_impl.h` (`mzap_phys_t`, `mzap_ent_phys_t`).
@@ -25,7 +26,7 @@ const MAX_BLOCK_BYTES: u64 = 1 << 20;
 /// A whole micro ZAP.
 #[derive(Debug, Clone)]
 pub struct MicroZap {
-    /// Where its hash starts.
+    /// Start value of its hash.
     pub salt: u64,
     /// Normalization of its names.
     pub normflags: u64,
@@ -40,7 +41,7 @@ pub struct MicroEntry<'a> {
     pub name: &'a [u8],
     /// The value.
     pub value: u64,
-    /// Tells names of one hash apart.
+    /// Distinguishes names with the same hash.
     pub cd: u32,
 }
 
@@ -48,7 +49,7 @@ impl MicroZap {
     /// Opens the block.
     ///
     /// # Errors
-    /// Another block type, a block that is cut or larger than 1 MiB.
+    /// Another block type, a truncated block or one larger than 1 MiB.
     pub fn decode(block: Bytes, endian: Endian) -> Result<MicroZap> {
         at_most("micro ZAP bytes", block.len() as u64, MAX_BLOCK_BYTES)?;
         let mut r = Reader::new("micro ZAP", &block, endian);
@@ -59,12 +60,12 @@ impl MicroZap {
         Ok(MicroZap { salt, normflags, endian, block })
     }
 
-    /// What hashes its names, should they be wanted in hash order.
+    /// Hashes its names, for callers that want them in hash order.
     pub fn hasher(&self) -> ZapHasher {
         ZapHasher { salt: self.salt, flags: 0 }
     }
 
-    /// The entries as they lie.
+    /// The entries in on-disk order.
     pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'_>> {
         let endian = self.endian;
         let slots = self.block.as_chunks::<ENTRY_BYTES>().0;

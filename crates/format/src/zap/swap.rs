@@ -1,4 +1,5 @@
-//! Turning a block of another byte order into one of this machine's, in place: what is changed is written native.
+//! Converts a block of the other byte order to this machine's, in place, because changed blocks are written
+//! in native order.
 
 use super::leaf::{ARRAY_BYTES, CHUNK_BYTES, CHUNK_ENTRY, HEADER_BYTES, geometry};
 use super::{ZBT_LEAF, ZBT_MICRO};
@@ -14,7 +15,7 @@ pub fn swap_block(block: &mut [u8]) {
     }
 }
 
-/// Swaps a block that is nothing but words.
+/// Swaps a block that consists of words.
 pub fn swap_words(block: &mut [u8]) {
     block.as_chunks_mut::<8>().0.iter_mut().for_each(|word| word.reverse());
 }

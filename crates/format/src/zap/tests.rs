@@ -41,7 +41,7 @@ fn fill(entries: &BTreeMap<Vec<u8>, Value>, endian: Endian, shift: u32) -> (BTre
     (kept, builder.into_leaf().unwrap())
 }
 
-/// Reads everything that can be read, to see that nothing panics or takes long.
+/// Reads everything readable, to check that nothing panics or takes long.
 fn exercise(leaf: &Leaf) {
     let mut name = Vec::new();
     for entry in leaf.entries().flatten() {
@@ -53,7 +53,11 @@ fn exercise(leaf: &Leaf) {
 
 proptest! {
     #[test]
-    fn leaves_round_trip(entries in btree_map(name(60), value(), 0..40), endian in endian(), shift in 9u32..15) {
+    fn leaves_round_trip(
+        entries in btree_map(name(60), value(), 0..40),
+        endian in endian(),
+        shift in 9u32..15,
+    ) {
         let (kept, leaf) = fill(&entries, endian, shift);
         prop_assert_eq!(usize::from(leaf.entry_count), kept.len());
         for (name, value) in &kept {

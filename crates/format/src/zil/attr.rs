@@ -16,7 +16,7 @@ use crate::error::{FormatError, Result, at_most};
 
 /// Words in the bitmap of every known writer, `XVA_MAPSIZE`.
 const XVA_MAPSIZE: u64 = 3;
-/// Domain names in a record: more make no sense and are refused.
+/// Bound on domain names in a record; more make no sense.
 const MAX_DOMAINS: u64 = 1 << 16;
 
 /// Attributes beyond POSIX's in a log record: `lr_attr_t` and `lr_attr_end_t`.
@@ -28,12 +28,12 @@ pub struct LogAttrs {
     pub attrs: u64,
     /// Creation time: seconds, nanoseconds.
     pub crtime: [u64; 2],
-    /// Virus scanner's mark; or the project id in the first 8 bytes, in the writer's byte order.
+    /// Virus scanner's stamp; or the project id in the first 8 bytes, in the writer's byte order.
     pub scanstamp: [u8; 32],
 }
 
 impl LogAttrs {
-    /// Reads an `lr_attr_t` with what follows it.
+    /// Reads an `lr_attr_t` and the variable part after it.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
         let masksize = at_most("log attribute mask", r.u32()?.into(), XVA_MAPSIZE)?;
         let requested = (0..masksize.max(1)).map(|_| r.u32()).collect::<Result<_>>()?;
@@ -50,7 +50,7 @@ impl LogAttrs {
     }
 }
 
-/// An ACL as logged, with what is needed to make its identities real.
+/// An ACL as logged, with the data needed to resolve its identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogAcl {
     /// Number of access control entries.
@@ -59,23 +59,23 @@ pub struct LogAcl {
     pub flags: u64,
     /// The entries (`ace_t`s of varying size), in the writer's byte order.
     pub entries: Bytes,
-    /// Identities that stand for those of other domains in the entries.
+    /// Identities that replace those of other domains in the entries.
     pub fuids: Vec<u64>,
-    /// Domain names that the identities' upper halves count, from 1.
+    /// Domain names, numbered from 1 in the upper halves of the identities.
     pub domains: Vec<Bytes>,
 }
 
-/// The counts in front of an ACL: `lr_aclcnt`, `lr_domcnt`, `lr_fuidcnt`, `lr_acl_bytes`, `lr_acl_flags`.
+/// The counts that precede an ACL: `lr_aclcnt`, `lr_domcnt`, `lr_fuidcnt`, `lr_acl_bytes`, `lr_acl_flags`.
 pub(super) type AclCounts = [u64; 5];
 
 impl LogAcl {
-    /// The counts to write in front.
+    /// The counts that precede it.
     pub(super) fn counts(&self) -> AclCounts {
         let (domains, fuids) = (self.domains.len() as u64, self.fuids.len() as u64);
         [self.entry_count, domains, fuids, self.entries.len() as u64, self.flags]
     }
 
-    /// Reads what the counts announce. Each is checked against the bytes that are left.
+    /// Reads as many items as the counts announce. Each count is checked against the remaining bytes.
     pub(super) fn read(p: &mut Payload<'_>, counts: AclCounts) -> Result<Self> {
         let [entry_count, domain_count, fuid_count, acl_bytes, flags] = counts;
         let entries = p.take(acl_bytes)?;
@@ -95,14 +95,14 @@ impl LogAcl {
     }
 }
 
-/// Domain names that a record without ACL carries for its owner and group: one for each that is a
-/// FUID (has an upper half), only one if both are of the same domain.
+/// The number of domain names that a record without ACL carries for its owner and group: one for each that
+/// is a FUID (has an upper half), but only one if both are in the same domain.
 pub(super) fn owner_domains(uid: u64, gid: u64) -> u64 {
     let (uid_domain, gid_domain) = (uid >> 32, gid >> 32);
     u64::from(uid_domain != 0) + u64::from(gid_domain != 0 && gid_domain != uid_domain)
 }
 
-/// The variable part of a record: a bounded reader that can hand out shared slices.
+/// The variable part of a record: a bounded reader that can return shared slices.
 pub(super) struct Payload<'a> {
     pub(super) reader: Reader<'a>,
     bytes: &'a Bytes,
@@ -121,12 +121,12 @@ impl<'a> Payload<'a> {
         Ok(self.bytes.slice(start..start + len))
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(super) fn rest(&mut self) -> Result<Bytes> {
         self.take(self.reader.remaining() as u64)
     }
 
-    /// Passes over the bytes that pad `len` to a multiple of 8.
+    /// Skips the bytes that pad `len` to a multiple of 8.
     fn skip_padding(&mut self, len: u64) -> Result<()> {
         self.reader.skip((len.wrapping_neg() % 8) as usize)
     }

@@ -1,9 +1,9 @@
 //! Log records: one operation each, every type of OpenZFS 2.3.
 //!
-//! Idea: a record is a header of 32 bytes, fixed fields and a variable part of names or data. Here it
-//! is a typed operation, with names as bytes (they need not be UTF-8) and data as slices shared with
-//! the log block. Types that make nearly the same thing (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) are one
-//! operation with options; encoding picks the type back.
+//! Idea: a record is a header of 32 bytes, fixed fields and a variable part of names or data. It decodes to
+//! a typed operation, with names as bytes (they need not be UTF-8) and data as slices shared with the log
+//! block. Types that do nearly the same (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) become one operation with
+//! options; encoding chooses the type again.
 //!
 //! Layout:
 //!
@@ -24,7 +24,7 @@ use crate::units::{ObjectId, Txg};
 
 /// Bytes of the header, `lr_t`.
 pub const LR_BYTES: usize = 32;
-/// `TX_CI`: names in the record are to be looked up without regard to case.
+/// `TX_CI`: names in the record are to be looked up ignoring case.
 pub const TX_CI: u64 = 1 << 63;
 
 /// Record types, `TX_*`.
@@ -60,37 +60,37 @@ pub mod tx {
 /// A record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Transaction group that the operation would have become part of.
+    /// The txg that the operation would have become part of.
     pub txg: Txg,
     /// Number within the log; grows from record to record.
     pub seq: u64,
-    /// Names are to be looked up without regard to case.
+    /// Names are to be looked up ignoring case.
     pub case_insensitive: bool,
     /// What was done.
     pub operation: Operation,
 }
 
-/// What of a record is never encrypted: enough to tell which blocks belong to a log.
+/// The part of a record that is never encrypted: enough to tell which blocks belong to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClearRecord {
     /// Number within the log.
     pub seq: u64,
-    /// Where a `TX_WRITE` has its data.
+    /// The block of a `TX_WRITE`.
     pub written: Option<WrittenBlock>,
 }
 
-/// The block that a write names; a hole if the record has the data itself.
+/// The block that a write refers to; a hole if the record holds the data itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenBlock {
-    /// The file. Means nothing if the record is encrypted, which the pointer tells.
+    /// The file. Meaningless if the record is encrypted, as the pointer tells.
     pub object: ObjectId,
-    /// Where in the file; likewise.
+    /// Offset in the file; meaningless in the same case.
     pub offset_bytes: u64,
     /// The block.
     pub bp: Blkptr,
 }
 
-/// What kind of object a `Create` makes.
+/// The kind of object that a `Create` makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateKind {
     /// A file or device.
@@ -113,11 +113,11 @@ pub enum RenameKind {
 /// The object that a record creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewObject {
-    /// The directory it is made in.
+    /// The directory that it is created in.
     pub directory: ObjectId,
     /// Its number.
     pub object: ObjectId,
-    /// Dnode slots that it takes, 1 to 32 (up to 256 in damaged records).
+    /// Dnode slots that it occupies, 1 to 32 (up to 256 in damaged records).
     pub slots: u16,
     /// POSIX mode.
     pub mode: u64,
@@ -133,12 +133,12 @@ pub struct NewObject {
     pub rdev: u64,
 }
 
-/// What a write record writes.
+/// The data of a write record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteData {
-    /// The data lie in the record.
+    /// The record holds the data.
     Copied(Bytes),
-    /// The data lie in a block; a hole means zeros.
+    /// A block holds the data; a hole means zeros.
     Indirect,
 }
 
@@ -164,7 +164,7 @@ pub enum Operation {
     MakeXattrDir {
         /// The object.
         new: NewObject,
-        /// Not used.
+        /// Unused.
         name: Bytes,
     },
     /// `TX_SYMLINK`.
@@ -173,21 +173,21 @@ pub enum Operation {
         new: NewObject,
         /// Its name.
         name: Bytes,
-        /// What it points to.
+        /// Its target.
         target: Bytes,
     },
     /// `TX_REMOVE`, and `TX_RMDIR` if `is_directory`.
     Remove {
         /// A directory was removed.
         is_directory: bool,
-        /// Where.
+        /// The directory it was in.
         directory: ObjectId,
-        /// What.
+        /// Its name.
         name: Bytes,
     },
     /// `TX_LINK`.
     Link {
-        /// Where.
+        /// The directory of the new name.
         directory: ObjectId,
         /// The object that gets another name.
         object: ObjectId,
@@ -196,48 +196,48 @@ pub enum Operation {
     },
     /// `TX_RENAME`, `TX_RENAME_EXCHANGE`, `TX_RENAME_WHITEOUT`.
     Rename {
-        /// How.
+        /// What becomes of target and source.
         kind: RenameKind,
-        /// Directory it was in.
+        /// Directory that it moves from.
         from_directory: ObjectId,
-        /// Directory it goes to.
+        /// Directory that it moves to.
         to_directory: ObjectId,
-        /// Name it had.
+        /// Old name.
         from: Bytes,
-        /// Name it gets.
+        /// New name.
         to: Bytes,
     },
-    /// `TX_WRITE`; `TX_WRITE2` if `already_synced`: the data is on disk, only the size may have to grow.
+    /// `TX_WRITE`; `TX_WRITE2` if `already_synced`: the data are on disk, only the size may have to grow.
     Write {
         /// The block is part of the file already.
         already_synced: bool,
         /// The file.
         object: ObjectId,
-        /// Where in the file.
+        /// Offset in the file.
         offset_bytes: u64,
-        /// How much.
+        /// Length.
         length_bytes: u64,
         /// No longer used by writers.
         block_offset: u64,
         /// The block of an indirect write.
         bp: Blkptr,
-        /// The data or where they are.
+        /// The data, or that a block holds them.
         data: WriteData,
     },
-    /// `TX_TRUNCATE`: a range becomes a hole; `length_bytes` 0: everything from the offset on.
+    /// `TX_TRUNCATE`: turns a range into a hole; `length_bytes` 0 means everything from the offset on.
     Truncate {
         /// The file.
         object: ObjectId,
-        /// Where.
+        /// Offset of the range.
         offset_bytes: u64,
-        /// How much.
+        /// Length of the range.
         length_bytes: u64,
     },
     /// `TX_SETATTR`.
     SetAttr {
         /// The object.
         object: ObjectId,
-        /// Which of the fields are set; bits of the operating system that wrote it.
+        /// Which fields are set, in bits of the operating system that wrote the record.
         mask: u64,
         /// POSIX mode.
         mode: u64,
@@ -278,16 +278,16 @@ pub enum Operation {
         object: ObjectId,
         /// The attribute.
         name: Bytes,
-        /// Its value; empty: the attribute is removed.
+        /// Its value; empty if the attribute is removed.
         value: Bytes,
     },
     /// `TX_CLONE_RANGE`: blocks of another file become part of this one.
     CloneRange {
         /// The file.
         object: ObjectId,
-        /// Where.
+        /// Offset of the range.
         offset_bytes: u64,
-        /// How much.
+        /// Length of the range.
         length_bytes: u64,
         /// The file's block size.
         block_bytes: u64,
@@ -298,13 +298,14 @@ pub enum Operation {
     Unknown {
         /// The type without `TX_CI`.
         txtype: u64,
-        /// What follows the header.
+        /// The bytes after the header.
         payload: Bytes,
     },
 }
 
 impl Operation {
-    /// The object that the record is about, if it is about nothing else: it may come after records of operations that came later (`TX_OOO`).
+    /// The object of a record that concerns one object only. Such a record may follow records of later
+    /// operations (`TX_OOO`).
     pub fn late_object(&self) -> Option<ObjectId> {
         match self {
             Operation::Write { object, .. }

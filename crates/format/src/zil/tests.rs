@@ -8,7 +8,8 @@ use super::record::{CreateKind, LR_BYTES, NewObject, RenameKind, TX_CI, WriteDat
 use super::*;
 use crate::units::{ObjectId, Txg};
 
-/// Without the key of an encrypted dataset all but the headers of records and the pointers of writes is noise.
+/// Without the key of an encrypted dataset, everything except record headers and the pointers of writes is
+/// noise.
 #[test]
 fn what_is_clear_of_records_is_read_past_noise() {
     let bp = Blkptr::decode(&[7; BLKPTR_BYTES], Endian::Little).unwrap();
@@ -28,7 +29,7 @@ fn what_is_clear_of_records_is_read_past_noise() {
         let record = LogRecord { txg: Txg(9), seq, case_insensitive: false, operation };
         records.extend(record.encode(Endian::Little));
     }
-    // The name has no end any more.
+    // The name has lost its end.
     records[LR_BYTES + 16..][..8].fill(0xff);
     let block = LogBlock {
         endian: Endian::Little,
@@ -208,7 +209,11 @@ fn record() -> impl Strategy<Value = LogRecord> {
 
 proptest! {
     #[test]
-    fn blocks_of_records_round_trip(records in vec(record(), 0..6), next in any::<[u64; 16]>(), big in any::<bool>()) {
+    fn blocks_of_records_round_trip(
+        records in vec(record(), 0..6),
+        next in any::<[u64; 16]>(),
+        big in any::<bool>(),
+    ) {
         let endian = if big { Endian::Big } else { Endian::Little };
         let raw: Vec<u8> = records.iter().flat_map(|r| r.encode(endian)).collect();
         let eck = EmbeddedChecksum { endian, checksum: [1, 2, 3, 4] };
@@ -224,7 +229,10 @@ proptest! {
     }
 
     #[test]
-    fn hostile_records_are_bounded(txtype in 0..26u64, raw in vec(prop_oneof![Just(0u8), any::<u8>()], 0..300)) {
+    fn hostile_records_are_bounded(
+        txtype in 0..26u64,
+        raw in vec(prop_oneof![Just(0u8), any::<u8>()], 0..300),
+    ) {
         let mut block = Vec::new();
         for word in [txtype, 32 + raw.len() as u64, 1, 1] {
             block.extend(word.to_le_bytes());

@@ -1,4 +1,4 @@
-//! ACLs of NFSv4 kind, in the two forms that they lie on disk in.
+//! NFSv4 ACLs, in their two on-disk forms.
 //!
 //! Layout:
 //!
@@ -11,8 +11,8 @@
 //!                          object types (16, 16)        if the type is one of the four with them
 //! ```
 //!
-//! An ACL that does not fit inline is in an object of its own. ZPL version 5 keeps entries of version 1 in the attribute
-//! `ZPL_DACL_ACES` and their number in `ZPL_DACL_COUNT`.
+//! An ACL that does not fit inline lies in an object of its own. ZPL version 5 keeps version 1 entries in
+//! the attribute `ZPL_DACL_ACES` and their number in `ZPL_DACL_COUNT`.
 //!
 //! Source: OpenZFS `zfs_acl.h`, `zfs_acl.c`.
 
@@ -27,9 +27,9 @@ const OWNER: u16 = 0x1000;
 const OWNING_GROUP: u16 = 0x2040;
 /// `ACE_EVERYONE`.
 const EVERYONE: u16 = 0x4000;
-/// `ACE_IDENTIFIER_GROUP`: who is a group.
+/// `ACE_IDENTIFIER_GROUP`: the entry is about a group.
 const IDENTIFIER_GROUP: u16 = 0x40;
-/// `ACE_TYPE_FLAGS`: the bits that say who.
+/// `ACE_TYPE_FLAGS`: the bits that say whom the entry is about.
 const TYPE_FLAGS: u16 = OWNER | OWNING_GROUP | EVERYONE;
 /// `ACE_ACCESS_DENIED_ACE_TYPE`; 0 is allowed.
 const DENIED: u16 = 1;
@@ -70,19 +70,18 @@ pub enum AceWho {
 pub struct Ace {
     /// 0 allow, 1 deny, 2 audit, 3 alarm; others `ACE_*_ACE_TYPE`.
     pub ace_type: u16,
-    /// Inheritance and audit, `ACE_*`, without the bits that say who.
+    /// Inheritance and audit, `ACE_*`, without the bits that say whom the entry is about.
     pub flags: u16,
-    /// What is allowed, denied or noted: `ACE_READ_DATA` ...
+    /// The rights that are allowed, denied or audited: `ACE_READ_DATA` ...
     pub mask: u32,
-    /// Who.
+    /// Whom the entry is about.
     pub who: AceWho,
-    /// The kind of object and of inheriting object, of the entry types that have them.
+    /// The types of object and inheriting object, for entry types that have them.
     pub object_types: Option<([u8; 16], [u8; 16])>,
 }
 
 impl Ace {
-    /// The stored flags, with the bits that say who.
-    /// Whom it is about is a user of another domain, whose number does not fit into 32 bits.
+    /// Whether it is about a user or group of another domain, whose number does not fit in 32 bits.
     pub fn names_domain(&self) -> bool {
         self.fuid().is_some_and(|fuid| fuid.0 > u64::from(u32::MAX))
     }
@@ -116,7 +115,7 @@ fn who(stored_flags: u16, fuid: Fuid) -> AceWho {
     }
 }
 
-/// An entry without FUID: only allowing and denying ones drop it.
+/// An entry without FUID; only allowing and denying entries omit it.
 fn is_bare(ace_type: u16, stored_flags: u16) -> bool {
     ace_type <= DENIED && matches!(stored_flags & TYPE_FLAGS, OWNER | OWNING_GROUP | EVERYONE)
 }
@@ -145,7 +144,7 @@ fn fuid_ace(r: &mut Reader<'_>) -> Result<Ace> {
     Ok(Ace { ace_type, flags: stored_flags & !TYPE_FLAGS, mask, who: who(stored_flags, fuid), object_types })
 }
 
-/// Packs entries of version 1.
+/// Packs version 1 entries.
 pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     let mut w = Writer::new(endian);
     for ace in aces {
@@ -162,7 +161,8 @@ pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     w.finish()
 }
 
-/// Packs entries as system calls and intent logs have them, `ace_t`: who (4), mask (4), flags (2), type (2).
+/// Packs entries in the form of system calls and intent logs, `ace_t`: who (4), mask (4), flags (2), type
+/// (2).
 pub fn encode_log_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     let mut w = Writer::new(endian);
     for ace in aces {
@@ -175,13 +175,13 @@ pub fn encode_log_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
 /// The ACL in an old znode, `zfs_acl_phys_t` or `zfs_acl_phys_v0_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AclPhys {
-    /// The object that has the entries; `None`: they are inline.
+    /// The object that holds the entries; `None` if they are inline.
     pub external: Option<ObjectId>,
     /// How they are packed.
     pub form: AclForm,
-    /// How many there are.
+    /// Number of entries.
     pub count: u32,
-    /// Bytes that they take.
+    /// Bytes of all entries.
     pub size_bytes: u64,
     inline: [u8; INLINE_BYTES],
     endian: Endian,
@@ -191,7 +191,7 @@ impl AclPhys {
     /// A list of `count` entries, packed as `form` says. It is inline unless it is in an object of its own.
     ///
     /// # Errors
-    /// More bytes than there is room for inline.
+    /// More bytes than fit inline.
     pub fn new(form: AclForm, count: usize, packed: &[u8], external: Option<ObjectId>) -> Result<AclPhys> {
         let mut inline = [0; INLINE_BYTES];
         if external.is_none() {
@@ -205,7 +205,7 @@ impl AclPhys {
     /// Reads the 88 bytes.
     ///
     /// # Errors
-    /// Bytes that are cut; a version other than 0 and 1.
+    /// Truncated bytes; a version other than 0 and 1.
     pub fn read(r: &mut Reader<'_>) -> Result<AclPhys> {
         let external = r.u64()?;
         let (size_or_count, version, count) = (r.u32()?, r.u16()?, r.u16()?);
@@ -226,7 +226,7 @@ impl AclPhys {
         })
     }
 
-    /// Appends the 88 bytes. Entries inline keep the byte order that they came in.
+    /// Appends the 88 bytes. Inline entries keep the byte order they were read in.
     pub(super) fn write(&self, w: &mut Writer) {
         w.u64(self.external.map_or(0, |object| object.0));
         match self.form {
@@ -239,7 +239,7 @@ impl AclPhys {
     /// The entries, if they are inline.
     ///
     /// # Errors
-    /// More entries than there is room for.
+    /// More entries than fit inline.
     pub fn inline_aces(&self) -> Result<Vec<Ace>> {
         if self.external.is_some() {
             return Ok(Vec::new());

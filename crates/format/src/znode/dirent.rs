@@ -1,7 +1,7 @@
 //! Directory entries and kinds of files.
 //!
-//! A directory is a ZAP from names to words: the object in bits 0..48, its kind in bits 60..64. The kind is the
-//! upper half of the mode's type; ZPL version 1 left it zero.
+//! A directory is a ZAP from names to words: the object in bits 0..48, its kind in bits 60..64. The kind is
+//! the upper half of the mode's type; ZPL version 1 left it zero.
 //!
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_OBJ`, `ZFS_DIRENT_TYPE`).
 
@@ -24,13 +24,13 @@ pub enum FileKind {
     Symlink,
     /// A socket.
     Socket,
-    /// A number that POSIX does not define: 0 in a directory of ZPL version 1, which does not say; 13 a door and 14 an event port
-    /// of Solaris.
+    /// A number that POSIX does not define: 0 in a directory of ZPL version 1, which does not record kinds;
+    /// 13 for a door and 14 for an event port of Solaris.
     Other(u8),
 }
 
 impl FileKind {
-    /// The kind of a number of 4 bits.
+    /// The kind for a 4-bit number.
     pub fn from_number(number: u8) -> FileKind {
         match number {
             1 => FileKind::Fifo,
@@ -49,7 +49,7 @@ impl FileKind {
         Self::from_number((mode >> 12 & 0xf) as u8)
     }
 
-    /// The number of 4 bits.
+    /// The 4-bit number.
     pub fn number(self) -> u8 {
         match self {
             FileKind::Fifo => 1,
@@ -63,7 +63,8 @@ impl FileKind {
         }
     }
 
-    /// The letter of `find -type`, which manifests and listings use; what POSIX does not define counts as a device.
+    /// The letter of `find -type`, for manifests and listings. Kinds that POSIX does not define count as
+    /// devices.
     pub fn letter(self) -> char {
         match self {
             FileKind::Fifo => 'p',
@@ -77,12 +78,12 @@ impl FileKind {
     }
 }
 
-/// Where a directory entry leads, as its word in the ZAP says.
+/// The target of a directory entry, decoded from its word in the ZAP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirent {
     /// The file.
     pub object: ObjectId,
-    /// What it is; `None` if the entry does not say (ZPL version 1).
+    /// Its kind; `None` if the entry does not record it (ZPL version 1).
     pub kind: Option<FileKind>,
 }
 

@@ -1,10 +1,11 @@
 //! Flags of a file, `zp_flags` and the attribute `ZPL_FLAGS`.
 //!
-//! The lower half is the file system's own; the upper half are the attributes that DOS, macOS and BSD know.
+//! The lower half is internal to the file system; the upper half holds attributes known to DOS, macOS and
+//! BSD.
 //!
 //! Source: OpenZFS `zfs_znode.h`.
 
-/// The object is an extended attribute or the directory of them.
+/// The object is an extended attribute or the directory of extended attributes.
 pub const ZFS_XATTR: u64 = 0x1;
 /// The ACL has entries that children inherit.
 pub const ZFS_INHERIT_ACE: u64 = 0x2;

@@ -1,10 +1,11 @@
 //! FUID: the owner of a file, a POSIX number or one in a domain of a directory service.
 //!
-//! Idea: Windows names users by long identifiers (S-1-5-21-...-1104). A file stores the last number in bits 0..32 and in
-//! bits 32..64 the index of the rest in a table that the data set keeps in an object of its own; index 0 is POSIX.
+//! Idea: Windows names users by long identifiers (S-1-5-21-...-1104). A file stores the last number in bits
+//! 0..32, and in bits 32..64 the index of the rest in a table that the file system keeps in an object of
+//! its own; index 0 means a POSIX number.
 //!
-//! The table is a packed nvlist, as long as the word in the object's bonus says; its array `fuid_nvlist` has an
-//! element (`fuid_idx`, `fuid_domain`) for each domain.
+//! The table is a packed nvlist whose length is the word in the object's bonus. Its array `fuid_nvlist` has
+//! an element (`fuid_idx`, `fuid_domain`) for each domain.
 //!
 //! Source: OpenZFS `zfs_fuid.c`.
 
@@ -19,7 +20,7 @@ use crate::nvlist::Nvlist;
 pub struct Fuid(pub u64);
 
 impl Fuid {
-    /// Index of its domain; 0: a POSIX number.
+    /// Index of its domain; 0 for a POSIX number.
     pub fn domain_index(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -44,7 +45,7 @@ impl fmt::Display for Fuid {
     }
 }
 
-/// The domains of a data set.
+/// The domains of a file system.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FuidTable {
     domains: BTreeMap<u32, String>,
@@ -54,7 +55,7 @@ impl FuidTable {
     /// Unpacks the content of the object named `FUID` in the master node.
     ///
     /// # Errors
-    /// No nvlist, or one without the domains.
+    /// Bytes that are not an nvlist, or one without domains.
     pub fn decode(packed: &[u8]) -> Result<FuidTable> {
         let missing = |why| FormatError::Corrupt { what: "FUID table", why };
         let list = Nvlist::decode(packed)?;
@@ -69,12 +70,12 @@ impl FuidTable {
         Ok(FuidTable { domains: elements.iter().map(domain).collect::<Result<_>>()? })
     }
 
-    /// The domain of an index.
+    /// The domain with this index.
     pub fn domain(&self, index: u32) -> Option<&str> {
         self.domains.get(&index).map(String::as_str)
     }
 
-    /// The whole identifier (`S-1-5-...-id`) of an owner whose domain is in the table.
+    /// The full identifier (`S-1-5-...-id`) of an owner whose domain is in the table.
     pub fn sid(&self, fuid: Fuid) -> Option<String> {
         Some(format!("{}-{}", self.domain(fuid.domain_index())?, fuid.id()))
     }

@@ -30,7 +30,8 @@ proptest! {
         let packed = encode_aces(&aces, endian);
         prop_assert_eq!(&decode_aces(AclForm::Fuid, &packed, aces.len(), endian).unwrap(), &aces);
         if !aces.is_empty() {
-            prop_assert!(decode_aces(AclForm::Fuid, &packed[..packed.len() - 1], aces.len(), endian).is_err());
+            let cut = &packed[..packed.len() - 1];
+            prop_assert!(decode_aces(AclForm::Fuid, cut, aces.len(), endian).is_err());
         }
     }
 
@@ -53,7 +54,8 @@ proptest! {
 
     #[test]
     fn directory_entries_round_trip(object in 0u64..1 << 48, kind in 0u8..16) {
-        let entry = Dirent { object: ObjectId(object), kind: (kind != 0).then(|| FileKind::from_number(kind)) };
+        let stored = (kind != 0).then(|| FileKind::from_number(kind));
+        let entry = Dirent { object: ObjectId(object), kind: stored };
         prop_assert_eq!(entry.to_word(), u64::from(kind) << 60 | object);
         prop_assert_eq!(Dirent::from_word(entry.to_word()), entry);
     }

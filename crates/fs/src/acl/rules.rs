@@ -1,16 +1,16 @@
-//! What ACLs and modes have to do with each other.
+//! How ACLs and modes depend on each other.
 //!
-//! Idea: a file system of version 5 keeps an ACL for every file. For most it is the trivial one, which says what the mode says
-//! in three to six entries:
+//! Idea: a file system of version 5 stores an ACL for every file. For most files it is the trivial ACL, which
+//! expresses the mode in three to six entries:
 //!
 //! ```text
-//!   [owner@ allow]  [owner@ deny]  [group@ deny]      only if a later class has more rights than an earlier one
+//!   [owner@ allow]  [owner@ deny]  [group@ deny]      only if a later class has rights an earlier one lacks
 //!   [entries of others, inherited or set]             none in a trivial ACL
 //!   owner@ allow    group@ allow    everyone@ allow
 //! ```
 //!
-//! Source: OpenZFS `zfs_acl.c` (`acl_trivial_access_masks`, `zfs_acl_chmod`, `zfs_acl_inherit`, `zfs_mode_compute`,
-//! `ace_trivial_common`).
+//! Source: OpenZFS `zfs_acl.c` (`acl_trivial_access_masks`, `zfs_acl_chmod`, `zfs_acl_inherit`,
+//! `zfs_mode_compute`, `ace_trivial_common`).
 
 use cenote_format::znode::{Ace, AceWho};
 
@@ -32,9 +32,9 @@ mod right {
     pub const WRITE_ACL: u32 = 0x4_0000;
     pub const WRITE_OWNER: u32 = 0x8_0000;
     pub const SYNCHRONIZE: u32 = 0x10_0000;
-    /// What everyone may.
+    /// Rights that everyone has.
     pub const ALWAYS: u32 = READ_ACL | READ_ATTRIBUTES | READ_NAMED_ATTRS | SYNCHRONIZE;
-    /// What only the owner may.
+    /// Rights that only the owner has.
     pub const OWNERS: u32 = WRITE_ACL | WRITE_OWNER | WRITE_ATTRIBUTES | WRITE_NAMED_ATTRS;
 }
 
@@ -53,33 +53,33 @@ const ALLOW: u16 = 0;
 const DENY: u16 = 1;
 const EXECUTE_BITS: u32 = 0o111;
 
-/// What becomes of an ACL when the mode is set, property `aclmode`.
+/// What happens to an ACL when the mode is set, property `aclmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AclMode {
-    /// It goes; the trivial one takes its place.
+    /// It is replaced by the trivial one.
     #[default]
     Discard,
-    /// Others get no more than the group.
+    /// Other entries get no more rights than the group.
     GroupMask,
-    /// It stays, but for the entries that spell the mode.
+    /// It stays, except for the entries that express the mode.
     Passthrough,
-    /// The mode of a file with an ACL that is not trivial can't be set.
+    /// The mode of a file with a non-trivial ACL can't be set.
     Restricted,
 }
 
-/// What new files take from their directory's ACL, property `aclinherit`.
+/// What new files inherit from their directory's ACL, property `aclinherit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AclInherit {
     /// Nothing.
     Discard,
-    /// What denies.
+    /// Only deny entries.
     NoAllow,
     /// All, without the rights to change ACL and owner.
     #[default]
     Restricted,
     /// All; entries of owner, group and everyone set the mode.
     Passthrough,
-    /// The same; no right to execute where the creating program asks for none.
+    /// The same, but without the execute right if the creating program does not ask for it.
     PassthroughX,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Acl {
     pub flags: u64,
 }
 
-/// What a new file's ACL depends on.
+/// The rules for a new file's ACL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AclRules {
     pub mode: AclMode,
@@ -98,7 +98,7 @@ pub(crate) struct AclRules {
 }
 
 impl AclRules {
-    /// The ACL of a new file; `parent`: that of its directory, if it has any that is inherited.
+    /// The ACL of a new file; `parent` is its directory's ACL, if that has inheritable entries.
     pub(crate) fn for_new(self, mode: u32, parent: Option<&[Ace]>) -> Acl {
         let is_dir = kind(mode) == FileKind::Directory;
         let (base, needs_mode) = match parent {
@@ -115,7 +115,7 @@ impl AclRules {
         if parent.is_some() { acl.with_trivial_flag() } else { acl }
     }
 
-    /// The ACL when the mode is set; `flags` and `old` are those of before.
+    /// The ACL after the mode is set; `flags` and `old` are the previous values.
     pub(crate) fn for_mode(self, mode: u32, flags: u64, old: &[Ace]) -> Acl {
         let old = if self.mode == AclMode::Discard { &[] } else { old };
         let mut acl = spell(old, mode, true, self.mode == AclMode::GroupMask);
@@ -123,7 +123,7 @@ impl AclRules {
         acl.with_trivial_flag()
     }
 
-    /// An ACL that is set as it is; `flags` are those of before.
+    /// An ACL that is set literally; `flags` are the previous ones.
     pub(crate) fn for_entries(self, entries: Vec<Ace>, flags: u64, is_dir: bool) -> Acl {
         let is_inherited = is_dir && entries.iter().any(|ace| ace.flags & flag::INHERITABLE != 0);
         let kept = pflags::ACL_AUTO_INHERIT | pflags::ACL_DEFAULTED | pflags::ACL_PROTECTED;
@@ -131,7 +131,7 @@ impl AclRules {
         Acl { entries, flags }.with_trivial_flag()
     }
 
-    /// What is inherited, and whether entries for the mode are to be added.
+    /// The inherited entries, and whether entries for the mode must be added.
     fn inherited(self, mode: u32, parent: &[Ace]) -> (Acl, bool) {
         let kind = kind(mode);
         let is_dir = kind == FileKind::Directory;
@@ -184,8 +184,9 @@ impl Acl {
     }
 }
 
-/// An ACL whose entries say what a mode says, with `others` between. `split`: entries of owner, group and everyone among the
-/// others are for the old mode, and stay only for inheriting; `trim`: others get no more than the group.
+/// An ACL whose entries express a mode, with `others` in between. With `split`, entries of owner, group and
+/// everyone among the others express the old mode and are kept only for inheritance; with `trim`, others get
+/// no more rights than the group.
 fn spell(others: &[Ace], mode: u32, split: bool, trim: bool) -> Acl {
     let is_dir = kind(mode) == FileKind::Directory;
     let mut acl = Acl { entries: Vec::with_capacity(others.len() + 6), flags: 0 };
@@ -230,8 +231,8 @@ fn rights(bits: u32, is_dir: bool) -> u32 {
     read | write | execute
 }
 
-/// The mode that an ACL spells, and whether everybody may execute (`ZFS_NO_EXECS_DENIED`): for each class and right the first
-/// entry that speaks of it decides.
+/// The mode that an ACL expresses, and whether everyone may execute (`ZFS_NO_EXECS_DENIED`): for each class
+/// and right the first matching entry decides.
 pub(crate) fn mode_of(entries: &[Ace], mode: u32, uid: u64, gid: u64) -> (u32, bool) {
     const READ_WRITE_EXECUTE: [(u32, u32); 3] =
         [(right::READ_DATA, 4), (right::WRITE_DATA, 2), (right::EXECUTE, 1)];
@@ -261,7 +262,7 @@ pub(crate) fn mode_of(entries: &[Ace], mode: u32, uid: u64, gid: u64) -> (u32, b
     (mode, !denied && mode & EXECUTE_BITS == EXECUTE_BITS)
 }
 
-/// The ACL says no more than a mode can.
+/// Whether the ACL expresses no more than a mode can.
 fn is_trivial(entries: &[Ace]) -> bool {
     entries.iter().all(|ace| {
         let owners_right = ace.ace_type == ALLOW && ace.mask & right::OWNERS != 0;
@@ -273,7 +274,7 @@ fn is_trivial(entries: &[Ace]) -> bool {
     })
 }
 
-/// It is about the owner, the file's group or everyone.
+/// Whether the entry concerns the owner, the file's group or everyone.
 fn is_of_class(ace: &Ace) -> bool {
     matches!(ace.who, AceWho::Owner | AceWho::OwningGroup | AceWho::Everyone)
 }

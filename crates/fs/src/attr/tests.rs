@@ -39,7 +39,7 @@ fn a_cut_znode_is_an_error() {
     assert!(Attr::decode(&SaRegistry::default(), &dnode(0, &whole, false, Endian::Little)).is_err());
 }
 
-/// Layout 2 has all that every file has; layout 3 is the device number alone.
+/// Layout 2 has all attributes that every file has; layout 3 has only the device number.
 fn table() -> SaRegistry {
     let registrations: Vec<_> = ZplAttr::all()
         .zip(0u64..)

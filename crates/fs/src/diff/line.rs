@@ -1,53 +1,53 @@
-//! One line of a diff, as `zfs diff` prints it.
+//! A line of a diff, as printed by `zfs diff`.
 //!
-//! Bytes that are not printable ASCII, spaces and backslashes are printed as a backslash and four octal digits.
-//! Source: OpenZFS `libzfs_diff.c`.
+//! Bytes that are not printable ASCII, spaces and backslashes are printed as a backslash and four octal
+//! digits. Source: OpenZFS `libzfs_diff.c`.
 
 use std::fmt::Write as _;
 
 use crate::attr::{FileKind, Timestamp};
 
-/// What happened to a file. Paths begin with a slash, at the file system's root.
+/// A change of a file. Paths begin with a slash, at the file system's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// It was added.
     Added(Vec<u8>),
-    /// It is gone.
+    /// It was removed.
     Removed(Vec<u8>),
     /// Content or attributes changed.
     Modified(Vec<u8>),
-    /// Its hard links changed in number.
+    /// Its number of hard links changed.
     Links(Vec<u8>, i64),
-    /// It went from the first path to the second.
+    /// It moved from the first path to the second.
     Renamed(Vec<u8>, Vec<u8>),
 }
 
-/// A change and to what.
+/// A change and the file's type and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffLine {
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// To what kind of file.
+    /// The file's type.
     pub kind: FileKind,
-    /// When its inode changed last (in the state that the line is about).
+    /// When its inode last changed (in the state that the line describes).
     pub ctime: Timestamp,
 }
 
-/// How lines are printed: the options of `zfs diff`.
+/// Print options: those of `zfs diff`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiffStyle {
     /// `-H`: old and new path separated by a tab rather than an arrow.
     pub scripted: bool,
-    /// `-F`: with a letter for the kind of file.
+    /// `-F`: add a letter for the file type.
     pub classify: bool,
-    /// `-t`: with the change time in front.
+    /// `-t`: print the change time first.
     pub timestamps: bool,
-    /// `-h`: paths as they are.
+    /// `-h`: print paths without escapes.
     pub verbatim: bool,
 }
 
 impl DiffLine {
-    /// The line without a line feed; `mount_point` is put in front of paths (without a slash at its end).
+    /// The line without a line feed; `mount_point` (without a trailing slash) is prepended to paths.
     pub fn format(&self, mount_point: &[u8], style: DiffStyle) -> Vec<u8> {
         let mut head = String::new();
         if style.timestamps {

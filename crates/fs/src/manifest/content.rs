@@ -1,8 +1,8 @@
-//! The hash of a file's content, holes and unreadable parts included.
+//! The hash of a file's content, including holes and unreadable parts.
 //!
-//! Up to 256 MiB a file is one hash. A larger one is hashed extent by extent between its holes, so that a sparse
-//! terabyte costs what it holds. Ranges that cannot be read are listed and hashed as zeros: a damaged file still has
-//! a value that can be compared.
+//! A file up to 256 MiB has one hash. A larger one is hashed extent by extent between its holes, so a sparse
+//! terabyte costs only as much as its data. Unreadable ranges are listed and hashed as zeros, so a damaged
+//! file still has a comparable value.
 //!
 //! ```text
 //!   HASH                                   whole file
@@ -21,45 +21,45 @@ use crate::error::{FsError, Result};
 
 /// Files over this size are hashed by extent.
 pub const WHOLE_HASH_LIMIT_BYTES: u64 = 256 << 20;
-/// Bytes read at a time: the memory that one hash takes.
+/// Bytes read at a time: the memory used by one hash.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// What a range of zeros is hashed from.
+/// The bytes that zero ranges are hashed from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Where content comes from: a file or a volume.
+/// A source of content: a file or a volume.
 pub trait Content: Sync {
-    /// Bytes there are.
+    /// Its size.
     fn size_bytes(&self) -> u64;
-    /// Bytes of a block: the unit in which reading succeeds or fails.
+    /// Its block size: the unit in which reading succeeds or fails.
     fn block_bytes(&self) -> u64;
-    /// Reads `len` bytes at `offset`, which lie within the size.
+    /// Reads `len` bytes at `offset`, within the size.
     fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Bytes>> + Send;
-    /// The next offset at or after this with data; `None` if only holes follow.
+    /// The first offset at or after this that has data; `None` if only holes follow.
     fn next_data(&self, offset: u64) -> impl Future<Output = Result<Option<u64>>> + Send;
-    /// The next offset at or after this in a hole; the end if there is none.
+    /// The first offset at or after this that lies in a hole; the size if there is none.
     fn next_hole(&self, offset: u64) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A hash of a range, and which parts of it could not be read (and were taken as zeros).
+/// The hash of a range, and its unreadable parts (which were hashed as zeros).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeHash {
     /// SHA-256.
     pub sha256: [u8; 32],
-    /// In order, not touching each other.
+    /// Sorted, with gaps between them.
     pub unreadable: Vec<Range<u64>>,
 }
 
 /// The hash of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentHash {
-    /// All of it, at most 256 MiB.
+    /// The whole file, at most 256 MiB.
     Whole(RangeHash),
-    /// Each range of data; all else is zeros.
+    /// Each range of data; the rest is zeros.
     Extents(Vec<(Range<u64>, RangeHash)>),
 }
 
 impl ContentHash {
-    /// Whether every byte could be read.
+    /// Whether every byte was readable.
     pub fn is_complete(&self) -> bool {
         match self {
             ContentHash::Whole(hash) => hash.unreadable.is_empty(),
@@ -67,7 +67,7 @@ impl ContentHash {
         }
     }
 
-    /// Appends the notation above.
+    /// Appends it in the notation above.
     pub fn append_to(&self, out: &mut String) {
         match self {
             ContentHash::Whole(hash) => hash.append_to(out),
@@ -99,7 +99,7 @@ impl RangeHash {
 /// Hashes a file as manifests do.
 ///
 /// # Errors
-/// The holes of a large file could not be found. Unreadable content is no error.
+/// The holes of a large file could not be found. Unreadable content is not an error.
 pub async fn hash_content(content: &impl Content) -> Result<ContentHash> {
     let size = content.size_bytes();
     if size <= WHOLE_HASH_LIMIT_BYTES {
@@ -118,7 +118,7 @@ pub async fn hash_content(content: &impl Content) -> Result<ContentHash> {
     Ok(ContentHash::Extents(extents))
 }
 
-/// Hashes one range, holes as zeros. Unreadable blocks are listed and count as zeros.
+/// Hashes one range, with holes as zeros. Unreadable blocks are listed and count as zeros.
 pub async fn hash_range(content: &impl Content, range: Range<u64>) -> RangeHash {
     let mut hash = Sha256::new();
     let mut unreadable: Vec<Range<u64>> = Vec::new();
@@ -143,7 +143,7 @@ async fn hash_block_by_block(
     let block = content.block_bytes().max(512);
     let mut at = range.start;
     while at < range.end {
-        // Up to the end of the block that `at` is in.
+        // Up to the end of the block that contains `at`.
         let end = (at / block + 1).saturating_mul(block).min(range.end);
         match content.read(at, end - at).await {
             Ok(bytes) if bytes.len() as u64 == end - at => hash.update(&bytes),

@@ -1,9 +1,9 @@
-//! One line of a manifest, and its notation.
+//! A line of a manifest, and its notation.
 //!
-//! Columns are separated by tabs: path type mode uid gid size nlink mtime rdev sha256 target xattrs ino ctime btime flags projid.
-//! A column that does not apply is `-`. Bytes outside printable ASCII, and backslash, are `\xNN`; in the names of extended
-//! attributes also space, comma and equals sign.
-//! Source: the golden pools' README and `generators/gp.c`.
+//! Columns are separated by tabs: path type mode uid gid size nlink mtime rdev sha256 target xattrs ino ctime
+//! btime flags projid. A column that does not apply is `-`. Bytes outside printable ASCII, and the backslash,
+//! are written as `\xNN`; in names of extended attributes also space, comma and equals sign. Source: the
+//! golden pools' README and `generators/gp.c`.
 
 use std::fmt::Write as _;
 
@@ -13,9 +13,10 @@ use crate::attr::{Attr, FileKind};
 use crate::manifest::ContentHash;
 
 /// The header line, with its line feed.
-pub const MANIFEST_HEADER: &str = "path\ttype\tmode\tuid\tgid\tsize\tnlink\tmtime\trdev\tsha256\ttarget\txattrs\tino\tctime\tbtime\tflags\tprojid\n";
+pub const MANIFEST_HEADER: &str = "path\ttype\tmode\tuid\tgid\tsize\tnlink\tmtime\trdev\tsha256\t\
+    target\txattrs\tino\tctime\tbtime\tflags\tprojid\n";
 
-/// An extended attribute by name, size and hash of its value.
+/// An extended attribute: its name, and size and hash of its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XattrHash {
     /// The name as Linux shows it.
@@ -26,18 +27,18 @@ pub struct XattrHash {
     pub sha256: [u8; 32],
 }
 
-/// What a manifest says of one path.
+/// The manifest's description of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestRow {
     /// Relative to the root, which is `.`.
     pub path: Vec<u8>,
-    /// The object number, or what Linux shows in its place.
+    /// The object number, or the number that Linux shows instead.
     pub ino: ObjectId,
     /// The attributes.
     pub attr: Attr,
-    /// Of regular files, if asked for.
+    /// For regular files, if requested.
     pub content: Option<ContentHash>,
-    /// Of symbolic links.
+    /// For symbolic links.
     pub target: Option<Vec<u8>>,
     /// Sorted by name.
     pub xattrs: Vec<XattrHash>,
@@ -49,7 +50,7 @@ impl ManifestRow {
         let (attr, kind) = (&self.attr, self.attr.kind());
         escape_path(&self.path, out);
         let (uid, gid) = attr.owner();
-        // Writing to a String cannot fail.
+        // Writing to a String can't fail.
         let _ = write!(
             out,
             "\t{}\t{:04o}\t{uid}\t{gid}\t{}\t{}\t{}\t",

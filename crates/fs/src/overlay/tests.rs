@@ -1,6 +1,6 @@
 use super::*;
 
-/// Paints the pieces of `0..len` over a base of 'b's: zeros as '.', bytes as they are.
+/// Renders the pieces of `0..len` over a base of 'b's: zeros as '.', bytes literally.
 fn paint(overlay: &ContentOverlay, len: u64) -> String {
     let mut out = String::new();
     let mut at = 0;

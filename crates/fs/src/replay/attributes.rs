@@ -1,7 +1,7 @@
 //! Records that change attributes and ACLs.
 //!
-//! Which attributes a record sets is said in bits of the system that wrote it; these are Linux's.
-//! Source: OpenZFS `zfs_replay.c` (`zfs_replay_setattr`, `zfs_replay_xvattr`), `zfs_vnops_os.c` (`zfs_setattr`), `xvattr.h`.
+//! Records use the attribute bits of the system that wrote them; these are Linux's. Source: OpenZFS
+//! `zfs_replay.c` (`zfs_replay_setattr`, `zfs_replay_xvattr`), `zfs_vnops_os.c` (`zfs_setattr`), `xvattr.h`.
 
 use bytes::Bytes;
 use cenote_format::bytes::Endian;
@@ -54,7 +54,7 @@ impl Replay {
         }
     }
 
-    /// Sets the attributes beyond POSIX's.
+    /// Sets non-POSIX attributes.
     pub(super) async fn set_log_attrs(&mut self, id: ObjectId, log: &LogAttrs) -> Result<()> {
         let project = self.endian().u64(log.scanstamp[..8].try_into().unwrap_or_default());
         let attr = self.attr_mut(id).await?;
@@ -78,7 +78,7 @@ impl Replay {
         self.set_acl_entries(id, &acl.entries, acl.entry_count).await
     }
 
-    /// Entries in a record are `ace_t`s, laid out as those of version 0.
+    /// Entries in a record are `ace_t`s with the layout of version 0.
     pub(super) async fn set_acl_entries(&mut self, id: ObjectId, entries: &Bytes, count: u64) -> Result<()> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let entries = decode_aces(AclForm::Initial, entries, count, self.endian())
@@ -93,7 +93,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The byte order of records' opaque parts: that of the system that last wrote the object set.
+    /// The byte order of opaque parts of records: that of the system that last wrote the object set.
     fn endian(&self) -> Endian {
         self.fs.objset().bp().endian()
     }

@@ -1,7 +1,7 @@
-//! Records that change content: writes, truncation, clones.
+//! Records that change content: writes, truncations, clones.
 //!
-//! A write has its data with it or is one whole block that is on disk already, which is then put in its place whole: a later record
-//! may extend the file into what this one only carried along.
+//! A write record contains its data or references a whole block on disk. Such a block is put in place whole,
+//! since a later record may extend the file into data that this one only carried along.
 //!
 //! Source: OpenZFS `zfs_replay.c` (`zfs_replay_write`, `zfs_replay_truncate`), `zfs_vnops.c` (`zfs_write`,
 //! `zfs_clone_range_replay`), `zfs_znode_os.c` (`zfs_freesp`).
@@ -13,14 +13,14 @@ use super::{Replay, range};
 use crate::error::Result;
 use crate::overlay::{ContentOverlay, Source};
 
-/// Bytes of a block at most: what a record says must stay within it.
+/// The maximum block size: whatever a record says must stay within it.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
-/// How far a write reached.
+/// The extent of a write.
 pub(super) struct Reach {
-    /// The end of what the writer wrote.
+    /// The end of the logged write.
     end: u64,
-    /// The end of what was put in place: the same, or the end of a whole block.
+    /// The end of the data put in place: the same, or the end of a whole block.
     put_end: u64,
     indirect: bool,
 }
@@ -34,7 +34,7 @@ pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> 
     match data {
         WriteData::Copied(bytes) => {
             if bytes.len() as u64 != *length_bytes {
-                return Err("holds less data than it says");
+                return Err("holds less data than it claims");
             }
             overlay.put(written.clone(), Source::Bytes(bytes.clone()));
             Ok(Reach { end: written.end, put_end: written.end, indirect: false })
@@ -62,7 +62,7 @@ pub(super) fn put_clones(overlay: &mut ContentOverlay, operation: &Operation) ->
     };
     range(*offset_bytes, *length_bytes).ok_or("clones beyond the largest file")?;
     if *block_bytes == 0 || *block_bytes > MAX_BLOCK_BYTES || offset_bytes % block_bytes != 0 {
-        return Err("clones to where no block begins");
+        return Err("clones to an offset that is not a block boundary");
     }
     for (i, bp) in blocks.iter().enumerate() {
         let start = offset_bytes.saturating_add(block_bytes.saturating_mul(i as u64));
@@ -90,14 +90,14 @@ impl Replay {
         let reach = reach.map_err(|why| self.contradiction(why))?;
         let now = self.now;
         let attr = self.attr_mut(id).await?;
-        // A whole block put in place extends the file only as far as was written, if that is beyond its end.
+        // A whole block beyond the end of the file extends it only to the end of the write.
         let end = if reach.indirect && attr.size < reach.end { reach.end } else { reach.put_end };
         attr.size = attr.size.max(end);
         (attr.mtime, attr.ctime) = (now, now);
         Ok(())
     }
 
-    /// Makes a range a hole; without a length, cuts the file off.
+    /// Turns a range into a hole; without a length, truncates the file.
     pub(super) async fn free_space(&mut self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         let hole =
             range(offset, len).ok_or_else(|| self.contradiction("truncates beyond the largest file"))?;

@@ -1,8 +1,8 @@
 //! Records that change directories.
 //!
-//! What each does to attributes: a directory that gains or loses a name changes size, both times and, for a subdirectory, links; a
-//! file that gains or loses a name changes links and ctime, and its noted parent is the directory linked last.
-//! A file without names is gone: nobody has it open after a crash.
+//! Their effect on attributes: a directory that gains or loses a name changes its size, both times and, for a
+//! subdirectory, its links. A file that gains or loses a name changes its links and ctime, and its recorded
+//! parent is the directory linked last. A file without names is gone: no process has it open after a crash.
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_link_create`, `zfs_link_destroy`), `zfs_vnops_os.c` (`zfs_rename`).
 
@@ -17,30 +17,30 @@ use crate::directory::DirEntry;
 use crate::error::{FsError, Result};
 use crate::filesystem::CaseSensitivity;
 
-/// The first file system version whose files are marked as changed for backup programs, `ZPL_VERSION_FUID`.
+/// The first file system version that marks changed files for backup programs, `ZPL_VERSION_FUID`.
 const ZPL_VERSION_FUID: u64 = 3;
 /// The first version with attributes in SA form, `ZPL_VERSION_SA`.
 const ZPL_VERSION_SA: u64 = 5;
 
 impl Replay {
-    /// Makes an object and gives it a name.
+    /// Creates an object and gives it a name.
     pub(super) async fn create(&mut self, new: &NewObject, name: &[u8]) -> Result<()> {
         let attr = self.make(new, false).await?;
         self.add_name(new.directory, name, new.object, attr.kind()).await
     }
 
-    /// Makes the hidden directory of a file's extended attributes.
+    /// Creates the hidden directory of a file's extended attributes.
     pub(super) async fn make_xattr_dir(&mut self, new: &NewObject) -> Result<()> {
         self.make(new, true).await?;
         self.attr_mut(new.directory).await?.xattr_dir = Some(new.object);
         Ok(())
     }
 
-    /// Makes an object without a name.
+    /// Creates an object without a name.
     async fn make(&mut self, new: &NewObject, is_xattr_dir: bool) -> Result<Attr> {
         match self.fs.attr(new.object).await {
             Err(FsError::NoObject { .. }) => {}
-            Ok(_) => return Err(self.contradiction("creates an object that is there already")),
+            Ok(_) => return Err(self.contradiction("creates an object that exists already")),
             Err(error) => return Err(error),
         }
         let parent = self.fs.attr(new.directory).await?;
@@ -102,7 +102,7 @@ impl Replay {
         self.add_name(dir, name, object, kind).await
     }
 
-    /// Moves a name, over another one if there is one.
+    /// Moves a name, replacing an existing one.
     pub(super) async fn rename(
         &mut self,
         (from_dir, from): (ObjectId, &[u8]),
@@ -112,7 +112,7 @@ impl Replay {
         let source = self.entry(from_dir, from, fold).await?;
         let target = self.find(to_dir, to, fold).await?;
         if let Some(target) = &target {
-            // Another name of the same file: nothing happens, unless the name only changes its case.
+            // If both names lead to one file nothing happens, unless the name only changes its case.
             if target.object == source.object && target.name != source.name {
                 return Ok(());
             }
@@ -140,7 +140,7 @@ impl Replay {
         self.relink(from_dir, from, &target).await
     }
 
-    /// Gives a file that just lost a name another one.
+    /// Gives another name to a file that just lost one.
     async fn relink(&mut self, dir: ObjectId, name: &[u8], entry: &DirEntry) -> Result<()> {
         let now = self.now;
         let attr = self.attr_mut(entry.object).await?;
@@ -189,7 +189,12 @@ impl Replay {
     }
 
     async fn entry(&self, dir: ObjectId, name: &[u8], fold: bool) -> Result<DirEntry> {
-        self.find(dir, name, fold).await?.ok_or_else(|| self.contradiction("names a file that is not there"))
+        self.find(dir, name, fold).await?.ok_or_else(|| {
+            self.contradiction(
+                "names a file that does not \
+            exist",
+            )
+        })
     }
 
     async fn find(&self, dir: ObjectId, name: &[u8], fold: bool) -> Result<Option<DirEntry>> {

@@ -1,41 +1,48 @@
-//! Changing a volume, in memory.
+//! Changes a volume, in memory.
 //!
-//! Who writes to the same block from two sides at a time gets one or the other, or pieces of both, as on any disk; the block
-//! itself stays whole: parts of it are put in one after the other.
+//! Concurrent writes to the same block yield one or the other, or parts of both, as on any disk. The block
+//! itself stays consistent: partial writes are applied one at a time.
 //!
-//! Source: OpenZFS `zvol.c` (`zvol_create_cb`, `zvol_update_volsize`), `zvol_os.c` (`zvol_write`, `zvol_discard`).
+//! Locking: any task may call. `parts` is held exclusively by partial writes, clears and resizes, and shared
+//! by whole-block writes and discards; it is held across the edit and the log record. `size_bytes` is taken
+//! last and never held across an await.
+//!
+//! Source: OpenZFS `zvol.c` (`zvol_create_cb`, `zvol_update_volsize`), `zvol_os.c` (`zvol_write`,
+//! `zvol_discard`).
+
+use std::sync::Arc;
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use cenote_dataset::live::{Edit, LiveObjset, NewObject};
-use cenote_dataset::{NewZap, ZapEdit};
+use cenote_engine::{Engine, OpenDataset};
 use cenote_format::dnode::ObjectType;
 use cenote_format::zil::record::Operation;
+use cenote_object::{Edit, LiveObjset, NewObject, NewZap, ZapEdit};
 use parking_lot::RwLock;
 
 use super::{Volume, ZVOL_OBJECT, ZVOL_ZAP};
 use crate::error::{FsError, Refusal, Result};
 use crate::write::clear;
 
-/// Blocks of a volume, `volblocksize`: 512 bytes to 16 MiB by the format.
+/// Valid values of `volblocksize`: 512 bytes to 16 MiB in the format.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 512..=16 << 20;
 
-/// A volume that is changed.
+/// A volume opened for changes.
 #[derive(Debug)]
 pub struct VolumeWriter {
-    live: LiveObjset,
+    dataset: OpenDataset,
     block_bytes: u64,
     size_bytes: RwLock<u64>,
-    /// Held for parts of blocks, and shared by all others.
+    /// Held exclusively for partial blocks, shared otherwise.
     parts: tokio::sync::RwLock<()>,
 }
 
 impl VolumeWriter {
-    /// Makes a volume in an object set that is empty.
+    /// Creates a volume in an empty object set.
     ///
     /// # Errors
-    /// Blocks of that size can't be; the size is no multiple of theirs; the set is not empty.
+    /// The block size is invalid; the size is not a multiple of it; the set is not empty.
     pub async fn create(
         live: LiveObjset,
         edit: &Edit,
@@ -49,25 +56,35 @@ impl VolumeWriter {
         edit.create_at(ZVOL_OBJECT, &NewObject::of(ObjectType::ZVOL).block_bytes(block_bytes)).await?;
         NewZap::of(ObjectType::ZVOL_PROP).create_at(edit, ZVOL_ZAP).await?;
         ZapEdit::new(edit, ZVOL_ZAP).add("size", size_bytes).await?;
-        VolumeWriter::open(live).await
+        VolumeWriter::open(OpenDataset::without_log(live)).await
     }
 
-    /// Opens a volume to change it.
+    /// Opens a volume for changes.
     ///
     /// # Errors
-    /// The set is something else, or can't be read.
-    pub async fn open(live: LiveObjset) -> Result<VolumeWriter> {
-        let volume = Volume::open(live.view()).await?;
+    /// The set is not a volume, or can't be read.
+    pub async fn open(dataset: OpenDataset) -> Result<VolumeWriter> {
+        let volume = Volume::open(dataset.view()).await?;
         let (block_bytes, size_bytes) = (volume.block_bytes(), RwLock::new(volume.size_bytes()));
-        Ok(VolumeWriter { live, block_bytes, size_bytes, parts: tokio::sync::RwLock::default() })
+        Ok(VolumeWriter { dataset, block_bytes, size_bytes, parts: tokio::sync::RwLock::default() })
     }
 
-    /// The volume as it is now, changes included.
+    /// The volume of this name, opened once for all who change it.
+    ///
+    /// # Errors
+    /// As [`VolumeWriter::open`]; there is no such dataset, or it can't be changed.
+    pub async fn shared(engine: &Engine, name: &str) -> Result<Arc<VolumeWriter>> {
+        let id = engine.mos().await?.dataset(name).await?.id();
+        let open = async || Ok(Arc::new(VolumeWriter::open(engine.dataset(name).await?).await?));
+        engine.handle(id, open).await
+    }
+
+    /// The current volume, including changes.
     ///
     /// # Errors
     /// Its objects can't be read.
     pub async fn view(&self) -> Result<Volume> {
-        Volume::open(self.live.view()).await
+        Volume::open(self.dataset.view()).await
     }
 
     /// Its size.
@@ -75,7 +92,7 @@ impl VolumeWriter {
         *self.size_bytes.read()
     }
 
-    /// Bytes of its blocks.
+    /// Its block size.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
@@ -83,7 +100,7 @@ impl VolumeWriter {
     /// Writes bytes at an offset. Whole blocks are not copied.
     ///
     /// # Errors
-    /// They reach beyond the end; a block that is written in part can't be read.
+    /// They extend beyond the end; a partially written block can't be read.
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
         let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
@@ -94,16 +111,16 @@ impl VolumeWriter {
             let _alone = self.parts.write().await;
             edit.write(ZVOL_OBJECT, offset, data).await?;
         }
-        if let Some(log) = self.live.log() {
+        if let Some(log) = self.dataset.log() {
             log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset..end, self.block_bytes);
         }
         Ok(())
     }
 
-    /// Frees the whole blocks of a range; what parts of blocks hold stays.
+    /// Frees the whole blocks of a range; partial blocks at its edges stay.
     ///
     /// # Errors
-    /// It reaches beyond the end.
+    /// It extends beyond the end.
     pub async fn discard(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let start = range.start.next_multiple_of(self.block_bytes);
@@ -117,7 +134,7 @@ impl VolumeWriter {
     /// Clears a range: it reads as zeros.
     ///
     /// # Errors
-    /// It reaches beyond the end; a block at the edge can't be read.
+    /// It extends beyond the end; a block at the edge can't be read.
     pub async fn write_zeros(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let _alone = self.parts.write().await;
@@ -126,15 +143,16 @@ impl VolumeWriter {
         Ok(())
     }
 
-    /// Gives it another size; what lies beyond a smaller one is freed.
+    /// Changes its size; data beyond a smaller size is freed.
     ///
     /// # Errors
-    /// The size is none, or no multiple of the blocks'.
+    /// The size is zero, or not a multiple of the block size.
     pub async fn resize(&self, edit: &Edit, size_bytes: u64) -> Result<()> {
         check_size(size_bytes, self.block_bytes)?;
         let _alone = self.parts.write().await;
-        // No record says it, and before it is done: a commit under way must not find what is cut off.
-        self.live.log().inspect(|log| {
+        // No record describes a resize, and this comes first: a concurrent commit must not look for truncated
+        // data.
+        self.dataset.log().inspect(|log| {
             log.cannot_say(edit.txg());
             log.forget(ZVOL_OBJECT);
         });
@@ -144,22 +162,22 @@ impl VolumeWriter {
         Ok(())
     }
 
-    /// Makes durable what was written. Not under a hold.
+    /// Makes all writes durable. Must not be called under a hold.
     ///
     /// # Errors
-    /// Neither the log nor a group could be written.
+    /// Neither the log nor a txg could be written.
     pub async fn commit(&self) -> Result<()> {
-        Ok(self.live.commit(Some(ZVOL_OBJECT)).await?)
+        Ok(self.dataset.commit(Some(ZVOL_OBJECT)).await?)
     }
 
     fn note_cleared(&self, edit: &Edit, range: Range<u64>) {
-        if let Some(log) = self.live.log().filter(|_| !range.is_empty()) {
+        if let Some(log) = self.dataset.log().filter(|_| !range.is_empty()) {
             let (object, offset_bytes, length_bytes) = (ZVOL_OBJECT, range.start, range.end - range.start);
             log.append(edit.txg(), Operation::Truncate { object, offset_bytes, length_bytes });
         }
     }
 
-    /// Checks a range and answers its end.
+    /// Checks a range and returns its end.
     fn check_range(&self, offset: u64, len: u64) -> Result<u64> {
         let end = offset.checked_add(len).filter(|&end| end <= self.size_bytes());
         end.ok_or_else(|| Refusal::NoSpace.of(ZVOL_OBJECT))

@@ -1,6 +1,8 @@
-//! Setting attributes: `chmod`, `chown`, `utimens`, `truncate`, `chattr`, and all of them at once for who copies files in.
+//! Sets attributes: `chmod`, `chown`, `utimens`, `truncate`, `chattr`, or all of them at once when copying
+//! files in.
 //!
-//! Source: OpenZFS `zfs_vnops_os.c` (`zfs_setattr`), `zfs_acl.c` (`zfs_aclset_common`), `sa.c` (`sa_add_projid`).
+//! Source: OpenZFS `zfs_vnops_os.c` (`zfs_setattr`), `zfs_acl.c` (`zfs_aclset_common`), `sa.c`
+//! (`sa_add_projid`).
 
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -12,7 +14,7 @@ use crate::acl::{Ace, AclMode};
 use crate::attr::{Timestamp, pflags};
 use crate::error::{Refusal, Result};
 
-/// Flags that users set; the others are the file system's own.
+/// Flags that users may set; the others belong to the file system.
 const USERS_FLAGS: u64 = pflags::READONLY
     | pflags::HIDDEN
     | pflags::SYSTEM
@@ -26,7 +28,7 @@ const USERS_FLAGS: u64 = pflags::READONLY
     | pflags::SPARSE
     | pflags::PROJINHERIT;
 
-/// Attributes to set; those left out stay.
+/// Attributes to set; `None` leaves one unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permissions, set-id and sticky bits.
@@ -35,7 +37,7 @@ pub struct SetAttr {
     pub uid: Option<u64>,
     /// Group.
     pub gid: Option<u64>,
-    /// Bytes of content, of a file.
+    /// The size of a file.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<Timestamp>,
@@ -52,7 +54,7 @@ pub struct SetAttr {
 }
 
 impl SetAttr {
-    /// What a file that is immutable does not take.
+    /// Whether it contains changes that an immutable file refuses.
     fn is_for_mutable(&self) -> bool {
         let numbers = [self.uid, self.gid, self.size].iter().any(Option::is_some);
         numbers || self.mode.is_some() || self.mtime.is_some() || self.crtime.is_some()
@@ -60,7 +62,7 @@ impl SetAttr {
 }
 
 impl FsWriter {
-    /// Sets attributes. The time of the last change of attributes becomes now.
+    /// Sets attributes and the time of the last attribute change.
     ///
     /// # Errors
     /// The file is immutable, or has no size to set; damage.
@@ -84,7 +86,7 @@ impl FsWriter {
         if let Some(mode) = set.mode {
             self.set_mode(change, node, mode).await?;
         } else if (set.uid.is_some() || set.gid.is_some()) && !node.has_flag(pflags::ACL_TRIVIAL)? {
-            // Entries may name the new owner.
+            // Entries may refer to the new owner.
             node.apply_acl(&node.acl()?, node.mode()?)?;
         }
         let times = [(ZplAttr::Atime, set.atime), (ZplAttr::Mtime, set.mtime), (ZplAttr::Crtime, set.crtime)];
@@ -99,10 +101,10 @@ impl FsWriter {
         self.save(change.edit, node).await
     }
 
-    /// A file was read: its time of last access becomes now.
+    /// Records a read of the file: sets its access time.
     ///
     /// # Errors
-    /// There is no such file; damage.
+    /// The file does not exist; damage.
     pub async fn accessed(&self, change: Change<'_>, object: ObjectId) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
@@ -110,7 +112,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// Sets the ZFS ACL, and the mode that it spells.
+    /// Sets the ZFS ACL, and the mode that it expresses.
     ///
     /// # Errors
     /// The file is immutable; damage.
@@ -148,7 +150,7 @@ impl FsWriter {
         }
     }
 
-    /// Sets permissions, and what follows from them in both kinds of ACL.
+    /// Sets permissions, and updates both kinds of ACL.
     pub(super) async fn set_mode(
         &self,
         change: Change<'_>,

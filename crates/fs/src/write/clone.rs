@@ -1,16 +1,21 @@
-//! Cloning: a range of a file gets shares of another's blocks, and nothing is copied (`copy_file_range`, reflink).
+//! Cloning: a range of a file shares another file's blocks instead of copying them (`copy_file_range`,
+//! reflink).
 //!
 //! ```text
-//!   source  [a][b][ ][c']         block c has changed and is only in memory: not yet, a group first
+//!   source  [a][b][ ][c']         block c is dirty, only in memory: not clonable before a txg sync
 //!            |  |  |
-//!   target  [a][b][ ]             pointers to the same blocks, born in this group; holes stay holes
+//!   target  [a][b][ ]             pointers to the same blocks, born in this txg; holes stay holes
 //! ```
 //!
-//! Idea: a pointer says all that is needed to read its block, so a block of one file can be put in the place of one of another, if both
-//! files have blocks of that size and, where they are encrypted, one key. How many owners a block has is counted when the group is written.
+//! Idea: a pointer contains everything needed to read its block. A block of one file can therefore be
+//! attached to another, if both files have that block size and, where they are encrypted, the same key.
+//! References are counted when the txg is synced.
 //!
-//! Source: OpenZFS `zfs_vnops.c` (`zfs_clone_range`), `dmu.c` (`dmu_read_l0_bps`, `dmu_brt_clone`), `zfs_log.c`
-//! (`zfs_log_clone_range`).
+//! Locking: source and target are locked for the whole operation. If both are live, two file systems are
+//! locked in the order of their dataset ids.
+//!
+//! Source: OpenZFS `zfs_vnops.c` (`zfs_clone_range`), `dmu.c` (`dmu_read_l0_bps`, `dmu_brt_clone`),
+//! `zfs_log.c` (`zfs_log_clone_range`).
 
 use std::sync::Arc;
 
@@ -28,15 +33,15 @@ use crate::attr::FileKind;
 use crate::error::{Refusal, Result};
 use crate::filesystem::Filesystem;
 
-/// Blocks cloned at once: what a record of the largest log block holds (`zil_max_log_data`).
+/// Maximum blocks cloned at once: as many as fit in a record in the largest log block (`zil_max_log_data`).
 const MAX_BLOCKS: u64 = (((128 << 10) - ZIL_CHAIN_BYTES - LR_BYTES - 5 * 8) / BLKPTR_BYTES) as u64;
 
-/// Whose blocks are to be shared.
+/// The file system whose blocks are shared.
 #[derive(Debug, Clone, Copy)]
 pub enum CloneSource<'a> {
-    /// A file system that others may change meanwhile; it may be the target itself.
+    /// A file system that others may be changing; it may be the target itself.
     Live(&'a FsWriter),
-    /// A snapshot, which the caller keeps from being destroyed.
+    /// A snapshot, which the caller protects from being destroyed.
     Snapshot(&'a Filesystem),
 }
 
@@ -46,7 +51,7 @@ pub type Position = (ObjectId, u64);
 /// Locks on a source and a target.
 type Both<'a> = (Held<'a>, Option<RwLockReadGuard<'a, ()>>);
 
-/// What is to be shared: `len` bytes in blocks of `block_bytes`, of a file of `from_size` bytes.
+/// A request to share `len` bytes in blocks of `block_bytes`, of a file of `from_size` bytes.
 struct Request {
     from: u64,
     from_size: u64,
@@ -56,12 +61,14 @@ struct Request {
 }
 
 impl FsWriter {
-    /// Makes `len` bytes of a file share the blocks of another, or of another part of itself; answers how many it did: fewer if the source
-    /// ends, or if a record can't tell of so many. Offsets are those of blocks, and so is the end unless both files end there.
+    /// Shares `len` bytes of another file, or of another part of the same file. Returns the number of bytes
+    /// shared: fewer if the source ends, or if a log record can't hold as many blocks. Offsets must be block
+    /// boundaries, and so must the end unless both files end there.
     ///
     /// # Errors
-    /// [`Refusal::Again`]: the source has just changed; write a group first. [`Refusal::Invalid`]: the blocks don't fit, and
-    /// [`Refusal::CrossDevice`], [`Refusal::NotSupported`]: they can't be shared: copy instead. What the target refuses; damage.
+    /// [`Refusal::Again`]: the source has just changed; sync a txg first. [`Refusal::Invalid`]: the block
+    /// sizes don't match. [`Refusal::CrossDevice`], [`Refusal::NotSupported`]: the blocks can't be shared;
+    /// copy instead. The target's refusals; damage.
     pub async fn clone_range(
         &self,
         change: Change<'_>,
@@ -101,7 +108,7 @@ impl FsWriter {
         Ok(len)
     }
 
-    /// Puts shares of blocks into a file that the caller holds; it may grow by that.
+    /// Attaches shared blocks to a file whose lock the caller holds; the file may grow.
     pub(super) async fn share(
         &self,
         change: Change<'_>,
@@ -120,7 +127,7 @@ impl FsWriter {
         self.save(change.edit, node).await
     }
 
-    /// Holds a source still and a target to change it.
+    /// Locks a source for reading and a target for writing.
     async fn hold_with_source<'a>(
         &'a self,
         source: &CloneSource<'a>,
@@ -132,7 +139,7 @@ impl FsWriter {
             CloneSource::Live(other) if source.is_live(self) => {
                 (other.0.locks.exclusive(&[from, to]).await, None)
             }
-            // Of two that clone from each other, both begin with the same.
+            // If two file systems clone from each other, both operations lock the lower dataset id first.
             CloneSource::Live(other) if other.live().dataset_id() < self.live().dataset_id() => {
                 let theirs = other.0.locks.shared(from).await;
                 (self.0.locks.exclusive(&[to]).await, Some(theirs))
@@ -144,7 +151,7 @@ impl FsWriter {
         }
     }
 
-    /// Refuses what can't be shared between two file systems at all.
+    /// Refuses sources whose blocks can't be shared with this file system at all.
     fn check_source(&self, source: &Filesystem, target: ObjectId) -> Result<()> {
         if !self.options().clones {
             return Err(Refusal::NotSupported.of(target));
@@ -157,7 +164,7 @@ impl FsWriter {
         }
     }
 
-    /// Whether the source's blocks can be put there, if need be after the target's one block has grown.
+    /// Whether the blocks can be attached there, possibly after growing the target's only block.
     fn fits(&self, node: &Znode, request: &Request) -> Result<bool> {
         let Request { from, from_size, to, len, block_bytes } = *request;
         let (size, old_block) = (node.u64(ZplAttr::Size)?, u64::from(node.block_bytes));
@@ -165,7 +172,7 @@ impl FsWriter {
         let has_size = block_bytes == old_block || block_bytes > old_block && may_grow;
         let is_aligned = from.is_multiple_of(block_bytes) && to.is_multiple_of(block_bytes);
         let ends_files = len == from_size - from && len >= size.saturating_sub(to);
-        // A file with several small blocks would keep them for good.
+        // A file with several small blocks would be stuck with their size.
         let gets_stuck = len <= block_bytes
             && block_bytes < self.options().record_bytes.into()
             && size <= block_bytes
@@ -179,9 +186,9 @@ impl FsWriter {
             && !gets_stuck)
     }
 
-    /// Blocks, if all of them are there whatever happens now: a replay must find them.
+    /// Returns the blocks if all of them stay valid whatever happens: a replay must find them.
     async fn settled(&self, blocks: Option<Vec<Blkptr>>) -> Result<Option<Vec<Blkptr>>> {
-        let synced = match self.live().log() {
+        let synced = match self.log() {
             Some(log) => log.last_synced()?,
             None => Txg(u64::MAX),
         };
@@ -198,7 +205,7 @@ impl CloneSource<'_> {
         }
     }
 
-    /// Whether it is that very file system.
+    /// Whether it is this same file system.
     fn is_live(&self, fs: &FsWriter) -> bool {
         matches!(self, CloneSource::Live(other) if Arc::ptr_eq(&other.0, &fs.0))
     }

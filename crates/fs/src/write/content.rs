@@ -1,34 +1,35 @@
-//! The content of files: written, cut, cleared.
+//! Changes the content of files: writes, truncates, clears.
 //!
-//! A file of one block has a block as large as it needs, in steps of 512 bytes; it grows up to `recordsize`, and then gets more
-//! blocks of that size. Bytes beyond the size are always zeros on disk.
+//! A file with one block has a block as large as it needs, in steps of 512 bytes. The block grows up to
+//! `recordsize`; then blocks of that size are added. Bytes beyond the file's size are always zeros on disk.
 //!
-//! Copies: none for blocks that are written whole, which keep a reference to the caller's buffer; a block that is written in
-//! part is copied once in a group, and then written to in place.
+//! Copies: a block that is written whole keeps a reference to the caller's buffer and is not copied; a block
+//! that is written in part is copied once per txg and then changed in place.
 //!
 //! Source: OpenZFS `zfs_vnops.c` (`zfs_write`), `zfs_znode_os.c` (`zfs_grow_blocksize`, `zfs_freesp`).
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
 use cenote_format::znode::FileKind;
+use cenote_object::Edit;
 
 use super::znode::Znode;
 use super::{Change, FsWriter};
 use crate::attr::pflags;
 use crate::error::{Refusal, Result};
 
-/// The largest size of a file, `MAX_LFS_FILESIZE` of Linux.
+/// The maximum size of a file, `MAX_LFS_FILESIZE` of Linux.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
 impl FsWriter {
-    /// Writes bytes at an offset; a hole arises between the end and an offset beyond it.
+    /// Writes bytes at an offset; beyond the end, a hole fills the gap.
     ///
     /// # Errors
-    /// It is no file, or one that may not change; it would get too large; a block that is written in part can't be read.
+    /// It is not a file, or may not be changed; it would become too large; a partially written block can't be
+    /// read.
     pub async fn write(&self, change: Change<'_>, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_write(change.edit, object, offset).await?;
@@ -47,7 +48,7 @@ impl FsWriter {
     /// Clears a range: it reads as zeros, and whole blocks are freed. The size stays.
     ///
     /// # Errors
-    /// It is no file, or one that may not change; a block at the edge can't be read.
+    /// It is not a file, or may not be changed; a block at the edge can't be read.
     pub async fn punch(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_clear(change.edit, object).await?;
@@ -59,10 +60,10 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Clears a range as [`FsWriter::punch`] does, beyond the end if need be: the file then grows.
+    /// Clears a range like [`FsWriter::punch`], but grows the file if the range extends beyond its end.
     ///
     /// # Errors
-    /// As [`FsWriter::punch`]; it would get too large.
+    /// Those of [`FsWriter::punch`]; it would become too large.
     pub async fn zero_range(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_clear(change.edit, object).await?;
@@ -80,7 +81,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// A file that takes content at an offset.
+    /// Loads a file that accepts content at an offset.
     pub(super) async fn load_to_write(&self, edit: &Edit, object: ObjectId, offset: u64) -> Result<Znode> {
         let node = self.load(edit, object).await?;
         check_file(&node)?;
@@ -102,7 +103,7 @@ impl FsWriter {
         Ok(node)
     }
 
-    /// Writes bytes into a file that the caller holds and saves.
+    /// Writes bytes into a file whose lock the caller holds and which it saves.
     pub(super) async fn put(&self, edit: &Edit, node: &mut Znode, offset: u64, data: Bytes) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= MAX_SIZE);
         let end = end.ok_or_else(|| Refusal::TooLarge.of(node.id))?;
@@ -113,7 +114,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Gives a file that the caller holds and saves another size.
+    /// Changes the size of a file whose lock the caller holds and which it saves.
     pub(super) async fn resize(&self, edit: &Edit, node: &mut Znode, size: u64) -> Result<()> {
         if size > node.u64(ZplAttr::Size)? {
             self.grow_block(edit, node, size).await?;
@@ -127,7 +128,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Makes the one block of a small file as large as `size` needs.
+    /// Grows the only block of a small file as far as `size` requires.
     async fn grow_block(&self, edit: &Edit, node: &mut Znode, size: u64) -> Result<()> {
         let (block, record) = (node.block_bytes, self.options().record_bytes);
         let is_settled = block.is_power_of_two() && block >= record;
@@ -135,7 +136,7 @@ impl FsWriter {
         if size <= block.into() || is_settled || has_more_blocks {
             return Ok(());
         }
-        // One that is larger than `recordsize` is by now grows up to the next power of two.
+        // A block already larger than `recordsize` grows to the next power of two.
         let limit = if block > record { block.next_power_of_two() } else { record };
         let wanted = size.min(limit.into()).next_multiple_of(SPA_MINBLOCKSIZE) as u32;
         edit.set_block_bytes(node.id, wanted).await?;
@@ -152,7 +153,8 @@ fn check_file(node: &Znode) -> Result<()> {
     }
 }
 
-/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten where they hold anything.
+/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten with zeros unless they
+/// are holes.
 pub(crate) async fn clear(edit: &Edit, id: ObjectId, range: Range<u64>) -> Result<()> {
     let object = edit.view().object(id).await?;
     let size = object.block_bytes();

@@ -1,26 +1,27 @@
-//! Making a file system in an empty object set.
+//! Creates a file system in an empty object set.
 //!
 //! ```text
-//!   object 1, master node:  VERSION, normalization, utf8only, casesensitivity, SA_ATTRS, DELETE_QUEUE, ROOT [, SHARES]
-//!   SA_ATTRS:               REGISTRY, LAYOUTS: made with the root directory, the first file
+//!   object 1, master node:  VERSION, normalization, utf8only, casesensitivity, SA_ATTRS, DELETE_QUEUE, ROOT
+//!                           [, SHARES]
+//!   SA_ATTRS:               REGISTRY, LAYOUTS: created with the root directory, the first file
 //! ```
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_create_fs`, `zfs_create_share_dir`).
 
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP};
-use cenote_dataset::{NewZap, ZapEdit};
+use cenote_engine::OpenDataset;
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::zpl_version_of;
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
+use cenote_object::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP};
+use cenote_object::{LiveObjset, NewZap, ZapEdit};
 
 use super::make::Making;
 use super::{Change, FsOptions, FsWriter, ZPL_VERSION_SA};
 use crate::error::Result;
 use crate::filesystem::{CaseSensitivity, MASTER_NODE, MasterNode, Normalization};
 
-/// What a new file system is to be like, for good.
+/// The permanent properties of a new file system.
 #[derive(Debug, Clone, Copy)]
 pub struct NewFilesystem {
     /// `casesensitivity`.
@@ -31,7 +32,7 @@ pub struct NewFilesystem {
     pub utf8_only: bool,
     /// Owner and group of the root directory, whose mode is 755.
     pub owner: (u64, u64),
-    /// With the hidden directory of SMB shares, which OpenZFS makes when it first needs it.
+    /// Create the hidden directory of SMB shares, which OpenZFS creates on first use.
     pub with_shares: bool,
 }
 
@@ -67,10 +68,10 @@ impl NewFilesystem {
     }
 }
 
-/// Makes a file system in an object set that is empty, of the newest version that its pool can have.
+/// Creates a file system in an empty object set, of the newest version that its pool supports.
 ///
 /// # Errors
-/// It is not empty.
+/// The object set is not empty.
 pub async fn create_filesystem(
     live: &LiveObjset,
     change: Change<'_>,
@@ -106,18 +107,18 @@ pub async fn create_filesystem(
         normalization: new.normalization,
         utf8_only,
     };
-    // A writer without a root makes the root, and so the tables of attributes.
-    let fs = FsWriter::of_parts(live.clone(), known, options);
+    // A writer without a root creates the root, and with it the attribute tables.
+    let fs = FsWriter::of_parts(OpenDataset::without_log(live.clone()), known, options);
     fs.know_attributes(SaRegistry::default()).await?;
     master.add("ROOT", fs.make_root(change, 0o755, new.owner).await?.0).await?;
     if new.with_shares {
         master.add("SHARES", fs.make_root(change, 0o555, new.owner).await?.0).await?;
     }
-    FsWriter::open(live.clone(), options).await
+    FsWriter::open(OpenDataset::without_log(live.clone()), options).await
 }
 
 impl FsWriter {
-    /// Makes a directory that is its own parent.
+    /// Creates a directory that is its own parent.
     async fn make_root(&self, change: Change<'_>, mode: u32, owner: (u64, u64)) -> Result<ObjectId> {
         let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
         let mut root = self.load(change.edit, id).await?;

@@ -1,21 +1,24 @@
-//! The file system's tables of attributes and layouts, as they grow.
+//! The file system's attribute registry and layout table, as they grow.
 //!
-//! Idea: nearly all files have one of a few layouts. A new one is written down once, under the next number, and is known from
-//! then on. Attributes that the tables of an older file system lack are registered with the first new layout.
+//! Idea: nearly all files use one of a few layouts. A new layout is written once, under the next number, and
+//! known from then on. If the tables of an older file system lack attributes, these are registered with the
+//! first new layout.
+//!
+//! Locking: readers clone the registry's `Arc`. Whoever holds `unregistered` may extend the registry: it
+//! looks again under that lock, writes the tables, and then replaces the `Arc`.
 //!
 //! Source: OpenZFS `sa.c` (`sa_add_layout_entry`, `sa_attr_register_sync`).
 
 use bytes::Bytes;
-use cenote_dataset::live::Edit;
-use cenote_dataset::{NewZap, ZapEdit, ZapValue};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
+use cenote_object::{Edit, NewZap, ZapEdit, ZapValue};
 
 use super::FsWriter;
 use crate::error::{FsError, Result};
 
 impl FsWriter {
-    /// The number of the layout that has just these attributes, in this order.
+    /// The number of the layout with exactly these attributes, in this order.
     pub(super) async fn layout(&self, edit: &Edit, attributes: &[u16]) -> Result<u16> {
         if let Some(number) = self.registry().find_layout(attributes) {
             return Ok(number);
@@ -43,7 +46,7 @@ impl FsWriter {
         Ok(number)
     }
 
-    /// One of the two tables; made when it is first needed.
+    /// One of the two tables, created on first use.
     async fn sa_table(&self, edit: &Edit, name: &str, object_type: ObjectType) -> Result<ObjectId> {
         let master = self.0.master.sa_attrs.ok_or(FsError::MasterNode { name: "SA_ATTRS" })?;
         let tables = ZapEdit::new(edit, master);

@@ -1,12 +1,15 @@
 //! Locks on objects.
 //!
-//! Idea: a fixed number of locks, each for all objects whose numbers fall on it; an operation takes all it needs at once and in
-//! their order, so that no two wait for each other. Unrelated objects seldom share one, and if so only wait.
+//! Idea: a fixed number of locks, each shared by all objects whose numbers map to it. Unrelated objects
+//! seldom share a lock, and if so one merely waits.
+//!
+//! Locking: an operation takes all its locks in one call, which sorts them by index and takes each once, so
+//! no two operations can deadlock. A holder must release its locks before it asks for others.
 
 use cenote_format::units::ObjectId;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks: a power of two, many more than operations run at a time.
+/// The number of locks: a power of two, many more than concurrent operations.
 const LOCKS: usize = 1024;
 
 pub(super) struct Locks(Box<[RwLock<()>]>);
@@ -22,12 +25,12 @@ impl Locks {
         Locks((0..LOCKS).map(|_| RwLock::new(())).collect())
     }
 
-    /// Holds an object still, beside others that only look at it.
+    /// Locks an object against changes; others may read it concurrently.
     pub(super) async fn shared(&self, object: ObjectId) -> RwLockReadGuard<'_, ()> {
         self.0[index(object)].read().await
     }
 
-    /// Holds objects to change them. Whoever holds any must not ask for more.
+    /// Locks objects for changes. The caller must not hold any other.
     pub(super) async fn exclusive(&self, objects: &[ObjectId]) -> Held<'_> {
         let mut order: Vec<usize> = objects.iter().copied().map(index).collect();
         order.sort_unstable();
@@ -41,6 +44,6 @@ impl Locks {
 }
 
 fn index(object: ObjectId) -> usize {
-    // Objects made together have neighbouring numbers: those fall on different locks.
+    // Objects created together have adjacent numbers, which map to different locks.
     object.0 as usize % LOCKS
 }

@@ -1,14 +1,14 @@
-//! What operations note in the intent log, so that a commit can make them durable: see [`cenote_dataset::zil`].
+//! Writes itx records for operations, so that a commit can make them durable: see [`cenote_engine::zil`].
 //!
-//! Idea: each operation, when it has succeeded, notes what would have to be done again, under the locks that it holds. What is done to files
-//! without names is not noted: nobody will find them after a cut.
+//! Idea: each operation that succeeded records what a replay has to repeat, while it still holds its locks.
+//! Operations on files without names are not recorded: nobody can reach such a file after a crash.
 //!
 //! Source: OpenZFS `zfs_log.c`.
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use cenote_dataset::zil::Log;
+use cenote_engine::zil::Log;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::sa::ZplAttr;
@@ -28,26 +28,26 @@ use crate::log_attrs::{ATTR_XVATTR, XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, ma
 const ATTR_WORDS: usize = 3;
 
 impl FsWriter {
-    /// Makes durable what was done to a file, `fsync`; or all that was done, `sync`. Not under a hold.
+    /// Makes changes to a file durable (`fsync`), or all changes (`sync`). Must not be called under a hold.
     ///
     /// # Errors
-    /// Neither the log nor a group could be written.
+    /// Neither the log nor a txg could be written.
     pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
-        Ok(self.live().commit(object).await?)
+        Ok(self.0.dataset.commit(object).await?)
     }
 
-    /// The log, for what was done to a file that has names.
+    /// The log, if the file has names.
     fn log_of(&self, node: &Znode) -> Option<&Log> {
-        self.live().log().filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
+        self.log().filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
     }
 
     pub(super) fn note(&self, change: Change<'_>, operation: impl FnOnce() -> Operation) {
-        if let Some(log) = self.live().log() {
+        if let Some(log) = self.log() {
             log.append(change.edit.txg(), operation());
         }
     }
 
-    /// A file was made and has its name.
+    /// A file was created and has its name.
     pub(super) async fn note_created(
         &self,
         change: Change<'_>,
@@ -55,7 +55,7 @@ impl FsWriter {
         name: &[u8],
         id: ObjectId,
     ) -> Result<()> {
-        if self.live().log().is_none() {
+        if self.log().is_none() {
             return Ok(());
         }
         let node = self.load(change.edit, id).await?;
@@ -100,8 +100,8 @@ impl FsWriter {
         self.note(change, || Operation::Link { directory, object, name });
     }
 
-    /// A name moved. What was written to the file before goes before that into the log: who renames a file over another
-    /// relies on it.
+    /// A name moved. Earlier writes to the file enter the log first, since programs that rename a file over
+    /// another rely on it.
     pub(super) fn note_renamed(
         &self,
         change: Change<'_>,
@@ -110,7 +110,7 @@ impl FsWriter {
         (from_directory, from): (ObjectId, &[u8]),
         (to_directory, to): (ObjectId, &[u8]),
     ) {
-        let Some(log) = self.live().log() else { return };
+        let Some(log) = self.log() else { return };
         if kind == RenameKind::Replace {
             log.release(file);
         }
@@ -118,9 +118,9 @@ impl FsWriter {
         log.append(change.edit.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
     }
 
-    /// An object has lost its last name, which is noted, or is about to be freed.
+    /// An object lost its last name, which is recorded, or is about to be freed.
     pub(super) fn forget(&self, gone: ObjectId) {
-        self.live().log().inspect(|log| log.forget(gone));
+        self.log().inspect(|log| log.forget(gone));
     }
 
     pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
@@ -129,7 +129,7 @@ impl FsWriter {
         }
     }
 
-    /// A range got shares of other files' blocks.
+    /// A range now shares blocks of other files.
     pub(super) fn note_cloned(
         &self,
         change: Change<'_>,
@@ -149,7 +149,7 @@ impl FsWriter {
         }
     }
 
-    /// A range was cleared, of a file that is as long as before, or ends with the range.
+    /// A range was cleared in a file that keeps its size or ends with the range.
     pub(super) fn note_punched(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
         let Some(log) = self.log_of(node) else { return };
         match range.end.checked_sub(range.start) {
@@ -161,23 +161,24 @@ impl FsWriter {
         }
     }
 
-    /// A file is about to be emptied.
+    /// A file is about to be truncated to zero.
     pub(super) fn note_emptying(&self, change: Change<'_>, node: &Znode) {
         let Some(log) = self.log_of(node) else { return };
         let all = Operation::Truncate { object: node.id, offset_bytes: 0, length_bytes: 0 };
         log.append_cut(change.edit.txg(), all, (node.id, 0));
     }
 
-    /// What was noted before it was done: if it failed, no record says what became of it.
+    /// For operations recorded in advance: if one failed, no record describes the result, so the log can't be
+    /// used.
     pub(super) fn noted_before<T>(&self, change: Change<'_>, outcome: Result<T>) -> Result<T> {
-        if let (Err(_), Some(log)) = (&outcome, self.live().log()) {
+        if let (Err(_), Some(log)) = (&outcome, self.log()) {
             log.cannot_say(change.edit.txg());
         }
         outcome
     }
 
-    /// Nothing changed but times, as far as other records say: that of the last change of content stays what it is, and with this
-    /// record that of the last change of attributes becomes that of the replay.
+    /// Otherwise only times changed. This record keeps the content's change time; a replay sets the
+    /// attributes' change time to its own time.
     pub(super) fn note_touched(&self, change: Change<'_>, node: &Znode) {
         let mtime = node.get(ZplAttr::Mtime).map(words_of).map(|[seconds, nanoseconds]| Timestamp {
             seconds: seconds.cast_signed(),
@@ -186,10 +187,10 @@ impl FsWriter {
         self.note_attributes(change, node, &SetAttr { mtime, ..SetAttr::default() });
     }
 
-    /// An attribute was put into the list, or taken out of it.
+    /// An attribute was put into the packed list, or removed from it.
     pub(super) fn note_xattr(&self, change: Change<'_>, node: &Znode, name: &[u8], value: Option<&[u8]>) {
         let Some(log) = self.log_of(node) else { return };
-        // A record can't tell an empty value from none.
+        // A record can't distinguish an empty value from none.
         if !self.options().logs_xattrs || value.is_some_and(<[u8]>::is_empty) {
             log.cannot_say(change.edit.txg());
         } else {
@@ -214,7 +215,7 @@ impl FsWriter {
         log.append(change.edit.txg(), Operation::SetAcl { object: node.id, acl });
     }
 
-    /// Attributes are about to be set, or were; the size: is about to be.
+    /// Attributes were set, or are about to be; the size is always about to be.
     pub(super) fn note_attributes(&self, change: Change<'_>, node: &Znode, set: &SetAttr) {
         let Some(log) = self.log_of(node) else { return };
         let mtime = set.mtime.or(set.size.map(|_| change.now));
@@ -249,13 +250,13 @@ impl FsWriter {
     }
 }
 
-/// What a record says of an object that was made.
+/// The part of a record that describes a new object.
 fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
     let is_symlink = node.kind()? == FileKind::Symlink;
     Ok(NewObject {
         directory,
         object: node.id,
-        // OpenZFS leaves it out there.
+        // OpenZFS omits it there.
         slots: if is_symlink { 1 } else { node.slots.into() },
         mode: node.mode()?.into(),
         uid: node.u64(ZplAttr::Uid)?,
@@ -266,14 +267,14 @@ fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
     })
 }
 
-/// A time as an attribute has it.
+/// A time in the form of an attribute.
 fn words_of(time: &[u8]) -> [u64; 2] {
     let word =
         |at: usize| time.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes);
     [word(0), word(8)]
 }
 
-/// Attributes beyond POSIX's, if any are set.
+/// Non-POSIX attributes, if any are set.
 fn log_attrs(set: &SetAttr) -> Option<LogAttrs> {
     let mut requested = 0;
     let mut attrs = 0;

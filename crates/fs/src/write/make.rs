@@ -1,15 +1,14 @@
-//! Making files: objects with the attributes that `mknod` gives them.
+//! Creates objects with the attributes that `mknod` gives them.
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_mknode`), whose order of attributes is the layout of all files.
 
 use bytes::Bytes;
-use cenote_dataset::NewZap;
-use cenote_dataset::live::NewObject;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DnodeHead, ObjectType};
 use cenote_format::sa::{SaValues, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, encode_aces};
+use cenote_object::{NewObject, NewZap};
 
 use super::replay::AsLogged;
 use super::znode::{Znode, old, put, time_bytes};
@@ -22,14 +21,14 @@ const S_ISGID: u32 = 0o2000;
 /// The longest target of a symbolic link, `MAXPATHLEN - 1`.
 const MAX_TARGET_BYTES: usize = 4095;
 
-/// What a new file is.
+/// The type of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewKind<'a> {
     /// An empty file.
     Regular,
     /// An empty directory.
     Directory,
-    /// A symbolic link, and what it says.
+    /// A symbolic link with this target.
     Symlink(&'a [u8]),
     /// A named pipe.
     Fifo,
@@ -54,7 +53,7 @@ impl NewKind<'_> {
         }
     }
 
-    /// The device number as Linux has it.
+    /// The device number in Linux's encoding.
     fn device(self) -> Option<u64> {
         match self {
             NewKind::CharDevice(major, minor) | NewKind::BlockDevice(major, minor) => {
@@ -65,34 +64,34 @@ impl NewKind<'_> {
     }
 }
 
-/// What a new file is to be like.
+/// The properties of a new file.
 #[derive(Debug, Clone, Copy)]
 pub struct NewFile<'a> {
-    /// What it is.
+    /// Its type.
     pub kind: NewKind<'a>,
     /// Permissions, set-id and sticky bits.
     pub mode: u32,
-    /// Permissions that it does not get, unless the directory's default ACL decides.
+    /// Permissions to remove, unless the directory has a default ACL.
     pub umask: u32,
     /// Owner.
     pub uid: u64,
-    /// Group; in a directory with the set-group-id bit the directory's counts.
+    /// Group, unless the directory has the set-group-id bit: then the directory's group.
     pub gid: u64,
 }
 
-/// All that a new object's attributes follow from.
+/// Everything that determines a new object's attributes.
 pub(super) struct Making<'a> {
     pub kind: NewKind<'a>,
-    /// With the bits of its kind.
+    /// Including the file type bits.
     pub mode: u32,
     pub uid: u64,
     pub gid: u64,
     pub parent: ObjectId,
-    /// Flags and project that it takes from its directory.
+    /// Flags and project inherited from its directory.
     pub flags: u64,
     pub project: u64,
     pub acl: Acl,
-    /// It is made again, as a log says.
+    /// Set if it is being recreated from a log.
     pub as_logged: Option<AsLogged>,
 }
 
@@ -129,7 +128,7 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// A directory without a directory: the root, or one of extended attributes.
+    /// A directory without a parent entry: the root, or one of extended attributes.
     pub(super) fn apart(fs: &FsWriter, parent: ObjectId, mode: u32, (uid, gid): (u64, u64)) -> Making<'a> {
         let mode = u32::from(FileKind::Directory.number()) << 12 | mode;
         let acl = fs.acl_rules().for_new(mode, None);
@@ -148,10 +147,10 @@ impl<'a> Making<'a> {
 }
 
 impl FsWriter {
-    /// Makes an object; it has no name yet.
+    /// Creates an object that has no name yet.
     ///
     /// # Errors
-    /// Its owners have as much as they may; damage.
+    /// Its owners have exhausted a quota; damage.
     pub(super) async fn make(&self, change: Change<'_>, new: &Making<'_>) -> Result<ObjectId> {
         self.check_new((new.uid, new.gid, new.project), new.parent).await?;
         let options = self.options();

@@ -1,15 +1,15 @@
-//! Names: giving them to new and old files, and taking them away.
+//! Adds names to new and existing files, and removes them.
 //!
-//! A directory counts its entries in `size` (with `.` and `..`) and its subdirectories in `links`. A file that loses its last
-//! name goes to the delete queue, and stays as it is until nobody has it open ([`FsWriter::free_unlinked`]).
+//! A directory counts its entries in `size` (including `.` and `..`) and its subdirectories in `links`. A
+//! file that loses its last name moves to the delete queue, and stays unchanged until it is no longer open
+//! ([`FsWriter::free_unlinked`]).
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_link_create`, `zfs_link_destroy`, `zfs_drop_nlink`), `zfs_vnops_os.c`.
 
-use cenote_dataset::ZapEdit;
-use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{Dirent, FileKind};
+use cenote_object::{Edit, ZapEdit};
 
 use super::locks::Held;
 use super::make::{Making, NewFile};
@@ -23,14 +23,14 @@ use crate::error::{Refusal, Result};
 const MAX_LINKS: u64 = u32::MAX as u64 >> 1;
 /// `size` of a directory without entries.
 const EMPTY_SIZE: u64 = 2;
-/// Flags of files that may not change their names.
+/// Flags of files whose names can't change.
 const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 impl FsWriter {
-    /// Makes a file of any kind under a new name.
+    /// Creates a file of any type under a new name.
     ///
     /// # Errors
-    /// The name exists or can't be one; what the directory refuses; damage.
+    /// The name exists or is invalid; refusals of the directory; damage.
     pub async fn create(
         &self,
         change: Change<'_>,
@@ -63,10 +63,42 @@ impl FsWriter {
         Ok(id)
     }
 
-    /// Gives a file another name.
+    /// Creates a file without a name, as if it were in `dir` (`O_TMPFILE`). It is in the delete queue: the
+    /// caller frees it with [`FsWriter::free_unlinked`] once it is no longer open, unless [`FsWriter::link`]
+    /// names it first.
     ///
     /// # Errors
-    /// The name exists; the file is a directory, or has no name any more; what the two refuse; damage.
+    /// Refusals of the directory; damage.
+    pub async fn create_unnamed(
+        &self,
+        change: Change<'_>,
+        dir: ObjectId,
+        new: &NewFile<'_>,
+    ) -> Result<ObjectId> {
+        let _held = self.0.locks.exclusive(&[dir]).await;
+        let parent = self.load_dir(change.edit, dir).await?;
+        if parent.has_flag(pflags::IMMUTABLE)? {
+            return Err(Refusal::NotPermitted.of(dir));
+        }
+        let (new, default_acl) = self.under_default_acl(change.edit, &parent, new).await?;
+        let making = Making::child(self, &parent, &new)?;
+        let id = self.make(change, &making).await?;
+        if let Some(acl) = default_acl {
+            self.inherit_posix_acl(change, id, &acl).await?;
+        }
+        let mut file = self.load(change.edit, id).await?;
+        file.set_u64(ZplAttr::Links, 0);
+        self.enqueue(change.edit, id).await?;
+        self.save(change.edit, &mut file).await?;
+        self.0.unnamed.lock().insert(id);
+        Ok(id)
+    }
+
+    /// Adds a name to a file, or the first name to one of [`FsWriter::create_unnamed`]. The log can't record
+    /// that one: the caller syncs the txg before it reports success.
+    ///
+    /// # Errors
+    /// The name exists; the file is a directory, or has lost its last name; refusals of either; damage.
     pub async fn link(&self, change: Change<'_>, object: ObjectId, dir: ObjectId, name: &[u8]) -> Result<()> {
         self.check_name(dir, name)?;
         let _held = self.0.locks.exclusive(&[dir, object]).await;
@@ -81,9 +113,11 @@ impl FsWriter {
             return Err(Refusal::NotPermitted.of(object));
         }
         check_project(&parent, &file)?;
-        if links == 0 || links >= MAX_LINKS {
-            let why = if links == 0 { Refusal::NotFound } else { Refusal::TooManyLinks };
-            return Err(why.of(object));
+        if links >= MAX_LINKS {
+            return Err(Refusal::TooManyLinks.of(object));
+        }
+        if links == 0 && !self.is_unnamed(object) {
+            return Err(Refusal::NotFound.of(object));
         }
         if self.find(change.edit, dir, name).await?.is_some() {
             return Err(Refusal::Exists.named(dir, name));
@@ -94,15 +128,21 @@ impl FsWriter {
         file.state_changed(change)?;
         self.save(change.edit, &mut file).await?;
         self.save(change.edit, &mut parent).await?;
-        self.note_linked(change, dir, object, name);
+        if links == 0 {
+            self.dequeue(change.edit, object).await?;
+            self.0.unnamed.lock().remove(&object);
+        } else {
+            self.note_linked(change, dir, object, name);
+        }
         Ok(())
     }
 
-    /// Takes a name away from a file that is not a directory. Answers the file if that was its last: it is in the delete queue
-    /// then, and to be freed with [`FsWriter::free_unlinked`] as soon as nobody has it open.
+    /// Removes a name of a file that is not a directory. Returns the file if that was its last name: it is
+    /// then in the delete queue, and the caller frees it with [`FsWriter::free_unlinked`] once it is no
+    /// longer open.
     ///
     /// # Errors
-    /// There is no such name; it is a directory's; what file and directory refuse; damage.
+    /// The name does not exist; it is a directory's; refusals of file or directory; damage.
     pub async fn unlink(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<Option<ObjectId>> {
         let (_held, entry) = self.hold_entry(change.edit, dir, name).await?;
         let mut parent = self.load_dir(change.edit, dir).await?;
@@ -119,10 +159,11 @@ impl FsWriter {
         Ok(gone)
     }
 
-    /// Removes an empty directory. Answers it: see [`FsWriter::unlink`].
+    /// Removes an empty directory and returns it: see [`FsWriter::unlink`].
     ///
     /// # Errors
-    /// There is no such name; it is not a directory's; that is not empty; what both refuse; damage.
+    /// The name does not exist; it is not a directory's; the directory is not empty; refusals of either;
+    /// damage.
     pub async fn rmdir(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<ObjectId> {
         match name {
             b"." => return Err(Refusal::Invalid.named(dir, name)),
@@ -144,7 +185,12 @@ impl FsWriter {
         Ok(entry.object)
     }
 
-    /// A directory that has a name.
+    /// Whether a file without a name was created that way, rather than having lost its last name.
+    pub fn is_unnamed(&self, object: ObjectId) -> bool {
+        self.0.unnamed.lock().contains(&object)
+    }
+
+    /// Loads a directory that has a name.
     pub(super) async fn load_dir(&self, edit: &Edit, dir: ObjectId) -> Result<Znode> {
         let node = self.load(edit, dir).await?;
         if !node.is_dir()? {
@@ -156,7 +202,7 @@ impl FsWriter {
         Ok(node)
     }
 
-    /// Looks a name up and holds directory and file together.
+    /// Looks up a name and locks directory and file together.
     pub(super) async fn hold_entry(
         &self,
         edit: &Edit,
@@ -170,14 +216,14 @@ impl FsWriter {
             };
             let entry = entry.ok_or_else(|| Refusal::NotFound.named(dir, name))?;
             let held = self.0.locks.exclusive(&[dir, entry.object]).await;
-            // Between the two locks somebody may have given the name to another file.
+            // Between the two locks the name may have been given to another file.
             if self.find(edit, dir, name).await?.as_ref() == Some(&entry) {
                 return Ok((held, entry));
             }
         }
     }
 
-    /// Enters a name into a directory, which the caller saves.
+    /// Adds a name to a directory, which the caller saves.
     pub(super) async fn add_name(
         &self,
         change: Change<'_>,
@@ -196,7 +242,7 @@ impl FsWriter {
         parent.content_changed(change)
     }
 
-    /// Takes a name, spelled as it is stored, out of a directory, which the caller saves.
+    /// Removes a name, in its stored spelling, from a directory, which the caller saves.
     pub(super) async fn remove_name(
         &self,
         change: Change<'_>,
@@ -211,7 +257,7 @@ impl FsWriter {
         parent.content_changed(change)
     }
 
-    /// A file has one name less; whether it was the last.
+    /// Removes one link of a file; returns whether it was the last.
     pub(super) async fn drop_link(&self, change: Change<'_>, file: &mut Znode) -> Result<bool> {
         let links = if file.is_dir()? { 0 } else { file.u64(ZplAttr::Links)?.saturating_sub(1) };
         file.set_u64(ZplAttr::Links, links);
@@ -225,7 +271,7 @@ impl FsWriter {
     }
 }
 
-/// A name can go from this directory, and this file can lose one.
+/// Checks that a name may be removed from this directory, and that this file may lose one.
 pub(super) fn check_removal(parent: &Znode, file: &Znode) -> Result<()> {
     if parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)? {
         return Err(Refusal::NotPermitted.of(file.id));
@@ -233,7 +279,7 @@ pub(super) fn check_removal(parent: &Znode, file: &Znode) -> Result<()> {
     Ok(())
 }
 
-/// A directory whose project is inherited takes in no files of others.
+/// Refuses files of other projects in a directory with an inherited project.
 pub(super) fn check_project(parent: &Znode, file: &Znode) -> Result<()> {
     if parent.has_flag(pflags::PROJINHERIT)? && parent.project() != file.project() {
         return Err(Refusal::CrossDevice.of(file.id));

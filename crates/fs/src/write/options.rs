@@ -1,4 +1,4 @@
-//! What a dataset's properties say of writing.
+//! Options for writing that follow from a dataset's properties.
 
 use cenote_dataset::{Dataset, FeatureState, Mos};
 
@@ -6,18 +6,18 @@ use super::ZPL_VERSION_SA;
 use crate::acl::{AclInherit, AclMode};
 use crate::error::Result;
 
-/// Where new extended attributes go, property `xattr`.
+/// Where new extended attributes are stored, property `xattr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrStore {
-    /// With the other attributes, as long as they fit.
+    /// Among the other attributes, if they fit.
     Sa,
-    /// Each in a file of a hidden directory.
+    /// Each in a file in a hidden directory.
     Dir,
     /// Nowhere: none can be set.
     Off,
 }
 
-/// What a dataset's properties say of writing.
+/// Options for writing that follow from a dataset's properties.
 #[derive(Debug, Clone, Copy)]
 pub struct FsOptions {
     /// `recordsize`: a power of two from 512 to 16 MiB.
@@ -32,13 +32,13 @@ pub struct FsOptions {
     pub acl_inherit: AclInherit,
     /// `acltype=posix`: default ACLs are inherited, and a new mode changes the ACL.
     pub posix_acl: bool,
-    /// Feature `project_quota` is enabled: new files note a project.
+    /// Feature `project_quota` is enabled: new files store a project.
     pub projects: bool,
-    /// Feature `zilsaxattr` is enabled: extended attributes among the others go into the intent log.
+    /// Feature `zilsaxattr` is enabled: extended attributes in SA form are logged in the intent log.
     pub logs_xattrs: bool,
     /// Feature `block_cloning` is enabled: files may share blocks.
     pub clones: bool,
-    /// Property and feature `longname`: names may have 1023 bytes.
+    /// Property and feature `longname`: names may have up to 1023 bytes.
     pub long_names: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for FsOptions {
 }
 
 impl FsOptions {
-    /// Without what files had not yet in that version of file systems.
+    /// Without features that the file system's version lacks.
     pub(super) fn for_version(self, version: u64) -> FsOptions {
         if version >= ZPL_VERSION_SA {
             return self;
@@ -69,7 +69,7 @@ impl FsOptions {
         FsOptions { xattr, dnode_slots: 1, projects: false, logs_xattrs: false, ..self }
     }
 
-    /// What the properties of a dataset, and the features of its pool, say.
+    /// The options that follow from a dataset's properties and its pool's features.
     ///
     /// # Errors
     /// They can't be read.

@@ -1,15 +1,17 @@
-//! POSIX ACLs: extended attributes that mean something.
+//! POSIX ACLs: extended attributes with side effects.
 //!
-//! Idea: `system.posix_acl_access` and the mode say the same about owner, mask (or group) and others, so each follows the other;
-//! one that says no more than the mode is not kept. `system.posix_acl_default` of a directory is what new files get.
+//! Idea: `system.posix_acl_access` and the mode both describe the rights of owner, mask (or group) and
+//! others, so each is updated with the other; an ACL that adds nothing to the mode is not stored. A
+//! directory's `system.posix_acl_default` is inherited by new files.
 //!
 //! Layout: version 2 (4), then entries: tag (2), permissions (2), user or group (4); all little-endian.
 //!
-//! Source: Linux `posix_acl_xattr.h`, `posix_acl.c`; OpenZFS `zpl_xattr.c` (`zpl_init_acl`, `zpl_set_acl`, `zpl_chmod_acl`).
+//! Source: Linux `posix_acl_xattr.h`, `posix_acl.c`; OpenZFS `zpl_xattr.c` (`zpl_init_acl`, `zpl_set_acl`,
+//! `zpl_chmod_acl`).
 
-use cenote_dataset::live::Edit;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FileKind;
+use cenote_object::Edit;
 
 use super::make::{NewFile, NewKind};
 use super::znode::Znode;
@@ -20,7 +22,7 @@ const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
-/// `ACL_*`: whom an entry is about.
+/// `ACL_*`: whom an entry concerns.
 const USER_OBJ: u16 = 0x1;
 const GROUP_OBJ: u16 = 0x4;
 const MASK: u16 = 0x10;
@@ -34,14 +36,14 @@ type Entry = (u16, u16, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PosixAcl(Vec<Entry>);
 
-/// What a new file gets of its directory's default ACL.
+/// What a new file inherits from its directory's default ACL.
 pub(super) struct Inherited {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
 }
 
 impl FsWriter {
-    /// Permissions and ACLs of a new file, as the directory's default ACL says; without one the umask counts.
+    /// Permissions and ACLs of a new file under its directory's default ACL; without one the umask applies.
     pub(super) async fn under_default_acl<'a>(
         &self,
         edit: &Edit,
@@ -77,7 +79,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// What setting an attribute does beside, if it is one of the two; answers what is to be kept of it.
+    /// The side effects of setting an attribute, if it is one of the two; returns the part to be stored.
     pub(super) async fn set_posix_acl<'v>(
         &self,
         change: Change<'_>,
@@ -108,7 +110,7 @@ impl FsWriter {
         Ok(acl.says_more_than_mode().then_some(Some(value)))
     }
 
-    /// The mode was set: the ACL follows, if there is one.
+    /// After the mode was set: updates the ACL, if there is one.
     pub(super) async fn mode_to_posix_acl(
         &self,
         change: Change<'_>,
@@ -126,7 +128,7 @@ impl FsWriter {
 }
 
 impl PosixAcl {
-    /// `None`: it is none, or lacks what every one has.
+    /// `None` if it is not an ACL, or lacks a mandatory entry.
     fn decode(value: &[u8]) -> Option<PosixAcl> {
         let (version, entries) = value.split_first_chunk::<4>()?;
         let (entries, []) = entries.as_chunks::<8>() else { return None };
@@ -151,12 +153,12 @@ impl PosixAcl {
         out
     }
 
-    /// It has entries for other users or groups.
+    /// Whether it has entries for other users or groups.
     fn says_more_than_mode(&self) -> bool {
         self.0.iter().any(|(tag, ..)| ![USER_OBJ, GROUP_OBJ, OTHER].contains(tag))
     }
 
-    /// The entries that the mode's classes stand for, and by how many bits they are shifted there.
+    /// The entries that correspond to the mode's classes, and the bit shift of each class.
     fn classes(&mut self) -> impl Iterator<Item = (&mut u16, u32)> {
         let group = if self.0.iter().any(|(tag, ..)| *tag == MASK) { MASK } else { GROUP_OBJ };
         self.0.iter_mut().filter_map(move |(tag, permissions, _)| match *tag {
@@ -177,7 +179,8 @@ impl PosixAcl {
         }
     }
 
-    /// Takes away what the mode does not allow; the mode without what the ACL does not allow.
+    /// Removes rights that the mode does not grant; returns the mode without rights that the ACL does not
+    /// grant.
     fn restrict(&mut self, mode: u32) -> u32 {
         let mut restricted = mode & !0o777;
         for (permissions, shift) in self.classes() {

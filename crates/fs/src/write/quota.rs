@@ -1,15 +1,16 @@
-//! Limits of what users, groups and projects own, kept.
+//! Enforces quotas of users, groups and projects.
 //!
-//! Idea: who owns how much is counted when a group is written, so owners are compared with their limits as of the last one: they may get over them by
-//! what one group holds. Nothing is refused that frees, or that a log says was done already.
+//! Idea: usage is counted when a txg is synced, so owners are compared with their quotas as of the last txg
+//! and may exceed them by the contents of one txg. Operations that free space are never refused, nor those
+//! replayed from a log.
 //!
-//! Source: OpenZFS `zfs_quota.c` (`zfs_id_overblockquota`, `zfs_id_overobjquota`), `zfs_acl.c` (`zfs_acl_ids_overquota`).
+//! Source: OpenZFS `zfs_quota.c` (`zfs_id_overblockquota`, `zfs_id_overobjquota`), `zfs_acl.c`
+//! (`zfs_acl_ids_overquota`).
 
-use cenote_dataset::Zap;
-use cenote_dataset::live::Edit;
-use cenote_dataset::zil::Log;
+use cenote_engine::zil::Log;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
+use cenote_object::{Edit, Zap};
 
 use super::znode::Znode;
 use super::{FsWriter, SetAttr};
@@ -17,12 +18,12 @@ use crate::error::{Refusal, Result};
 use crate::filesystem::{Filesystem, MASTER_NODE};
 use crate::userspace::{self, Counted, SpaceBy};
 
-/// Tables of limits; each is there from its first limit on.
+/// The quota tables; each exists once its first quota is set.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct QuotaTables([[Option<ObjectId>; 2]; 3]);
 
 impl QuotaTables {
-    /// Those that the master node names.
+    /// The tables that the master node names.
     pub(super) async fn read(fs: &Filesystem) -> Result<QuotaTables> {
         let master = Zap::open_id(fs.objset(), MASTER_NODE).await?;
         let mut tables = QuotaTables::default();
@@ -41,10 +42,10 @@ impl QuotaTables {
 }
 
 impl FsWriter {
-    /// Limits what an owner (a FUID, or the number of a project) may have; 0: no limit (`zfs_set_userquota`).
+    /// Sets the quota of an owner (a FUID, or a project number); 0 means none (`zfs_set_userquota`).
     ///
     /// # Errors
-    /// Tables are damaged.
+    /// A table is damaged.
     pub async fn set_quota(
         &self,
         edit: &Edit,
@@ -58,7 +59,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Refuses more content to a file whose owners have used up their bytes.
+    /// Refuses to grow a file whose owners have exhausted a space quota.
     pub(super) async fn check_bytes(&self, node: &Znode) -> Result<()> {
         let owners = [
             (SpaceBy::User, node.u64(ZplAttr::Uid)?),
@@ -68,7 +69,7 @@ impl FsWriter {
         self.check(&owners, &[Counted::Bytes], node.id).await
     }
 
-    /// Refuses a new object to owners who have used up anything; `at` is its directory.
+    /// Refuses a new object if its owners have exhausted any quota; `at` is its directory.
     pub(super) async fn check_new(
         &self,
         (user, group, project): (u64, u64, u64),
@@ -78,7 +79,7 @@ impl FsWriter {
         self.check(&owners, &[Counted::Bytes, Counted::Objects], at).await
     }
 
-    /// Refuses a file to new owners who have used up anything.
+    /// Refuses to give a file to owners who have exhausted any quota.
     pub(super) async fn check_new_owners(&self, node: &Znode, set: &SetAttr) -> Result<()> {
         let before = [node.find_u64(ZplAttr::Uid), node.find_u64(ZplAttr::Gid), Some(node.project())];
         let after = [set.uid, set.gid, set.project.map(u64::from)];
@@ -90,12 +91,12 @@ impl FsWriter {
 
     async fn check(&self, owners: &[(SpaceBy, u64)], counted: &[Counted], object: ObjectId) -> Result<()> {
         let tables = *self.0.quotas.read();
-        // Whatever is of no project belongs to this one.
+        // Objects without a project belong to project 0.
         let limited = owners.iter().filter(|owner| **owner != (SpaceBy::Project, 0));
         for &(by, owner) in limited {
             for &counted in counted {
                 if let Some(table) = tables.of(by, counted)
-                    && !self.live().log().is_some_and(Log::needs_replay)
+                    && !self.log().is_some_and(Log::needs_replay)
                     && self.view().is_over(table, by, counted, owner).await?
                 {
                     return Err(Refusal::Quota.of(object));

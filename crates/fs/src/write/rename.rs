@@ -1,16 +1,20 @@
-//! Moving names.
+//! Moves names.
 //!
-//! Idea: what is at both names is looked up, then the two directories and the two files are held together, by number; if the
-//! names lead elsewhere by then, it begins again. While a directory moves to another one, no other does: so the way up from
-//! its new place to the root stays what it is, and must not lead through the directory itself.
+//! Idea: both names are looked up, then the two directories and the two files are locked together, by number;
+//! if the names have changed by then, this is repeated. Only one directory at a time moves to another
+//! directory, so the path from its new parent to the root stays fixed, and is checked not to contain the
+//! directory itself.
+//!
+//! Locking: `moves` comes before object locks. If a look-up shows that a directory moves, the object locks
+//! are released, `moves` is taken, and the look-up is repeated.
 //!
 //! Source: OpenZFS `zfs_vnops_os.c` (`zfs_rename`, `zfs_rename_check`).
 
-use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::RenameKind;
 use cenote_format::znode::FileKind;
+use cenote_object::Edit;
 use tokio::sync::MutexGuard;
 
 use super::locks::Held;
@@ -21,30 +25,30 @@ use crate::attr::pflags;
 use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
 
-/// Directories between any directory and the root. Deeper trees than this are damage.
+/// Maximum depth of a directory. Deeper trees mean damage.
 const MAX_DEPTH: usize = 65_536;
 
-/// What becomes of a file that has the new name already.
+/// What happens to a file that already has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameMode {
     /// It loses the name.
     Replace,
-    /// Nothing is done: the rename fails.
+    /// Nothing: the rename fails.
     NoReplace,
-    /// The two change places.
+    /// The two swap names.
     Exchange,
 }
 
 /// A name in a directory.
-type Place<'a> = (ObjectId, &'a [u8]);
+type DirName<'a> = (ObjectId, &'a [u8]);
 
 /// Held while a directory moves to another one.
 type Turn<'a> = Option<MutexGuard<'a, ()>>;
 
-/// The directories that a rename is about: one or two.
+/// The directories involved: one or two.
 struct Parents {
     from: Znode,
-    /// `None`: the same.
+    /// `None` if it is the same.
     to: Option<Znode>,
 }
 
@@ -55,16 +59,16 @@ impl Parents {
 }
 
 impl FsWriter {
-    /// Moves a name. Answers the file that lost its last name thereby: see [`FsWriter::unlink`].
+    /// Moves a name. Returns the file that lost its last name as a result: see [`FsWriter::unlink`].
     ///
     /// # Errors
-    /// The name does not exist; what has the new name is of another kind or not empty; a directory would come to lie in itself;
-    /// what files and directories refuse; damage.
+    /// The name does not exist; the file with the new name has another type or is not empty; a directory
+    /// would contain itself; refusals of files and directories; damage.
     pub async fn rename(
         &self,
         change: Change<'_>,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: DirName<'_>,
+        to: DirName<'_>,
         mode: RenameMode,
     ) -> Result<Option<ObjectId>> {
         self.check_name(to.0, to.1)?;
@@ -88,7 +92,7 @@ impl FsWriter {
             return Err(Refusal::Exists.named(to.0, to.1));
         }
         if target.object == source.object {
-            // Another name of the same file stays; the same name may change its spelling.
+            // If both names lead to one file, they stay; a single name may change its spelling.
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
                 self.save_parents(change, &mut parents).await?;
@@ -118,12 +122,12 @@ impl FsWriter {
         Ok(gone)
     }
 
-    /// Looks both names up and holds all that they are about.
+    /// Looks up both names and locks everything involved.
     async fn hold_both(
         &self,
         edit: &Edit,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: DirName<'_>,
+        to: DirName<'_>,
     ) -> Result<((Turn<'_>, Held<'_>), DirEntry, Option<DirEntry>)> {
         let mut wanted = vec![from.0, to.0];
         let mut turn = None;
@@ -140,7 +144,7 @@ impl FsWriter {
             }
             wanted = [from.0, to.0].into_iter().chain(found.iter().map(|entry| entry.object)).collect();
             if needs_turn {
-                // It comes before the locks.
+                // `moves` comes before the object locks.
                 drop(held);
                 turn = Some(self.0.moves.lock().await);
             }
@@ -152,7 +156,7 @@ impl FsWriter {
         edit: &Edit,
         parents: &mut Parents,
         file: &Znode,
-        (source, to): (&DirEntry, Place<'_>),
+        (source, to): (&DirEntry, DirName<'_>),
     ) -> Result<()> {
         check_removal(&parents.from, file)?;
         let is_apart = parents.from.flags()? & pflags::XATTR != parents.to().flags()? & pflags::XATTR;
@@ -166,7 +170,7 @@ impl FsWriter {
         self.check_inside(edit, file, to.0).await
     }
 
-    /// A directory must not come to lie below itself.
+    /// Refuses to move a directory below itself.
     async fn check_inside(&self, edit: &Edit, file: &Znode, place: ObjectId) -> Result<()> {
         if !file.is_dir()? {
             return Ok(());
@@ -185,7 +189,7 @@ impl FsWriter {
         Err(FsError::Orphan { object: place })
     }
 
-    /// Moves a file's name to where nothing is; the caller saves the directories.
+    /// Moves a file to an unused name; the caller saves the directories.
     async fn move_name(
         &self,
         change: Change<'_>,
@@ -201,7 +205,7 @@ impl FsWriter {
         self.save(change.edit, file).await
     }
 
-    /// Lets two names change places; the caller saves the directories.
+    /// Swaps two names; the caller saves the directories.
     async fn exchange(
         &self,
         change: Change<'_>,
@@ -227,7 +231,7 @@ impl FsWriter {
     }
 }
 
-/// A file has come into a directory.
+/// Updates a file that moved into a directory.
 fn settle(change: Change<'_>, file: &mut Znode, dir: &Znode) -> Result<()> {
     let inherited = dir.flags()? & pflags::PROJINHERIT;
     file.set_u64(ZplAttr::Parent, dir.id.0);
@@ -235,7 +239,7 @@ fn settle(change: Change<'_>, file: &mut Znode, dir: &Znode) -> Result<()> {
     file.state_changed(change)
 }
 
-fn check_replacing(file: &Znode, other: &Znode, to: Place<'_>) -> Result<()> {
+fn check_replacing(file: &Znode, other: &Znode, to: DirName<'_>) -> Result<()> {
     match (file.is_dir()?, other.is_dir()?) {
         (true, false) => Err(Refusal::NotDirectory.named(to.0, to.1)),
         (false, true) => Err(Refusal::IsDirectory.named(to.0, to.1)),

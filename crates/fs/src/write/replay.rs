@@ -1,20 +1,22 @@
-//! Intent logs done again, for good: what an import does before anybody changes a dataset.
+//! Replays intent logs on disk: an import does this before anyone changes a dataset.
 //!
-//! Idea: a record is an operation, so replay is the operation once more, with what `mknod` chose then: number, time of creation, generation.
-//! In the group that a record's changes go into goes its number, too; cut off, a replay goes on where it was. Records about
-//! one object may be late ([`cenote_dataset::zil`]): if it is gone, they are passed over. The first record that can't be done ends
-//! the replay, as in the kernel; the report says why.
+//! Idea: a record describes an operation, so replay repeats the operation with the values that `mknod` chose
+//! at the time: number, creation time, generation. A record's sequence number goes into the same txg as its
+//! changes, so an interrupted replay resumes where it stopped. Records about one object may be late
+//! ([`cenote_engine::zil`]): if the object is gone, they are skipped. The first record that fails ends the
+//! replay, as in the kernel; the report says why.
 //!
-//! The same in memory only, for who looks at a pool without changing it: [`crate::replay`].
+//! [`crate::replay`] does the same in memory only, for callers that don't change the pool.
 //!
-//! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay`, `zil_replay_log_record`), `zvol.c` (`zvol_replay_*`).
+//! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay`, `zil_replay_log_record`), `zvol.c`
+//! (`zvol_replay_*`).
 
 mod attributes;
 mod content;
 mod names;
 
-use cenote_dataset::engine::Engine;
-use cenote_dataset::zil::PendingReplay;
+use cenote_engine::Engine;
+use cenote_engine::zil::PendingReplay;
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{LogRecord, Operation};
@@ -25,22 +27,24 @@ use crate::error::{FsError, Result};
 use crate::replay::ReplayReport;
 use crate::volume::VolumeWriter;
 
-/// Records replayed in a group: bounds what lies in memory, as a record holds 128 KiB at most but for clones.
+/// Records replayed per txg: limits dirty data, since a record holds at most 128 KiB, except for clones.
 const RECORDS_PER_GROUP: usize = 512;
 
-/// Replays all logs that were found when the pool was opened; answers what became of each, by name of the dataset. Not under a hold.
+/// Replays all logs found when the pool was opened; returns the result of each by dataset name. Must not be
+/// called under a hold.
 ///
 /// # Errors
-/// A dataset with a log can't be opened, or a group can't be written.
+/// A dataset with a log can't be opened, or a txg can't be synced.
 pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String, ReplayReport)>> {
     let mut reports = Vec::new();
     let pending = engine.logs_to_replay().await?;
     if !pending.is_empty() {
-        // That they are claimed is on disk before anything of them is freed.
+        // The claim is on disk before any block of a log is freed.
         engine.sync_all().await?;
     }
     for pending in pending {
-        // What else there is (object sets of `ztest`) only its maker can replay: its log stays claimed, as with OpenZFS.
+        // Other object sets (those of `ztest`) can only be replayed by their creator: their logs stay
+        // claimed, as in OpenZFS.
         if !matches!(pending.dataset.live().view().phys().objset_type, ObjsetType::Zfs | ObjsetType::Zvol) {
             continue;
         }
@@ -51,7 +55,7 @@ pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String,
     Ok(reports)
 }
 
-/// What a log is about.
+/// The object set of a log.
 enum Target {
     Files(FsWriter),
     Volume(VolumeWriter),
@@ -60,7 +64,7 @@ enum Target {
 async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> Result<ReplayReport> {
     let target = open(engine, &pending).await?;
     if let Target::Files(fs) = &target {
-        // Numbers of files that were gone already may be others' in the log.
+        // Numbers of files that are gone already may be reused in the log.
         drain(engine, fs, now).await?;
     }
     let mut report = ReplayReport::default();
@@ -92,13 +96,13 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
 }
 
 async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
-    let live = pending.dataset.live().clone();
-    if live.view().phys().objset_type == ObjsetType::Zvol {
-        return Ok(Target::Volume(VolumeWriter::open(live).await?));
+    let dataset = pending.dataset.clone();
+    if dataset.view().phys().objset_type == ObjsetType::Zvol {
+        return Ok(Target::Volume(VolumeWriter::open(dataset).await?));
     }
     let mos = engine.mos().await?;
     let options = FsOptions::of(&mos, &mos.dataset(&pending.name).await?).await?;
-    Ok(Target::Files(FsWriter::open(live, options).await?))
+    Ok(Target::Files(FsWriter::open(dataset, options).await?))
 }
 
 async fn drain(engine: &Engine, fs: &FsWriter, now: Timestamp) -> Result<()> {
@@ -115,12 +119,12 @@ async fn drain(engine: &Engine, fs: &FsWriter, now: Timestamp) -> Result<()> {
 }
 
 impl FsWriter {
-    /// Does a record again; `false`: its object is gone.
+    /// Replays a record; returns `false` if its object is gone.
     async fn replay_record(&self, change: Change<'_>, record: &LogRecord) -> Result<bool> {
         let contradicts = |why| FsError::Replay { sequence: record.seq, why };
         match &record.operation {
             Operation::Create { domains, .. } | Operation::SetAttr { domains, .. } if !domains.is_empty() => {
-                return Err(contradicts("names users of other domains, which this version can't enter"));
+                return Err(contradicts("names users of other domains, which this version can't store"));
             }
             Operation::Create { new, attrs, acl, name, .. } => {
                 self.replay_create(change, new, name, None).await?;
@@ -145,13 +149,13 @@ impl FsWriter {
                 let places = ((*from_directory, &from[..]), (*to_directory, &to[..]));
                 self.replay_rename(change, kind, places.0, places.1).await?;
             }
-            Operation::Unknown { .. } => return Err(contradicts("is of an unknown type")),
+            Operation::Unknown { .. } => return Err(contradicts("has an unknown type")),
             about_one_object => return self.replay_late(change, about_one_object, contradicts).await,
         }
         Ok(true)
     }
 
-    /// Does a record again that may be late.
+    /// Replays a record that may be late.
     async fn replay_late(
         &self,
         change: Change<'_>,
@@ -174,7 +178,7 @@ impl FsWriter {
             Operation::SetSaXattr { object, name, value } => {
                 self.replay_xattr(change, *object, name, value).await
             }
-            _ => return Err(contradicts("is of an unknown type")),
+            _ => return Err(contradicts("has an unknown type")),
         };
         match done {
             Ok(()) => Ok(true),
@@ -185,7 +189,7 @@ impl FsWriter {
     }
 }
 
-/// A record contradicts what there is; its number is added above.
+/// A record contradicts the tree; the caller adds its sequence number.
 fn contradiction(why: &'static str) -> FsError {
     FsError::Replay { sequence: 0, why }
 }
@@ -194,7 +198,7 @@ fn time([seconds, nanoseconds]: [u64; 2]) -> Timestamp {
     Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
 }
 
-/// An object and what `mknod` chose for it.
+/// An object and the values that `mknod` chose for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AsLogged {
     pub object: ObjectId,

@@ -1,32 +1,34 @@
 //! The delete queue: files without names that are still open, or still being freed.
 //!
-//! Idea: a file without names is in the queue until it is freed, so that a crash leaves nothing behind: who opens the file
-//! system next drains it. Large files are freed in steps, from their end, so that no transaction group has too much to do.
+//! Idea: a file without names stays in the queue until it is freed, so a crash leaves nothing behind: the
+//! next opening of the file system drains the queue. Large files are freed in steps, from their end, to limit
+//! the work of each txg.
+//!
+//! Locking: the queue's mutex is taken after the file's lock. It is held for one change of the queue's table.
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`).
 
-use cenote_dataset::live::Edit;
-use cenote_dataset::{DatasetError, Zap, ZapEdit};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::FileKind;
+use cenote_object::{DatasetError, Edit, Zap, ZapEdit};
 
 use super::{Change, FsWriter};
 use crate::error::{FsError, Refusal, Result};
 
-/// Blocks freed in a step: with records of 128 KiB, 16 GiB.
+/// Blocks freed in one step: with 128 KiB records, 16 GiB.
 const STEP_BLOCKS: u64 = 1 << 17;
 
 impl FsWriter {
-    /// Enters a file without names.
+    /// Adds a file without names.
     pub(super) async fn enqueue(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         let _turn = self.0.queue.lock().await;
         let queue = self.delete_queue()?;
         Ok(ZapEdit::new(edit, queue).update(&format!("{:x}", object.0), object.0).await?)
     }
 
-    /// Frees a file without names that nobody has open any more, or a part of it. Answers whether it is gone; if not, go on in
-    /// another group.
+    /// Frees a file without names that is no longer open, or part of it. Returns whether it is gone; if not,
+    /// continue in another txg.
     ///
     /// # Errors
     /// It has names; damage.
@@ -46,16 +48,23 @@ impl FsWriter {
         }
         self.free_xattr_dir(change.edit, &node).await?;
         self.destroy(change.edit, &node).await?;
+        self.0.unnamed.lock().remove(&object);
+        self.dequeue(change.edit, object).await?;
+        Ok(true)
+    }
+
+    /// Removes a file from the queue, if it is there.
+    pub(super) async fn dequeue(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         let _turn = self.0.queue.lock().await;
         let queue = self.delete_queue()?;
-        match ZapEdit::new(change.edit, queue).remove(&format!("{:x}", object.0)).await {
-            Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(true),
+        match ZapEdit::new(edit, queue).remove(&format!("{:x}", object.0)).await {
+            Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Frees all that is in the delete queue, as far as one group goes; for file systems that nobody has open yet. Answers how
-    /// many files are left: none, or go on in another group.
+    /// Frees as much of the delete queue as one txg allows, in a file system that is not in use yet. Returns
+    /// the number of files left; if there are any, continue in another txg.
     ///
     /// # Errors
     /// The queue or a file in it is damaged.
@@ -65,7 +74,7 @@ impl FsWriter {
             let Some(id) = entry.value.as_u64().map(ObjectId) else { continue };
             match self.free_unlinked(change, id).await {
                 Ok(true) => {}
-                // One that is gone already, as OpenZFS takes it.
+                // It is already gone; OpenZFS ignores this too.
                 Err(FsError::NoObject { .. }) => {}
                 Ok(false) => left += 1,
                 Err(error) => return Err(error),
@@ -74,7 +83,7 @@ impl FsWriter {
         Ok(left)
     }
 
-    /// The last block that holds anything, by halving: holes at the end cost nothing.
+    /// Finds the last block with data by binary search: holes at the end cost nothing.
     async fn last_data_block(&self, edit: &Edit, object: ObjectId) -> Result<u64> {
         let object = edit.view().object(object).await?;
         let (mut low, mut high) = (0, object.dnode().max_block_id.0);

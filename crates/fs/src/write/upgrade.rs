@@ -1,12 +1,14 @@
-//! Znodes become attributes: in memory always, on disk when a file of before an upgrade to version 5 is first changed.
+//! Converts znodes to attributes: always in memory; on disk when a file from before the upgrade to version 5
+//! is first changed.
 //!
-//! Source: OpenZFS `zfs_sa.c` (`zfs_sa_upgrade`), which gives them the order of new files; it leaves symbolic links as they are.
+//! Source: OpenZFS `zfs_sa.c` (`zfs_sa_upgrade`), which gives them the order of new files; it leaves symbolic
+//! links unchanged.
 
-use cenote_dataset::Object;
 use cenote_format::bytes::Endian;
 use cenote_format::sa::{SaRegistry, SaValues, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, ZnodePhys, encode_aces};
+use cenote_object::Object;
 
 use super::FsWriter;
 use super::znode::{put, time_bytes};
@@ -14,7 +16,7 @@ use crate::attr::pflags;
 use crate::error::{FsError, Result};
 
 impl FsWriter {
-    /// The attributes that an old znode becomes, and the object that its ACL had to itself.
+    /// The attributes of an old znode, and the object that held only its ACL.
     pub(super) async fn upgraded(
         &self,
         object: &Object,

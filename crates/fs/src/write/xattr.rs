@@ -1,16 +1,17 @@
-//! Setting extended attributes, in both places that they are kept in; see [`crate::xattr`] for how they are read.
+//! Sets extended attributes, in both places that store them; [`crate::xattr`] reads them.
 //!
-//! Idea: with `xattr=sa` a value goes into the packed list among the file's other attributes, if it and the list are not too
-//! large; otherwise, and with `xattr=dir`, into a file of the hidden directory. It is taken out of the other place. The two
-//! names of POSIX ACLs have effects of their own ([`super::posix_acl`]).
+//! Idea: with `xattr=sa` a value goes into the packed list among the file's other attributes, unless it or
+//! the list would become too large. Otherwise, and with `xattr=dir`, it becomes a file in the hidden
+//! directory. It is removed from the other place. The two names of POSIX ACLs have side effects
+//! ([`super::posix_acl`]).
 //!
 //! Source: OpenZFS `zpl_xattr.c` (`zpl_xattr_set`).
 
 use bytes::Bytes;
-use cenote_dataset::live::Edit;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
+use cenote_object::Edit;
 
 use super::znode::Znode;
 use super::{Change, FsWriter, XattrStore};
@@ -19,30 +20,30 @@ use crate::error::{FsError, Refusal, Result};
 
 /// `DXATTR_MAX_ENTRY_SIZE`.
 const MAX_INLINE_VALUE_BYTES: usize = 32768;
-/// `SA_ATTR_MAX_LEN`: of the packed list.
+/// `SA_ATTR_MAX_LEN`: the maximum size of the packed list.
 const MAX_LIST_BYTES: usize = u16::MAX as usize;
 /// `XATTR_SIZE_MAX` of Linux.
 const MAX_VALUE_BYTES: usize = 65536;
 /// `XATTR_NAME_MAX` of Linux.
 const MAX_NAME_BYTES: usize = 255;
 
-/// What must be so for an extended attribute to be set.
+/// The precondition for setting an extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
     /// Nothing.
     Any,
-    /// It must be new.
+    /// It must not exist.
     Create,
-    /// It must be there.
+    /// It must exist.
     Replace,
 }
 
 impl FsWriter {
-    /// Sets an extended attribute, named as Linux does; `None` removes it.
+    /// Sets an extended attribute under its Linux name; `None` removes it.
     ///
     /// # Errors
-    /// It is there, or is not, against what `how` says (or it is to be removed and is not there); name or value are too long;
-    /// the file is immutable; damage.
+    /// The precondition in `how` does not hold (or the attribute to remove does not exist); name or value is
+    /// too long; the file is immutable; damage.
     pub async fn set_xattr(
         &self,
         change: Change<'_>,
@@ -65,7 +66,10 @@ impl FsWriter {
         if node.has_flag(pflags::IMMUTABLE | pflags::APPENDONLY)? {
             return Err(Refusal::NotPermitted.of(object));
         }
-        let exists = self.get_xattr(change.edit, &node, name).await?.is_some();
+        let exists = match inline_list(&node)?.is_some_and(|list| list_value(&list, name).is_some()) {
+            true => true,
+            false => self.xattr_file(change.edit, &node, name).await?.is_some(),
+        };
         match (how, value, exists) {
             (SetXattr::Create, _, true) => return Err(Refusal::Exists.of(object)),
             (SetXattr::Replace, _, false) | (_, None, false) => return Err(Refusal::NoData.of(object)),
@@ -80,7 +84,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// An attribute of a file that the caller holds.
+    /// An attribute of a file whose lock the caller holds.
     pub(super) async fn get_xattr(&self, edit: &Edit, node: &Znode, name: &[u8]) -> Result<Option<Bytes>> {
         if let Some(value) = inline_list(node)?.and_then(|list| list_value(&list, name)) {
             return Ok(Some(value));
@@ -90,7 +94,7 @@ impl FsWriter {
         Ok(Some(file.read(0, file.attr().size.min(MAX_VALUE_BYTES as u64)).await?))
     }
 
-    /// Puts an attribute, or takes it away, in a file that the caller holds and saves.
+    /// Sets or removes an attribute of a file whose lock the caller holds and which it saves.
     pub(super) async fn put_xattr(
         &self,
         change: Change<'_>,
@@ -99,15 +103,15 @@ impl FsWriter {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let fits = value.is_some_and(|value| value.len() <= MAX_INLINE_VALUE_BYTES);
-        let text = std::str::from_utf8(name).ok().filter(|_| fits && self.options().xattr == XattrStore::Sa);
-        let old = inline_list(node)?;
-        let mut list = Nvlist::new();
-        for (other, value) in old.iter().flat_map(Nvlist::iter).filter(|(other, _)| other.as_bytes() != name)
-        {
-            list.insert(other, value.clone());
-        }
-        let was_inline = old.as_ref().is_some_and(|old| old.len() != list.len());
-        if let (Some(text), Some(value)) = (text, value) {
+        let text = std::str::from_utf8(name).ok();
+        let mut list = inline_list(node)?.unwrap_or_default();
+        let was_inline = text.is_some_and(|text| list.remove(text).is_some());
+        let text = text.filter(|_| fits && self.options().xattr == XattrStore::Sa);
+        // A full list stays full for most of many attributes: discovering that must not build another list
+        // each time.
+        let packed_bytes = node.get(ZplAttr::Dxattr).map_or(0, <[u8]>::len);
+        let is_full = |value: &[u8]| !was_inline && packed_bytes + name.len() + value.len() > MAX_LIST_BYTES;
+        if let (Some(text), Some(value)) = (text, value.filter(|value| !is_full(value))) {
             let mut longer = list.clone();
             longer.insert(text, NvValue::ByteArray(value.to_vec()));
             let packed = longer.encode();
@@ -124,8 +128,8 @@ impl FsWriter {
         match value {
             Some(value) => {
                 if was_inline {
-                    // That it is not in the list any more must not come after what is logged of the file.
-                    self.live().log().inspect(|log| log.release(node.id));
+                    // Its removal from the list must not come after later log records of the file.
+                    self.log().inspect(|log| log.release(node.id));
                 }
                 self.put_xattr_file(change, node, name, value).await
             }
@@ -134,13 +138,10 @@ impl FsWriter {
     }
 }
 
-/// Puts an attribute into the packed list, or takes it out, whatever may be in the hidden directory.
+/// Sets an attribute in the packed list or removes it, whatever the hidden directory contains.
 pub(super) fn put_listed(node: &mut Znode, name: &str, value: &[u8]) -> Result<()> {
-    let mut list = Nvlist::new();
-    for (other, value) in inline_list(node)?.iter().flat_map(Nvlist::iter).filter(|(other, _)| *other != name)
-    {
-        list.insert(other, value.clone());
-    }
+    let mut list = inline_list(node)?.unwrap_or_default();
+    list.remove(name);
     if !value.is_empty() {
         list.insert(name, NvValue::ByteArray(value.to_vec()));
     }

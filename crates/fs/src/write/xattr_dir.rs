@@ -1,16 +1,16 @@
 //! The hidden directory in which a file's extended attributes are files.
 //!
-//! Invariants: the file's lock is that of its hidden directory and of all in it. Whatever the disk says, only what bears the flag
-//! of extended attributes is taken for one: nothing else is ever overwritten or freed for a file's sake.
+//! Invariants: the file's lock also covers its hidden directory and everything in it. Whatever the disk says,
+//! only objects flagged as extended attributes are treated as such: nothing else is ever overwritten or freed
+//! along with a file.
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_make_xattrdir`, `zfs_purgedir`).
 
 use bytes::Bytes;
-use cenote_dataset::Zap;
-use cenote_dataset::live::Edit;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FileKind;
+use cenote_object::{Edit, Zap};
 
 use super::make::{Making, NewFile, NewKind};
 use super::znode::Znode;
@@ -19,7 +19,7 @@ use crate::attr::pflags;
 use crate::directory::DirEntry;
 use crate::error::{FsError, Result};
 
-/// Mode of the directory, and of its files.
+/// The mode of the directory and of its files.
 const DIR_MODE: u32 = 0o1777;
 const FILE_MODE: u32 = 0o644;
 
@@ -29,12 +29,12 @@ impl FsWriter {
         let Some(id) = node.find_u64(ZplAttr::Xattr).filter(|&id| id != 0) else { return Ok(None) };
         let dir = self.load_xattr(edit, ObjectId(id)).await?;
         if !dir.is_dir()? {
-            return Err(FsError::Attributes { why: "name a hidden directory that is none" }.of(node.id));
+            return Err(FsError::Attributes { why: "name a hidden directory that is not one" }.of(node.id));
         }
         Ok(Some(dir))
     }
 
-    /// The hidden directory, and the file in it that is an attribute, with its name as it is stored.
+    /// The hidden directory, and the file in it that stores an attribute, with its stored name.
     pub(super) async fn xattr_file(
         &self,
         edit: &Edit,
@@ -56,7 +56,7 @@ impl FsWriter {
         Ok(node)
     }
 
-    /// Puts an attribute into the hidden directory, which is made if need be.
+    /// Stores an attribute in the hidden directory, creating that if needed.
     pub(super) async fn put_xattr_file(
         &self,
         change: Change<'_>,
@@ -76,8 +76,8 @@ impl FsWriter {
         }
         file.content_changed(change)?;
         self.save(change.edit, &mut file).await?;
-        // Who commits the file that it belongs to has no other way to ask for it.
-        self.live().log().inspect(|log| log.release(file.id));
+        // A commit of the file it belongs to has no other way to request it.
+        self.log().inspect(|log| log.release(file.id));
         self.note_touched(change, node);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl FsWriter {
         self.load(change.edit, id).await
     }
 
-    /// Takes an attribute out of the hidden directory, if it is there.
+    /// Removes an attribute from the hidden directory, if it is there.
     pub(super) async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
         let Some((mut dir, name, file)) = self.xattr_file(change.edit, node, name).await? else {
             return Ok(());
@@ -115,7 +115,7 @@ impl FsWriter {
         self.destroy(change.edit, &file).await
     }
 
-    /// Frees the hidden directory with all that is in it.
+    /// Frees the hidden directory with all its contents.
     pub(super) async fn free_xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<()> {
         let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(()) };
         for entry in Zap::open_id(&edit.view(), dir.id).await?.to_vec().await? {
@@ -126,7 +126,7 @@ impl FsWriter {
         self.destroy(edit, &dir).await
     }
 
-    /// The hidden directory belongs to whom the file belongs.
+    /// Gives the hidden directory the owner of the file.
     pub(super) async fn set_xattr_owner(
         &self,
         change: Change<'_>,

@@ -3,7 +3,6 @@
 pub(super) mod old;
 
 use bytes::Bytes;
-use cenote_dataset::live::Edit;
 use cenote_format::FormatError;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
@@ -11,6 +10,7 @@ use cenote_format::dnode::{DnodeHead, ObjectType};
 use cenote_format::sa::{SaReader, SaRegistry, SaValues, ZplAttr, encode_sa};
 use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
 use cenote_format::znode::{Ace, AclForm, FileKind, decode_aces, encode_aces};
+use cenote_object::Edit;
 
 use super::{Change, FsWriter};
 use crate::acl::rules::{Acl, mode_of};
@@ -23,27 +23,27 @@ const MAX_SPILL_BYTES: usize = 128 << 10;
 /// An object with its attributes in memory.
 pub(super) struct Znode {
     pub id: ObjectId,
-    /// Bytes of its blocks.
+    /// The block size.
     pub block_bytes: u32,
-    /// Slots that its dnode takes.
+    /// The slots occupied by its dnode.
     pub slots: u8,
-    /// The last block there has been.
+    /// The last block that ever existed.
     pub max_block: BlockId,
     registry: std::sync::Arc<SaRegistry>,
     values: SaValues,
     room_bytes: usize,
-    /// The spill block as it is.
+    /// The current spill block.
     spill: Option<Bytes>,
-    /// The object that a znode has its ACL in.
+    /// The object that holds the ACL of an old znode.
     old_acl: Option<ObjectId>,
 }
 
 impl FsWriter {
-    /// Loads an object's attributes; its lock is held.
+    /// Loads an object's attributes; the caller holds its lock.
     pub(super) async fn load(&self, edit: &Edit, id: ObjectId) -> Result<Znode> {
         let view = edit.view();
         let head = view.head(id).await.map_err(|error| match error {
-            cenote_dataset::DatasetError::NoObject { .. } => FsError::NoObject { object: id },
+            cenote_object::DatasetError::NoObject { .. } => FsError::NoObject { object: id },
             other => other.into(),
         })?;
         let registry = self.registry();
@@ -81,14 +81,14 @@ impl FsWriter {
             edit.set_spill(node.id, spill.clone()).await?;
         }
         node.spill = spill;
-        // The attributes have it from now on.
+        // The ACL is now stored in the attributes.
         match node.old_acl.take() {
             Some(old) => Ok(edit.destroy(old).await?),
             None => Ok(()),
         }
     }
 
-    /// Attributes as bonus and spill block; the latter is never smaller than it was.
+    /// Packs attributes into bonus and spill block; the spill block never shrinks.
     pub(super) async fn pack(
         &self,
         edit: &Edit,
@@ -104,7 +104,7 @@ impl FsWriter {
             let layout = self.layout(edit, &numbers[range.clone()]).await?;
             encode_sa(&self.registry(), layout, &values.values(range), Endian::NATIVE).map_err(of)
         };
-        let of_many = || FsError::Attributes { why: "have no room in their dnode" }.of(id);
+        let of_many = || FsError::Attributes { why: "do not fit in their dnode" }.of(id);
         let beside_spill = room_bytes.checked_sub(BLKPTR_BYTES).filter(|_| count > 0).ok_or_else(of_many)?;
         let mut bonus = part(0..count).await?;
         if count == numbers.len() {
@@ -130,9 +130,9 @@ impl Znode {
         Some(u64::from_ne_bytes(*self.get(attr)?.first_chunk()?))
     }
 
-    /// A word that every file has.
+    /// A mandatory 64-bit attribute.
     pub(super) fn u64(&self, attr: ZplAttr) -> Result<u64> {
-        let missing = FsError::Attributes { why: "lack one that every file has" };
+        let missing = FsError::Attributes { why: "lack a mandatory one" };
         self.find_u64(attr).ok_or_else(|| missing.of(self.id))
     }
 
@@ -148,7 +148,7 @@ impl Znode {
         self.set(attr, &time_bytes(time));
     }
 
-    /// Adds the project where `mknod` would have put it: accounting looks for it there.
+    /// Inserts the project where `mknod` would have: space accounting expects it there.
     pub(super) fn set_project(&mut self, project: u64) {
         let numbers = (self.registry.number_of(ZplAttr::Links), self.registry.number_of(ZplAttr::Projid));
         if let (Some(links), Some(number)) = numbers {
@@ -180,14 +180,14 @@ impl Znode {
         self.find_u64(ZplAttr::Projid).unwrap_or(0)
     }
 
-    /// Its content has changed (`CONTENT_MODIFIED`).
+    /// Marks a change of content (`CONTENT_MODIFIED`).
     pub(super) fn content_changed(&mut self, change: Change<'_>) -> Result<()> {
         self.set_time(ZplAttr::Mtime, change.now);
         self.set_u64(ZplAttr::Flags, self.flags()? | pflags::AV_MODIFIED);
         self.state_changed(change)
     }
 
-    /// Its attributes have changed (`STATE_CHANGED`).
+    /// Marks a change of attributes (`STATE_CHANGED`).
     pub(super) fn state_changed(&mut self, change: Change<'_>) -> Result<()> {
         self.set_time(ZplAttr::Ctime, change.now);
         self.set_u64(ZplAttr::Flags, self.flags()? | pflags::ARCHIVE);
@@ -202,7 +202,7 @@ impl Znode {
             .map_err(|source| FsError::Format { object: self.id, source })
     }
 
-    /// Sets the ACL, and what follows from it: mode and flags.
+    /// Sets the ACL, and the mode and flags that follow from it.
     pub(super) fn set_acl(&mut self, acl: &Acl, mode: u32) -> Result<()> {
         const OF_ACL: u64 = pflags::ACL_AUTO_INHERIT
             | pflags::ACL_DEFAULTED
@@ -216,7 +216,7 @@ impl Znode {
         self.apply_acl(&acl.entries, mode)
     }
 
-    /// Sets the mode that an ACL spells for the owners that the file has.
+    /// Sets the mode that an ACL expresses for the file's owners.
     pub(super) fn apply_acl(&mut self, entries: &[Ace], mode: u32) -> Result<()> {
         let (mode, all_execute) = mode_of(entries, mode, self.u64(ZplAttr::Uid)?, self.u64(ZplAttr::Gid)?);
         let execute = if all_execute { pflags::NO_EXECS_DENIED } else { 0 };
@@ -226,7 +226,7 @@ impl Znode {
     }
 }
 
-/// Attributes out of bonus and spill block.
+/// Parses attributes from bonus and spill block.
 fn read(registry: &SaRegistry, bonus: &[u8], spill: Option<&Bytes>) -> Result<SaValues, FormatError> {
     let mut values = SaValues::new();
     for part in std::iter::once(bonus).chain(spill.map(|spill| &spill[..])) {
@@ -235,7 +235,7 @@ fn read(registry: &SaRegistry, bonus: &[u8], spill: Option<&Bytes>) -> Result<Sa
     Ok(values)
 }
 
-/// Sets an attribute of the ZPL; all of them are registered.
+/// Sets a ZPL attribute; all of them are registered.
 pub(super) fn put(registry: &SaRegistry, values: &mut SaValues, attr: ZplAttr, value: &[u8]) {
     if let Some(number) = registry.number_of(attr) {
         values.set(number, value);

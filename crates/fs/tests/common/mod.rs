@@ -1,6 +1,7 @@
-//! What the tests over golden pools share: opening a pool from its images with its keys, and comparing a manifest.
+//! Shared code of the tests over golden pools: opens a pool from its images with its keys, and compares
+//! manifests.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs of this")]
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses only part of this")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +20,7 @@ pub async fn open(rt: &Runtime, folder: &Path, keys: KeySource) -> Mos {
     import(rt, &found.pools[0], &options).await.unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
 }
 
-/// Opens a golden pool with the keys that its `pool.json` gives.
+/// Opens a golden pool with the keys from its `pool.json`.
 pub async fn open_golden(rt: &Runtime, golden: &Golden) -> Mos {
     open(rt, &golden.images(), keys(golden.facts())).await
 }
@@ -29,7 +30,8 @@ pub fn keys(facts: PoolFacts) -> KeySource {
     KeySource::new(move |info| facts.key_of(&info.root).map(UserKey))
 }
 
-/// Visits the file systems of all golden pools, without snapshots, and says how many files `visit` looked at.
+/// Visits the file systems of all golden pools, without snapshots, and prints how many files `visit`
+/// examined.
 pub fn each_filesystem(visit: impl AsyncFn(&str, &Filesystem) -> usize) {
     let rt = Runtime::real(Some(2));
     for name in golden_names() {
@@ -50,7 +52,7 @@ pub fn each_filesystem(visit: impl AsyncFn(&str, &Filesystem) -> usize) {
     }
 }
 
-/// Compares a file system or snapshot with the manifest of this name; what differs is the error.
+/// Compares a file system or snapshot with the manifest of this name; the error lists the differences.
 pub async fn compare_files(golden: &Golden, dataset: &Dataset, manifest: &str) -> Result<(), String> {
     let objset = dataset.objset().await.map_err(|e| e.to_string())?;
     let fs = Filesystem::open(objset).await.map_err(|e| e.to_string())?;
@@ -64,7 +66,7 @@ pub async fn compare_files(golden: &Golden, dataset: &Dataset, manifest: &str) -
     if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
 }
 
-/// Lines that differ, at most ten, each with both sides.
+/// The lines that differ, at most ten, each with both sides.
 pub fn differences(ours: &str, theirs: &str, same: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut out = Vec::new();
     let (mut a, mut b) = (ours.lines().peekable(), theirs.lines().peekable());

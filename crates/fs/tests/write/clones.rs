@@ -1,11 +1,13 @@
-//! Files that share blocks: within a file system and between two, until the last owner goes, and over a power cut.
+//! Files that share blocks, within a file system and between two, until the last owner is freed, and across a
+//! power cut.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use cenote_dataset::engine::Engine;
-use cenote_dataset::{Mos, ObjectId};
+use cenote_dataset::Mos;
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
 use cenote_fs::write::CloneSource;
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Refusal, replay_logs};
 use cenote_runtime::Runtime;
@@ -18,7 +20,8 @@ const RECORD: u64 = 128 << 10;
 const DISK_BYTES: u64 = 128 << 20;
 const OTHER: &str = "made/other";
 
-/// File systems that are changed, and what their files should hold: in which of them each is, and its content.
+/// File systems being changed, and the expected content of their files: for each file, its file system and
+/// bytes.
 struct World {
     engine: Engine,
     filesystems: Vec<(&'static str, FsWriter)>,
@@ -31,10 +34,10 @@ impl World {
         let mut filesystems = Vec::new();
         for name in names {
             if *name != POOL {
-                engine.create_filesystem(name, Vec::new(), empty_filesystem()).await.unwrap();
+                cenote_tasks::create_filesystem(&engine, name, Vec::new(), empty_filesystem()).await.unwrap();
             }
             let dataset = engine.dataset(name).await.unwrap();
-            let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+            let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
             filesystems.push((*name, fs));
         }
         World { engine, filesystems, files: BTreeMap::new() }
@@ -49,7 +52,7 @@ impl World {
         fs.lookup(fs.root(), name.as_bytes()).await.unwrap().unwrap().object
     }
 
-    /// Does something in the open group to the file system of a file.
+    /// Runs an operation in the open txg, on the file system of a file.
     async fn change<T>(&self, name: &str, act: impl AsyncFnOnce(&FsWriter, Change<'_>) -> T) -> T {
         let _hold = self.engine.hold().await.unwrap();
         let fs = self.fs_of(name);
@@ -74,7 +77,7 @@ impl World {
         content[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    /// Blocks that don't compress, a hole, a block that fits into its pointer, and half a block.
+    /// Incompressible blocks, a hole, a block that is embedded in its pointer, and half a block.
     async fn fill(&mut self, name: &'static str) {
         self.write(name, 0, &noise(11, 2 * RECORD as usize)).await;
         self.write(name, 3 * RECORD, &vec![7; RECORD as usize]).await;
@@ -105,7 +108,7 @@ impl World {
         self.files.remove(name);
     }
 
-    /// All files hold what they should, as they are now and as they are on disk.
+    /// All files have the expected content, in memory and on disk.
     async fn assert_whole(&self, mos: Option<&Mos>) {
         for (name, (filesystem, content)) in &self.files {
             let (dataset, fs) = &self.filesystems[*filesystem];
@@ -138,7 +141,7 @@ fn clones_share_blocks_until_their_last_owner_goes() {
             assert_eq!(world.clone_range(("a", 0), ("b", 0), RECORD).await, Err(Refusal::Again));
             world.engine.sync_all().await.unwrap();
 
-            // A clone, and a clone of that in the same group, which is then written to.
+            // A clone, and a clone of that in the same txg, which is then modified.
             world.clone_file("a", "b").await;
             world.clone_file("b", "c").await;
             world.write("c", RECORD + 10, b"changed").await;
@@ -146,7 +149,7 @@ fn clones_share_blocks_until_their_last_owner_goes() {
             world.engine.sync_all().await.unwrap();
             let mos = reopen(&rt, folder.path()).await;
             world.assert_whole(Some(&mos)).await;
-            // Two blocks and a half: once for b, and all but one once for c.
+            // Two and a half blocks: once for b, and all but one once for c.
             let saved = mos.cloned_summary().await.unwrap().saved_bytes;
             assert!((4 * RECORD..5 * RECORD).contains(&saved), "{saved}");
             assert_zdb_is_content(folder.path());
@@ -178,11 +181,11 @@ fn what_does_not_fit_is_refused() {
             (("large", 512), ("new", 0), RECORD),
             (("large", 0), ("new", 512), RECORD),
             (("large", 0), ("new", 0), RECORD - 1),
-            // Within a file, where it overlaps.
+            // Within a file, overlapping.
             (("large", 0), ("large", RECORD), 2 * RECORD),
-            // Of smaller blocks than the target has.
+            // Smaller blocks than the target has.
             (("small", 0), ("large", 0), 11),
-            // A file of several small blocks would have them for good.
+            // A file of several small blocks would be stuck with their size.
             (("small", 0), ("new", 512), 11),
         ];
         for (from, to, len) in refused {
@@ -208,10 +211,10 @@ fn a_log_keeps_what_it_shares_until_it_is_replayed() {
         world.make(0, "b").await;
         world.fill("a").await;
         world.engine.sync_all().await.unwrap();
-        // The first commit writes a group, from which on there is a log.
+        // The first commit syncs a txg; from then on there is a log.
         world.make(0, "c").await;
         world.fs_of("c").commit(None).await.unwrap();
-        // In the log the source is gone before the target has its blocks.
+        // In the log, the source is removed before the target has its blocks.
         world.clone_file("a", "b").await;
         let b = world.id_of("b").await;
         let fs = world.fs_of("a").clone();
@@ -221,7 +224,7 @@ fn a_log_keeps_what_it_shares_until_it_is_replayed() {
         let World { engine, files, filesystems } = world;
         drop((engine, fs, filesystems));
 
-        // Cut again when the log is claimed, before anything is replayed.
+        // A second cut, after the log is claimed and before anything is replayed.
         let engine = reopen_to_write(&rt, folder.path()).await;
         engine.sync_all().await.unwrap();
         drop(engine);
@@ -233,11 +236,11 @@ fn a_log_keeps_what_it_shares_until_it_is_replayed() {
         assert!(report.stopped.is_none() && report.applied == 2, "{report:?}");
         export(&engine).await;
         let dataset = engine.dataset(POOL).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         let world = World { engine, files, filesystems: vec![(POOL, fs)] };
         let mos = reopen(&rt, folder.path()).await;
         world.assert_whole(Some(&mos)).await;
-        // b has its blocks alone.
+        // b is the only owner of its blocks.
         assert!(mos.cloned_blocks().await.unwrap().is_empty());
         assert_zdb_is_content(folder.path());
     });

@@ -1,15 +1,15 @@
-//! Attributes that lie: nothing but the file itself comes to harm.
+//! Forged attributes damage only the file that has them.
 
-use cenote_dataset::ObjectId;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::sa::{SaReader, SaValues, ZplAttr, encode_sa};
+use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFilesystem, SetXattr, XattrStore};
 use cenote_fs::{Change, FsOptions, FsWriter};
 
 use crate::scratch::{at, file, on_new};
 
-/// Sets an attribute to what no operation would.
+/// Sets an attribute to a value that no operation would produce.
 async fn forge(fs: &FsWriter, id: ObjectId, attr: ZplAttr, value: &[u8]) {
     let view = fs.view();
     let registry = view.sa_registry();

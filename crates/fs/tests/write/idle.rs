@@ -1,4 +1,4 @@
-//! Commits of a file system in which nothing has happened for some groups.
+//! Commits of a file system that was idle for several txgs.
 
 use cenote_dataset::{ImportOptions, import};
 use cenote_fs::{Change, FsOptions, FsWriter};
@@ -18,14 +18,14 @@ fn a_commit_after_idle_groups_is_in_the_log() {
             create(&rt, folder.path(), &[(VdevClass::Normal, VdevKind::Disk, 0, 1)], 128 << 20).await;
         let fs = {
             let dataset = engine.dataset(POOL).await.unwrap();
-            FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap()
+            FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap()
         };
         for (round, name) in ["first", "second", "third"].into_iter().enumerate() {
-            engine.snapshot(&[format!("{POOL}@{round}")]).await.unwrap();
-            engine.snapshot(&[format!("{POOL}@{round}-again")]).await.unwrap();
+            cenote_tasks::snapshot(&engine, &[format!("{POOL}@{round}")]).await.unwrap();
+            cenote_tasks::snapshot(&engine, &[format!("{POOL}@{round}-again")]).await.unwrap();
             let hold = engine.hold().await.unwrap();
             let edit = fs.live().edit();
-            assert_eq!(edit.txg(), hold.txg(), "changes belong to the group that is open");
+            assert_eq!(edit.txg(), hold.txg(), "changes belong to the open txg");
             let change = Change { edit: &edit, now: at(7) };
             fs.create(change, fs.root(), name.as_bytes(), &file(0o600)).await.unwrap();
             drop(hold);

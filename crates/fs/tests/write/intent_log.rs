@@ -1,4 +1,4 @@
-//! Commits survive a power cut: what was done and committed, but written by no group, is there again after a replay.
+//! Commits survive a power cut: committed operations that no txg contains are present after a replay.
 
 mod batches;
 mod meanwhile;
@@ -8,24 +8,25 @@ mod volumes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cenote_dataset::engine::{Engine, FillRoot, Host, NewPool};
-use cenote_dataset::live::LiveObjset;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{Device, FileDevice, OpenOptions};
+use cenote_engine::{Engine, Host};
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Timestamp, replay_logs};
+use cenote_object::LiveObjset;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{PoolState, VdevClass, VdevKind, discover};
 use cenote_runtime::Runtime;
+use cenote_tasks::{Fill, NewPool};
 
 use crate::against_model::{Pair, seed};
 use crate::model::Model;
 use crate::on_disk::{POOL, assert_zdb_is_content};
 use crate::scratch::at;
 
-/// The moment of the replay: no file has this time.
+/// The time of the replay, which no file has.
 pub const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
 
 /// Class, kind, parity and number of devices of a vdev.
@@ -33,7 +34,7 @@ pub type Layout = (VdevClass, VdevKind, usize, usize);
 
 pub const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
 
-/// A pool of files of so many bytes, with a file system in its root dataset.
+/// A pool of files with this size, with a file system in its root dataset.
 pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
     let device = |vdev: usize, index: usize| {
         let path = folder.join(format!("disk{vdev}-{index}.img"));
@@ -68,10 +69,10 @@ async fn create_on(
         keys: KeySource::default(),
         cache_bytes: 16 << 20,
     };
-    Engine::create(rt, new, empty_filesystem()).await.unwrap()
+    cenote_tasks::create_pool(rt, new, empty_filesystem()).await.unwrap()
 }
 
-pub fn empty_filesystem() -> FillRoot {
+pub fn empty_filesystem() -> Fill {
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();
         let change = Change { edit: &edit, now: at(1) };
@@ -86,13 +87,13 @@ pub async fn reopen(rt: &Runtime, folder: &Path) -> Mos {
     import(rt, &found.pools[0], &ImportOptions::default()).await.unwrap()
 }
 
-/// Some work in groups, then some that only the log has.
+/// Some operations synced in txgs, then some that only the log has.
 async fn work(engine: &Engine, name: &str, options: FsOptions, seed: u64) -> Model {
     let dataset = engine.dataset(name).await.unwrap();
     let hold = engine.hold().await.unwrap();
-    let fs = FsWriter::open(dataset.live().clone(), options).await.unwrap();
+    let fs = FsWriter::open(dataset.clone(), options).await.unwrap();
     let mut pair = Pair::begin(fs.clone(), seed).await;
-    // Or a group would be written.
+    // Such an attribute would force a txg sync.
     pair.empty_xattrs = false;
     pair.run(100).await;
     drop(hold);
@@ -116,7 +117,7 @@ fn what_was_committed_is_in_the_log() {
             let engine = create(&rt, folder.path(), &[DISK], 256 << 20).await;
             let options = FsOptions { xattr, ..FsOptions::default() };
             let model = work(&engine, POOL, options, seed + round as u64).await;
-            // The power goes.
+            // A power cut.
             drop(engine);
             let mos = reopen(&rt, folder.path()).await;
             let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
@@ -143,7 +144,7 @@ pub async fn export(engine: &Engine) {
     engine.set_state(PoolState::Exported, host).await.unwrap();
 }
 
-/// Opens a pool after a cut, replays, and leaves it exported; the model must be there, and no log.
+/// Opens a pool after a cut, replays, and leaves it exported; it must equal the model and have no log.
 async fn replay_and_compare(rt: &Runtime, folder: &Path, model: &Model) {
     let engine = reopen_to_write(rt, folder).await;
     let reports = replay_logs(&engine, NOW).await.unwrap();
@@ -170,7 +171,7 @@ fn a_replay_makes_it_a_part_of_the_tree() {
         (&[DISK, log(VdevKind::Mirror, 2)], 128 << 20),
         (&[DISK, log(VdevKind::Disk, 1), log(VdevKind::Disk, 1)], 128 << 20),
         (&[(VdevClass::Normal, VdevKind::Raidz, 1, 3)], 128 << 20),
-        // Large enough for metaslabs that are set aside for logs.
+        // Large enough for metaslabs reserved for logs.
         (&[DISK], 40 << 30),
     ];
     for (round, (layout, bytes)) in layouts.into_iter().enumerate() {

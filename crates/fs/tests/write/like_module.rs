@@ -1,30 +1,31 @@
-//! The same bytes as the module's: attributes of golden files, packed again and made again.
+//! Attributes are byte for byte those of the module: golden files are repacked and recreated.
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{Object, ObjectId};
+use cenote_engine::OpenDataset;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DnodeHead, ObjectType};
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::{SaReader, SaRegistry, SaValues, ZplAttr, encode_sa};
+use cenote_format::units::ObjectId;
 use cenote_format::znode::{AclForm, decode_aces};
 use cenote_fs::attr::{FileKind, pflags};
 use cenote_fs::write::{NewFile, NewKind, SetAttr, SetXattr};
 use cenote_fs::{Attr, Change, Filesystem, FsOptions, FsWriter};
+use cenote_object::{LiveObjset, Object};
 
 use crate::common::each_filesystem;
 use crate::scratch::{TXG, at};
 
-/// Files made again of each kind in each file system.
+/// How many files of each type are recreated in each file system.
 const PER_KIND: usize = 40;
 
 async fn files(fs: &Filesystem) -> Vec<Object> {
     let mut all = Vec::new();
     let mut dnodes = fs.objset().dnodes(ObjectId(1), fs.objset().last_object());
     while let Some(batch) = dnodes.next_batch().await {
-        // Damaged pools have blocks of dnodes that can't be read.
+        // Damaged pools have unreadable blocks of dnodes.
         let Ok(batch) = batch else { continue };
         let sa = batch.dnodes.into_iter().filter(|(_, dnode)| dnode.bonus_type == ObjectType::SA);
         all.extend(sa.map(|(id, dnode)| Object::new(fs.objset().clone(), id, dnode)));
@@ -83,7 +84,7 @@ fn files_made_again_have_the_modules_attributes() {
     each_filesystem(async |name, fs| {
         let live = LiveObjset::new(fs.objset().clone(), TXG);
         let options = FsOptions { posix_acl: true, ..FsOptions::default() };
-        let Ok(writer) = FsWriter::open(live, options).await else { return 0 };
+        let Ok(writer) = FsWriter::open(OpenDataset::without_log(live), options).await else { return 0 };
         let mut seen = BTreeMap::<FileKind, usize>::new();
         let mut compared = 0;
         for object in files(fs).await {
@@ -92,7 +93,7 @@ fn files_made_again_have_the_modules_attributes() {
             let count = seen.entry(attr.kind()).or_default();
             let number = fs.sa_registry().number_of(ZplAttr::Xattr);
             let has_xattr_dir = number.is_some_and(|number| theirs.get(number).is_some());
-            // Files of before an upgrade lack the flag that all new files have.
+            // Files from before an upgrade lack the flag that all new files have.
             let is_upgraded = attr.flags & pflags::AV_MODIFIED == 0;
             if is_upgraded
                 || attr.is_xattr()
@@ -112,7 +113,7 @@ fn files_made_again_have_the_modules_attributes() {
     });
 }
 
-/// Makes a file in the root directory that is like another one, and takes its attributes.
+/// Creates a file in the root directory like another one, and reads its attributes.
 async fn make_again(
     writer: &FsWriter,
     fs: &Filesystem,
@@ -164,12 +165,13 @@ async fn make_again(
     values(writer.view().sa_registry(), &object).await.unwrap()
 }
 
-/// Compares what does not depend on time and place, and the order of all.
+/// Compares values that do not depend on time and location, and the order of all.
 fn same_as_module(ours: &SaValues, theirs: SaValues, registry: &SaRegistry) -> Result<(), String> {
     use ZplAttr::{Atime, Crtime, Ctime, DaclAces, DaclCount, Flags, Gen, Links, Mtime, Parent, Size};
     let mut free = vec![Atime, Crtime, Ctime, Gen, Links, Mtime, Parent, Size];
     if !spells_its_mode(&theirs, registry) {
-        // Under `acltype=posix` the module lets the mode follow umask and POSIX ACL, but not the ZFS ACL; we let both.
+        // Under `acltype=posix` the module applies umask and POSIX ACL to the mode but not to the ZFS ACL; we
+        // apply them to both.
         free.extend([DaclCount, DaclAces, Flags]);
     }
     let free: Vec<u16> = free.iter().filter_map(|attr| registry.number_of(*attr)).collect();
@@ -185,7 +187,7 @@ fn same_as_module(ours: &SaValues, theirs: SaValues, registry: &SaRegistry) -> R
     Ok(())
 }
 
-/// The last three entries of the ACL, of owner, group and everyone, say what the mode says.
+/// Whether the last three entries of the ACL, of owner, group and everyone, express the mode.
 fn spells_its_mode(values: &SaValues, registry: &SaRegistry) -> bool {
     let word = |attr| {
         let value = values.get(registry.number_of(attr).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Changing file systems and volumes in memory: compared with what the module made, and with a model.
+//! Changes to file systems and volumes in memory, compared with the module's results and with a model.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod against_model;

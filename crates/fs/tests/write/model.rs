@@ -1,8 +1,8 @@
-//! A file system in memory, as POSIX has it: what the real one is compared with.
+//! A file system in memory with POSIX semantics: the reference for the real one.
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::Refusal;
 use cenote_fs::attr::{FileKind, Timestamp};
 use cenote_fs::write::RenameMode;
@@ -19,7 +19,7 @@ pub struct Node {
     pub atime: Timestamp,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
-    /// Bytes of a file, target of a link.
+    /// The bytes of a file, or the target of a link.
     pub content: Vec<u8>,
     pub xattrs: BTreeMap<String, Vec<u8>>,
     pub names: BTreeMap<Name, ObjectId>,
@@ -27,7 +27,7 @@ pub struct Node {
     pub parent: ObjectId,
 }
 
-/// All files, by the numbers that the real ones have.
+/// All files, by the numbers of the real ones.
 pub struct Model {
     pub nodes: BTreeMap<ObjectId, Node>,
     pub now: Timestamp,
@@ -72,7 +72,7 @@ impl Model {
         id
     }
 
-    /// What creating a name would say.
+    /// The result that creating a name would have.
     pub fn can_create(&self, dir: ObjectId, name: &[u8]) -> Done {
         if !self.is_dir(dir) {
             return Err(Refusal::NotDirectory);
@@ -103,7 +103,7 @@ impl Model {
         Ok(())
     }
 
-    /// Takes a link away; the file if that was its last.
+    /// Removes a link; returns the file if that was its last.
     fn drop_link(&mut self, id: ObjectId) -> Option<ObjectId> {
         let is_dir = self.is_dir(id);
         let node = self.node(id);

@@ -1,12 +1,12 @@
-//! A new file system beside one that the module made and nobody has written to since.
+//! A new file system compared with one that the module created and nobody has written to.
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::{Objset, Zap, ZapValue};
 use cenote_format::units::ObjectId;
 use cenote_fs::filesystem::MASTER_NODE;
 use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
 use cenote_fs::{Change, FsOptions};
+use cenote_object::{Objset, Zap, ZapValue};
 use cenote_runtime::Runtime;
 use cenote_testkit::golden;
 
@@ -18,7 +18,7 @@ async fn table(objset: &Objset, id: ObjectId) -> BTreeMap<String, ZapValue> {
     entries.into_iter().map(|entry| (entry.name_text(), entry.value)).collect()
 }
 
-/// The tables of a file system, and the types of the objects that they name.
+/// The tables of a file system, and the types of the objects they name.
 async fn tables(objset: &Objset) -> Vec<(String, String)> {
     const OBJECTS: [&str; 3] = ["ROOT", "DELETE_QUEUE", "SA_ATTRS"];
     let mut all = Vec::new();

@@ -1,23 +1,26 @@
-//! What was changed in memory, written to a pool: read back from the disks, and by `zdb`.
+//! Changes made in memory and synced to a pool are read back from the disks, and by `zdb`.
+
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use cenote_dataset::engine::{Engine, NewPool};
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::objset::USERUSED_OBJECT;
-use cenote_dataset::{ImportOptions, KeySource, ObjectId, Objset, Zap, import};
+use cenote_dataset::{ImportOptions, KeySource, import};
 use cenote_device::{FileDevice, OpenOptions};
+use cenote_engine::Engine;
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::SPA_FEATURES;
-use cenote_format::units::Txg;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter};
+use cenote_object::objset::USERUSED_OBJECT;
+use cenote_object::{LiveObjset, Objset, Zap};
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
 use cenote_runtime::Runtime;
+use cenote_tasks::NewPool;
 
 use crate::against_model::{Pair, seed};
 use crate::scratch::at;
@@ -46,10 +49,10 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
         create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await.unwrap();
         Ok(())
     };
-    Engine::create(rt, new, Box::new(move |live| Box::pin(fill(live)))).await.unwrap()
+    cenote_tasks::create_pool(rt, new, Box::new(move |live| Box::pin(fill(live)))).await.unwrap()
 }
 
-/// `zdb` finds as much allocated as referenced, and reads every object of the file system.
+/// `zdb` finds allocated and referenced space equal, and reads every object of the file system.
 pub fn assert_zdb_is_content(folder: &Path) {
     for args in [&["-bcc"][..], &["-dddd"][..]] {
         let zdb = Command::new("zdb").args(args).args(["-e", "-p"]).arg(folder).arg(POOL).output();
@@ -66,7 +69,7 @@ pub fn assert_zdb_is_content(folder: &Path) {
     }
 }
 
-/// The accounts of users have what their objects take, and nothing else.
+/// User accounts hold exactly the space of their objects.
 async fn assert_accounts(fs: &Filesystem, objset: &Objset) {
     let mut owned: BTreeMap<String, u64> = BTreeMap::new();
     let mut dnodes = objset.dnodes(ObjectId(1), objset.last_object());
@@ -93,7 +96,7 @@ fn file_systems_are_on_disk_what_they_are_in_memory() {
         let engine = create(&rt, folder.path()).await;
         let dataset = engine.dataset(POOL).await.unwrap();
         let hold = engine.hold().await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         let mut pair = Pair::begin(fs, seed).await;
         drop(hold);
         for _ in 0..4 {

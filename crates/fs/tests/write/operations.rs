@@ -1,7 +1,7 @@
-//! Operations one by one, on a new file system: what they do, and what they refuse.
+//! Single operations on a new file system: their effects and refusals.
 
 use bytes::Bytes;
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::attr::{FileKind, pflags};
 use cenote_fs::write::{NewFile, NewFilesystem, NewKind, RenameMode, SetAttr, SetXattr, XattrStore};
 use cenote_fs::{
@@ -93,7 +93,7 @@ fn files_of_all_kinds_come_and_go() {
                 }
             };
             assert_eq!(fs.view().unlinked().await.unwrap(), [gone]);
-            assert_eq!(attr(&fs, gone).await.links, 0, "it is still there for who has it open");
+            assert_eq!(attr(&fs, gone).await.links, 0, "it still exists for whoever has it open");
             assert!(fs.free_unlinked(change, gone).await.unwrap());
             assert!(fs.view().attr(gone).await.is_err());
             assert_eq!(fs.view().unlinked().await.unwrap(), []);
@@ -221,7 +221,7 @@ fn blocks_that_are_written_whole_are_not_copied() {
         let data = pattern(9, 512 << 10);
         fs.write(change, id, 0, data.clone()).await.unwrap();
         let object = edit.view().object(id).await.unwrap();
-        let (block, _) = object.read_block(cenote_dataset::BlockId(3)).await.unwrap();
+        let (block, _) = object.read_block(cenote_format::units::BlockId(3)).await.unwrap();
         assert_eq!(block.as_ptr(), data[384 << 10..].as_ptr());
     });
 }
@@ -275,7 +275,7 @@ fn extended_attributes_are_where_they_fit() {
     }
 }
 
-/// Objects of a file system, and how many are files.
+/// Number of objects in a file system, and how many are files.
 async fn count(fs: &FsWriter) -> (usize, usize) {
     let (mut all, mut files) = (0, 0);
     for id in (1..400).map(ObjectId) {
@@ -342,7 +342,7 @@ fn posix_acls_and_modes_follow_each_other() {
         let id = fs.create(change, parent, b"f", &NewFile { umask: 0o77, ..file(0o664) }).await.unwrap();
         assert_eq!(attr(&fs, id).await.permissions(), 0o660, "the default ACL counts, not the umask");
         let access = async || fs.view().xattr(id, b"system.posix_acl_access").await.unwrap();
-        // The owner's entry lost its right to execute, as the mode asked for none.
+        // The owner's entry lost its execute right, since the mode asked for none.
         let expected = [vec![2, 0, 0, 0], entry(1, 6, u32::MAX), acl(6)[12..].to_vec()].concat();
         assert_eq!(access().await.as_deref(), Some(&expected[..]));
         let set = SetAttr { mode: Some(0o740), ..SetAttr::default() };

@@ -1,8 +1,8 @@
-//! What users, groups and projects own at most: bytes and objects, as of the last group.
+//! Quotas of users, groups and projects: bytes and objects, as of the last synced txg.
 
 use bytes::Bytes;
-use cenote_dataset::ObjectId;
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, SetAttr};
 use cenote_fs::{Change, Counted, FsOptions, FsWriter, Refusal, SpaceBy, replay_logs};
 use cenote_runtime::Runtime;
@@ -15,7 +15,7 @@ const USER: u64 = 1000;
 const GROUP: u64 = 100;
 const PROJECT: u64 = 7;
 const MIB: u64 = 1 << 20;
-/// Writes in a log: more than a replay does in a group.
+/// More writes in a log than one txg of a replay.
 const RECORDS: u64 = 600;
 
 struct World {
@@ -26,11 +26,11 @@ struct World {
 impl World {
     async fn open(engine: Engine) -> World {
         let dataset = engine.dataset(POOL).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         World { engine, fs }
     }
 
-    /// Does something in the open group; answers how it was refused.
+    /// Runs an operation in the open txg; returns how it was refused.
     async fn change<T>(
         &self,
         act: impl AsyncFnOnce(&FsWriter, Change<'_>) -> cenote_fs::Result<T>,
@@ -51,7 +51,7 @@ impl World {
     }
 
     async fn write(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), Refusal> {
-        // Of each place its own: what repeats is compressed.
+        // Different at every offset: repetitions would be compressed.
         let data = Bytes::from(noise(offset + len, len as usize));
         self.change(async |fs, change| fs.write(change, id, offset, data).await).await
     }
@@ -74,7 +74,7 @@ fn owners_get_no_more_than_their_limits() {
         world.limit(SpaceBy::User, Counted::Bytes, USER, MIB).await;
         world.limit(SpaceBy::Group, Counted::Objects, GROUP, 2).await;
         let first = world.make(root, "first", of(USER, GROUP)).await.unwrap();
-        // Within a group nobody counts; then it does.
+        // Usage is counted only when the txg is synced.
         world.write(first, 0, 2 * MIB).await.unwrap();
         world.write(first, 2 * MIB, MIB).await.unwrap();
         world.engine.sync_all().await.unwrap();
@@ -87,12 +87,12 @@ fn owners_get_no_more_than_their_limits() {
             Err(Refusal::Quota)
         );
 
-        // The group has two objects with that, but its bytes are free.
+        // The group now owns two objects, but its bytes are free.
         world.engine.sync_all().await.unwrap();
         assert_eq!(world.make(root, "third", of(1, GROUP)).await, Err(Refusal::Quota));
         world.write(other, MIB, MIB).await.unwrap();
 
-        // Whoever frees may go on.
+        // Freeing space is always allowed.
         world.set(first, SetAttr { size: Some(0), ..SetAttr::default() }).await.unwrap();
         world.engine.sync_all().await.unwrap();
         world.write(first, 0, 10).await.unwrap();
@@ -133,16 +133,16 @@ fn what_a_log_says_was_done_is_done_again() {
         let world = World::open(create(&rt, folder.path(), &[DISK], 128 << 20).await).await;
         world.limit(SpaceBy::User, Counted::Bytes, USER, MIB).await;
         let id = world.make(world.fs.root(), "full", of(USER, GROUP)).await.unwrap();
-        // The first commit writes a group, from which on there is a log.
+        // The first commit syncs a txg; from then on there is a log.
         world.fs.commit(None).await.unwrap();
         for index in 0..RECORDS {
-            // With gaps: what is written piece after piece is one record.
+            // With gaps: consecutive writes would be merged into one record.
             world.write(id, index * 8192, 4096).await.unwrap();
         }
         world.fs.commit(None).await.unwrap();
         drop(world);
 
-        // A replay writes a group every 512 records: after the first one the user has more than that.
+        // A replay syncs a txg every 512 records: after the first the user exceeds the quota.
         let engine = reopen_to_write(&rt, folder.path()).await;
         let reports = replay_logs(&engine, NOW).await.unwrap();
         let [(_, report)] = &reports[..] else { panic!("one log: {reports:?}") };

@@ -1,17 +1,18 @@
-//! File systems to change: new ones and golden ones.
+//! File systems to be changed: new and golden ones.
 
 use bytes::Bytes;
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{DatasetId, Mos, Objset, Txg};
+use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;
 use cenote_format::objset::ObjsetPhys;
+use cenote_format::units::{DatasetId, Txg};
 use cenote_fs::attr::Timestamp;
 use cenote_fs::write::{NewFile, NewFilesystem, NewKind, create_filesystem};
 use cenote_fs::{Change, FsOptions, FsWriter};
+use cenote_object::{LiveObjset, Objset};
 use cenote_runtime::Runtime;
 use cenote_testkit::golden;
 
-/// The group that changes begin in: later than any golden pool's.
+/// The txg in which changes start: later than in any golden pool.
 pub const TXG: Txg = Txg(1 << 40);
 
 pub fn at(seconds: i64) -> Timestamp {
@@ -26,7 +27,7 @@ pub const ZVOL: u64 = 3;
 pub fn empty(mos: &Mos, kind: u64) -> LiveObjset {
     let base = mos.objset();
     let (pool, cache) = (base.pool(), base.cache());
-    // Zeros, but for the type.
+    // Zeros, except for the type.
     let mut head = vec![0; 4096];
     head[704..712].copy_from_slice(&kind.to_ne_bytes());
     let phys = ObjsetPhys::decode(&head.into(), Endian::NATIVE).unwrap();
@@ -34,7 +35,7 @@ pub fn empty(mos: &Mos, kind: u64) -> LiveObjset {
     LiveObjset::new(set, TXG)
 }
 
-/// Runs a test over a new file system; passes if there is no golden pool to make it in.
+/// Runs a test on a new file system; passes if there is no golden pool to create it in.
 pub fn on_new(new: NewFilesystem, options: FsOptions, test: impl AsyncFnOnce(FsWriter)) {
     let Some(pool) = golden("single") else { return };
     let rt = Runtime::real(Some(2));
@@ -55,7 +56,7 @@ pub fn dir(mode: u32) -> NewFile<'static> {
     NewFile { kind: NewKind::Directory, ..file(mode) }
 }
 
-/// Bytes that don't compress.
+/// Incompressible bytes.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -65,7 +66,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Bytes that tell their place.
+/// Bytes that depend on their position.
 pub fn pattern(seed: u64, len: usize) -> Bytes {
     (0..len as u64).map(|i| ((i.wrapping_mul(seed | 1)) >> 5) as u8 ^ seed as u8).collect()
 }

@@ -1,9 +1,9 @@
-//! Many at once on the same few directories: whatever the order, what is left must hang together.
+//! Many concurrent operations on a few directories: whatever the order, the result must be consistent.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::attr::FileKind;
 use cenote_fs::write::{NewFilesystem, RenameMode, SetXattr};
 use cenote_fs::{Change, FsError, FsOptions, FsWriter};
@@ -26,7 +26,7 @@ fn operations_at_the_same_time_leave_a_sound_tree() {
         for i in 0..4 {
             let parent = dirs[i / 2];
             let id = fs.create(change, parent, format!("dir{i}").as_bytes(), &dir(0o755)).await.unwrap();
-            // Never empty, so it stays; it may move.
+            // Never empty, so it is never removed; it may move.
             fs.create(change, id, b"stays", &file(0o644)).await.unwrap();
             dirs.push(id);
         }
@@ -46,7 +46,7 @@ fn operations_at_the_same_time_leave_a_sound_tree() {
     });
 }
 
-/// One operation, which may well be refused.
+/// One operation, which may be refused.
 async fn step(fs: &FsWriter, dirs: &[ObjectId], random: &mut Random) {
     let edit = fs.live().edit();
     let change = Change { edit: &edit, now: at(2) };
@@ -87,7 +87,7 @@ fn is_refusal(error: &FsError) -> bool {
     error.refusal().is_some()
 }
 
-/// Sizes and links are what names say, parents lead to the root, nothing is left over.
+/// Sizes and links match the names, parents lead to the root, nothing is left over.
 async fn check(fs: &FsWriter) {
     let view = fs.view();
     let mut names = BTreeMap::<ObjectId, u64>::new();

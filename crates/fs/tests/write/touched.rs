@@ -1,10 +1,12 @@
-//! Golden files that are touched keep all else: attributes, ACLs, extended attributes, content, also those in old forms.
+//! Touching golden files preserves everything else, even in old formats: attributes, ACLs, extended
+//! attributes, content.
 
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{Object, ObjectId};
+use cenote_engine::OpenDataset;
+use cenote_format::units::ObjectId;
 use cenote_fs::attr::{FileKind, pflags};
 use cenote_fs::write::SetAttr;
 use cenote_fs::{Attr, Change, Filesystem, FsOptions, FsWriter};
+use cenote_object::{LiveObjset, Object};
 
 use crate::common::each_filesystem;
 use crate::scratch::{TXG, at};
@@ -12,7 +14,7 @@ use crate::scratch::{TXG, at};
 /// Larger content is not read.
 const MAX_CONTENT_BYTES: u64 = 1 << 20;
 
-/// All that is read of a file, but for what a touch changes.
+/// Everything readable of a file, except what a touch changes.
 async fn all_of(fs: &Filesystem, id: ObjectId) -> Option<(Attr, String, Vec<u8>)> {
     let attr = fs.attr(id).await.ok()?;
     let mut content = Vec::new();
@@ -23,7 +25,7 @@ async fn all_of(fs: &Filesystem, id: ObjectId) -> Option<(Attr, String, Vec<u8>)
         content = file.read(0, attr.size.min(MAX_CONTENT_BYTES)).await.ok()?.to_vec();
     }
     let more = format!("{:?} {:?}", fs.acl(id).await.ok()?, fs.xattrs(id).await.ok()?);
-    // An old znode becomes attributes, which have a project; writing sets the two others.
+    // An old znode becomes attributes, which include a project; writing sets the two others.
     let (is_sa, has_spill, xattr_dir) = (true, false, None);
     let flags = attr.flags | pflags::PROJID | pflags::ARCHIVE | pflags::AV_MODIFIED;
     Some((Attr { ctime: at(0), is_sa, has_spill, xattr_dir, flags, ..attr }, more, content))
@@ -33,7 +35,9 @@ async fn all_of(fs: &Filesystem, id: ObjectId) -> Option<(Attr, String, Vec<u8>)
 fn files_that_are_touched_keep_all_else() {
     each_filesystem(async |name, fs| {
         let live = LiveObjset::new(fs.objset().clone(), TXG);
-        let Ok(writer) = FsWriter::open(live, FsOptions::default()).await else { return 0 };
+        let Ok(writer) = FsWriter::open(OpenDataset::without_log(live), FsOptions::default()).await else {
+            return 0;
+        };
         let edit = writer.live().edit();
         let change = Change { edit: &edit, now: at(3) };
         let mut touched = 0;
@@ -66,7 +70,7 @@ fn files_that_are_touched_keep_all_else() {
     });
 }
 
-/// Writes a byte that is there already, and puts the times back.
+/// Writes a byte with its existing value, and restores the times.
 async fn write_a_byte_again(
     writer: &FsWriter,
     change: Change<'_>,

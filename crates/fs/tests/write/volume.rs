@@ -1,4 +1,4 @@
-//! Volumes against a model: an array of bytes.
+//! Volumes compared with a model: an array of bytes.
 
 use cenote_fs::{Refusal, VolumeWriter};
 use cenote_runtime::Runtime;

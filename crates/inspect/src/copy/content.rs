@@ -1,23 +1,23 @@
-//! Content in order, read ahead, with its holes: what copying and `cat` take bytes from.
+//! Content in order, read ahead, with its holes: the source of bytes for copies and `cat`.
 //!
-//! Where the object is on disk as it is shown, [`Chunks`] reads it ahead, window by window. Where a replayed log lies over it, the
-//! two are read together, a piece at a time; that is never much.
+//! If the content is entirely on disk, [`Chunks`] reads it ahead in windows. If a replayed log overlays it,
+//! both are read together, one piece at a time; such content is small.
 
 use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use cenote_dataset::object::Chunks;
 use cenote_fs::manifest::Content;
 use cenote_fs::{FsError, OpenFile, Result, Volume};
+use cenote_object::object::Chunks;
 
 /// Bytes read at a time under an overlay.
 const OVERLAY_BYTES: u64 = 1 << 20;
 
-/// What holes are written from.
+/// The bytes that holes are written from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// Writes a hole's zeros where nothing better is known, part by part.
+/// Writes the zeros of a hole in parts, for destinations without a better way.
 ///
 /// # Errors
 /// Those of `write`.
@@ -33,13 +33,13 @@ pub fn write_zeros(mut len: u64, mut write: impl FnMut(&[u8]) -> io::Result<()>)
 /// A piece of content.
 #[derive(Debug)]
 pub struct Piece {
-    /// Where it lies.
+    /// Its position.
     pub range: Range<u64>,
-    /// Its bytes; `None` for a hole; why it can't be read.
+    /// Its bytes; `None` for a hole; the error if unreadable.
     pub data: Result<Option<Bytes>>,
 }
 
-/// The content of a file or volume between two offsets, piece by piece, without gaps.
+/// The content of a file or volume between two offsets, in consecutive pieces.
 pub struct Pieces<C> {
     source: Source<C>,
 }
@@ -50,7 +50,7 @@ enum Source<C> {
 }
 
 impl Pieces<OpenFile> {
-    /// A file's content, cut at its end.
+    /// A file's content, clipped to its size.
     pub fn of_file(file: &OpenFile, range: Range<u64>) -> Pieces<OpenFile> {
         let end = range.end.min(file.attr().size);
         match file.plain_object() {
@@ -76,7 +76,7 @@ impl<C: Content> Pieces<C> {
         Pieces { source }
     }
 
-    /// The next piece; `None` at the end. After an error the next piece lies behind what can't be read.
+    /// The next piece; `None` at the end. After an error, the next piece follows the unreadable range.
     pub async fn next(&mut self) -> Option<Piece> {
         match &mut self.source {
             Source::Plain(chunks) => {
@@ -96,7 +96,7 @@ impl<C: Content> Pieces<C> {
     }
 }
 
-/// The piece that `range` begins with.
+/// The first piece of `range`.
 async fn layered_piece(content: &impl Content, range: Range<u64>, by_block_until: &mut u64) -> Piece {
     let at = range.start;
     let block = content.block_bytes().max(512);
@@ -114,7 +114,7 @@ async fn layered_piece(content: &impl Content, range: Range<u64>, by_block_until
     let mut data = content.read(at, end - at).await;
     let mut end = end;
     if data.is_err() && end > block_end {
-        // Find out which of its blocks it is.
+        // Find out which of its blocks is damaged.
         *by_block_until = end;
         end = block_end;
         data = content.read(at, end - at).await;

@@ -1,8 +1,9 @@
-//! Owner, extended attributes, mode, times and flags of what was copied.
+//! Restores owner, extended attributes, mode, times and flags ("dresses" a copy).
 //!
-//! The order matters: a change of owner clears set-id bits and `security.capability`, so it comes first; a change of
-//! mode could take away the right to set attributes; all of them change the time of last change, so times come last. Flags make a file
-//! immutable and come when it has its name ([`Dress::set_flags`]).
+//! The order matters. A change of owner clears set-id bits and `security.capability`, so it comes first. A
+//! change of mode may remove the right to set attributes. All of these change the modification time of the
+//! inode, so times come last. Flags can make a file immutable and are set after it has its name
+//! ([`Dress::set_flags`]).
 //!
 //! Source: chown(2), xattr(7), inode(7).
 
@@ -17,12 +18,12 @@ use rustix::io::Errno;
 
 use super::loss::{Loss, LossKind, Reason};
 
-/// The attribute that holds a POSIX ACL.
+/// The extended attribute that stores a POSIX ACL.
 const POSIX_ACL: &[u8] = b"system.posix_acl_access";
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// What a file shall look like.
+/// The metadata to restore.
 #[derive(Debug)]
 pub(super) struct Dress {
     path: Vec<u8>,
@@ -30,16 +31,17 @@ pub(super) struct Dress {
     xattrs: Vec<Xattr>,
 }
 
-/// Something to be dressed.
+/// The file to restore it on.
 pub(super) enum Body<'a> {
     /// A file or folder open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// Anything, opened with `O_PATH`: reached through `/proc/self/fd`, which leads to the very file, a symbolic link included.
+    /// Any file, opened with `O_PATH`: addressed through `/proc/self/fd`, which reaches this very file, even
+    /// a symbolic link.
     Located(BorrowedFd<'a>),
 }
 
 impl Dress {
-    /// Reads what attributes don't say from the pool. What can't be read is told to `lost`.
+    /// Reads the metadata that is not in `attr` from the pool. Unreadable parts are reported to `lost`.
     pub async fn read(
         fs: &Filesystem,
         id: ObjectId,
@@ -57,7 +59,7 @@ impl Dress {
         };
         match has_own_acl(fs, id, &attr).await {
             Ok(false) => {}
-            Ok(true) => tell(LossKind::Acl, Reason::Because("Linux can't hold ACLs of this kind")),
+            Ok(true) => tell(LossKind::Acl, Reason::Because("Linux can't store ACLs of this kind")),
             Err(error) => tell(LossKind::Acl, error.into()),
         }
         if attr.project != 0 {
@@ -66,7 +68,7 @@ impl Dress {
         Dress { path, attr, xattrs }
     }
 
-    /// Dresses it, except for flags.
+    /// Sets everything except flags.
     pub fn put_on(&self, body: &Body<'_>, lost: &impl Fn(Loss)) {
         let tell = |kind, reason| lost(Loss { path: self.path.clone(), kind, reason });
         let owner = self.set_owner(body);
@@ -88,7 +90,8 @@ impl Dress {
         {
             tell(LossKind::Mode, errno.into());
         }
-        // Linux keeps an ACL's mask and the mode's group bits the same; on the pool they can differ, and the mode came last.
+        // Linux keeps an ACL's mask equal to the mode's group bits. On the pool they can differ; the mode was
+        // set last.
         let acl = self.xattrs.iter().find(|xattr| xattr.name == POSIX_ACL);
         if acl.is_some_and(|acl| body.holds(acl) == Some(false)) {
             let why = "the ACL's mask and the mode contradict each other: the mode was kept";
@@ -101,15 +104,16 @@ impl Dress {
 
     fn set_owner(&self, body: &Body<'_>) -> Result<(), Reason> {
         let (uid, gid) = self.attr.owner();
-        // The upper half of a FUID names a foreign domain: its users have no number here. -1 means "leave as it is".
+        // The upper half of a FUID names a foreign domain, whose users have no number here. -1 means "leave
+        // unchanged".
         let foreign = |fuid: u64| fuid >> 32 != 0 || fuid as u32 == u32::MAX;
         if foreign(self.attr.uid) || foreign(self.attr.gid) {
-            return Err(Reason::Because("the owner is of a foreign domain"));
+            return Err(Reason::Because("the owner belongs to a foreign domain"));
         }
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         match body.set_owner(Some(uid), Some(gid)) {
             Err(errno) => {
-                // The group alone may be allowed.
+                // Changing only the group may be permitted.
                 let _ = body.set_owner(None, Some(gid));
                 Err(errno.into())
             }
@@ -117,7 +121,7 @@ impl Dress {
         }
     }
 
-    /// Sets times and looks whether the file system could hold them.
+    /// Sets times and checks that the file system stored them exactly.
     fn set_times(&self, body: &Body<'_>) -> Result<(), Reason> {
         let spec = |t: Timestamp| Timespec { tv_sec: t.seconds, tv_nsec: t.nanoseconds.into() };
         body.set_times(&Timestamps {
@@ -128,11 +132,12 @@ impl Dress {
         let mtime = self.attr.mtime;
         match (stat.st_mtime, stat.st_mtime_nsec) == (mtime.seconds, mtime.nanoseconds.into()) {
             true => Ok(()),
-            false => Err(Reason::Because("the file system here does not hold such times")),
+            false => Err(Reason::Because("the local file system can't store such times")),
         }
     }
 
-    /// Makes it immutable, append-only or not dumped, if it is. `None` as file: something that can't be opened for this.
+    /// Makes it immutable, append-only or nodump, if the source is. `None` for a file that can't be opened
+    /// for this.
     pub fn set_flags(&self, file: Option<BorrowedFd<'_>>, lost: &impl Fn(Loss)) {
         let wanted = IFlags::from_bits_truncate(self.attr.linux_flags())
             & (IFlags::IMMUTABLE | IFlags::APPEND | IFlags::NODUMP);
@@ -150,7 +155,7 @@ impl Dress {
     }
 }
 
-/// Whether the ZFS ACL says more than the mode does.
+/// Whether the ZFS ACL grants more or less than the mode.
 async fn has_own_acl(fs: &Filesystem, id: ObjectId, attr: &Attr) -> cenote_fs::Result<bool> {
     if attr.flags & pflags::ACL_TRIVIAL != 0 {
         return Ok(false);
@@ -180,7 +185,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether it has an extended attribute, and with this value; `None` if it has none of the name.
+    /// Whether the extended attribute exists with this value; `None` if it does not exist.
     fn holds(&self, xattr: &Xattr) -> Option<bool> {
         let mut value = vec![0; xattr.value.len() + 1];
         let len = match self {

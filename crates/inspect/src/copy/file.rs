@@ -1,4 +1,4 @@
-//! One regular file: content with its holes, then its dress, then its name.
+//! Copies one regular file: content with holes, then metadata, then its name.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -9,6 +9,7 @@ use cenote_fs::OpenFile;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+use super::account::Standing;
 use super::content::Pieces;
 use super::dress::{Body, Dress};
 use super::folder::{Folder, Name};
@@ -16,21 +17,22 @@ use super::loss::{Loss, LossKind, Reason};
 use super::newfile::NewFile;
 use super::{Copier, LARGE_BYTES};
 
-/// A file under way: what is still to be written, and what it is written to.
+/// A file being copied: buffered bytes and the new file.
 struct Writer {
     copier: Copier,
     folder: Arc<Folder>,
     mode: Mode,
-    /// Made with the first write.
+    /// Created by the first write.
     new: Option<NewFile>,
     batch: Vec<(u64, Bytes)>,
     batched_bytes: u64,
 }
 
-/// Copies a file's content to a new file `name` in `folder` and dresses it. What comes back is the content that could not be read.
+/// Copies a file's content to a new file `name` in `folder` and sets its metadata. Returns the unreadable
+/// content, which is already reported.
 ///
 /// # Errors
-/// Why no file was made.
+/// Why no file was created.
 pub(super) async fn copy(
     copier: &Copier,
     file: &OpenFile,
@@ -39,14 +41,23 @@ pub(super) async fn copy(
     path: &[u8],
     dress: Option<Dress>,
 ) -> Result<Option<Loss>, Reason> {
+    let standing = copier.standing(folder, name, path);
+    if standing == Standing::Stays {
+        return Err(Errno::EXIST.into());
+    }
     let size = file.attr().size;
     let large = size > LARGE_BYTES;
     // The semaphore is never closed.
-    let _permit = if large { copier.0.large.acquire().await.ok() } else { None };
+    let _permit = if large { copier.shared.large.acquire().await.ok() } else { None };
     let mode = Mode::from_raw_mode(if dress.is_some() { 0o600 } else { 0o666 });
-    let (copier, folder) = (copier.clone(), folder.clone());
-    let mut writer =
-        Writer { copier: copier.clone(), folder, mode, new: None, batch: Vec::new(), batched_bytes: 0 };
+    let mut writer = Writer {
+        copier: copier.clone(),
+        folder: folder.clone(),
+        mode,
+        new: None,
+        batch: Vec::new(),
+        batched_bytes: 0,
+    };
     let mut pieces = Pieces::of_file(file, 0..size);
     let mut unreadable = Unreadable::default();
     while let Some(piece) = pieces.next().await {
@@ -57,16 +68,22 @@ pub(super) async fn copy(
             Err(error) => return Err(error.into()),
         }
     }
-    let (name, replace) = (name.clone(), copier.options().replace);
+    let replace = standing.replace(unreadable.bytes())?;
+    let lost = unreadable.into_loss(path);
+    // Before the file appears, so that zeros are never mistaken for content.
+    lost.iter().try_for_each(|loss| copier.noted(loss.clone()))?;
+    let name = name.clone();
     let runtime = copier.runtime().clone();
-    let told = copier.clone();
     runtime.blocking(move || writer.finish(size, &name, replace, dress)).await?;
-    told.count(|counters| &counters.files, 1);
-    Ok(unreadable.into_loss(path))
+    copier.count(|counters| &counters.files, 1);
+    if lost.is_none() {
+        copier.whole(path);
+    }
+    Ok(lost)
 }
 
 impl Writer {
-    /// Takes bytes, and writes when there are enough.
+    /// Buffers bytes, and writes when there are enough.
     async fn add(mut self, offset: u64, bytes: Bytes) -> Result<Writer, Errno> {
         self.batched_bytes += bytes.len() as u64;
         self.batch.push((offset, bytes));
@@ -82,7 +99,7 @@ impl Writer {
             .await
     }
 
-    /// Blocks.
+    /// Writes the buffer. Blocks the thread.
     fn write(&mut self) -> Result<&NewFile, Errno> {
         let new = match self.new.take() {
             Some(new) => new,
@@ -96,7 +113,7 @@ impl Writer {
         Ok(self.new.insert(new))
     }
 
-    /// Blocks.
+    /// Writes the rest and publishes the file. Blocks the thread.
     fn finish(mut self, size: u64, name: &Name, replace: bool, dress: Option<Dress>) -> Result<(), Errno> {
         let copier = self.copier.clone();
         let lost = |loss| copier.lost(loss);
@@ -114,7 +131,7 @@ impl Writer {
     }
 }
 
-/// Ranges that could not be read, and why the first of them could not.
+/// Unreadable ranges, and the error of the first.
 #[derive(Debug, Default)]
 pub(super) struct Unreadable {
     ranges: Vec<Range<u64>>,
@@ -122,7 +139,7 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Adds a range behind the others.
+    /// Adds a range after the others.
     pub fn add(&mut self, range: Range<u64>, reason: Reason) {
         match self.ranges.last_mut().filter(|last| last.end == range.start) {
             Some(last) => last.end = range.end,
@@ -131,7 +148,12 @@ impl Unreadable {
         self.reason.get_or_insert(reason);
     }
 
-    /// What is lost, if anything is.
+    /// Their total length.
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// The loss, if any.
     pub fn into_loss(self, path: &[u8]) -> Option<Loss> {
         let kind = LossKind::Content(self.ranges);
         self.reason.map(|reason| Loss { path: path.to_vec(), kind, reason })

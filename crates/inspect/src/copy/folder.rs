@@ -1,7 +1,10 @@
-//! A folder at the destination, and names that stay in it.
+//! A folder at the destination, and names that can't leave it.
 //!
-//! Only the folder that the caller names is opened by a path, links and all. Everything below is opened relative to an open
-//! folder, one name at a time, never through a symbolic link: who plants one there, or names a file `../x` in the pool, gets an error.
+//! Only the folder that the caller names is opened by path, following links. Everything below is opened
+//! relative to an open folder, one name at a time, never through a symbolic link. A planted link, or a file
+//! named `../x` in the pool, causes an error.
+//!
+//! Locking: none. A global atomic counter makes temporary names unique within the process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,14 +13,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, renameat, unlinkat};
+use cenote_codec::Endian;
+use cenote_codec::checksum::Checksum;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// `NAME_MAX` of Linux.
 const MAX_NAME_BYTES: usize = 255;
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// One component of a path: not empty, not `.` or `..`, without slash and NUL.
+/// One component of a path: not empty, not `.` or `..`, without slash or NUL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name(Box<[u8]>);
 
@@ -30,14 +35,34 @@ impl Name {
         (!refused).then(|| Name(bytes.into()))
     }
 
-    /// A name that nothing else has, for what gets its own later.
+    /// The name, or a stand-in if Linux can't store it.
+    pub fn or_stand_in(bytes: &[u8]) -> Name {
+        Name::new(bytes).unwrap_or_else(|| Name::stand_in(bytes))
+    }
+
+    /// The stand-in for a name that is too long or not a single component: as much of it as fits, `~`, and a
+    /// hash of the whole name. Equal names have equal stand-ins.
+    pub fn stand_in(bytes: &[u8]) -> Name {
+        // SHA-256 needs no salt, so this does not fail.
+        let [hash, ..] = Checksum::Sha256.compute(bytes, Endian::Big, None).unwrap_or_default();
+        let tail = format!("{hash:016x}");
+        let mut end = bytes.len().min(MAX_NAME_BYTES - 1 - tail.len());
+        // Do not cut inside a character.
+        while end < bytes.len() && end > 0 && bytes[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        let head = bytes[..end].iter().map(|&b| if b == b'/' || b == 0 { b'_' } else { b });
+        Name(head.chain([b'~']).chain(tail.bytes()).collect())
+    }
+
+    /// A unique name, for files that get their own later.
     pub(super) fn temporary() -> Name {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Name(format!(".cenote-{}-{number}.part", std::process::id()).into_bytes().into())
     }
 
-    /// As the system wants it.
+    /// The name for system calls.
     pub fn as_os(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
@@ -51,24 +76,25 @@ impl Folder {
     /// Opens the folder that the user named.
     ///
     /// # Errors
-    /// It is not there, or no folder, or not readable.
+    /// It does not exist, is not a folder, or is not readable.
     pub fn open(path: &Path) -> Result<Folder, Errno> {
         Ok(Folder(openat(CWD, path, OPEN_FOLDER, Mode::empty())?))
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subfolder.
     ///
     /// # Errors
-    /// It is not there, or something else, a symbolic link for example.
+    /// It does not exist, or is not a folder (a symbolic link, for example).
     pub fn enter(&self, name: &Name) -> Result<Folder, Errno> {
         let flags = OPEN_FOLDER | OFlags::NOFOLLOW;
         Ok(Folder(openat(&self.0, name.as_os(), flags, Mode::empty())?))
     }
 
-    /// Makes a folder in this one, for its owner alone until it is dressed, and opens it. One that is there is opened as it is.
+    /// Creates a subfolder, accessible only to its owner until its metadata is set, and opens it. An existing
+    /// folder is opened unchanged.
     ///
     /// # Errors
-    /// It can't be made, or something else is there.
+    /// It can't be created, or another kind of file has that name.
     pub fn make(&self, name: &Name, mode: Mode) -> Result<Folder, Errno> {
         match mkdirat(&self.0, name.as_os(), mode) {
             Ok(()) | Err(Errno::EXIST) => self.enter(name),
@@ -76,7 +102,12 @@ impl Folder {
         }
     }
 
-    /// The same folder, opened once more.
+    /// Whether a file with this name exists.
+    pub(super) fn has(&self, name: &Name) -> bool {
+        statat(&self.0, name.as_os(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Opens the same folder again.
     ///
     /// # Errors
     /// Too many open files.
@@ -84,8 +115,8 @@ impl Folder {
         Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
     }
 
-    /// Makes something under `name` with `make`; if a file is there and is to be replaced, under another name first, so that the
-    /// old one is there until the new one is whole.
+    /// Creates a file under `name` with `make`. If an existing file is replaced, a temporary name is used
+    /// first, so that the old file remains until the new one is complete.
     pub(super) fn place(
         &self,
         name: &Name,
@@ -99,28 +130,29 @@ impl Folder {
         let temporary = Name::temporary();
         make(&temporary)?;
         let renamed = renameat(&self.0, temporary.as_os(), &self.0, name.as_os());
-        // Two names of one file: the rename did nothing. Otherwise there is nothing to remove, unless it failed.
+        // If both names are one file, the rename did nothing. Otherwise there is nothing to remove, unless it
+        // failed.
         self.remove(&temporary);
         renamed
     }
 
-    /// Gives a file here (or in another folder) one more name.
+    /// Adds a name to a file of this or another folder.
     pub(super) fn link(&self, from: &Folder, old: &Name, new: &Name) -> Result<(), Errno> {
         linkat(&from.0, old.as_os(), &self.0, new.as_os(), AtFlags::empty())
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     pub(super) fn remove(&self, name: &Name) {
         let _ = unlinkat(&self.0, name.as_os(), AtFlags::empty());
     }
 
-    /// Opens a new file to write, without a name if the file system can do that.
+    /// Opens a new file for writing, without a name if the file system supports that.
     pub(super) fn open_unnamed(&self, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(openat(&self.0, c".", flags, mode)?.into())
     }
 
-    /// Opens a new file to write.
+    /// Opens a new file for writing.
     pub(super) fn open_new(&self, name: &Name, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(openat(&self.0, name.as_os(), flags, mode)?.into())
@@ -145,6 +177,20 @@ mod tests {
         for fine in [&b"a"[..], b"...", b"..a", b"\xff\n", &[b'x'; 255]] {
             assert!(Name::new(fine).is_some(), "{fine:?}");
         }
+    }
+
+    #[test]
+    fn stand_ins_are_names_and_differ() {
+        let long = [b"x".repeat(300), "\u{4e2d}".repeat(200).into_bytes(), b"x".repeat(301), b"a/b".to_vec()];
+        let hostile = [b"".to_vec(), b"..".to_vec(), b"a\0b".to_vec()];
+        let all: Vec<Name> = long.iter().chain(&hostile).map(|name| Name::stand_in(name)).collect();
+        let unique: std::collections::HashSet<&Name> = all.iter().collect();
+        assert_eq!(unique.len(), all.len());
+        for name in &all {
+            assert_eq!(Name::new(&name.0).as_ref(), Some(name));
+            assert!(std::str::from_utf8(&name.0).is_ok(), "{name:?}");
+        }
+        assert_eq!(all[0], Name::stand_in(&long[0]));
     }
 
     #[test]

@@ -1,4 +1,8 @@
-//! Files with several names: the first one met is copied, the others become links to it.
+//! Files with several names: the first name met is copied, the others become hard links to it.
+//!
+//! Locking: any task may look up a file. The map's mutex is held only for the look-up; the cell returned is
+//! initialised by whichever task comes first, outside the lock, while the tasks of the other names wait for
+//! it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +13,24 @@ use tokio::sync::OnceCell;
 use super::folder::Name;
 use super::loss::Loss;
 
-/// The copy of a file under the first of its names. `None`: it could not be copied.
+/// The copy of a file under its first name. `None` if it could not be copied.
 pub(super) type FirstName = Option<FirstCopy>;
 
-/// Where it lies, and what its other names lack with it.
+/// Its location, and the content that all its names lack.
 #[derive(Debug)]
 pub(super) struct FirstCopy {
-    /// Names from the root of the copy.
+    /// The names that lead to it from the root of the copy.
     pub names: Vec<Name>,
-    /// Content that could not be read.
+    /// Unreadable content.
     pub lost: Option<Loss>,
 }
 
-/// The files with several names that were met.
+/// The files with several names met so far.
 #[derive(Debug, Default)]
 pub(super) struct Links(Mutex<HashMap<ObjectId, Arc<OnceCell<FirstName>>>>);
 
 impl Links {
-    /// The place of a file's first name. Whoever comes first fills it by copying the file; the others wait for that.
+    /// The cell of a file's first name. The first caller initialises it by copying the file; the others wait.
     pub fn of(&self, object: ObjectId) -> Arc<OnceCell<FirstName>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(object).or_default().clone()

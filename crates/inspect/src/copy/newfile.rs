@@ -10,12 +10,12 @@ use rustix::io::Errno;
 
 use super::folder::{Folder, Name};
 
-/// A file being written. Dropped before it was published, it is gone.
+/// A file being written. Dropping it before it is published removes it.
 #[derive(Debug)]
 pub(super) struct NewFile {
     folder: Arc<Folder>,
     file: File,
-    /// The name it has meanwhile, on file systems without `O_TMPFILE`.
+    /// Its temporary name, on file systems without `O_TMPFILE`.
     temporary: Option<Name>,
 }
 
@@ -23,7 +23,7 @@ impl NewFile {
     pub fn create(folder: Arc<Folder>, mode: Mode) -> Result<NewFile, Errno> {
         match folder.open_unnamed(mode) {
             Ok(file) => return Ok(NewFile { folder, file, temporary: None }),
-            // Which of these a file system answers differs.
+            // File systems differ in which of these they return.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
             Err(errno) => return Err(errno),
         }
@@ -44,7 +44,7 @@ impl NewFile {
         self.file.set_len(bytes).map_err(errno)
     }
 
-    /// Gives it its name. What has this name is replaced if `replace` says so.
+    /// Gives the file its name, replacing an existing file if `replace` is set.
     pub fn publish(mut self, name: &Name, replace: bool) -> Result<File, Errno> {
         match &self.temporary {
             None => self.folder.place(name, replace, |name| self.link_as(name))?,
@@ -60,7 +60,7 @@ impl NewFile {
     fn link_as(&self, name: &Name) -> Result<(), Errno> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match linkat(CWD, own, &*self.folder, name.as_os(), AtFlags::SYMLINK_FOLLOW) {
-            // Without /proc; needs more rights.
+            // Works without /proc, but needs more privileges.
             Err(Errno::NOENT) => linkat(&self.file, c"", &*self.folder, name.as_os(), AtFlags::EMPTY_PATH),
             done => done,
         }
@@ -87,7 +87,7 @@ impl Drop for NewFile {
     }
 }
 
-/// The system's answer in an I/O error.
+/// The errno in an I/O error.
 pub(super) fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

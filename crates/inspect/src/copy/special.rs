@@ -1,4 +1,4 @@
-//! What has no content: symbolic links, fifos, sockets, devices.
+//! Copies files without content: symbolic links, fifos, sockets, devices.
 
 use cenote_fs::{Attr, FileKind};
 use rustix::fs::{FileType, Mode, OFlags, mknodat, openat, symlinkat};
@@ -8,7 +8,7 @@ use super::dress::{Body, Dress};
 use super::folder::{Folder, Name};
 use super::loss::Loss;
 
-/// A file without content, to be made.
+/// A file without content, to be created.
 #[derive(Debug)]
 pub(super) enum Special {
     /// With this target.
@@ -18,7 +18,7 @@ pub(super) enum Special {
 }
 
 impl Special {
-    /// What a node's attributes describe; `None` if that is no node.
+    /// The node that these attributes describe; `None` if they describe something else.
     pub fn node(attr: &Attr) -> Option<Special> {
         let (major, minor) = attr.device();
         let device = rustix::fs::makedev(major, minor);
@@ -31,7 +31,7 @@ impl Special {
         })
     }
 
-    /// Makes it under `name`, and dresses it.
+    /// Creates it under `name`, and sets its metadata.
     pub fn make(
         &self,
         folder: &Folder,

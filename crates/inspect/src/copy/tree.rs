@@ -1,4 +1,8 @@
-//! The walk through a tree: folders one after the other, the files in them side by side.
+//! The walk through a tree: folders one by one, the files in each concurrently.
+//!
+//! Locking: one task walks and owns the stack; it spawns tasks that each copy one file and share the tree
+//! read-only. Names of the same file meet in [`super::links`]. A folder's metadata is set when the walker
+//! holds its last reference.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -10,6 +14,7 @@ use cenote_runtime::AbortOnDrop;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 
 use super::dress::{Body, Dress};
@@ -19,17 +24,20 @@ use super::loss::{Loss, LossKind, Reason};
 use super::special::Special;
 use super::{Copier, CopySource, FILES_AT_ONCE, file};
 
-/// A folder that is being filled.
+/// Why a name is refused.
+const NO_NAME: &str = "Linux can't store this name: longer than 255 bytes, or not one component";
+
+/// A folder being filled.
 struct Filling {
     folder: Arc<Folder>,
-    /// As losses show it.
+    /// Its path in reported losses.
     path: Vec<u8>,
-    /// From the root of the copy.
+    /// Its path from the root of the copy.
     names: Vec<Name>,
     dress: Option<Dress>,
 }
 
-/// A folder on the stack: those below it that are still to be copied.
+/// A folder on the stack, with its subfolders that are still to be copied.
 struct Level {
     filling: Arc<Filling>,
     subfolders: Vec<DirEntry>,
@@ -44,7 +52,7 @@ struct Tree {
     links: Links,
 }
 
-/// The tasks under way and the folders that wait for them.
+/// The running tasks and the folders that wait for them.
 #[derive(Default)]
 struct Work {
     running: FuturesUnordered<AbortOnDrop<()>>,
@@ -118,7 +126,7 @@ impl Tree {
         Some(Dress::read(&self.fs, id, attr, path.to_vec(), &|loss| self.copier.lost(loss)).await)
     }
 
-    /// Makes a folder in another.
+    /// Creates a folder in another.
     async fn make(
         &self,
         above: &Filling,
@@ -135,10 +143,10 @@ impl Tree {
         Ok(Filling { folder: Arc::new(folder), path, names, dress })
     }
 
-    /// Copies all that is in a folder.
+    /// Copies all contents of a folder.
     async fn walk(self: Arc<Self>, filling: Filling, id: ObjectId) {
         let mut work = Work::default();
-        // A folder has one name. One that is met twice is damage, and could be its own ancestor.
+        // A folder has one name. Meeting one twice means damage, and it could be its own ancestor.
         let mut entered = HashSet::from([id]);
         let mut stack = vec![self.list(Arc::new(filling), id, &mut work).await];
         while let Some(level) = stack.last_mut() {
@@ -162,12 +170,23 @@ impl Tree {
     }
 
     async fn enter(&self, above: &Filling, entry: &DirEntry, path: Vec<u8>) -> Result<Filling, Reason> {
-        let name = Name::new(&entry.name).ok_or(Reason::Because("such a name can't be made here"))?;
+        let name = self.name(&entry.name, &path).ok_or(Reason::Because(NO_NAME))?;
         let attr = self.fs.attr(entry.object).await?;
         if !attr.is_dir() {
-            return Err(Reason::Because("it is no folder, although its entry says so"));
+            return Err(Reason::Because("its entry says that it is a folder, but it is not"));
         }
         self.make(above, entry.object, attr, &name, path).await
+    }
+
+    /// The name of the copy; a stand-in if Linux can't store the name and the options allow it.
+    fn name(&self, bytes: &[u8], path: &[u8]) -> Option<Name> {
+        let name = Name::new(bytes);
+        if name.is_some() || !self.copier.options().stand_ins {
+            return name;
+        }
+        let stand_in = Name::stand_in(bytes);
+        self.lost(path, LossKind::Name(stand_in.clone()), Reason::Because(NO_NAME));
+        Some(stand_in)
     }
 
     /// Starts copying the files of a folder and lists its subfolders.
@@ -180,21 +199,23 @@ impl Tree {
                 return Level { filling, subfolders };
             }
         };
+        let mut is_whole = true;
         loop {
             let mut batch = match reader.next_batch().await {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 Err(error) => {
+                    is_whole = false;
                     self.lost(&filling.path, LossKind::Entries, error);
                     continue;
                 }
             };
-            // Neighbours on disk one after the other.
+            // In disk order.
             batch.sort_unstable_by_key(|entry| entry.object);
             for entry in batch {
                 let kind = match entry.kind {
                     Some(kind) => kind,
-                    // Old file systems don't say; what can't be read will be told as a file.
+                    // Old file systems don't store the type; an unreadable entry is reported as a file.
                     None => self.fs.attr(entry.object).await.map_or(FileKind::Regular, |attr| attr.kind()),
                 };
                 if kind == FileKind::Directory {
@@ -204,10 +225,13 @@ impl Tree {
                 }
             }
         }
+        if is_whole {
+            self.copier.whole(&filling.path);
+        }
         Level { filling, subfolders }
     }
 
-    /// Starts copying a file, when there is room.
+    /// Starts copying a file once a task slot is free.
     async fn start(self: &Arc<Self>, filling: &Arc<Filling>, entry: DirEntry, work: &mut Work) {
         while work.running.len() >= FILES_AT_ONCE {
             work.running.next().await;
@@ -216,15 +240,15 @@ impl Tree {
         let (tree, filling) = (self.clone(), filling.clone());
         let task = self.copier.runtime().spawn(async move {
             let path = join(&filling.path, &entry.name);
-            match Name::new(&entry.name) {
+            match tree.name(&entry.name, &path) {
                 Some(name) => tree.file(&filling, entry.object, &name, &path).await,
-                None => tree.lost(&path, LossKind::File, Reason::Because("such a name can't be made here")),
+                None => tree.lost(&path, LossKind::File, Reason::Because(NO_NAME)),
             }
         });
         work.running.push(task.abort_on_drop());
     }
 
-    /// Dresses the folders that nobody writes into any more.
+    /// Sets the metadata of folders that are complete.
     fn dress_filled(&self, work: &mut Work) {
         for filling in std::mem::take(&mut work.filled) {
             match Arc::try_unwrap(filling) {
@@ -239,7 +263,7 @@ impl Tree {
         }
     }
 
-    /// Copies one file of any type that is no folder, or links it to the copy that there is.
+    /// Copies a file of any type except folder, or links it to the existing copy.
     async fn file(&self, filling: &Filling, id: ObjectId, name: &Name, path: &[u8]) {
         let attr = match self.fs.attr(id).await {
             Ok(attr) => attr,
@@ -261,21 +285,15 @@ impl Tree {
         if first_here {
             return;
         }
-        let linked = first.as_ref().map(|first| (self.link(filling, name, &first.names), &first.lost));
+        let linked = first.as_ref().map(|first| self.link(filling, name, path, first));
         match linked {
-            Some((Ok(()), lost)) => {
-                self.copier.count(|counters| &counters.hard_links, 1);
-                // Whoever looks for this name shall find it among the losses.
-                if let Some(lost) = lost {
-                    self.copier.lost(Loss { path: path.to_vec(), ..lost.clone() });
-                }
-            }
-            Some((Err(reason), _)) => {
+            Some(Ok(())) => self.copier.count(|counters| &counters.hard_links, 1),
+            Some(Err(reason)) => {
                 if self.file_alone(filling, id, name, path, attr).await.is_some() {
                     self.lost(path, LossKind::HardLink, reason);
                 }
             }
-            // What kept the first name from being made need not keep this one; if it does, it is said again.
+            // The error of the first name may not affect this one; if it does, it is reported again.
             None => {
                 if self.file_alone(filling, id, name, path, attr).await.is_some() {
                     let why = Reason::Because("another name of it could not be copied");
@@ -285,18 +303,28 @@ impl Tree {
         }
     }
 
-    /// Links a name to the copy whose names from the root are `first`.
-    fn link(&self, filling: &Filling, name: &Name, first: &[Name]) -> Result<(), Reason> {
-        let (old, folders) = first.split_last().ok_or(Reason::Because("it has no name"))?;
+    /// Links a name to the existing copy.
+    fn link(&self, filling: &Filling, name: &Name, path: &[u8], first: &FirstCopy) -> Result<(), Reason> {
+        let lost_bytes = first.lost.as_ref().map_or(0, Loss::content_bytes);
+        let replace = self.copier.standing(&filling.folder, name, path).replace(lost_bytes)?;
+        // Whoever looks up this name must find it among the losses.
+        if let Some(lost) = &first.lost {
+            self.copier.noted(Loss { path: path.to_vec(), ..lost.clone() })?;
+        }
+        let (old, folders) = first.names.split_last().ok_or(Reason::Because("it has no name"))?;
         let mut from = self.root.again()?;
         for folder in folders {
             from = from.enter(folder)?;
         }
-        let replace = self.copier.options().replace;
-        Ok(filling.folder.place(name, replace, |name| filling.folder.link(&from, old, name))?)
+        filling.folder.place(name, replace, |name| filling.folder.link(&from, old, name))?;
+        if first.lost.is_none() {
+            self.copier.whole(path);
+        }
+        Ok(())
     }
 
-    /// Copies one file and tells what is lost of it; none if it could not be copied, else the content that it lacks.
+    /// Copies one file and reports its losses. Returns `None` if it could not be copied, otherwise the
+    /// content it lacks.
     async fn file_alone(
         &self,
         filling: &Filling,
@@ -308,19 +336,18 @@ impl Tree {
         let dress = self.dress(id, attr, path).await;
         let done = match attr.kind() {
             FileKind::Regular => self.regular(filling, id, name, path, dress).await,
-            FileKind::Directory => Err(Reason::Because("it is a folder, although its entry says otherwise")),
-            _ => self.special(filling, id, attr, name, dress).await.map(|()| None),
+            FileKind::Directory => Err(Reason::Because("it is a folder, but its entry says otherwise")),
+            FileKind::Symlink => self.special(filling, id, attr, name, path, dress).await.map(|()| None),
+            _ => {
+                let made = self.special(filling, id, attr, name, path, dress).await;
+                if let Err(Reason::System(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))) = made {
+                    self.lost(path, LossKind::Node, errno);
+                    return None;
+                }
+                made.map(|()| None)
+            }
         };
-        match done {
-            Ok(lost) => {
-                lost.iter().for_each(|loss| self.copier.lost(loss.clone()));
-                Some(lost)
-            }
-            Err(reason) => {
-                self.lost(path, LossKind::File, reason);
-                None
-            }
-        }
+        done.map_err(|reason| self.lost(path, LossKind::File, reason)).ok()
     }
 
     async fn regular(
@@ -341,15 +368,18 @@ impl Tree {
         id: ObjectId,
         attr: Attr,
         name: &Name,
+        path: &[u8],
         dress: Option<Dress>,
     ) -> Result<(), Reason> {
+        let replace = self.copier.standing(&filling.folder, name, path).replace(0)?;
         let special = match attr.kind() {
             FileKind::Symlink => Special::Symlink(self.fs.read_link(id).await?),
             _ => Special::node(&attr).ok_or(Reason::Because("its type is not known"))?,
         };
         let lost = |loss| self.copier.lost(loss);
-        special.make(&filling.folder, name, self.copier.options().replace, dress.as_ref(), &lost)?;
+        special.make(&filling.folder, name, replace, dress.as_ref(), &lost)?;
         self.copier.count(|counters| &counters.others, 1);
+        self.copier.whole(path);
         Ok(())
     }
 }
@@ -360,7 +390,7 @@ fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     [folder, slash, name].concat()
 }
 
-/// What is before the last slash.
+/// Everything before the last slash.
 fn parent_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     path[..end].to_vec()

@@ -1,4 +1,4 @@
-//! A volume's content, to a file, a device or a stream.
+//! Copies a volume's content to a file, a device or a stream.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,6 +11,7 @@ use cenote_fs::Volume;
 use rustix::fs::{FallocateFlags, Mode};
 use rustix::io::Errno;
 
+use super::account::Standing;
 use super::content::{Pieces, write_zeros};
 use super::file::Unreadable;
 use super::folder::{Folder, Name};
@@ -18,17 +19,17 @@ use super::loss::Reason;
 use super::newfile::{NewFile, errno};
 use super::{Copier, LARGE_BYTES};
 
-/// Where a volume goes.
+/// The destination of a volume.
 pub enum VolumeSink {
-    /// A new file of this name, sparse where the volume is.
+    /// A new file with this name, sparse where the volume is.
     File(Folder, Name),
-    /// An open block device: holes are written as zeros, by the device itself where it can.
+    /// An open block device: holes are written as zeros, by the device itself if it can.
     Device(File),
     /// A stream: holes are written as zeros.
     Stream(Box<dyn Write + Send>),
 }
 
-/// The same, under way.
+/// The same, while being written.
 enum Target {
     File(NewFile),
     Device(File),
@@ -36,13 +37,18 @@ enum Target {
 }
 
 impl Copier {
-    /// Copies a volume. What can't be read is a loss if the options allow zeros in its place.
+    /// Copies a volume. If the options allow zeros, an unreadable range is a loss.
     ///
     /// # Errors
-    /// The copy is not whole: the destination failed, or a block can't be read and must not be left out.
+    /// The copy is incomplete: the destination failed, or a block is unreadable and zeros are not allowed.
     pub async fn copy_volume(&self, volume: &Volume, path: &[u8], sink: VolumeSink) -> Result<(), Reason> {
+        let mut standing = Standing::Free;
         let (mut target, name) = match sink {
             VolumeSink::File(folder, name) => {
+                standing = self.standing(&folder, &name, path);
+                if standing == Standing::Stays {
+                    return Err(Errno::EXIST.into());
+                }
                 let new = NewFile::create(Arc::new(folder), Mode::from_raw_mode(0o666))?;
                 (Target::File(new), Some(name))
             }
@@ -71,10 +77,17 @@ impl Copier {
             }
         }
         target = self.write_batch(target, batch).await?;
-        let (size, replace) = (volume.size_bytes(), self.options().replace);
-        self.runtime().blocking(move || target.finish(size, name, replace)).await?;
-        if let Some(loss) = unreadable.into_loss(path) {
-            self.lost(loss);
+        let (size, replace) = (volume.size_bytes(), standing.replace(unreadable.bytes())?);
+        match unreadable.into_loss(path) {
+            // Before the file appears, so that zeros are never mistaken for content.
+            Some(loss) => {
+                self.noted(loss)?;
+                self.runtime().blocking(move || target.finish(size, name, replace)).await?;
+            }
+            None => {
+                self.runtime().blocking(move || target.finish(size, name, replace)).await?;
+                self.whole(path);
+            }
         }
         Ok(())
     }
@@ -98,7 +111,7 @@ impl Copier {
 }
 
 impl Target {
-    /// Writes a piece, or zeros. Pieces come in order and without gaps.
+    /// Writes a piece, or zeros. Pieces arrive in order and without gaps.
     fn write(&mut self, offset: u64, len: u64, data: Option<&[u8]>) -> Result<(), Errno> {
         match (self, data) {
             (Target::File(new), Some(bytes)) => new.write(offset, bytes),
@@ -136,10 +149,10 @@ impl Target {
 }
 
 impl VolumeSink {
-    /// An existing block device, opened to be written.
+    /// Opens an existing block device for writing.
     ///
     /// # Errors
-    /// It can't be opened, or it is smaller than `size_bytes`.
+    /// It can't be opened, or is smaller than `size_bytes`.
     pub fn device(path: &Path, size_bytes: u64) -> std::io::Result<VolumeSink> {
         use std::io::{Error, ErrorKind, Seek, SeekFrom};
         let mut file = File::options().write(true).open(path)?;

@@ -1,10 +1,10 @@
-//! A raw block by its address: `VDEV:OFFSET:SIZE`, numbers in hex, as block pointers are printed.
+//! A raw block by address: `VDEV:OFFSET:SIZE`, in hex, the notation of printed block pointers.
 //!
 //! ```text
-//!   VDEV:OFFSET:LSIZE[/PSIZE]    what is stored there: PSIZE bytes (LSIZE if not given)
+//!   VDEV:OFFSET:LSIZE[/PSIZE]    PSIZE stored bytes (LSIZE if not given)
 //! ```
-//! Nothing says what a block's checksum is but the pointer to it, so what is read here is not verified; on RAID-Z the data
-//! columns are put together by the layout of a block of that size.
+//! A block's checksum is only in the pointer to it, so the bytes read here are not verified. On RAID-Z the
+//! data columns are assembled according to the layout of a block of that size.
 
 use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
@@ -13,21 +13,21 @@ use cenote_dataset::Mos;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, Dva};
 use cenote_format::bytes::Endian;
 use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT, SPA_MINBLOCKSIZE, VdevId};
-use cenote_pool::{Place, ReadContext};
+use cenote_pool::{ReadContext, Zbookmark};
 
 use super::Sink;
 use crate::error::{InspectError, Result};
 
-/// Where a block lies, as typed.
+/// The location of a block, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
     /// The top-level vdev.
     pub vdev: VdevId,
     /// Bytes from the start of its allocatable space.
     pub offset_bytes: u64,
-    /// Bytes when not compressed.
+    /// Uncompressed size in bytes.
     pub lsize_bytes: u64,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub psize_bytes: u64,
 }
 
@@ -36,7 +36,7 @@ impl std::str::FromStr for Address {
 
     fn from_str(text: &str) -> Result<Address, String> {
         let wrong =
-            || format!("'{text}' is no address: write VDEV:OFFSET:SIZE or VDEV:OFFSET:LSIZE/PSIZE, in hex");
+            || format!("'{text}' is not an address: use VDEV:OFFSET:SIZE or VDEV:OFFSET:LSIZE/PSIZE, in hex");
         let hex = |part: &str| u64::from_str_radix(part.trim_start_matches("0x"), 16).map_err(|_| wrong());
         let [vdev, offset, size] = text.split(':').collect::<Vec<_>>()[..] else { return Err(wrong()) };
         let (lsize, psize) = size.split_once('/').unwrap_or((size, size));
@@ -58,7 +58,8 @@ impl std::str::FromStr for Address {
     }
 }
 
-/// Reads what is stored at an address, not verified. On a vdev with redundancy: the data, not the parity.
+/// Reads the stored bytes at an address, unverified. On a vdev with redundancy this is the data, without
+/// parity.
 ///
 /// # Errors
 /// There is no such vdev or range, or its devices fail.
@@ -66,7 +67,11 @@ pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
     let birth = mos.uberblock().txg;
     let vdevs = mos.pool().vdevs();
     let asize = vdevs.psize_to_asize(address.vdev, address.psize_bytes, birth).ok_or_else(|| {
-        InspectError::Request(format!("there is no vdev {}; there are {}", address.vdev, vdevs.tops().len()))
+        InspectError::Request(format!(
+            "there is no vdev {}; the pool has {}",
+            address.vdev,
+            vdevs.tops().len()
+        ))
     })?;
     let dva =
         Dva { vdev: address.vdev, offset_bytes: address.offset_bytes, asize: Asize(asize), gang: false };
@@ -80,10 +85,10 @@ pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
         | sectors(address.psize_bytes) << 16
         | sectors(address.lsize_bytes);
     words[10] = birth.0;
-    Ok(mos.pool().read_physical(&Blkptr::from_words(words), &ReadContext::new(Place::default())).await?)
+    Ok(mos.pool().read_physical(&Blkptr::from_words(words), &ReadContext::new(Zbookmark::default())).await?)
 }
 
-/// Unpacks what was stored, by the name of an algorithm; with `None` tries all and takes the first that fits.
+/// Decompresses stored bytes with the named algorithm; `None` tries all and takes the first that succeeds.
 ///
 /// # Errors
 /// It does not decompress.
@@ -109,7 +114,7 @@ pub fn decompress(
     )))
 }
 
-/// The block as pointers: what an indirect block holds.
+/// The block as an array of pointers, like an indirect block.
 pub fn pointers(sink: &mut dyn Sink, bytes: &[u8]) {
     sink.table("pointers", &["index", "pointer"]);
     for (i, raw) in bytes.chunks_exact(BLKPTR_BYTES).enumerate() {

@@ -1,6 +1,5 @@
-//! What a dnode's bonus (and spill block) says, by the type that it claims.
+//! A dnode's bonus (and spill block), by its declared type.
 
-use cenote_dataset::Object;
 use cenote_format::Phys;
 use cenote_format::bpobj::BpobjPhys;
 use cenote_format::bytes::Endian;
@@ -12,10 +11,12 @@ use cenote_format::nvlist::Nvlist;
 use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::space_map::SpaceMapPhys;
 use cenote_format::znode::{AclForm, ZnodePhys, decode_aces};
+use cenote_object::Object;
 
-use super::{Sink, Value, failure, label::record, nvlist};
+use super::label::record;
+use super::{Sink, Value, failure, nvlist};
 
-/// Shows the bonus of an object. System attributes need the registry of their file system.
+/// Shows an object's bonus. System attributes need their file system's registry.
 pub(super) async fn show(sink: &mut dyn Sink, object: &Object, registry: Option<&SaRegistry>) {
     let dnode = object.dnode();
     let (bytes, endian) = (dnode.bonus(), dnode.endian());
@@ -107,7 +108,7 @@ fn show_buffer(sink: &mut dyn Sink, registry: &SaRegistry, bytes: &[u8]) {
     }
 }
 
-/// One attribute, by its name: those that the ZPL registers have known meanings.
+/// One attribute by name, with the meaning that the ZPL gives its own.
 fn attribute(sink: &mut dyn Sink, name: &str, bytes: &[u8], endian: Endian) {
     let word = bytes.first_chunk::<8>().map(|word| endian.u64(*word));
     let known = ZplAttr::all().find(|attr| attr.name() == name);

@@ -1,8 +1,6 @@
-//! What an object holds, by its type: tables, maps, lists of pointers, packed lists, history.
+//! The content of an object, by type: tables, maps, pointer lists, packed nvlists, history.
 
-use cenote_dataset::deadlist::Bpobj;
 use cenote_dataset::spacemaps::read_space_map;
-use cenote_dataset::{DatasetError, Object, Zap, ZapEntry, ZapValue};
 use cenote_format::Phys;
 use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dnode::ObjectType;
@@ -10,15 +8,17 @@ use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::znode::Dirent;
+use cenote_object::deadlist::Bpobj;
+use cenote_object::{DatasetError, Object, Zap, ZapEntry, ZapValue};
 
 use super::{Sink, Value, failure, nvlist};
 
-/// Packed lists and histories that are shown: larger ones are damage.
+/// The largest packed nvlist or history that is shown: more would be damage.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 /// Words of an array read at once.
 const WINDOW_WORDS: u64 = 1 << 16;
 
-/// Shows the content of an object, if its type has a meaning here.
+/// Shows the content of an object, if its type is understood.
 pub(super) async fn show(sink: &mut dyn Sink, object: &Object) {
     let shown = match object.dnode().object_type {
         t if t.is_zap() => zap(sink, object).await,
@@ -76,7 +76,7 @@ fn zap_row(zap: &Zap, entry: &ZapEntry, is_directory: bool) -> Vec<Value> {
     }
 }
 
-/// A value of a ZAP: a number, several, text, or bytes.
+/// A ZAP value: a number, several, text, or bytes.
 pub(super) fn zap_value(value: &ZapValue) -> Value {
     if let Some(number) = value.as_u64() {
         return Value::Number(number);
@@ -93,7 +93,8 @@ pub(super) fn zap_value(value: &ZapValue) -> Value {
 }
 
 async fn space_map(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
-    // Which vdev a map is of, and so its unit, only the arrays of metaslabs say. Log space maps are in none: sectors of 512.
+    // Only the metaslab arrays say which vdev a map belongs to, and so its unit. Log space maps are in none:
+    // their unit is 512-byte sectors.
     let mut shift = 9;
     for top in object.objset().pool().vdevs().tops().filter(|top| top.metaslab_array.0 != 0) {
         let array = object.objset().object(top.metaslab_array).await?;
@@ -109,7 +110,7 @@ async fn space_map(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetEr
     read
 }
 
-/// One change of a space map.
+/// One entry of a space map.
 pub(super) fn space_map_row(entry: &SpaceMapEntry) -> Vec<Value> {
     vec![
         if entry.map_type == MapType::Alloc { "alloc" } else { "free" }.into(),
@@ -146,7 +147,15 @@ async fn bpobj(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError>
 async fn words(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
     let count = object.capacity_bytes() / 8;
     sink.table("words", &["index", "word"]);
-    for first in (0..count).step_by(WINDOW_WORDS as usize) {
+    let mut next = 0;
+    while next < count {
+        let data = object.next_data(next * 8).await;
+        let Ok(Some(data)) = data else {
+            sink.close();
+            return data.map(|_| ());
+        };
+        let first = data / 8;
+        next = first + WINDOW_WORDS;
         let window = object.read_words(first, WINDOW_WORDS.min(count - first) as usize).await;
         let Ok(window) = &window else {
             sink.close();
@@ -172,7 +181,7 @@ async fn packed(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError
     list(sink, object, &object.read(0, size as usize).await?)
 }
 
-/// A FUID table is a packed list behind its length.
+/// A FUID table is a packed nvlist preceded by its length.
 async fn fuids(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
     let size = object.capacity_bytes().min(MAX_PACKED_BYTES);
     list(sink, object, &object.read(0, size as usize).await?)

@@ -1,7 +1,7 @@
 //! Datasets with their DSL structures: directory, versions, deadlists, bookmarks, encryption.
 
-use cenote_dataset::deadlist::Deadlist;
 use cenote_dataset::{Dataset, Mos};
+use cenote_object::deadlist::Deadlist;
 
 use super::label::record;
 use super::{Sink, Value, content, failure};
@@ -22,7 +22,7 @@ pub async fn directory(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
     Ok(())
 }
 
-/// A dataset, its snapshots and all below.
+/// A dataset, its snapshots and everything below.
 ///
 /// # Errors
 /// The tree of names can't be walked.

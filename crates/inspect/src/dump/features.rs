@@ -1,4 +1,4 @@
-//! Feature flags: which are enabled, since when, and how many things use each.
+//! Feature flags: which are enabled, since when, and their reference counts.
 
 use cenote_dataset::Mos;
 use cenote_format::dsl::names::pool as names;
@@ -10,7 +10,7 @@ use crate::error::Result;
 /// A table of the pool's features by guid.
 ///
 /// # Errors
-/// The tables of features are damaged.
+/// The feature tables are damaged.
 pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
     let enabled = mos.directory_zap(names::FEATURE_ENABLED_TXG).await?;
     sink.table("features", &["guid", "name", "needed_for", "references", "enabled_txg", "description"]);
@@ -32,7 +32,7 @@ pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
                 needed_for.into(),
                 entry.value.as_u64().into(),
                 since.into(),
-                known.map_or(Value::Text("not known to this version".into()), |f| f.description.into()),
+                known.map_or(Value::Text("unknown to this version".into()), |f| f.description.into()),
             ]);
         }
     }

@@ -8,7 +8,7 @@ use cenote_pool::label::Label;
 
 use super::{Sink, Value, failure, nvlist};
 
-/// Shows labels as read from a device of `size_bytes`.
+/// Shows the labels read from a device of `size_bytes`.
 pub fn labels(sink: &mut dyn Sink, size_bytes: u64, labels: &[Label], with_ring: bool) {
     sink.field("device_bytes", Value::Size(size_bytes));
     sink.list("labels");
@@ -37,7 +37,7 @@ pub fn labels(sink: &mut dyn Sink, size_bytes: u64, labels: &[Label], with_ring:
     sink.close();
 }
 
-/// A configuration is shown once: the labels of a device rarely differ.
+/// Shows a configuration once: the labels of a device rarely differ.
 fn config(sink: &mut dyn Sink, index: usize, label: &Label, shown: &[(usize, &Label)]) {
     let Some(list) = &label.config else { return };
     match shown.iter().find(|(_, earlier)| earlier.config.as_ref() == Some(list)) {
@@ -91,7 +91,7 @@ pub fn uberblocks(sink: &mut dyn Sink, found: &FoundPool) {
     ring(sink, &found.uberblocks);
 }
 
-/// A structure of words under a name of its own.
+/// A structure of words as a record with this name.
 pub(super) fn record<P: Phys>(sink: &mut dyn Sink, name: &str, value: &P) {
     sink.open(name);
     super::phys(sink, value);

@@ -1,21 +1,24 @@
-//! Metaslabs: how each vdev is cut, what is free in each, and how the free space is broken up.
+//! Metaslabs: how each vdev is divided, how much of each metaslab is free, and how fragmented the free space
+//! is.
 //!
-//! A metaslab's own map may lag behind: with feature `log_spacemap` the newest changes are in the maps of groups. What is shown
-//! here is the metaslab's own map, with the group from which on changes are in the log (`unflushed_txg`).
+//! A metaslab's own space map may be out of date: with feature `log_spacemap` the newest changes are in log
+//! space maps. This shows the metaslab's own map and the txg since which changes are in the log
+//! (`unflushed_txg`).
 //!
 //! Source: OpenZFS `metaslab.c`, `zdb.c` (`dump_metaslab`).
 
+use cenote_dataset::Mos;
 use cenote_dataset::spacemaps::{MetaslabPlace, SpaceMapHead, read_space_map};
-use cenote_dataset::{Mos, ObjectId};
+use cenote_format::units::ObjectId;
 use cenote_pool::VdevConfig;
 
 use super::{Sink, Value, content, failure};
 use crate::error::Result;
 
-/// Shows the metaslabs of all top-level vdevs; with `segments` every change in their maps.
+/// Shows the metaslabs of all top-level vdevs; with `segments`, every entry of their maps.
 ///
 /// # Errors
-/// An array of metaslabs can't be read.
+/// A metaslab array can't be read.
 pub async fn metaslabs(sink: &mut dyn Sink, mos: &Mos, segments: bool) -> Result<()> {
     let tops: Vec<VdevConfig> = mos.pool().vdevs().tops().cloned().collect();
     sink.list("vdevs");
@@ -62,7 +65,7 @@ async fn vdev(sink: &mut dyn Sink, mos: &Mos, top: &VdevConfig, segments: bool) 
     Ok(())
 }
 
-/// Allocated, free and fragmentation, as the metaslab's own map has them.
+/// Allocated, free and fragmentation according to the metaslab's own map.
 async fn figures(mos: &Mos, top: &VdevConfig, place: &MetaslabPlace) -> [Value; 3] {
     let Some(map) = place.map else { return [Value::Size(0), Value::Size(place.size_bytes), Value::None] };
     let head = mos.objset().object(map).await.and_then(|object| SpaceMapHead::of(&object, top.ashift));

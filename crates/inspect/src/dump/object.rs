@@ -1,25 +1,26 @@
-//! Objects: a table of all in a set, or one with everything that hangs from it.
+//! Objects: a table of all objects in a set, or one object in full.
 //!
-//! `lsize` is what its blocks could hold, `dsize` what they take on disk, `full` how many of its blocks are no holes.
+//! `lsize` is the capacity of its blocks, `dsize` its size on disk, `full` the share of blocks that are not
+//! holes.
 
-use cenote_dataset::object::SPILL_BLOCK;
-use cenote_dataset::object::Visited;
-use cenote_dataset::{Object, ObjectId, Objset};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, ObjectType};
 use cenote_format::objset::ObjsetType;
 use cenote_format::sa::SaRegistry;
+use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
+use cenote_object::object::{SPILL_BLOCK, Visited};
+use cenote_object::{Object, Objset};
 
 use super::{Sink, Value, bonus, content, failure, pointer};
 use crate::error::Result;
 
-/// What of a single object to show.
+/// The parts of a single object to show.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Parts {
     /// The tree of its block pointers.
     pub blocks: bool,
-    /// What it holds, where its type has a meaning.
+    /// Its content, if its type is understood.
     pub content: bool,
 }
 
@@ -27,7 +28,7 @@ pub struct Parts {
 const COLUMNS: [&str; 10] =
     ["object", "lvl", "iblk", "dblk", "dsize", "dnsize", "lsize", "full", "type", "bonus"];
 
-/// Head of an object set.
+/// The header of an object set.
 pub fn head(sink: &mut dyn Sink, objset: &Objset) {
     let phys = objset.phys();
     sink.field("dataset", objset.dataset_id().0.into());
@@ -48,10 +49,10 @@ pub fn head(sink: &mut dyn Sink, objset: &Objset) {
     }
 }
 
-/// A table of all objects, in order. Slots whose dnodes are lost are listed after it.
+/// A table of all objects, in order, followed by the slots whose dnodes are lost.
 ///
 /// # Errors
-/// The tree of dnodes can't be walked further.
+/// The tree of dnodes can't be walked any further.
 pub async fn objects(sink: &mut dyn Sink, objset: &Objset) -> Result<()> {
     head(sink, objset);
     sink.table("objects", &COLUMNS);
@@ -112,7 +113,8 @@ fn logical_bytes(dnode: &Dnode) -> u64 {
     dnode.max_block_id.0.saturating_add(1).saturating_mul(dnode.data_block_bytes.into())
 }
 
-/// `12.50%`: blocks that are no holes, of all up to the last. Of an object of dnodes the pointers count dnodes.
+/// `12.50%`: blocks that are not holes, of all blocks up to the last. For an object of dnodes the pointers
+/// count dnodes.
 fn full(dnode: &Dnode) -> String {
     let fill: u64 = dnode.blkptrs().fold(0, |sum, bp| sum.saturating_add(bp.fill()));
     let per_block = match dnode.object_type {
@@ -123,10 +125,10 @@ fn full(dnode: &Dnode) -> String {
     format!("{:.2}%", 100.0 * fill as f64 / all as f64)
 }
 
-/// One object: dnode, bonus, and what `parts` asks for.
+/// One object: dnode, bonus, and the requested `parts`.
 ///
 /// # Errors
-/// There is no such object, or its dnode can't be read.
+/// The object does not exist, or its dnode can't be read.
 pub async fn object(sink: &mut dyn Sink, objset: &Objset, id: ObjectId, parts: Parts) -> Result<()> {
     let object = match (id, objset.meta()) {
         (ObjectId(0), Some(meta)) => meta,

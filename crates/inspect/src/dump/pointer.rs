@@ -1,4 +1,4 @@
-//! Block pointers: as one line for people, as named parts for programs.
+//! Block pointers: one line for people, named parts for programs.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub fn checksum_name(id: u8) -> String {
     Checksum::try_from(id).map_or_else(|_| format!("checksum {id}"), |checksum| checksum.name().into())
 }
 
-/// The type's name; of types without a number of their own, how their bytes are laid out, as `zdb` calls them.
+/// The type's name. A type without a number of its own is named by its byte layout, as in `zdb`.
 pub fn type_name(object_type: ObjectType) -> String {
     /// Names of `DMU_BSWAP_*`.
     const LAYOUTS: [&str; 10] =
@@ -40,7 +40,7 @@ pub fn addresses(bp: &Blkptr) -> Vec<String> {
     bp.dvas().map(|dva| format!("{}:{:x}:{:x}", dva.vdev, dva.offset_bytes, dva.asize.0)).collect()
 }
 
-/// One line: addresses, sizes in hex, births, fill, algorithms, marks.
+/// One line: addresses, sizes in hex, births, fill, algorithms, flags.
 pub fn line(bp: &Blkptr) -> String {
     let (lsize, psize) = (bp.lsize().0, bp.psize().0);
     let mut out = match bp.kind() {

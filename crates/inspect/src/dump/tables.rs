@@ -3,8 +3,8 @@
 //! Source: OpenZFS `ddt.c`, `ddt_zap.c`, `brt.c`.
 
 use cenote_codec::compress::Compression;
+use cenote_dataset::Mos;
 use cenote_dataset::sharing::Ddt;
-use cenote_dataset::{Mos, ObjectId, Zap, ZapEntry};
 use cenote_format::Phys;
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::ddt::{
@@ -12,6 +12,8 @@ use cenote_format::ddt::{
     ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
 };
 use cenote_format::dsl::names::pool as names;
+use cenote_format::units::ObjectId;
+use cenote_object::{Zap, ZapEntry};
 
 use super::label::record;
 use super::{Sink, Value, failure};
@@ -19,7 +21,7 @@ use crate::error::Result;
 
 const BLOCK_COLUMNS: [&str; 2] = ["references", "pointer"];
 
-/// Shows all deduplication tables and block-reference tables; with `entries` every entry.
+/// Shows all deduplication tables and block reference tables; with `entries`, every entry.
 ///
 /// # Errors
 /// The object directory is damaged.
@@ -54,7 +56,7 @@ pub async fn tables(sink: &mut dyn Sink, mos: &Mos, entries: bool) -> Result<()>
 }
 
 async fn ddt(sink: &mut dyn Sink, mos: &Mos, id: u8, checksum: &str, entries: bool) -> Result<()> {
-    // Flat tables have a directory of their own; older ones are named in the pool's.
+    // Newer (flat) tables have their own directory; older ones are listed in the pool's.
     let own = mos.directory_zap(&ddt_dir_name(checksum)).await?;
     let flags = match &own {
         Some(zap) => zap.get_u64(DDT_DIR_FLAGS).await?.unwrap_or(0),
@@ -91,8 +93,8 @@ async fn ddt(sink: &mut dyn Sink, mos: &Mos, id: u8, checksum: &str, entries: bo
     Ok(())
 }
 
-/// What is in no ZAP yet; without `entries` only how much.
-async fn ddt_logs(sink: &mut dyn Sink, table: &Ddt, entries: bool) -> cenote_dataset::Result<()> {
+/// Entries still in the logs; without `entries` only their number.
+async fn ddt_logs(sink: &mut dyn Sink, table: &Ddt, entries: bool) -> cenote_object::Result<()> {
     let id = table.checksum_id;
     let checksum = DDT_CHECKSUMS.iter().find(|(other, _)| *other == id).map_or("", |(_, name)| name);
     for (index, log) in (0..).zip(table.logs().await?) {
@@ -112,7 +114,7 @@ async fn ddt_logs(sink: &mut dyn Sink, table: &Ddt, entries: bool) -> cenote_dat
     Ok(())
 }
 
-/// Blocks by how often they are referenced: 1, 2 to 3, 4 to 7...
+/// Number of blocks by reference count: 1, 2 to 3, 4 to 7...
 async fn histogram(sink: &mut dyn Sink, zap: &Zap, name: &str) -> Result<()> {
     let Some(value) = zap.lookup(name.as_bytes()).await? else { return Ok(()) };
     let words: Vec<u64> = value.words().collect();

@@ -1,23 +1,25 @@
 //! Intent logs: header, chain of blocks, records.
 //!
-//! The chain is followed as it lies on disk, from the header to the first block that is not the one foretold, whatever its
-//! records' groups: what counts for a replay is the business of the dataset layer.
+//! The chain is followed on disk from the header to the first block that is not the expected one, whatever
+//! the txgs of its records. Which records a replay uses is decided in the dataset layer.
 //!
 //! Source: OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 
-use cenote_dataset::{ObjectId, Objset};
 use cenote_format::blkptr::Blkptr;
+use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{NewObject, RenameKind, WriteData};
 use cenote_format::zil::{LogBlock, LogRecord, Operation, ZIL_ZC_SEQ};
+use cenote_object::Objset;
 
 use super::{Sink, Value, failure};
 
-/// Blocks of a chain that are followed: more than any log has.
+/// The maximum length of a chain: more than any log has.
 const MAX_BLOCKS: usize = 1 << 20;
-/// Bytes of written data that are shown.
+/// How many bytes of written data are shown.
 const PREVIEW_BYTES: usize = 32;
 
-/// Shows the intent log of an object set; one of an encrypted dataset needs the key that the set was opened with.
+/// Shows the intent log of an object set. For an encrypted dataset, the set must have been opened with its
+/// key.
 pub async fn intent_log(sink: &mut dyn Sink, name: &str, objset: &Objset) {
     let header = &objset.phys().zil_header;
     sink.field("name", name.into());

@@ -1,4 +1,4 @@
-//! Content: data in pieces, holes left out.
+//! Copies content in pieces, leaving out holes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_dataset::engine::Need;
+use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::SetAttr;
 use cenote_fs::{Change, FsError};
@@ -18,11 +18,12 @@ use super::{Putter, Reason};
 use crate::copy::LossKind;
 use crate::error::Result;
 
-/// Read and written at once; pieces begin at multiples of it, so that blocks up to this size are written whole.
+/// Bytes read and written at once. Pieces start at multiples of this, so blocks up to this size are written
+/// whole.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
 impl Putter {
-    /// Copies the content of a file into a new, empty one. Whether all of it is there.
+    /// Copies a file's content into a new, empty file. Returns whether it is complete.
     pub(super) async fn put_host_content(
         &self,
         source: &HostFile,
@@ -41,7 +42,7 @@ impl Putter {
             Ok(file) => Arc::new(file),
             Err(errno) => return told(errno.into()),
         };
-        // The size first: blocks are as large as they will be from the beginning.
+        // Set the size first, so that blocks have their final size from the start.
         let whole = SetAttr { size: Some(size), ..SetAttr::default() };
         if let Err(error) = self.change(async |change| self.fs.set_attr(change, object, &whole).await).await {
             return told(error.into());
@@ -58,7 +59,7 @@ impl Putter {
                 Err(error) => return told(Errno::from_io_error(&error).unwrap_or(Errno::IO).into()),
             };
             if data.is_empty() {
-                break; // it has become shorter
+                break; // it was truncated
             }
             let len = data.len() as u64;
             let write = async |change: Change<'_>| self.fs.write(change, object, start, data).await;
@@ -77,7 +78,7 @@ impl Putter {
     }
 }
 
-/// The next range that is no hole, at most to the end of a piece.
+/// The next range that is not a hole, up to the end of a piece.
 pub(super) fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     if at >= size {
         return None;
@@ -85,7 +86,7 @@ pub(super) fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> 
     let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return None,
-        // No holes are known there.
+        // The file system does not report holes.
         Err(_) => at,
     };
     let hole = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size).min(size);

@@ -1,4 +1,4 @@
-//! Extended attributes, owner, mode, times and flags of what was copied into a pool.
+//! Copies extended attributes, owner, mode, times and flags into a pool.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use rustix::fs::IFlags;
 use super::Putter;
 use super::host::HostFile;
 use super::source::Source;
-use crate::copy::{LossKind, Reason};
+use crate::copy::{LossKind, POSIX_ACL_PREFIX, Reason};
 
 impl Putter {
-    /// Makes an object look like its source. Times and flags come last, as the one follow from all changes and the others forbid them.
+    /// Copies a source's metadata to an object. Times come late, since every change updates them, and flags
+    /// last, since they forbid changes.
     pub(super) async fn dress_as_host(&self, source: &HostFile, path: &Path, object: ObjectId) {
         self.put_xattrs(source, path, object).await;
         let stat = &source.stat;
@@ -39,7 +40,7 @@ impl Putter {
     async fn put_xattrs(&self, source: &HostFile, path: &Path, object: ObjectId) {
         let names = match source.xattr_names() {
             Ok(names) => names,
-            // A file system without any.
+            // The file system has none.
             Err(rustix::io::Errno::OPNOTSUPP) => return,
             Err(errno) => return self.lost(path, LossKind::Xattrs, errno),
         };
@@ -60,7 +61,7 @@ impl Putter {
             self.fs.set_xattr(change, object, name, Some(value), SetXattr::Any).await
         };
         if let Err(error) = self.change(set).await {
-            let is_acl = name.starts_with(b"system.posix_acl_");
+            let is_acl = name.starts_with(POSIX_ACL_PREFIX);
             let reason = match error.refusal() {
                 Some(Refusal::NotSupported) if is_acl => {
                     Reason::Because("the file system has acltype=off; with acltype=posix it takes ACLs")

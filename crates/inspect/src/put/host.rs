@@ -1,6 +1,7 @@
-//! Files of this system, held open: their attributes, names and extended attributes.
+//! Local files, held open: attributes, names and extended attributes.
 //!
-//! Everything below what the user named is opened relative to its folder and never through a symbolic link.
+//! Everything below the path the user named is opened relative to its folder and never through a symbolic
+//! link.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,11 +18,12 @@ use super::Putter;
 use super::source::Source;
 use crate::copy::Reason;
 
-/// Room for names or a value of extended attributes: at first, and at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+/// Buffer size for names or a value of extended attributes: initial and maximum (`XATTR_SIZE_MAX`,
+/// `XATTR_LIST_MAX`).
 const LEAST_XATTR_BYTES: usize = 256;
 const MOST_XATTR_BYTES: usize = 64 << 10;
 
-/// A file of this system of any kind, open.
+/// An open local file of any kind.
 #[derive(Debug)]
 pub struct HostFile {
     fd: OwnedFd,
@@ -29,15 +31,15 @@ pub struct HostFile {
 }
 
 impl HostFile {
-    /// Opens what the user named; `follow`: a symbolic link is what it leads to.
+    /// Opens the path that the user named; with `follow`, a symbolic link is resolved.
     ///
     /// # Errors
-    /// It is not there, or may not be read.
+    /// It does not exist, or may not be read.
     pub fn open(path: &Path, follow: bool) -> Result<HostFile, Errno> {
         open(CWD, path.as_os_str().as_bytes(), if follow { OFlags::empty() } else { OFlags::NOFOLLOW })
     }
 
-    /// What it is.
+    /// Its type.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.stat.st_mode.into())
     }
@@ -62,12 +64,12 @@ impl HostFile {
         }
     }
 
-    /// The open file, for who reads its content.
+    /// The open file, for reading content.
     pub(super) fn file(&self) -> Result<File, Errno> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?.into())
     }
 
-    /// Leads to the very file, a symbolic link included.
+    /// A path that leads to this very file, even a symbolic link.
     fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
     }
@@ -135,14 +137,14 @@ fn open(at: impl std::os::fd::AsFd, name: &[u8], nofollow: OFlags) -> Result<Hos
     if !matches!(FileKind::from_mode(stat.st_mode.into()), FileKind::Regular | FileKind::Directory) {
         return Ok(HostFile { fd: located, stat });
     }
-    // NONBLOCK: should a pipe have taken its place meanwhile, nobody waits for it.
+    // NONBLOCK: if a pipe has replaced it meanwhile, do not wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | nofollow;
     let fd = openat(&at, name, flags, Mode::empty())?;
     let stat = fstat(&fd)?;
     Ok(HostFile { fd, stat })
 }
 
-/// Reads something of unknown size, with as much room as it takes.
+/// Reads data of unknown size, enlarging the buffer as needed.
 fn grown(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buffer = vec![0; LEAST_XATTR_BYTES];
     loop {

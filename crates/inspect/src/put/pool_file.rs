@@ -1,25 +1,26 @@
-//! Files of the same pool: copies share their blocks, and only what can't be shared is copied.
+//! Files of the same pool: copies share blocks, and only the rest is copied.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use cenote_dataset::engine::Need;
+use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::manifest::Content;
 use cenote_fs::write::{CloneSource, SetAttr};
 use cenote_fs::{Attr, Change, FileKind, Filesystem, FsError, FsWriter, OpenFile, Refusal};
+use cenote_object::trail::Trail;
 
 use super::Putter;
 use super::source::Source;
 use crate::copy::{LossKind, Reason};
 use crate::error::Result;
 
-/// Bytes that are shared or copied in one change.
+/// Bytes shared or copied in one change.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A file of the pool that it is copied in.
+/// A file of the pool into which it is copied.
 #[derive(Debug, Clone)]
 pub struct PoolFile {
     home: Home,
@@ -27,12 +28,12 @@ pub struct PoolFile {
     attr: Attr,
 }
 
-/// The file system of a source.
+/// The source's file system.
 #[derive(Debug, Clone)]
 enum Home {
-    /// That which is changed.
+    /// The one being changed.
     Target(FsWriter),
-    /// A snapshot, or a file system that nobody changes meanwhile.
+    /// A snapshot, or a file system that does not change meanwhile.
     Other(Filesystem),
 }
 
@@ -46,18 +47,18 @@ impl Home {
 }
 
 impl PoolFile {
-    /// A file of a snapshot, or of another file system that nobody changes or destroys meanwhile.
+    /// A file of a snapshot, or of another file system that is neither changed nor destroyed meanwhile.
     ///
     /// # Errors
-    /// There is no such file; damage.
+    /// The file does not exist; damage.
     pub async fn open(fs: Filesystem, object: ObjectId) -> Result<PoolFile> {
         PoolFile::of(Home::Other(fs), object).await
     }
 
-    /// A file of the file system that is changed.
+    /// A file of the file system being changed.
     ///
     /// # Errors
-    /// There is no such file; damage.
+    /// The file does not exist; damage.
     pub async fn open_in(putter: &Putter, object: ObjectId) -> Result<PoolFile> {
         PoolFile::of(Home::Target(putter.fs.clone()), object).await
     }
@@ -67,16 +68,18 @@ impl PoolFile {
         Ok(PoolFile { home, object, attr })
     }
 
-    /// What it is.
+    /// Its type.
     pub fn kind(&self) -> FileKind {
         self.attr.kind()
     }
 
-    /// Whether it is a folder of the file system that is changed, and `dir` is that or lies below it.
+    /// Whether it is a folder of the file system being changed that is `dir` or one of its ancestors.
     pub(super) async fn has_below(&self, dir: ObjectId) -> cenote_fs::Result<bool> {
         let Home::Target(fs) = &self.home else { return Ok(false) };
         let (view, mut at) = (fs.view(), dir);
+        let mut trail = Trail::new(view.objset(), "the folders above one another");
         while self.attr.is_dir() && at != self.object {
+            trail.enter(at)?;
             let parent = view.attr(at).await?.parent;
             if parent == at {
                 return Ok(false);
@@ -86,7 +89,7 @@ impl PoolFile {
         Ok(self.attr.is_dir())
     }
 
-    /// Shares a piece of the content, which is at `at`; answers how much.
+    /// Shares the piece of content at `at`; returns its length.
     async fn share(&self, putter: &Putter, object: ObjectId, at: u64) -> cenote_fs::Result<u64> {
         let source = match &self.home {
             Home::Target(fs) => CloneSource::Live(fs),
@@ -104,7 +107,7 @@ impl PoolFile {
         }
     }
 
-    /// Copies a piece of the content; answers where the next one begins.
+    /// Copies a piece of content; returns where the next one begins.
     async fn copy(
         &self,
         putter: &Putter,
@@ -123,7 +126,8 @@ impl PoolFile {
         Ok(end)
     }
 
-    /// Shares the content, as long as that goes, and copies the rest. The file's size comes last: one that is shared has the source's blocks.
+    /// Shares as much content as possible, and copies the rest. The size is set last: a shared file has the
+    /// source's block size.
     async fn fill(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<bool> {
         let size = self.attr.size;
         let content = self.home.view().open_file(self.object).await?;
@@ -139,7 +143,7 @@ impl PoolFile {
             match next {
                 Err(error) if shares && can_be_copied(&error) => {
                     shares = false;
-                    // Now, so that blocks are as large as they will be from the beginning.
+                    // Set it now, so that blocks have their final size from the start.
                     self.set_size(putter, object).await?;
                 }
                 next => {
@@ -158,7 +162,7 @@ impl PoolFile {
     }
 }
 
-/// Whether blocks were only refused as shares.
+/// Whether the blocks can't be shared but may be copied.
 fn can_be_copied(error: &FsError) -> bool {
     let refusals = [Refusal::Invalid, Refusal::CrossDevice, Refusal::NotSupported, Refusal::Again];
     error.refusal().is_some_and(|refusal| refusals.contains(&refusal))

@@ -1,6 +1,8 @@
-//! Removing files, and folders with all that is in them.
+//! Removes files, and folders with all their contents.
 
-use cenote_dataset::engine::Need;
+use std::collections::HashSet;
+
+use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::{Change, FileKind};
 
@@ -8,12 +10,15 @@ use super::Putter;
 use crate::error::Result;
 
 impl Putter {
-    /// Removes a name: a file's, or with `recursive` a folder's and all below it.
+    /// Removes a file's name or, with `recursive`, a folder and everything below it.
     ///
     /// # Errors
-    /// It is not there; it is a folder that is not empty, without `recursive`; the file system refuses it. What was removed so far is gone.
+    /// It does not exist; it is a folder that is not empty, without `recursive`; the file system refuses it.
+    /// What was removed so far stays removed.
     pub async fn remove(&self, dir: ObjectId, name: &[u8], recursive: bool) -> Result<()> {
         let mut stack = vec![(dir, name.to_vec(), false)];
+        // A folder has one name. Meeting one twice means damage, and it could be its own ancestor.
+        let mut entered = HashSet::new();
         while let Some((dir, name, is_empty)) = stack.pop() {
             if self.is_stopped() {
                 break;
@@ -25,6 +30,14 @@ impl Putter {
                 None => self.fs.view().attr(entry.object).await?.is_dir(),
             };
             if is_folder && recursive && !is_empty {
+                if !entered.insert(entry.object) {
+                    return Err(self
+                        .fs
+                        .view()
+                        .objset()
+                        .damaged(entry.object, "is a folder with several names")
+                        .into());
+                }
                 let below = self.fs.list(entry.object).await?;
                 stack.push((dir, name, true));
                 stack.extend(below.into_iter().map(|below| (entry.object, below.name.to_vec(), false)));
@@ -41,10 +54,10 @@ impl Putter {
         Ok(())
     }
 
-    /// Frees what has no names any more and was left by whoever changed the file system last and was cut short.
+    /// Frees files without names that an interrupted change left behind.
     ///
     /// # Errors
-    /// The queue is damaged; a group could not be written.
+    /// The queue is damaged, or a txg could not be synced.
     pub async fn clean_up(&self) -> Result<()> {
         if self.fs.view().unlinked().await?.is_empty() {
             return Ok(());
@@ -56,7 +69,7 @@ impl Putter {
         Ok(())
     }
 
-    /// Frees a file without names, a large one over several groups.
+    /// Frees a file without names; a large file takes several txgs.
     pub(super) async fn free(&self, object: ObjectId) -> Result<()> {
         let free = async |change: Change<'_>| self.fs.free_unlinked(change, object).await;
         while !self.change_with(Need::Free, free).await? {

@@ -1,22 +1,22 @@
-//! Room for what is about to be changed: in memory, and on the pool.
+//! Waits for room for a change: in memory, and on the pool.
 //!
-//! The engine knows both: it slows down who changes more than the disks take, and refuses what the pool, or a quota, has no room for. A pool that
-//! is full takes no more files, so copying ends there; removing goes on.
+//! The engine knows both: it throttles changes to the speed of the disks, and refuses those that exceed the
+//! pool or a quota. Copying stops on a full pool; removing continues.
 
-use cenote_dataset::DatasetError;
-use cenote_dataset::engine::Need;
+use cenote_engine::Need;
+use cenote_object::DatasetError;
 
 use super::Putter;
 use crate::error::{InspectError, Result};
 
-/// What a file is counted with, beside its content.
+/// The space estimated for a file, besides its content.
 pub(super) const FILE_BYTES: u64 = 8 << 10;
 
 impl Putter {
-    /// Before a file is made: waits until there is room for it.
+    /// Waits, before a file is created, until there is room for it.
     ///
     /// # Errors
-    /// There is none; a group could not be written.
+    /// There is no room, or a txg could not be synced.
     pub(super) async fn make_room(&self) -> Result<()> {
         match self.engine.hold_for(self.fs.live(), Need::Write(FILE_BYTES)).await {
             Ok(_) => Ok(()),
@@ -24,20 +24,22 @@ impl Putter {
         }
     }
 
-    /// What ends the work, as nothing more would fit: the pool is full, or a quota of the dataset used up.
+    /// The error that ends the copy because nothing more fits: the pool is full, or a quota is exhausted.
     pub(super) fn full(&self, error: &DatasetError) -> Option<InspectError> {
         let name = &self.dataset;
         let pool = name.split('/').next().unwrap_or_default();
         let (why, refusal) = match error {
             DatasetError::NoSpace { .. } => (
                 format!(
-                    "the pool is full (remove files or snapshots: `zfs list -r -o space {pool}` shows what has the space; or add devices)"
+                    "the pool is full (remove files or snapshots, or add devices; `zfs list -r -o space \
+                     {pool}` shows the usage)"
                 ),
                 cenote_fs::Refusal::NoSpace,
             ),
             DatasetError::OverQuota { .. } => (
                 format!(
-                    "its quota or one above it is used up (remove files or snapshots, or raise it: `zfs get quota,refquota {name}`)"
+                    "its quota or one above it is exhausted (remove files or snapshots, or raise it: \
+                     `zfs get quota,refquota {name}`)"
                 ),
                 cenote_fs::Refusal::Quota,
             ),

@@ -1,4 +1,4 @@
-//! What is copied into a pool: a file of this system, or one of the same pool.
+//! The source of a copy into a pool: a local file, or one of the same pool.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,9 +10,9 @@ use super::Putter;
 use crate::copy::Reason;
 use crate::error::Result;
 
-/// A file of any kind, open.
+/// An open file of any kind.
 pub(super) trait Source: Sized {
-    /// What it is.
+    /// Its type.
     fn kind(&self) -> FileKind;
 
     /// Permissions, set-id and sticky bits.
@@ -24,21 +24,21 @@ pub(super) trait Source: Sized {
     /// Major and minor number of a device.
     fn device(&self) -> (u32, u32);
 
-    /// What is the same for all names of a file that has several.
+    /// A key shared by all names of a file that has several.
     fn link_key(&self) -> Option<(u64, u64)>;
 
     /// The names in a folder, sorted.
     async fn names(&self) -> Result<Vec<OsString>, Reason>;
 
-    /// Opens a name in a folder.
+    /// Opens an entry of a folder.
     async fn enter(&self, name: &[u8]) -> Result<Self, Reason>;
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     async fn target(&self) -> Result<Vec<u8>, Reason>;
 
-    /// Gives a new, empty file its content. Whether all of it is there.
+    /// Copies the content into a new, empty file. Returns whether it is complete.
     async fn put_content(&self, putter: &Putter, path: &Path, object: ObjectId) -> Result<bool>;
 
-    /// Makes an object look like it.
+    /// Copies the metadata to an object.
     async fn dress(&self, putter: &Putter, path: &Path, object: ObjectId);
 }

@@ -1,4 +1,6 @@
-//! The walk over what is copied: a folder's files as they come, its folders from a stack, itself when they are done.
+//! The walk over the source: a folder's files in order, its subfolders from a stack, its own metadata last.
+//!
+//! Locking: one task walks; the atomics are the putter's counters.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -7,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use cenote_dataset::engine::Need;
+use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind, RenameMode};
 use cenote_fs::{Change, DirEntry, FileKind};
@@ -18,10 +20,10 @@ use super::{Counters, Putter};
 use crate::copy::{LossKind, Reason};
 use crate::error::Result;
 
-/// Files whose content is not there yet are called so, where the name is taken.
+/// The name of an incomplete file whose final name is taken.
 const TEMPORARY: &[u8] = b".cenote.part";
 
-/// One walk, with the files of several names that it has met.
+/// One walk, with the files of several names it has met.
 pub(super) struct Walk<'a, S> {
     putter: &'a Putter,
     links: HashMap<(u64, u64), ObjectId>,
@@ -29,9 +31,9 @@ pub(super) struct Walk<'a, S> {
 }
 
 enum Step<S> {
-    /// A folder in `parent`, or what was named: to be copied into a directory.
+    /// A folder in `parent`, or the named source: to be copied into a directory.
     Enter { parent: Arc<S>, name: OsString, path: PathBuf, dir: ObjectId },
-    /// All that is in the folder is there.
+    /// The folder's contents are complete.
     Finish { folder: Arc<S>, path: PathBuf, dir: ObjectId },
 }
 
@@ -40,7 +42,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Walk { putter, links: HashMap::new(), stack: Vec::new() }
     }
 
-    /// Copies what was named, and all below it.
+    /// Copies the named source and everything below it.
     pub async fn put(mut self, source: S, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
         match source.kind() {
             FileKind::Directory => {
@@ -86,7 +88,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Ok(())
     }
 
-    /// Copies the files of a folder and leaves its folders on the stack.
+    /// Copies the files of a folder and puts its subfolders on the stack.
     async fn fill(&mut self, folder: Arc<S>, path: &Path, dir: ObjectId) -> Result<()> {
         let names = match folder.names().await {
             Ok(names) => names,
@@ -112,7 +114,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Ok(())
     }
 
-    /// The directory to copy a folder into: a new one, or the one that is there.
+    /// The directory to copy a folder into: a new or an existing one.
     async fn make_folder(
         &mut self,
         source: &S,
@@ -137,7 +139,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Ok(found.map_err(|error| putter.lost(path, LossKind::File, error)).ok())
     }
 
-    /// Copies a file of any other kind.
+    /// Copies a file of any other type.
     async fn file(&mut self, source: &S, path: &Path, dir: ObjectId, name: &[u8]) -> Result<()> {
         let putter = self.putter;
         putter.make_room().await?;
@@ -150,10 +152,10 @@ impl<'a, S: Source> Walk<'a, S> {
                 return Ok(());
             }
         }
-        // What is there stays until the new file is whole.
+        // An existing file stays until the new one is complete.
         let first_name = if there.is_some() { TEMPORARY } else { name };
         if there.is_some() && putter.fs.lookup(dir, TEMPORARY).await?.is_some() {
-            putter.remove(dir, TEMPORARY, false).await?; // of a copy that was cut short
+            putter.remove(dir, TEMPORARY, false).await?; // left by an interrupted copy
         }
         let key = source.link_key();
         let known = key.and_then(|key| self.links.get(&key).copied());
@@ -192,7 +194,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Ok(())
     }
 
-    /// Makes an empty file of its kind.
+    /// Creates an empty file of the source's type.
     async fn make(&self, source: &S, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Reason> {
         let putter = self.putter;
         let device = source.device();
@@ -207,7 +209,7 @@ impl<'a, S: Source> Walk<'a, S> {
             FileKind::Socket => NewKind::Socket,
             FileKind::CharDevice => NewKind::CharDevice(device.0, device.1),
             FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
-            _ => return Err(Reason::Because("files of this kind can't be made")),
+            _ => return Err(Reason::Because("files of this type can't be created")),
         };
         let new = putter.new_file(source, kind);
         let made = putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await;
@@ -219,7 +221,7 @@ impl Putter {
     fn new_file<'k>(&self, source: &impl Source, kind: NewKind<'k>) -> NewFile<'k> {
         let (mode, (uid, gid)) = match (self.options.metadata, kind) {
             (true, NewKind::Symlink(_)) => (0o777, source.owner()),
-            // For its owner alone until it is dressed.
+            // Accessible only to its owner until its metadata is set.
             (true, _) => (source.permissions() & 0o700, source.owner()),
             (false, NewKind::Directory) => (0o755, self.options.owner),
             (false, _) => (0o644, self.options.owner),
@@ -227,14 +229,15 @@ impl Putter {
         NewFile { kind, mode, umask: 0, uid, gid }
     }
 
-    /// Makes an object look like its source, if it is to.
+    /// Copies the metadata to an object, if the options ask for it.
     async fn dress(&self, source: &impl Source, path: &Path, object: ObjectId) {
         if self.options.metadata {
             source.dress(self, path, object).await;
         }
     }
 
-    /// Gives a new file its content and looks; one that can't have all of its content is removed. Whether it is there.
+    /// Gives a new file its content and metadata; a file with incomplete content is removed. Returns whether
+    /// the file exists.
     async fn put_whole(
         &self,
         source: &impl Source,

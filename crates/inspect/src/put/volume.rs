@@ -1,6 +1,10 @@
-//! Copying into a volume: what a file, a device or a stream holds, and zeros where those have holes and after their end.
+//! Copies a file, a device or a stream into a volume; holes of the source and the rest of the volume become
+//! zeros.
 //!
-//! Memory: the engine's bound on changes, and one piece.
+//! Memory: the engine's limit on dirty data, and one piece.
+//!
+//! Locking: one task copies; [`VolumePutter::stop`] and [`VolumePutter::copied_bytes`] may be called
+//! meanwhile. Both use independent relaxed atomics.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,42 +12,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cenote_dataset::engine::{Engine, Need, OpenDataset};
-use cenote_dataset::live::Edit;
+use cenote_engine::{Engine, Need, OpenDataset};
 use cenote_fs::VolumeWriter;
+use cenote_object::Edit;
 use cenote_runtime::AbortOnDrop;
 
-use super::DIRTY_BYTES_MAX;
 use super::content::{PIECE_BYTES, next_piece, read};
 use crate::error::{InspectError, Result};
 
-/// Where a volume's content comes from.
+/// The source of a volume's content.
 pub enum VolumeSource {
-    /// A file or device, and its size: what it knows to be holes is not read.
+    /// A file or device, and its size; its known holes are not read.
     File(File, u64),
-    /// A stream, as long as it will be.
+    /// A stream, read to its end.
     Stream(Box<dyn Read + Send>),
 }
 
-/// Changes one volume of a pool. Groups are written as they fill.
+/// Changes one volume of a pool. Txgs are synced as they fill.
 pub struct VolumePutter {
     engine: Engine,
     dataset: OpenDataset,
     volume: VolumeWriter,
-    /// Groups are written while this is there.
+    /// Txgs are synced as long as this exists.
     _groups: AbortOnDrop<()>,
     bytes: AtomicU64,
     stopped: AtomicBool,
 }
 
 impl VolumePutter {
-    /// For the volume in a data set.
+    /// For the volume in a dataset.
     ///
     /// # Errors
-    /// It is no volume, or can't be read.
+    /// It is not a volume, or can't be read.
     pub async fn open(engine: &Engine, dataset: OpenDataset) -> Result<VolumePutter> {
-        let volume = VolumeWriter::open(dataset.live().clone()).await?;
-        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
+        let volume = VolumeWriter::open(dataset.clone()).await?;
         Ok(VolumePutter {
             engine: engine.clone(),
             dataset,
@@ -59,7 +61,7 @@ impl VolumePutter {
         &self.volume
     }
 
-    /// Ends the work at the next piece.
+    /// Stops at the next piece.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -69,10 +71,11 @@ impl VolumePutter {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Copies `source`, which `name` is called in errors. Whether all of it is there: it is not if the work was stopped.
+    /// Copies `source`; `name` identifies it in errors. Returns whether all of it was copied, which is not
+    /// the case if the work was stopped.
     ///
     /// # Errors
-    /// The source can't be read, or is longer than the volume; the pool has no room.
+    /// The source can't be read or is longer than the volume; the pool has no room.
     pub async fn put(&self, source: VolumeSource, name: &str) -> Result<bool> {
         match source {
             VolumeSource::File(file, size_bytes) => self.put_file(Arc::new(file), size_bytes, name).await,
@@ -91,7 +94,7 @@ impl VolumePutter {
             let data = self.engine.runtime().blocking(move || read(&reader, start, end)).await;
             let data = data.map_err(InspectError::io(name))?;
             if data.is_empty() {
-                break; // it has become shorter
+                break; // it was truncated
             }
             done = start + data.len() as u64;
             self.write(start, data).await?;
@@ -134,7 +137,7 @@ impl VolumePutter {
         if start >= end {
             return Ok(());
         }
-        // Blocks at the edges may have to be written.
+        // Partial blocks at both edges may have to be written.
         let need = Need::Write(2 * self.volume.block_bytes());
         self.change(need, async |edit| self.volume.write_zeros(edit, start..end).await).await
     }

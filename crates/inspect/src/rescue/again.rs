@@ -1,53 +1,67 @@
-//! A second chance for what was lost: the same path in older trees, or in a snapshot.
+//! Retries what was lost: the same path in older trees, or in a snapshot.
+
+use std::sync::Arc;
 
 use cenote_dataset::Dataset;
-use cenote_fs::{Filesystem, LastLink};
+use cenote_format::units::Txg;
+use cenote_fs::{Filesystem, LastLink, OpenFile};
+use rustix::fs::Mode;
 
 use super::dataset::{self, Opened};
-use super::*;
-use crate::copy::Pieces;
+use super::record::Report;
+use super::scribe::Scribe;
+use super::trees::Trees;
+use crate::copy::{Copier, CopySource, Folder, Name, Pieces};
+use crate::error::Result;
 
-/// Snapshots that are looked into for a whole version of a file, newest first.
+/// How many snapshots are searched for a complete version of a file, newest first.
 const SNAPSHOTS_TRIED: usize = 8;
 
-/// Where the losses of a dataset are to be made good. What that needs is opened once for all of them.
+/// Recovers the losses of one dataset; whatever that needs is opened once for all of them.
 pub(super) struct Again<'a> {
     /// The dataset.
     pub name: &'a str,
-    /// The tree that it was copied from.
+    /// The tree that the dataset was copied from.
     txg: Txg,
     /// The destination.
     root: &'a Folder,
-    /// The dataset in the trees looked at so far, by the tree's index; `None`: not to be had there.
+    /// Where losses are recorded.
+    pub report: &'a Report,
+    /// The dataset in the trees opened so far, by tree index; `None` if it is unavailable there.
     older: Vec<Option<Filesystem>>,
-    /// Its newest snapshots with their names, newest first, once one was asked for.
+    /// Its newest snapshots with their names, newest first, once they were needed.
     snapshots: Option<Vec<(String, Filesystem)>>,
 }
 
 impl<'a> Again<'a> {
-    pub(super) fn new(name: &'a str, txg: Txg, root: &'a Folder) -> Again<'a> {
-        Again { name, txg, root, older: Vec::new(), snapshots: None }
+    pub(super) fn new(name: &'a str, txg: Txg, root: &'a Folder, report: &'a Report) -> Again<'a> {
+        Again { name, txg, root, report, older: Vec::new(), snapshots: None }
     }
 
-    /// Copies what was lost from the newest older tree that gives it whole; says which. What trees give in part stays, too.
+    /// Copies a loss from the newest older tree that has it complete; returns that tree's txg. Parts that
+    /// other trees yield are kept too.
+    ///
+    /// # Errors
+    /// The report can't be written.
     pub(super) async fn copy_from_older(
         &mut self,
         trees: &mut Trees,
-        runtime: &Runtime,
-        metadata: bool,
-        loss: &Loss,
-    ) -> Option<Txg> {
+        copier: &Copier,
+        path: &[u8],
+    ) -> Result<Option<Txg>> {
         for index in 0..trees.len() {
             if self.older.len() == index {
                 let opened = self.open_older(trees, index).await;
                 self.older.push(opened);
             }
             let Some(filesystem) = &self.older[index] else { continue };
-            if copy_path(runtime, metadata, filesystem, self, &loss.path).await {
-                return Some(trees.txg(index));
+            let scribe = Arc::new(Scribe::of_rest(self.report, self.name));
+            let was_made = copy_path(&copier.telling(scribe.clone()), filesystem, self, path).await;
+            if was_made && scribe.take()?.losses.is_empty() {
+                return Ok(Some(trees.txg(index)));
             }
         }
-        None
+        Ok(None)
     }
 
     async fn open_older(&self, trees: &mut Trees, index: usize) -> Option<Filesystem> {
@@ -58,7 +72,7 @@ impl<'a> Again<'a> {
         filesystem(&dataset).await
     }
 
-    /// The newest snapshot in which the file at this path can be read from start to end: `pool/a@s`.
+    /// The newest snapshot in which the whole file at this path is readable: `pool/a@s`.
     pub(super) async fn in_snapshot(&mut self, dataset: &Dataset, path: &[u8]) -> Option<String> {
         if self.snapshots.is_none() {
             self.snapshots = Some(newest_snapshots(dataset).await);
@@ -90,38 +104,25 @@ async fn filesystem(dataset: &Dataset) -> Option<Filesystem> {
     }
 }
 
-/// Copies one path with all below it; whether nothing of its content was lost.
-async fn copy_path(
-    runtime: &Runtime,
-    metadata: bool,
-    filesystem: &Filesystem,
-    place: &Again<'_>,
-    path: &[u8],
-) -> bool {
+/// Copies one path with everything below it and reports losses. Returns whether the path and a folder for it
+/// exist.
+async fn copy_path(copier: &Copier, filesystem: &Filesystem, place: &Again<'_>, path: &[u8]) -> bool {
     let Ok(object) = filesystem.resolve(path, LastLink::Keep).await else { return false };
-    let inbox = Arc::new(Inbox::default());
-    let copier = copier(runtime, &inbox, metadata);
     let source = CopySource { filesystem: filesystem.clone(), object, path: path.to_vec() };
     let Ok(mut folder) = dataset::folder_of(place.root, place.name) else { return false };
     let mut parts: Vec<&[u8]> = path.split(|&b| b == b'/').filter(|part| !part.is_empty()).collect();
     let Some(last) = parts.pop() else {
         copier.copy_into(&source, &folder).await;
-        return is_whole(&inbox);
+        return true;
     };
     for part in parts {
-        let entered = Name::new(part).ok_or(Errno::INVAL).and_then(|name| folder.make(&name, Mode::RWXU));
-        match entered {
+        match folder.make(&Name::or_stand_in(part), Mode::RWXU) {
             Ok(inner) => folder = inner,
             Err(_) => return false,
         }
     }
-    let Some(name) = Name::new(last) else { return false };
-    copier.copy(&source, &folder, &name).await;
-    is_whole(&inbox)
-}
-
-fn is_whole(inbox: &Inbox) -> bool {
-    inbox.take().losses.iter().all(|loss| !loss.is_content() || is_there_already(loss))
+    copier.copy(&source, &folder, &Name::or_stand_in(last)).await;
+    true
 }
 
 async fn reads_well(file: &OpenFile) -> bool {

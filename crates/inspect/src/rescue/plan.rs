@@ -1,39 +1,46 @@
-//! Which datasets there are, and in which tree each opens.
+//! Which datasets exist, and in which tree each opens.
 
 use std::collections::BTreeSet;
 
-use cenote_dataset::{DatasetKind, Dir, Mos};
+use cenote_dataset::{Dataset, DatasetKind, Dir, Mos};
+use cenote_format::units::Txg;
+use cenote_fs::FsError;
+use cenote_object::trail::Trail;
 
 use super::dataset::{self, Opened};
-use super::*;
+use super::options::RescueOptions;
+use super::trees::Trees;
+use crate::error::{InspectError, Result};
 
-/// A dataset and where it would be copied from.
+/// A dataset, and the tree it would be copied from.
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// Its full name.
     pub name: String,
     /// Whether it can be copied.
-    pub state: State,
-    /// Why the newest tree could not give it, if it could not.
+    pub state: DatasetState,
+    /// The error of the newest tree, if the dataset does not open there.
     pub newest_failed: Option<String>,
+    /// Why the attribute tables of another tree, or standard ones, are used, if so.
+    pub inferred: Option<String>,
     opened: Option<Opened>,
 }
 
 /// What can be done with a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum DatasetState {
     /// It opens.
     Opens {
-        /// In the tree of this group.
+        /// The txg of the tree.
         txg: Txg,
-        /// What it is; `None` if not even that can be told.
+        /// Its type; `None` if even that is unknown.
         kind: Option<DatasetKind>,
-        /// Bytes that it refers to.
+        /// Bytes that it references.
         referenced_bytes: u64,
     },
-    /// It is encrypted, and this says how to give the key.
+    /// It is encrypted; the text says how to give the key.
     Locked(String),
-    /// No tree gives it: why the newest doesn't.
+    /// It opens in no tree; the text is the newest tree's error.
     Lost(String),
 }
 
@@ -43,7 +50,7 @@ impl Planned {
     }
 }
 
-/// Names found in one tree, and below which names there may be more.
+/// The names found in one tree, and the names below which there may be more.
 #[derive(Debug, Default)]
 struct Names {
     found: BTreeSet<String>,
@@ -59,7 +66,7 @@ pub(super) async fn plan(trees: &mut Trees, options: &RescueOptions) -> Result<V
     Ok(planned)
 }
 
-/// All names: of the newest tree that opens, and, where that one is damaged, of older ones.
+/// All names: those of the newest tree that opens and, where it is damaged, of older ones.
 async fn names(trees: &mut Trees, options: &RescueOptions) -> Result<Vec<String>> {
     let mut all: Option<Names> = None;
     let mut failure = None;
@@ -104,19 +111,19 @@ async fn names(trees: &mut Trees, options: &RescueOptions) -> Result<Vec<String>
     Ok(found)
 }
 
-/// An older tree may still have it.
-fn is_lack(error: &cenote_dataset::DatasetError) -> bool {
-    use cenote_dataset::DatasetError as E;
+/// Whether an older tree may still have it.
+fn is_lack(error: &cenote_object::DatasetError) -> bool {
+    use cenote_object::DatasetError as E;
     matches!(error, E::NoObject { .. } | E::NotOpened { .. } | E::Pool(_))
 }
 
-/// `name` is `above`, a dataset below it, or a snapshot of one of these.
+/// Whether `name` is `above`, a dataset below it, or a snapshot of one of these.
 fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']) || above.ends_with('@'))
 }
 
-/// Walks the tree of names as far as it goes.
+/// Walks the tree of names as far as it is readable.
 async fn names_in(mos: &Mos, snapshots: bool) -> Names {
     let mut names = Names::default();
     let pool = mos.pool().name().to_owned();
@@ -128,7 +135,12 @@ async fn names_in(mos: &Mos, snapshots: bool) -> Names {
             Vec::new()
         }
     };
+    let mut trail = Trail::new(mos.objset(), "the datasets below");
     while let Some(dir) = pending.pop() {
+        if trail.enter(dir.id()).is_err() {
+            names.hidden_below.push(dir.name().to_owned());
+            continue;
+        }
         if snapshots {
             let listed = async { dir.head().await?.snapshot_names().await };
             match listed.await {
@@ -159,39 +171,78 @@ async fn names_in(mos: &Mos, snapshots: bool) -> Names {
     names
 }
 
-/// The newest tree in which a dataset opens.
+/// A dataset that opens except for the attribute tables of its files.
+struct Tableless {
+    txg: Txg,
+    dataset: Dataset,
+    why: String,
+}
+
+/// Finds the newest tree in which a dataset opens.
 async fn plan_one(trees: &mut Trees, name: String) -> Planned {
     let mut newest_failed = None;
+    let mut tableless: Option<Tableless> = None;
     for index in 0..trees.len() {
         let Ok(mos) = trees.get(index).await else {
             newest_failed.get_or_insert_with(|| "the pool's newest tree is damaged".to_string());
             continue;
         };
         let txg = trees.txg(index);
-        let tried = async {
-            let dataset = mos.dataset(&name).await?;
-            let opened = dataset::open(&dataset).await?;
-            Ok::<_, FsError>((dataset, opened))
+        let dataset = mos.dataset(&name).await.map_err(FsError::from);
+        let opened = match &dataset {
+            Ok(dataset) => dataset::open(dataset).await,
+            Err(error) => Err(error.clone()),
         };
-        match tried.await {
-            Ok((dataset, opened)) => {
-                let kind = dataset.kind().await.ok();
-                let referenced_bytes = dataset.phys().referenced_bytes;
-                let state = State::Opens { txg, kind, referenced_bytes };
-                return Planned { name, state, newest_failed, opened: Some(opened) };
+        match (dataset, opened) {
+            (Ok(dataset), Ok(opened)) => {
+                if let Some(found) = &tableless
+                    && let Ok(salvaged) = dataset::salvage(&found.dataset, Some(&opened)).await
+                {
+                    let why = format!("{}; those of txg {txg} were used", found.why);
+                    return found.planned(name, salvaged, why).await;
+                }
+                let state = opens(&dataset, txg).await;
+                return Planned { name, state, newest_failed, inferred: None, opened: Some(opened) };
             }
-            Err(error) if dataset::is_locked(&error) => {
-                let state = State::Locked(error.to_string());
-                return Planned { name, state, newest_failed, opened: None };
+            (_, Err(error)) if dataset::is_locked(&error) => {
+                let state = DatasetState::Locked(error.to_string());
+                return Planned { name, state, newest_failed, inferred: None, opened: None };
             }
-            Err(error) if dataset::is_absent(&error) && newest_failed.is_some() => {}
-            Err(error) => {
+            (_, Err(error)) if dataset::is_absent(&error) && newest_failed.is_some() => {}
+            (dataset, Err(error)) => {
+                if let Ok(dataset) = dataset
+                    && tableless.is_none()
+                    && newest_failed.is_none()
+                    && dataset::salvage(&dataset, None).await.is_ok()
+                {
+                    let why = format!("its attribute tables can't be read: {error}");
+                    tableless = Some(Tableless { txg, dataset, why });
+                }
                 newest_failed.get_or_insert_with(|| error.to_string());
             }
+            (Err(_), Ok(_)) => {}
         }
     }
+    if let Some(found) = tableless
+        && let Ok(salvaged) = dataset::salvage(&found.dataset, None).await
+    {
+        let why = format!("{}; those that OpenZFS creates were used", found.why);
+        return found.planned(name, salvaged, why).await;
+    }
     let why = newest_failed.clone().unwrap_or_else(|| "no tree has it".into());
-    Planned { name, state: State::Lost(why), newest_failed, opened: None }
+    Planned { name, state: DatasetState::Lost(why), newest_failed, inferred: None, opened: None }
+}
+
+impl Tableless {
+    async fn planned(&self, name: String, opened: Opened, why: String) -> Planned {
+        let state = opens(&self.dataset, self.txg).await;
+        Planned { name, state, newest_failed: None, inferred: Some(why), opened: Some(opened) }
+    }
+}
+
+async fn opens(dataset: &Dataset, txg: Txg) -> DatasetState {
+    let kind = dataset.kind().await.ok();
+    DatasetState::Opens { txg, kind, referenced_bytes: dataset.phys().referenced_bytes }
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
-//! The pool as it was at each transaction group that an uberblock still leads to, opened when asked for.
+//! The pool as of each txg that an uberblock still leads to, opened on demand.
 //!
-//! Memory: one block cache for all trees, which have most of their blocks in common.
+//! Memory: one block cache for all trees, which share most of their blocks.
 
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
 use cenote_dataset::import::import_sharing;
-use cenote_dataset::{DatasetError, ImportOptions, Mos, Rewind, Txg};
+use cenote_dataset::{ImportOptions, Mos, Rewind};
+use cenote_format::units::Txg;
+use cenote_object::DatasetError;
 use cenote_pool::FoundPool;
 use cenote_runtime::Runtime;
 
-use super::RescueOptions;
+use super::options::RescueOptions;
 
-/// Trees, newest first.
+/// The trees, newest first.
 pub(super) struct Trees {
     runtime: Runtime,
     found: FoundPool,
@@ -23,13 +25,13 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    /// The newest tree that the options allow and those before it.
+    /// The newest tree that the options allow, and those before it.
     pub fn new(runtime: &Runtime, found: &FoundPool, options: &RescueOptions) -> Trees {
         let newest = match options.import.rewind {
             Rewind::Txg(txg) => txg,
             Rewind::Newest | Rewind::Back => Txg(u64::MAX),
         };
-        // Uberblocks come newest first.
+        // Uberblocks are ordered newest first.
         let mut txgs: Vec<Txg> =
             found.uberblocks.iter().map(|u| u.txg).filter(|txg| *txg <= newest).collect();
         txgs.dedup();
@@ -39,17 +41,17 @@ impl Trees {
         Trees { runtime: runtime.clone(), found: found.clone(), import, cache, txgs, opened: Vec::new() }
     }
 
-    /// How many there are.
+    /// The number of trees.
     pub fn len(&self) -> usize {
         self.txgs.len()
     }
 
-    /// The group of a tree.
+    /// The txg of a tree.
     pub fn txg(&self, index: usize) -> Txg {
         self.txgs.get(index).copied().unwrap_or_default()
     }
 
-    /// A tree, if it opens; why not, if it doesn't.
+    /// Opens a tree, or returns why it doesn't open.
     pub async fn get(&mut self, index: usize) -> Result<Mos, DatasetError> {
         while self.opened.len() <= index.min(self.txgs.len().saturating_sub(1)) {
             let options =

@@ -1,4 +1,4 @@
-//! The columns that a scan can show.
+//! The columns of a scan.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,15 +14,15 @@ macro_rules! columns {
         }
 
         impl Column {
-            /// All columns, in their usual order.
+            /// All columns in their usual order.
             pub const ALL: &[Column] = &[$(Column::$name,)*];
 
-            /// The name that the command line and headers use.
+            /// The name on the command line and in headers.
             pub fn name(self) -> &'static str {
                 match self { $(Column::$name => $text,)* }
             }
 
-            /// What it shows.
+            /// Its meaning.
             pub fn describe(self) -> &'static str {
                 match self { $(Column::$name => $what,)* }
             }
@@ -32,28 +32,28 @@ macro_rules! columns {
 
 columns! {
     Dataset "dataset" "Name of the dataset.",
-    Snapshot "snapshot" "Name of the snapshot, empty for a dataset as it is.",
+    Snapshot "snapshot" "Name of the snapshot, empty for a live dataset.",
     Path "path" "Path from the dataset's root, which is `.`.",
     Type "type" "f file, d folder, l symbolic link, p fifo, s socket, b and c devices.",
     Mode "mode" "Permissions, octal.",
     Uid "uid" "Owner's number.",
     Gid "gid" "Group's number.",
     Size "size" "Bytes of content; of a folder, its entries and two.",
-    Allocated "allocated" "Bytes taken on disk, parity and copies included.",
-    Nlink "nlink" "Names of the file.",
+    Allocated "allocated" "Bytes allocated on disk, including parity and copies.",
+    Nlink "nlink" "Number of names of the file.",
     Atime "atime" "Last read, seconds since 1970 and nanoseconds.",
     Mtime "mtime" "Content last changed.",
     Ctime "ctime" "Attributes last changed.",
     Btime "btime" "Created.",
     Rdev "rdev" "A device's major and minor number.",
-    Target "target" "Where a symbolic link points to.",
+    Target "target" "Target of a symbolic link.",
     Xattrs "xattrs" "Extended attributes: name=length:sha256.",
     Flags "flags" "Immutable 0x10, append-only 0x20, nodump 0x40.",
     Projid "projid" "Project number.",
     Ino "ino" "Object number.",
     BirthTxg "birth_txg" "Transaction group in which the block with the file's dnode was last written.",
     CreatedTxg "created_txg" "Transaction group in which the file was created.",
-    Class "class" "Class of the vdev on which that block lies: normal, special, dedup.",
+    Class "class" "Class of the vdev that holds that block: normal, special, dedup.",
     Sha256 "sha256" "Hash of the content.",
 }
 
@@ -69,12 +69,12 @@ impl FromStr for Column {
     fn from_str(text: &str) -> Result<Column, String> {
         Column::ALL.iter().copied().find(|column| column.name() == text).ok_or_else(|| {
             let names: Vec<&str> = Column::ALL.iter().map(|column| column.name()).collect();
-            format!("no column '{text}'; there are {}", names.join(", "))
+            format!("no column '{text}'; use {}", names.join(", "))
         })
     }
 }
 
-/// Columns in the order asked for.
+/// Columns in the order requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns(pub Vec<Column>);
 
@@ -86,7 +86,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// What has to be read to show them.
+    /// The data that must be read for them.
     pub fn needs(&self) -> ScanNeeds {
         ScanNeeds {
             targets: self.0.contains(&Column::Target),

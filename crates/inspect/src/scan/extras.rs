@@ -1,4 +1,7 @@
-//! What takes more reading than a dnode: link targets, extended attributes, hashes of contents.
+//! Data that needs more reads than the dnode: link targets, extended attributes, content hashes.
+//!
+//! Locking: the reading tasks push results under one mutex, held for one push. It is emptied after all tasks
+//! have ended.
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use super::row::{Extra, RowBatch, ScanProblem};
 use super::walk::{Walk, runtime};
 use crate::{InspectError, Result};
 
-/// Reads link targets, extended attributes and contents of a batch, several files at once.
+/// Reads link targets, extended attributes and contents of a batch, several files concurrently.
 pub(super) async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
     let rt = runtime(&walk.target).clone();
     let wanted: Vec<(usize, ObjectId, Attr)> =
@@ -50,7 +53,7 @@ pub(super) async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
     }
 }
 
-/// What is wrong with content of which not every byte could be read.
+/// The error of content that could not be read completely.
 fn unreadable(content: &ContentHash) -> Option<InspectError> {
     if content.is_complete() {
         return None;

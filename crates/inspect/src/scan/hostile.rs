@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use cenote_format::units::ObjectId;
 
-/// Directories that have been met. A sound tree meets each once; without the guard, a directory that names an ancestor
-/// would be walked for ever, and one that names a sibling twice would double the work at every level.
+/// Directories met so far. An intact tree meets each once. Without the guard, a directory that names an
+/// ancestor would be walked forever, and one that names a sibling twice would double the work at every level.
 #[derive(Debug, Default)]
 pub(super) struct Met(HashSet<ObjectId>);
 
 impl Met {
-    /// Whether this is the first meeting.
+    /// Whether this directory is met for the first time.
     pub fn first(&mut self, directory: ObjectId) -> bool {
         self.0.insert(directory)
     }

@@ -1,13 +1,15 @@
-//! The golden pools' manifest notation, from a scan: the same rows as `cenote_fs::manifest`, sorted in bounded memory.
+//! The manifest format of the golden pools, from a scan: the same rows as `cenote_fs::manifest`, sorted in
+//! bounded memory.
 
 use cenote_format::units::ObjectId;
 use cenote_fs::manifest::ManifestRow;
 
 use super::row::RowBatch;
 
-/// Keys and lines of a batch, to be sorted by [`super::sort::Sorter`].
+/// Keys and lines of a batch, for [`super::sort::Sorter`].
 ///
-/// `root_ino` is what Linux shows for the root: its own number, or a made-up one for a mounted snapshot.
+/// `root_ino` is the inode number that Linux shows for the root: its own, or a synthetic one for a mounted
+/// snapshot.
 pub fn render(batch: &RowBatch, root_ino: Option<ObjectId>) -> Vec<(Vec<u8>, String)> {
     let root = batch.target.filesystem.root();
     let rows = batch.rows.iter().map(|row| {

@@ -1,8 +1,9 @@
 //! Rows as an Apache Parquet file.
 //!
-//! Names are strings in the escapes of the TSV output (`\xNN`), as file names need not be UTF-8. Times are UTC
-//! timestamps in nanoseconds, null where they are beyond the years 1677 to 2262. Rows are collected on the workers into
-//! typed columns and written in row groups of about [`GROUP_ROWS`]; memory is one such group.
+//! Names are strings with the escapes of the TSV output (`\xNN`), since file names need not be UTF-8. Times
+//! are UTC timestamps in nanoseconds, null outside the years 1677 to 2262. Workers collect rows into typed
+//! columns, which are written in row groups of about [`GROUP_ROWS`]; memory is one such group.
+//!
 //!
 //! Source: Apache Parquet format, through the `parquet` crate's column writers.
 
@@ -23,10 +24,10 @@ use super::row::RowBatch;
 use super::text::Tsv;
 use crate::{InspectError, Result};
 
-/// Rows that are written together.
+/// Rows per row group.
 pub const GROUP_ROWS: usize = 256 * 1024;
 
-/// Values of one column, nulls left out.
+/// The values of one column, without nulls.
 #[derive(Debug)]
 enum Values {
     Number(Vec<i64>),
@@ -41,14 +42,14 @@ struct Part {
     values: Values,
 }
 
-/// Rows as columns, made on a worker.
+/// Rows converted to columns by a worker.
 #[derive(Debug)]
 pub struct Parts {
     rows: usize,
     parts: Vec<Part>,
 }
 
-/// Turns a batch into columns.
+/// Converts a batch to columns.
 pub fn render(batch: &RowBatch, columns: &Columns) -> Parts {
     let parts = columns.0.iter().map(|&column| part(batch, column)).collect();
     Parts { rows: batch.rows.len(), parts }
@@ -92,7 +93,7 @@ fn part(batch: &RowBatch, column: Column) -> Part {
         }
         Values::Number(numbers)
     } else {
-        // The text of a column is that of a TSV of this column alone.
+        // The text of a column equals a TSV with only this column.
         let tsv = Tsv::new(Columns(vec![column]), b'\n').render(batch);
         let mut texts = Vec::with_capacity(batch.rows.len());
         for (row, line) in batch.rows.iter().zip(tsv.split(|&b| b == b'\n')) {
@@ -141,10 +142,10 @@ impl<W: Write + Send> ParquetSink<W> {
     pub fn add(&mut self, parts: Parts) -> Result<()> {
         self.waiting_rows += parts.rows;
         self.waiting.push(parts);
-        if self.waiting_rows >= GROUP_ROWS { self.write_group() } else { Ok(()) }
+        if self.waiting_rows >= GROUP_ROWS { self.write_txg() } else { Ok(()) }
     }
 
-    fn write_group(&mut self) -> Result<()> {
+    fn write_txg(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if std::mem::take(&mut self.waiting_rows) == 0 {
             return Ok(());
@@ -178,7 +179,7 @@ impl<W: Write + Send> ParquetSink<W> {
     /// # Errors
     /// The file can't be written.
     pub fn finish(mut self) -> Result<()> {
-        self.write_group()?;
+        self.write_txg()?;
         self.writer.close().map_err(failed)?;
         Ok(())
     }

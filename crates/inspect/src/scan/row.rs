@@ -1,4 +1,4 @@
-//! What a scan yields: rows in batches, so that a million rows are not a million allocations.
+//! The results of a scan: rows in batches, so that a million rows do not take a million allocations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use cenote_pool::VdevClass;
 use super::ScanTarget;
 use crate::InspectError;
 
-/// Some rows of one file system. Their paths lie in one buffer.
+/// Rows of one file system. Their paths share one buffer.
 #[derive(Debug)]
 pub struct RowBatch {
-    /// Where they are from.
+    /// The file system they belong to.
     pub target: Arc<ScanTarget>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -31,29 +31,30 @@ pub struct Row {
     pub object: ObjectId,
     /// Its attributes.
     pub attr: Attr,
-    /// When the block that holds its dnode was last written.
+    /// The txg in which the block with its dnode was last written.
     pub birth_txg: Txg,
-    /// The allocation class of the vdev that this block lies on; `None` if it is on none (embedded) or unknown.
+    /// The allocation class of the vdev that holds this block; `None` if there is none (an embedded block) or
+    /// it is unknown.
     pub class: Option<VdevClass>,
-    /// What was asked for beyond attributes.
+    /// Additional data that was requested.
     pub extra: Option<Box<Extra>>,
 }
 
-/// What takes more reading than a dnode.
+/// Data that needs more reads than the dnode.
 #[derive(Debug, Default, Clone)]
 pub struct Extra {
-    /// Of a symbolic link.
+    /// The target, for a symbolic link.
     pub target: Option<Vec<u8>>,
     /// Sorted by name.
     pub xattrs: Vec<XattrHash>,
-    /// Of a regular file.
+    /// The content hash, for a regular file.
     pub content: Option<ContentHash>,
 }
 
 /// A file, or part of a directory, that could not be read.
 #[derive(Debug, Clone)]
 pub struct ScanProblem {
-    /// From the root of the file system.
+    /// The path from the root of the file system.
     pub path: Vec<u8>,
     /// The object.
     pub object: ObjectId,
@@ -78,7 +79,7 @@ impl RowBatch {
         RowBatch { target, rows: Vec::new(), problems: Vec::new(), paths: Vec::new() }
     }
 
-    /// Empties it for the next rows of the same file system.
+    /// Empties it for further rows of the same file system.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.problems.clear();
@@ -90,18 +91,18 @@ impl RowBatch {
         self.paths.get(row.path.start as usize..row.path.end as usize).unwrap_or_default()
     }
 
-    /// Adds a file of this name in the directory whose path is `dir`.
+    /// Adds a file with this name in the directory whose path is `dir`.
     pub(super) fn push(&mut self, dir: &[u8], name: &[u8], row: impl FnOnce(Range<u32>) -> Row) -> &Row {
         let start = self.paths.len() as u32;
         join(&mut self.paths, dir, name);
         let row = row(start..self.paths.len() as u32);
         self.rows.push(row);
-        // Pushed just now.
+        // It was pushed just now.
         &self.rows[self.rows.len() - 1]
     }
 }
 
-/// Appends the path of `name` in `dir`; the root's own path is empty, and so is the name for `dir` itself.
+/// Appends the path of `name` in `dir`; the root's path is empty, and an empty name means `dir` itself.
 pub(super) fn join(out: &mut Vec<u8>, dir: &[u8], name: &[u8]) {
     out.extend_from_slice(dir);
     if !dir.is_empty() && !name.is_empty() {

@@ -1,8 +1,8 @@
-//! Sorting more rows than memory holds: runs are sorted, spilled to a temporary file, and merged.
+//! Sorts more rows than fit in memory: runs are sorted, spilled to a temporary file, and merged.
 //!
-//! A record is a key and a line. Records are collected up to a budget; a full budget is sorted and written
-//! as a run; at the end all runs are merged, each read through a small buffer. One pass is enough for
-//! budget times (budget / buffer) bytes: with 64 MiB and 64 KiB, 64 GiB of names.
+//! A record is a key and a line. Records are collected up to a budget, then sorted and written as a run. At
+//! the end all runs are merged, each read through a small buffer. One pass handles budget times (budget /
+//! buffer) bytes: with 64 MiB and 64 KiB, 64 GiB of names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ const RUN_BYTES: usize = 64 << 20;
 /// Read-ahead of each run in the merge.
 const MERGE_BUFFER_BYTES: usize = 64 << 10;
 
-/// Collects records, gives them back in order of their keys.
+/// Collects records and returns them in key order.
 #[derive(Debug, Default)]
 pub struct Sorter {
     bytes: Vec<u8>,
@@ -74,10 +74,10 @@ impl Sorter {
         Ok(())
     }
 
-    /// Hands every line, in order of keys, to `each`.
+    /// Passes every line to `each`, in key order.
     ///
     /// # Errors
-    /// The temporary file can't be read; what `each` returns.
+    /// The temporary file can't be read, or `each` failed.
     pub fn finish<E: From<io::Error>>(
         mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -86,7 +86,7 @@ impl Sorter {
         let Some(file) = self.spilled.take() else {
             return self.records.iter().try_for_each(|(_, line)| each(&self.bytes[line.clone()]));
         };
-        // What is still in memory is one more run: spill it, and merge files only.
+        // The records still in memory are spilled as one more run, so that only files are merged.
         self.spilled = Some(file);
         self.spill()?;
         let Some(file) = self.spilled.take() else { return Ok(()) };
@@ -107,7 +107,7 @@ impl Sorter {
     }
 }
 
-/// One sorted run, read from its own place in the shared file.
+/// One sorted run, read from its own range of the shared file.
 struct Run<'a> {
     reader: BufReader<At<'a>>,
 }

@@ -1,4 +1,5 @@
-//! Totals of a scan: by folder, owner, age, size and vdev class. Each worker adds up its batches; the parts are merged.
+//! Totals of a scan: by folder, owner, age, size and vdev class. Each worker sums its batches; the partial
+//! sums are merged.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +9,22 @@ use serde::Serialize;
 
 use super::row::{Row, RowBatch};
 
-/// Bounds of the size histogram in bytes: powers of 16 from 0 to 16 TiB.
+/// Lower bounds of the size histogram's buckets in bytes: powers of 16 from 0 to 16 TiB.
 pub const SIZE_STEPS: [u64; 12] =
     [0, 1, 512, 4 << 10, 32 << 10, 128 << 10, 1 << 20, 16 << 20, 128 << 20, 1 << 30, 16 << 30, 1 << 40];
-/// Bounds of the age histogram in days since the last change of content.
+/// Lower bounds of the age histogram's buckets, in days since the content last changed.
 pub const AGE_STEPS_DAYS: [u64; 8] = [0, 1, 7, 30, 90, 365, 3 * 365, 10 * 365];
-/// Folders that are kept apart; the rest is added to their parents' totals.
+/// How many folders get separate totals; the rest is added to their parents.
 const MOST_FOLDERS: usize = 100_000;
 
-/// A number of files and what they take.
+/// A number of files and their size.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Files, folders and all else.
+    /// Files, folders and all other types.
     pub files: u64,
     /// Bytes of content.
     pub size_bytes: u64,
-    /// Bytes taken on disk.
+    /// Bytes allocated on disk.
     pub allocated_bytes: u64,
 }
 
@@ -43,35 +44,35 @@ impl Totals {
     }
 }
 
-/// What a summary counts by.
+/// How a summary groups files.
 #[derive(Debug, Clone, Copy)]
 pub struct SummaryOptions {
-    /// Folders down to this depth get a total each; 0: only whole datasets.
+    /// Folders down to this depth get separate totals; 0 means only whole datasets.
     pub depth: u32,
-    /// The moment that ages are counted from, in seconds since 1970.
+    /// The time from which ages are counted, in seconds since 1970.
     pub now_s: i64,
 }
 
 /// Totals of the rows seen so far.
 #[derive(Debug, Default, Clone)]
 pub struct Summary {
-    /// Everything.
+    /// All files.
     pub all: Totals,
     /// By type letter.
     pub by_type: BTreeMap<char, Totals>,
-    /// By dataset, snapshot and folder; files in a folder count for it and for every folder above it.
+    /// By dataset, snapshot and folder; a file counts for its folder and for every folder above.
     pub by_folder: BTreeMap<Vec<u8>, Totals>,
-    /// Some folders were not counted apart, as there are too many; lower the depth.
+    /// Too many folders: some have no separate total. Use a lower depth.
     pub folders_cut: bool,
     /// By owner.
     pub by_owner: BTreeMap<u32, Totals>,
-    /// Regular files by size: as [`SIZE_STEPS`].
+    /// Regular files by size, in the buckets of [`SIZE_STEPS`].
     pub by_size: [Totals; SIZE_STEPS.len()],
-    /// Regular files by age of content: as [`AGE_STEPS_DAYS`].
+    /// Regular files by age of content, in the buckets of [`AGE_STEPS_DAYS`].
     pub by_age: [Totals; AGE_STEPS_DAYS.len()],
-    /// By class of the vdev on which the dnode lies.
+    /// By class of the vdev that holds the dnode.
     pub by_class: BTreeMap<&'static str, Totals>,
-    /// What could not be read.
+    /// Number of problems.
     pub problems: u64,
 }
 
@@ -125,7 +126,7 @@ impl Summary {
         }
     }
 
-    /// Adds another part.
+    /// Adds another partial summary.
     pub fn merge(&mut self, other: Summary) {
         fn merge_all<K: Ord>(into: &mut BTreeMap<K, Totals>, from: BTreeMap<K, Totals>) {
             from.into_iter().for_each(|(key, totals)| into.entry(key).or_default().merge(totals));
@@ -148,7 +149,7 @@ impl Summary {
     }
 }
 
-/// The last step that is not above `value`.
+/// The last bucket whose lower bound is not above `value`.
 fn step(steps: &[u64], value: u64) -> usize {
     steps.partition_point(|&bound| bound <= value).saturating_sub(1)
 }

@@ -1,10 +1,11 @@
 //! Rows as text: tab-separated values and JSON lines.
 //!
-//! Rendering is the larger part of a scan's work, so it runs on the workers, a batch at a time, and writes numbers
-//! without the formatting machinery.
+//! Rendering is most of a scan's work, so it runs on the workers, a batch at a time, and formats numbers
+//! without the standard formatting machinery.
 
 use std::io::Write as _;
 
+use cenote_format::unseen::visible_json;
 use cenote_fs::{Attr, FileKind, Timestamp};
 use cenote_pool::VdevClass;
 
@@ -19,8 +20,8 @@ pub struct Tsv {
 }
 
 impl Tsv {
-    /// Rows end in `end`. With a line feed, bytes of names outside printable ASCII, tab and backslash are `\xNN`;
-    /// with anything else names are as they are.
+    /// Rows end in `end`. If that is a line feed, bytes of names outside printable ASCII, tab and backslash
+    /// are written as `\xNN`; otherwise names are written literally.
     pub fn new(columns: Columns, end: u8) -> Tsv {
         Tsv { columns, end }
     }
@@ -33,7 +34,7 @@ impl Tsv {
         out
     }
 
-    /// A row for each file.
+    /// One row per file.
     pub fn render(&self, batch: &RowBatch) -> Vec<u8> {
         let mut out = Vec::with_capacity(batch.rows.len() * 32 + batch.paths.len());
         for row in &batch.rows {
@@ -94,7 +95,7 @@ impl Tsv {
     }
 }
 
-/// Columns that are numbers and words.
+/// Columns that are numbers or words.
 fn plain(out: &mut Vec<u8>, row: &Row, column: Column) {
     let attr = &row.attr;
     match column {
@@ -119,7 +120,7 @@ fn plain(out: &mut Vec<u8>, row: &Row, column: Column) {
             _ => out.push(b'-'),
         },
         Column::Flags => {
-            // Writing to a Vec cannot fail.
+            // Writing to a Vec can't fail.
             let _ = write!(out, "{:#x}", attr.linux_flags());
         }
         Column::Projid => number(out, attr.project),
@@ -136,7 +137,7 @@ fn plain(out: &mut Vec<u8>, row: &Row, column: Column) {
     }
 }
 
-/// JSON objects, one a line. Names that are not UTF-8 are given as `{"bytes": "…hex…"}`.
+/// JSON objects, one per line. Names that are not UTF-8 are given as `{"bytes": "…hex…"}`.
 #[derive(Debug, Clone)]
 pub struct Jsonl {
     columns: Columns,
@@ -148,7 +149,7 @@ impl Jsonl {
         Jsonl { columns }
     }
 
-    /// A line for each file.
+    /// One line per file.
     pub fn render(&self, batch: &RowBatch) -> Vec<u8> {
         let mut out = Vec::with_capacity(batch.rows.len() * 96 + batch.paths.len());
         for row in &batch.rows {
@@ -219,7 +220,7 @@ fn mode(out: &mut Vec<u8>, attr: &Attr) {
     out.extend((0..4).rev().map(|digit| b'0' + (mode >> (3 * digit) & 7) as u8));
 }
 
-/// Seconds, a point and nine digits.
+/// Seconds, a decimal point and nine digits.
 fn time(out: &mut Vec<u8>, time: Timestamp) {
     out.extend_from_slice(itoa::Buffer::new().format(time.seconds).as_bytes());
     out.push(b'.');
@@ -239,10 +240,11 @@ fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Bytes outside printable ASCII, backslash and those in `also` as `\xNN`.
+/// Writes bytes outside printable ASCII, the backslash and those in `also` as `\xNN`.
 fn escape(out: &mut Vec<u8>, bytes: &[u8], also: &[u8]) {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) & (byte != b'\\');
-    // Nearly all names are plain. Looking at all bytes without stopping early lets the compiler take many at once.
+    // Nearly all names are plain. Checking all bytes without stopping early lets the compiler vectorise the
+    // loop.
     if bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte))
         && !also.iter().any(|byte| is_plain(*byte))
     {
@@ -267,8 +269,14 @@ fn json_option(out: &mut Vec<u8>, name: Option<&[u8]>) {
 
 fn json_name(out: &mut Vec<u8>, name: &[u8]) {
     match std::str::from_utf8(name) {
-        // Writing to a Vec cannot fail, nor can a string be no JSON.
-        Ok(text) => drop(serde_json::to_writer(&mut *out, text)),
+        // Writing to a Vec can't fail, and every string has a JSON form. Nearly all names need no escapes.
+        Ok(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+            drop(serde_json::to_writer(&mut *out, text));
+        }
+        Ok(text) => {
+            let json = serde_json::Value::from(text).to_string();
+            out.extend_from_slice(visible_json(json).as_bytes());
+        }
         Err(_) => {
             out.extend_from_slice(b"{\"bytes\":\"");
             hex(out, name);
@@ -293,8 +301,8 @@ mod tests {
     #[test]
     fn names_that_are_no_text_are_still_json() {
         let mut out = Vec::new();
-        json_name(&mut out, b"say \"hi\"\n");
+        json_name(&mut out, b"say \"hi\"\n\xe2\x80\xae");
         json_name(&mut out, b"\xff\x00");
-        assert_eq!(out, b"\"say \\\"hi\\\"\\n\"{\"bytes\":\"ff00\"}");
+        assert_eq!(out, b"\"say \\\"hi\\\"\\n\\u202e\"{\"bytes\":\"ff00\"}");
     }
 }

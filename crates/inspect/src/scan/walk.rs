@@ -1,8 +1,13 @@
 //! The stack of directories and the workers that empty it.
 //!
-//! Every worker takes a share of the stack, lists those directories and puts the ones it finds back. A worker that finds
-//! the stack empty waits until another puts something on it, or until all are waiting: then the walk is over.
-//! A directory of millions of entries is cut into pieces that go on the stack too, so that all workers share it.
+//! Each worker takes a share of the stack, lists those directories and pushes the subdirectories. A worker
+//! that finds the stack empty waits until another pushes something or all are waiting; then the walk is over.
+//! A directory with millions of entries is cut into pieces that go on the stack too, so that all workers
+//! share it.
+//!
+//! Locking: one mutex guards the stack, the count of busy workers and the set of directories met. It is taken
+//! only inside the methods of [`Walk`], for one operation, and never across an await. Every change that could
+//! wake a worker notifies `changed` after the lock is released.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,11 +22,12 @@ use super::window::{self, Entries};
 use super::{ScanNeeds, ScanTarget};
 use crate::Result;
 
-/// Directories that one worker takes at a time.
+/// Directories that a worker takes at a time.
 const WINDOW_DIRECTORIES: usize = 512;
-/// Directories on the stack that may have their pointers with them: 16 MiB. More than these are looked up again.
+/// How many directories on the stack may keep their block pointers (16 MiB); the pointers of others are read
+/// again.
 const MOST_POINTERS: usize = 100_000;
-/// Batches that may wait for the sink.
+/// How many batches may wait for the sink.
 const WAITING_BATCHES: usize = 4;
 
 /// A directory to be listed.
@@ -31,16 +37,16 @@ pub(super) struct Directory {
     pub object: ObjectId,
     /// Its path; the root's is empty.
     pub path: Box<[u8]>,
-    /// Where its names lie, if that is one block and known: its dnode need not be read once more.
+    /// The pointer to its entries, if they are one block and it is known: its dnode need not be read again.
     pub block: Option<Box<Blkptr>>,
 }
 
-/// Something on the stack.
+/// A piece of work on the stack.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Directories to be listed.
+    /// Directories to list.
     Directories(Vec<Directory>),
-    /// Entries of a large directory, read already.
+    /// Entries of a large directory, already read.
     Entries(Entries),
 }
 
@@ -52,10 +58,10 @@ struct Stack {
     met: Met,
 }
 
-/// One scan under way.
+/// A running scan.
 pub(super) struct Walk {
     pub target: Arc<ScanTarget>,
-    /// Where it begins.
+    /// The folder where it starts.
     pub folder: ObjectId,
     pub needs: ScanNeeds,
     workers: usize,
@@ -121,11 +127,11 @@ impl Walk {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Stack> {
-        // Nothing is left half done under the lock, so a panic elsewhere does no harm.
+        // No update under the lock can be left incomplete, so a panic elsewhere does no harm.
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next share of work; `None` when there is none and nobody is left who could find more.
+    /// The next share of work; `None` if there is none and no worker is left that could find more.
     async fn take(&self) -> Option<Work> {
         loop {
             let changed = self.changed.notified();
@@ -156,7 +162,7 @@ impl Walk {
         self.changed.notify_waiters();
     }
 
-    /// Puts directories on the stack.
+    /// Pushes directories on the stack.
     pub fn found(&self, mut directories: Vec<Directory>) {
         if directories.is_empty() {
             return;
@@ -170,12 +176,12 @@ impl Walk {
         self.changed.notify_waiters();
     }
 
-    /// Whether this directory has not been met before.
+    /// Whether this directory is met for the first time.
     pub fn meets_first(&self, directory: ObjectId) -> bool {
         self.lock().met.first(directory)
     }
 
-    /// Offers entries to workers that have nothing to do; gives them back if all are busy.
+    /// Offers entries to idle workers; returns them if all are busy.
     pub fn share(&self, entries: Entries) -> Option<Entries> {
         let mut stack = self.lock();
         if stack.busy + stack.entries.len() >= self.workers {

@@ -1,7 +1,10 @@
 //! One window: from directories to entries, from entries to rows.
 //!
-//! Entries of many directories are put into one list, sorted by object number, so that each block of dnodes is opened
-//! once for all of them.
+//! Entries of many directories are collected in one list and sorted by object number, so that each block of
+//! dnodes is opened once for all of them.
+//!
+//! Locking: each worker owns its [`Batches`] and uses it alone. Workers share the [`Walk`], whose lock is
+//! taken inside its methods only, and the bounded channel to the sink, which slows them down to its speed.
 
 use std::sync::Arc;
 
@@ -19,9 +22,9 @@ use super::row::{Row, RowBatch, ScanProblem, join};
 use super::walk::{Directory, Walk, runtime};
 use crate::{InspectError, Result};
 
-/// Entries that are looked up together: about 6 MB with their names.
+/// Entries looked up together: about 6 MB with their names.
 const WINDOW_ENTRIES: usize = 128 * 1024;
-/// Rows that are rendered together.
+/// Rows rendered together.
 const BATCH_ROWS: usize = 8 * 1024;
 /// Directories whose blocks are read together.
 const ZAP_READS: usize = 512;
@@ -53,7 +56,7 @@ impl Entries {
         self.directories.push(path.into());
     }
 
-    /// Adds an entry of the directory entered last. `value` is as the ZAP has it: number and type in one.
+    /// Adds an entry of the last directory entered. `object` is its object number.
     fn add(&mut self, name: &[u8], object: ObjectId) {
         let (at, directory) = (self.names.len() as u32, self.directories.len().saturating_sub(1) as u32);
         self.names.extend_from_slice(name);
@@ -70,7 +73,7 @@ impl Entries {
     }
 }
 
-/// Collects rows and sends them off, rendered, in batches. One for each worker: its memory is used again.
+/// Collects rows and sends them off in rendered batches. Each worker has one, whose memory is reused.
 pub(super) struct Batches<'a, T, R> {
     walk: &'a Walk,
     sender: &'a mpsc::Sender<T>,
@@ -100,7 +103,7 @@ impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
         }
         let rendered = (self.render)(&self.batch);
         self.batch.clear();
-        // A closed channel means that nobody wants more: the workers stop by themselves.
+        // A closed channel means that no more rows are wanted: the workers stop by themselves.
         self.sender.send(rendered).await.ok();
     }
 
@@ -111,7 +114,7 @@ impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
     }
 }
 
-/// The row of the root directory, which no directory names.
+/// The row of the root directory, which no directory lists.
 pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     let fs = &walk.target.filesystem;
     let mut batch = RowBatch::new(walk.target.clone());
@@ -131,7 +134,7 @@ fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, bl
     Row::new(path, object, attr, block.logical_birth(), class)
 }
 
-/// Lists directories and describes everything in them.
+/// Lists directories and describes all their entries.
 pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     mut directories: Vec<Directory>,
@@ -152,7 +155,8 @@ pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
     batches.send().await;
 }
 
-/// Reads the directories that are one block (micro ZAPs), all at once; says which are larger.
+/// Reads the directories that are a single block (micro ZAPs) all at once; collects the larger ones in
+/// `large`.
 async fn read_small<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     directories: &[Directory],
@@ -201,7 +205,7 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
                     entries.add(entry.name, Dirent::from_word(entry.value).object);
                 }
             }
-            // One block, and not a micro ZAP: let the general reader say what it is.
+            // A single block, but not a micro ZAP: the general reader handles it.
             Ok(Err(_)) => large.push(index),
             Err(error) => batches.problem(&directory.path, b"", directory.object, error),
         }
@@ -210,14 +214,15 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
     runtime(&walk.target).work(WorkKind::Parse, entries.names.len() as u64).await;
 }
 
-/// The pointer to a directory's block, if it has just one. What a replayed one has on disk, if anything, is not what is shown.
+/// The pointer to a directory's block, if it has only one. `None` for a replayed directory, whose disk state
+/// is outdated.
 fn only_block(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Option<Blkptr> {
     let bp = dnode.blkptr(0);
     let is_one = dnode.levels == 1 && dnode.max_block_id == BlockId(0) && !bp.is_hole();
     (is_one && !fs.is_replayed(object)).then_some(bp)
 }
 
-/// Reads a directory of many blocks, handing entries on whenever there is a window full of them.
+/// Reads a directory of many blocks, and hands entries on whenever a window is full.
 async fn read_large<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     directory: &Directory,
@@ -235,7 +240,7 @@ async fn read_large<T, R: Fn(&RowBatch) -> T>(
         match reader.next_batch().await {
             Ok(Some(batch)) => batch.iter().for_each(|entry| entries.add(&entry.name, entry.object)),
             Ok(None) => return,
-            // It goes on behind what can't be read.
+            // Continues after the unreadable part.
             Err(error) => batches.problem(&directory.path, b"", id, error),
         }
         if entries.list.len() >= WINDOW_ENTRIES {
@@ -254,7 +259,7 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
     entries: &mut Entries,
     batches: &mut Batches<'_, T, R>,
 ) {
-    // Most directories list their files in the order of their making: runs, which this sort makes use of.
+    // Most directories list files in creation order: the sort benefits from such runs.
     entries.list.sort_by_key(|entry| entry.object);
     let entries = &*entries;
     for list in entries.list.chunks(BATCH_ROWS) {
@@ -309,7 +314,8 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
     batches.send().await;
 }
 
-/// Attributes from the dnode alone; `None` if that is not enough (a spill block, or the intent log changed them).
+/// Attributes from the dnode alone; `None` if that is not enough (a spill block, or changes in the intent
+/// log).
 fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Attr>> {
     if fs.is_replayed(object) {
         return Ok(None);
@@ -320,7 +326,7 @@ fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Att
     }
 }
 
-/// The directories among entries, each the first time it is met.
+/// The directories among entries that are met for the first time.
 fn directories<T, R: Fn(&RowBatch) -> T>(
     walk: &Walk,
     entries: &Entries,

@@ -1,38 +1,40 @@
-//! The book of blocks met: counts, who was met before, where they lie, and which are still to be verified.
+//! Registers every block pointer: counts it, detects repeated blocks, records their extents, and queues
+//! blocks for verification.
 
-use cenote_dataset::{Mos, Result};
+use cenote_dataset::Mos;
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::Asize;
-use cenote_pool::{MAX_GANG_DEPTH, Place, Pool, ReadContext, VerifyItem};
+use cenote_object::Result;
+use cenote_pool::{MAX_GANG_DEPTH, Pool, ReadContext, VerifyItem, Zbookmark};
 
 use super::counts::{Counter, Under};
 use super::extent::{Extent, ExtentSet};
 use super::sharing::{Occurrence, Sharing};
 
-/// Pointers to nowhere that are named; more are only counted.
+/// How many invalid addresses are kept; the rest are only counted.
 const KEPT_BAD_ADDRESSES: usize = 10_000;
 
-/// The book.
+/// The register.
 pub(super) struct Census {
     pool: Pool,
     metaslab_shifts: Vec<u32>,
     sharing: Sharing,
     pub(super) counter: Counter,
-    /// Space referenced, if it is to be compared.
+    /// The referenced space, if it is to be compared.
     pub(super) referenced: Option<ExtentSet>,
     /// Blocks to verify next.
     pub(super) window: Vec<VerifyItem>,
-    /// Gang blocks whose pieces are still to be looked up, and how deep within gangs they are.
-    gangs: Vec<(Blkptr, Place, u32)>,
-    /// Pointers that lead nowhere: the first [`KEPT_BAD_ADDRESSES`].
-    pub(super) bad_addresses: Vec<(Place, String)>,
-    /// More of them.
+    /// Gang blocks whose constituents are still to be looked up, with their nesting depth.
+    gangs: Vec<(Blkptr, Zbookmark, u32)>,
+    /// Invalid addresses: the first [`KEPT_BAD_ADDRESSES`].
+    pub(super) bad_addresses: Vec<(Zbookmark, String)>,
+    /// The number of further ones.
     pub(super) more_bad_addresses: u64,
 }
 
 impl Census {
-    /// An empty book.
+    /// An empty register.
     ///
     /// # Errors
     /// A table of shared blocks is damaged.
@@ -50,8 +52,8 @@ impl Census {
         })
     }
 
-    /// Enters a pointer; `verify`: its block is to be read (if this is the first pointer to it).
-    pub(super) fn enter(&mut self, bp: Blkptr, place: Place, under: Under, verify: bool) {
+    /// Enters a pointer; with `verify`, its block is read (if this is the first pointer to it).
+    pub(super) fn enter(&mut self, bp: Blkptr, place: Zbookmark, under: Under, verify: bool) {
         let bp = if bp.is_embedded() { bp } else { self.sharing.widen(bp) };
         let shifts = &self.metaslab_shifts;
         self.counter.add(&bp, under, |vdev| shifts.get(vdev as usize).copied().unwrap_or(63));
@@ -69,19 +71,19 @@ impl Census {
         self.claim(bp, place);
     }
 
-    /// Notes the space of deduplicated blocks that have lost their last reference; they are no blocks any more and don't count.
+    /// Adds the space of deduplicated blocks that lost their last reference; they no longer count as blocks.
     pub(super) fn claim_unreferenced(&mut self) {
         for bp in std::mem::take(&mut self.sharing.unreferenced) {
-            self.claim(bp, Place::default());
+            self.claim(bp, Zbookmark::default());
         }
     }
 
-    /// Notes the space of copies that nothing refers to yet: the removal of a vdev makes them.
+    /// Adds the space of copies without references, which the removal of a vdev makes.
     pub(super) fn claim_copies(&mut self, copies: &[Dva]) {
-        copies.iter().for_each(|copy| self.refer(copy, copy.asize.0, Place::default()));
+        copies.iter().for_each(|copy| self.refer(copy, copy.asize.0, Zbookmark::default()));
     }
 
-    fn claim(&mut self, bp: Blkptr, place: Place) {
+    fn claim(&mut self, bp: Blkptr, place: Zbookmark) {
         match bp.is_gang() {
             _ if self.referenced.is_none() => {}
             true => self.gangs.push((bp, place, 0)),
@@ -89,7 +91,7 @@ impl Census {
         }
     }
 
-    /// Looks up where the pieces of the gang blocks lie that were met so far.
+    /// Looks up the constituents of the gang blocks met so far.
     pub(super) async fn open_gangs(&mut self) {
         while let Some((bp, place, depth)) = self.gangs.pop() {
             for dva in bp.dvas() {
@@ -98,10 +100,10 @@ impl Census {
                 self.refer(&dva, header.unwrap_or(dva.asize.0), place);
             }
             if depth == MAX_GANG_DEPTH {
-                self.complain(place, "gang blocks lead to gang blocks without end".into());
+                self.complain(place, "gang blocks are nested too deeply".into());
                 continue;
             }
-            // Without a header that makes sense, verification says that the block is lost.
+            // Without a valid header, verification reports the block as lost.
             let header = match self.pool.read_gang_header(&bp, &ReadContext::new(place)).await {
                 Ok(header) if header.fits(bp.psize().0) => header,
                 _ => continue,
@@ -116,7 +118,7 @@ impl Census {
         }
     }
 
-    fn refer(&mut self, dva: &Dva, len_bytes: u64, place: Place) {
+    fn refer(&mut self, dva: &Dva, len_bytes: u64, place: Zbookmark) {
         let Some(referenced) = &mut self.referenced else { return };
         let range = Dva { asize: Asize(len_bytes), ..*dva };
         let places = self.pool.vdevs().resolve(&range).unwrap_or_default();
@@ -128,7 +130,7 @@ impl Census {
         }
     }
 
-    fn complain(&mut self, place: Place, why: String) {
+    fn complain(&mut self, place: Zbookmark, why: String) {
         match self.bad_addresses.len() < KEPT_BAD_ADDRESSES {
             true => self.bad_addresses.push((place, why)),
             false => self.more_bad_addresses += 1,

@@ -1,19 +1,20 @@
-//! Verifying the blocks of a window in disk order, a slice at a time, so that there is progress to report.
+//! Verifies the blocks of a window in disk order, one slice at a time so that progress can be reported.
 //!
-//! The pool verifies a slice on all cores; two are under way so that none idles at the end of one.
+//! The pool verifies a slice on all cores; two slices are in progress so that no core idles at the end of
+//! one.
 
 use cenote_pool::{Fault, Finding, Pool, VerifyItem};
 use futures::StreamExt;
 
 use super::progress::{Meter, Progress, Stop};
 
-/// Blocks and bytes of a slice, at most.
+/// Maximum blocks and bytes of a slice.
 const SLICE_BLOCKS: usize = 32 << 10;
 const SLICE_BYTES: u64 = 64 << 20;
-/// Slices under way.
+/// Number of slices in progress.
 const SLICES: usize = 2;
 
-/// A block with something wrong, as the pool told.
+/// A damaged block as reported by the pool.
 #[derive(Debug, Clone)]
 pub(super) struct Damaged {
     pub(super) item: VerifyItem,
@@ -21,13 +22,13 @@ pub(super) struct Damaged {
 }
 
 impl Damaged {
-    /// None of its copies is left.
+    /// Whether none of its copies is readable.
     pub(super) fn is_lost(&self) -> bool {
         self.findings.iter().any(|finding| finding.fault == Fault::Lost)
     }
 }
 
-/// Verifies the blocks of a window, which is empty afterwards (also if it was stopped).
+/// Verifies the blocks of a window, and empties it even if stopped.
 pub(super) async fn check_window(
     pool: &Pool,
     window: &mut Vec<VerifyItem>,
@@ -62,7 +63,7 @@ pub(super) async fn check_window(
     }
 }
 
-/// Cuts a sorted window.
+/// Cuts a sorted window into slices.
 fn slices(items: Vec<VerifyItem>) -> impl Iterator<Item = Vec<VerifyItem>> {
     let mut items = items.into_iter().peekable();
     std::iter::from_fn(move || {

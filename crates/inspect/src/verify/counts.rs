@@ -1,8 +1,10 @@
-//! Counting block pointers, as `zdb -b` counts.
+//! Counts block pointers the way `zdb -b` does.
 //!
-//! Every pointer counts once where it is met, whatever it points to: a deduplicated or cloned block adds to the sums with each
-//! reference, and the further ones are summed apart, so that `allocated - deduped - cloned` is what the space maps
-//! say. Embedded blocks count with their logical size and take no space; holes and redacted blocks don't.
+//! Every pointer counts once where it is met: a deduplicated or cloned block is added to the sums for each
+//! reference, and additional references are also summed separately, so that `allocated - deduped - cloned`
+//! equals the allocation in the space maps. Embedded blocks count with their logical size and take no space;
+//! holes and redacted blocks do not count.
+//!
 //!
 //! Source: OpenZFS `zdb.c` (`zdb_count_block`), for what is counted.
 
@@ -13,15 +15,15 @@ use std::collections::BTreeMap;
 /// Sums over block pointers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Sums {
-    /// Pointers, embedded ones included.
+    /// Pointers, including embedded ones.
     pub count: u64,
     /// Copies that are gang blocks.
     pub ganged: u64,
-    /// Bytes as their owners see them.
+    /// Logical bytes.
     pub logical_bytes: u64,
-    /// Bytes as stored, one copy, without parity.
+    /// Stored bytes of one copy, without parity.
     pub physical_bytes: u64,
-    /// Bytes taken on the vdevs, all copies, with parity and padding.
+    /// Bytes allocated on the vdevs: all copies, with parity and padding.
     pub allocated_bytes: u64,
     /// Pointers with at least two copies on one top-level vdev.
     pub ditto_same_vdev: u64,
@@ -33,7 +35,7 @@ impl Sums {
     fn add(&mut self, other: &Sums) {
         self.count += other.count;
         self.ganged += other.ganged;
-        // Sizes of damaged pointers may be anything up to 48 bits each: let sums stop at the end.
+        // Sizes in damaged pointers may have any value of up to 48 bits: let the sums saturate.
         self.logical_bytes = self.logical_bytes.saturating_add(other.logical_bytes);
         self.physical_bytes = self.physical_bytes.saturating_add(other.physical_bytes);
         self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
@@ -42,12 +44,12 @@ impl Sums {
     }
 }
 
-/// Further references to blocks that were met before.
+/// Additional references to blocks that were met before.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Shared {
     /// References beyond the first.
     pub count: u64,
-    /// Bytes that each of them would take if it had its own block.
+    /// Bytes they would take if each had its own block.
     pub allocated_bytes: u64,
 }
 
@@ -70,7 +72,7 @@ pub struct TypeSums {
     pub sums: Sums,
 }
 
-/// Everything that was counted.
+/// All counts.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Over all types and levels.
@@ -81,23 +83,23 @@ pub struct Counts {
     pub deduped: Shared,
     /// References to cloned blocks beyond the first.
     pub cloned: Shared,
-    /// Embedded pointers by their type (0: data).
+    /// Embedded pointers by type (0 is data).
     pub embedded: BTreeMap<u8, u64>,
 }
 
-/// Under which name a pointer counts.
+/// The name under which a pointer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Under {
     /// Its own type.
     Type,
-    /// Deferred frees, whatever the type.
+    /// Deferred frees, whatever their type.
     DeferredFree,
 }
 
-/// A pending free has no type of its own here; no object type has this number.
+/// Marks a pending free, which has no type here; no object type has this number.
 const DEFERRED: u8 = 0xff;
 
-/// Counts in the making.
+/// Counts being accumulated.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     sums: BTreeMap<(u8, u8), Sums>,
@@ -107,7 +109,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts a pointer. `metaslab_shift` of a vdev says which copies share a metaslab.
+    /// Counts a pointer. `metaslab_shift` of a vdev tells which copies share a metaslab.
     pub(crate) fn add(&mut self, bp: &Blkptr, under: Under, metaslab_shift: impl Fn(u64) -> u32) {
         let mut one = Sums {
             count: 1,

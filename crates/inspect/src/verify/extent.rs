@@ -1,23 +1,25 @@
-//! Sets of disk ranges, kept sorted and merged: what is referenced, what is allocated.
+//! Sets of disk ranges, sorted and merged: the referenced space and the allocated space.
 //!
-//! Idea: a range is one `u128` whose order is the order on disk, so a set is a sorted list of numbers and every operation
-//! is a merge. New ranges gather unsorted; when there are as many as are already merged (at least [`FRESH`]), they
-//! are sorted and merged in. So adding costs a sort's share, and ranges that touch become one.
+//! Idea: a range is one `u128` whose order is disk order, so a set is a sorted list of numbers and every
+//! operation is a merge. New ranges are collected unsorted; when there are as many as merged ones (at least
+//! [`FRESH`]), they are sorted and merged in. Adding therefore costs a share of a sort, and adjacent ranges
+//! are joined.
 //!
 //! ```text
 //!   u128   | vdev (24) | first sector (52) | sectors (52) |      sectors of 512 bytes
 //! ```
 //!
-//! Memory: 16 bytes a gap between used ranges, not a block; at most three times that (plus [`FRESH`]) while merging. A pool of
-//! 10 million blocks that never touch each other takes 160 MB, a freshly filled one some kilobytes.
+//! Memory: 16 bytes per gap between used ranges, not per block; at most three times that (plus [`FRESH`])
+//! while merging. A pool of 10 million blocks of which no two are adjacent takes 160 MB, a freshly filled one
+//! some kilobytes.
 //!
 //! Invariants: `merged` is sorted; its ranges neither overlap nor touch.
 
 use cenote_format::units::{SPA_MINBLOCKSHIFT, VdevId};
 
-/// Ranges that gather before they are merged, at least: 16 MiB.
+/// The minimum number of ranges collected before a merge: 16 MiB.
 const FRESH: usize = 1 << 20;
-/// Overlaps that are kept; more are only summed up.
+/// How many overlaps are kept; the rest are only summed.
 const KEPT_OVERLAPS: usize = 10_000;
 const SECTOR_BITS: u32 = 52;
 const SECTOR_MASK: u128 = (1 << SECTOR_BITS) - 1;
@@ -34,7 +36,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Offsets and lengths are cut to whole sectors, as everything on disk is.
+    /// Offsets and lengths are rounded down to whole sectors; everything on disk has whole sectors.
     pub(crate) fn new(vdev: VdevId, offset_bytes: u64, len_bytes: u64) -> Extent {
         Extent { vdev: vdev.0, offset_bytes, len_bytes }
     }
@@ -60,7 +62,7 @@ fn extent(vdev: u64, start: u64, end: u64) -> Extent {
     Extent { vdev, offset_bytes: start << SPA_MINBLOCKSHIFT, len_bytes: (end - start) << SPA_MINBLOCKSHIFT }
 }
 
-/// A set of ranges that also notices what was added twice.
+/// A set of ranges that detects ranges added twice.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentSet {
     merged: Vec<u128>,
@@ -70,7 +72,7 @@ pub(crate) struct ExtentSet {
 }
 
 impl ExtentSet {
-    /// Adds a range. One that no vdev can hold is refused: `false`.
+    /// Adds a range. Returns `false` for a range that no vdev can hold.
     pub(crate) fn insert(&mut self, range: Extent) -> bool {
         let Some(packed) = range.pack() else { return range.len_bytes == 0 };
         self.fresh.push(packed);
@@ -80,7 +82,7 @@ impl ExtentSet {
         true
     }
 
-    /// Merges what has gathered.
+    /// Merges the collected ranges.
     pub(crate) fn settle(&mut self) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_unstable();
@@ -117,7 +119,7 @@ impl ExtentSet {
         *last = pack(vdev, last_start, end.max(last_end));
     }
 
-    /// Ranges that were added more than once, and their bytes in all. Call after [`ExtentSet::settle`].
+    /// Ranges that were added more than once, and their total bytes. Call after [`ExtentSet::settle`].
     pub(crate) fn overlaps(&self) -> (&[Extent], u64) {
         (&self.overlaps, self.overlap_bytes)
     }
@@ -132,7 +134,7 @@ impl ExtentSet {
     }
 }
 
-/// What is in `left` and not in `right`; both sorted and free of overlaps, of one vdev.
+/// The ranges in `left` that are not in `right`; both are sorted, without overlaps, on one vdev.
 pub(crate) fn subtract(
     left: impl Iterator<Item = Extent>,
     right: impl Iterator<Item = Extent>,
@@ -198,9 +200,16 @@ mod tests {
             left in prop::collection::vec((0u64..64, 1u64..9), 0..20),
             right in prop::collection::vec((0u64..64, 1u64..9), 0..20),
         ) {
-            let bits = |ranges: &[(u64, u64)]| ranges.iter().fold(0u128, |bits, &(start, len)| bits | ((1 << len) - 1) << start);
-            let of = |ranges: &[(u64, u64)]| set(&ranges.iter().map(|&(s, l)| range(0, s, l)).collect::<Vec<_>>());
-            let back = |ranges: &[Extent]| bits(&ranges.iter().map(|r| (r.offset_bytes / 512, r.len_bytes / 512)).collect::<Vec<_>>());
+            let bits = |ranges: &[(u64, u64)]| {
+                ranges.iter().fold(0u128, |bits, &(start, len)| bits | ((1 << len) - 1) << start)
+            };
+            let of = |ranges: &[(u64, u64)]| {
+                set(&ranges.iter().map(|&(s, l)| range(0, s, l)).collect::<Vec<_>>())
+            };
+            let back = |ranges: &[Extent]| {
+                let pairs = ranges.iter().map(|r| (r.offset_bytes / 512, r.len_bytes / 512));
+                bits(&pairs.collect::<Vec<_>>())
+            };
             let (a, b) = (of(&left), of(&right));
             let ranges: Vec<_> = a.on_vdev(VdevId(0)).collect();
             prop_assert_eq!(back(&ranges), bits(&left));

@@ -1,21 +1,25 @@
-//! A dataset with its other versions, opened as far as findings ask for it, each once.
+//! A dataset and its other versions, each opened once and only when a finding needs it.
+//!
+//! Locking: one task looks up owners at a time. The once-cells let shared references open versions on demand;
+//! nothing is reset.
 
-use cenote_dataset::object::SPILL_BLOCK;
-use cenote_dataset::{Dataset, Mos, Objset};
+use cenote_dataset::{Dataset, Mos};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_fs::Filesystem;
-use cenote_pool::Place;
+use cenote_object::Objset;
+use cenote_object::object::SPILL_BLOCK;
+use cenote_pool::Zbookmark;
 use tokio::sync::OnceCell;
 
-/// Clones looked at for each snapshot.
+/// How many clones of each snapshot are examined.
 const MAX_CLONES: usize = 16;
 
-/// All versions under a dataset's directory, oldest first.
+/// All versions in a dataset's DSL directory, oldest first.
 pub(super) struct Family {
     versions: Vec<Version>,
-    /// Which of them was asked for.
+    /// The index of the requested one.
     index: usize,
     filesystem: OnceCell<Option<Filesystem>>,
 }
@@ -28,7 +32,7 @@ struct Version {
 }
 
 impl Family {
-    /// Finds the versions; if only this one can be found, it stands alone.
+    /// Finds the versions; only the requested one if the others can't be found.
     pub(super) async fn of(mos: &Mos, dataset: DatasetId) -> Option<Family> {
         let this = mos.dataset_by_id(dataset).await.ok()?;
         let (versions, index) = match this.dir().head().await {
@@ -50,7 +54,7 @@ impl Family {
         &self.versions[self.index]
     }
 
-    /// The full name of the dataset that was asked for.
+    /// The full name of the requested dataset.
     pub(super) fn name(&self) -> &str {
         self.this().dataset.name()
     }
@@ -60,15 +64,15 @@ impl Family {
         self.this().objset().await
     }
 
-    /// The path of an object from the root of its file system; `None` if it is no file, or can't be found.
+    /// The path of an object from the root of its file system; `None` if it is not a file, or can't be found.
     pub(super) async fn path(&self, object: ObjectId) -> Option<String> {
         let open = || async { Filesystem::open(self.objset().await?.clone()).await.ok() };
         let path = self.filesystem.get_or_init(open).await.as_ref()?.path_of(object).await.ok()?;
         Some(String::from_utf8_lossy(&path).into_owned())
     }
 
-    /// Which later versions, and clones of all of these, have the same block.
-    pub(super) async fn sharing(&self, place: &Place, bp: &Blkptr) -> Vec<String> {
+    /// The later versions, and clones of all of these, that have the same block.
+    pub(super) async fn sharing(&self, place: &Zbookmark, bp: &Blkptr) -> Vec<String> {
         let versions = &self.versions[self.index..];
         let (mut shared, mut end) = (1, versions.len());
         while shared < end {
@@ -115,7 +119,7 @@ impl Version {
         self.clones.get_or_init(open).await
     }
 
-    async fn has(&self, place: &Place, bp: &Blkptr) -> bool {
+    async fn has(&self, place: &Zbookmark, bp: &Blkptr) -> bool {
         let Some(set) = self.objset().await else { return false };
         let same = |other: &Blkptr| {
             other.logical_birth() == bp.logical_birth() && other.dvas().next() == bp.dvas().next()

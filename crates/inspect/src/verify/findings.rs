@@ -1,45 +1,46 @@
-//! What is kept of what was found: the worst, each rank within a bound of its own.
+//! Keeps the worst findings, with a separate limit for each rank.
 //!
-//! Idea: how many findings there will be is known only at the end. Until then each rank keeps its first `most`, so that nothing
-//! pushes out what is worse; the list is cut when all is known, and owners are looked up for what is left.
+//! Idea: the number of findings is known only at the end. Until then each rank keeps its first `most`, so
+//! that mild findings never displace worse ones. At the end the list is cut, and owners are looked up for the
+//! rest.
 //!
 //! ```text
 //!   structures, bad addresses | lost blocks | danger | repairable | notices      first `most` of each
 //!   \____________________ first `most` of all ____/ ---> owners ---> report
 //! ```
 //!
-//! Memory: `most` findings a rank, some hundred bytes each, 20 MB with the default of 10,000.
+//! Memory: `most` findings per rank, some hundred bytes each, 20 MB with the default of 10,000.
 
 use cenote_dataset::Mos;
 use cenote_format::units::{DatasetId, Guid};
-use cenote_pool::{Fault, Place, Pool};
+use cenote_pool::{Fault, Pool, Zbookmark};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::check::Damaged;
 use super::owner::{Owner, Owners};
-use super::report::{BadBlock, BadPiece, DeviceDamage, FaultKind, Finding, Severity};
+use super::report::{BadBlock, BadPiece, DatasetDamage, DeviceDamage, FaultKind, Finding, Severity};
 
 /// A finding whose owner is not looked up yet.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// What is there makes no sense.
-    Structure(Place, String),
-    /// A pointer leads nowhere.
-    BadAddress(Place, String),
+    /// An invalid structure.
+    Structure(Zbookmark, String),
+    /// An invalid address.
+    BadAddress(Zbookmark, String),
     /// A damaged block.
     Block(Damaged),
-    /// A finding about the pool's own books.
+    /// A finding about the pool's own metadata.
     Unowned(Finding),
 }
 
-/// The worst come first.
+/// Orders the worst first.
 type Rank = (Reverse<Severity>, u8);
 
 impl Found {
     fn rank(&self) -> Rank {
         match self {
-            // What hangs below was not visited, so nothing else tells of it.
+            // Everything below was not visited, so no other finding reports it.
             Found::Structure(..) | Found::BadAddress(..) => (Reverse(Severity::Lost), 0),
             Found::Block(damaged) if damaged.is_lost() => (Reverse(Severity::Lost), 1),
             Found::Block(_) => (Reverse(Severity::Repairable), 0),
@@ -68,20 +69,22 @@ impl Found {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug)]
 pub(super) struct Findings {
     most: usize,
     kept: BTreeMap<Rank, Vec<Found>>,
-    /// All of them, those not kept included.
+    /// The total number, including those not kept.
     pub(super) count: u64,
     pub(super) lost_blocks: u64,
     pub(super) repairable_blocks: u64,
     devices: BTreeMap<Guid, DeviceDamage>,
+    /// Numbers of lost and repairable blocks.
+    datasets: BTreeMap<DatasetId, (u64, u64)>,
 }
 
 impl Findings {
-    /// None; at most `most` will be reported.
+    /// Empty; at most `most` findings will be reported.
     pub(super) fn new(most: usize) -> Findings {
         Findings {
             most,
@@ -90,6 +93,7 @@ impl Findings {
             lost_blocks: 0,
             repairable_blocks: 0,
             devices: BTreeMap::new(),
+            datasets: BTreeMap::new(),
         }
     }
 
@@ -105,9 +109,10 @@ impl Findings {
     }
 
     fn blame(&mut self, damaged: &Damaged) {
+        let (lost, repairable) = self.datasets.entry(damaged.item.place.dataset).or_default();
         match damaged.is_lost() {
-            true => self.lost_blocks += 1,
-            false => self.repairable_blocks += 1,
+            true => (*lost, self.lost_blocks) = (*lost + 1, self.lost_blocks + 1),
+            false => (*repairable, self.repairable_blocks) = (*repairable + 1, self.repairable_blocks + 1),
         }
         for finding in &damaged.findings {
             let Some(guid) = finding.leaf else { continue };
@@ -130,16 +135,28 @@ impl Findings {
         self.devices.iter().map(named).collect()
     }
 
-    /// The worst of all, worst first.
+    /// Damage by dataset, most damaged first.
+    pub(super) async fn datasets(&self, mos: &Mos) -> Vec<DatasetDamage> {
+        let mut owners = Owners::new(mos);
+        let mut damage = Vec::with_capacity(self.datasets.len());
+        for (&dataset, &(lost_blocks, repairable_blocks)) in &self.datasets {
+            let dataset = owners.dataset(dataset).await;
+            damage.push(DatasetDamage { dataset, lost_blocks, repairable_blocks });
+        }
+        damage.sort_by_key(|damage| Reverse((damage.lost_blocks, damage.repairable_blocks)));
+        damage
+    }
+
+    /// The worst findings, worst first.
     fn worst(self) -> impl Iterator<Item = Found> {
         self.kept.into_values().flatten().take(self.most)
     }
 
-    /// The worst with their owners.
+    /// The worst findings with their owners.
     pub(super) async fn named(self, mos: &Mos) -> Vec<Finding> {
         let mut owners = Owners::new(mos);
         let mut found: Vec<(usize, Found)> = self.worst().enumerate().collect();
-        // One dataset after the other: owners has one open at a time.
+        // Grouped by dataset, since `Owners` keeps only one open at a time.
         found.sort_by_key(|(_, found)| found.dataset());
         let mut named = Vec::with_capacity(found.len());
         for (place, found) in found {
@@ -172,7 +189,7 @@ fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
     }
 }
 
-/// The path where a leaf was found, else its guid.
+/// The path where a leaf was found, otherwise its guid.
 pub(super) fn device_name(pool: &Pool, guid: Guid) -> String {
     pool.found().devices.get(&guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
 }
@@ -190,7 +207,7 @@ mod tests {
     }
 
     fn block(fault: Fault) -> Found {
-        let place = Place::default();
+        let place = Zbookmark::default();
         let finding = cenote_pool::Finding {
             item: 0,
             place,
@@ -209,8 +226,8 @@ mod tests {
         (0..10).for_each(|at| findings.add(leak(at)));
         (0..10).for_each(|_| findings.add(block(Fault::Checksum)));
         (0..10).for_each(|_| findings.add(block(Fault::Lost)));
-        findings.add(Found::Structure(Place::default(), "no dnode".into()));
-        findings.add(Found::BadAddress(Place::default(), "beyond the end".into()));
+        findings.add(Found::Structure(Zbookmark::default(), "no dnode".into()));
+        findings.add(Found::BadAddress(Zbookmark::default(), "beyond the end".into()));
         assert_eq!((findings.lost_blocks, findings.repairable_blocks, findings.count), (10, 10, 32));
         let worst: Vec<Found> = findings.worst().collect();
         let [Found::Structure(..), Found::BadAddress(..), Found::Block(a), Found::Block(b)] = &worst[..]

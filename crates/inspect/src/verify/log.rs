@@ -1,40 +1,44 @@
 //! Blocks of intent logs.
 //!
-//! Idea: a log is a chain, each block allocated before it is written; it ends where a block does not verify. The last pointer leads to
-//! a block that is allocated and holds nothing yet, or what a power cut left of one: it counts as live, and nothing is wrong with it. Nor
-//! can it be told what else was being written then: of a log's blocks it matters only that each can be read.
+//! Idea: a log is a chain whose blocks are allocated before they are written; it ends at the first block that
+//! does not verify. The last pointer leads to a block that is allocated but not written, or torn by a power
+//! cut: it counts as live and is not an error. Nor is it known which copies were being written at that
+//! moment, so a log block only has to be readable.
 //!
-//! Which blocks are live depends on whether the log was claimed, that is, whether the pool was opened for writing after the log
-//! was last written. If not, blocks born after the uberblock's group are not allocated in this state of the pool, and
-//! the chain ends at the first of them. If so, blocks up to the number in the header count, and so do the data blocks that
-//! write records point to; one of these that can't be read is lost.
+//! Which blocks are live depends on whether the log was claimed, that is, whether the pool was opened for
+//! writing after the log was last written. If not, blocks born after the uberblock's txg are not allocated in
+//! this state of the pool, and the chain ends at the first of them. If so, blocks up to the sequence number
+//! in the header count, and so do the data blocks referenced by write records; an unreadable one of these is
+//! lost.
 //!
-//! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`); `zdb.c` and `dsl_scan.c` expect failures, too.
+//! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`); `zdb.c` and `dsl_scan.c` expect
+//! failures, too.
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::ZilHeader;
 use cenote_format::units::{BlockId, DatasetId, Txg};
 use cenote_format::zil::record::WrittenBlock;
 use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
-use cenote_pool::{Place, Pool, ReadContext};
+use cenote_pool::{Pool, ReadContext, Zbookmark};
 use std::collections::HashSet;
 
 /// A log to be walked.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// Whose log.
+    /// Its dataset.
     pub(super) dataset: DatasetId,
-    /// Where it starts.
+    /// Its header.
     pub(super) header: ZilHeader,
 }
 
-/// What there is of a log.
+/// The blocks of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogBlocks {
-    /// Blocks that are allocated, with their places: the block number is the log's own count, or of a record's data, that in the file.
-    pub(super) live: Vec<(Blkptr, Place)>,
+    /// Allocated blocks with their bookmarks: the block number is the log's sequence number or, for a
+    /// record's data, the block in the file.
+    pub(super) live: Vec<(Blkptr, Zbookmark)>,
     /// Claimed blocks that can't be read.
-    pub(super) lost: Vec<Place>,
+    pub(super) lost: Vec<Zbookmark>,
 }
 
 impl Log {
@@ -51,14 +55,14 @@ impl Log {
             if unsynced || number > header.last_block() || !seen.insert(bp.dvas().next()) {
                 break;
             }
-            let place = Place { dataset: self.dataset, block: BlockId(number), ..Place::default() };
+            let place = Zbookmark { dataset: self.dataset, block: BlockId(number), ..Zbookmark::default() };
             found.live.push((bp, place));
             let Some(block) = read_block(pool, &bp, place).await else {
                 let is_lost = claimed && !header.may_end_before(number, last_record);
                 found.lost.extend(is_lost.then_some(place));
                 break;
             };
-            // Whether or not there is a key.
+            // This works with and without a key.
             for record in block.clear_records().map_while(|record| record.ok()) {
                 if record.seq > header.last_record() {
                     return found;
@@ -77,21 +81,21 @@ impl Log {
         found
     }
 
-    /// The block that a write record points to, if the log was claimed and it with it.
-    fn claimed_data(&self, written: &WrittenBlock) -> Option<(Blkptr, Place)> {
+    /// The data block of a write record, if the log and the block were claimed.
+    fn claimed_data(&self, written: &WrittenBlock) -> Option<(Blkptr, Zbookmark)> {
         let WrittenBlock { object, offset_bytes, bp } = *written;
         let is_claimed = self.header.is_claimed() && bp.logical_birth() >= self.header.claim_txg;
         if !is_claimed || bp.is_hole() || bp.is_embedded() {
             return None;
         }
-        let nowhere = Place { dataset: self.dataset, ..Place::default() };
+        let nowhere = Zbookmark { dataset: self.dataset, ..Zbookmark::default() };
         let block = BlockId(offset_bytes / bp.lsize().0.max(1));
-        Some((bp, if bp.is_encrypted() { nowhere } else { Place { object, level: 0, block, ..nowhere } }))
+        Some((bp, if bp.is_encrypted() { nowhere } else { Zbookmark { object, level: 0, block, ..nowhere } }))
     }
 }
 
-/// A block of the chain; `None` if it was never written (or is damaged: there is no telling).
-async fn read_block(pool: &Pool, bp: &Blkptr, place: Place) -> Option<LogBlock> {
+/// A block of the chain; `None` if it was never written (or is damaged, which looks the same).
+async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
     let bytes = pool.read_physical(bp, &ReadContext::new(place)).await.ok()?;
     LogBlock::decode(&bytes, layout).ok().filter(|block| block.continues(bp))

@@ -1,23 +1,25 @@
-//! Blocks that are no longer part of any dataset and not yet free.
+//! Blocks that no dataset references and that are not free yet.
 //!
-//! Frees wait in lists in the MOS: those put off to a later group, those of destroyed datasets (a tree each, freed from the leaves in the
-//! background), and livelists of destroyed clones. Until they are done the space is allocated, so the blocks count;
-//! nobody will read them, so they are not verified.
+//! Frees wait in lists in the MOS: those deferred to a later txg, those of destroyed datasets (one tree each,
+//! freed from the leaves in the background), and the livelists of destroyed clones. Until they are processed
+//! the space is allocated, so the blocks count. Nobody will read them, so they are not verified.
+//!
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), `bptree.c`, `dsl_deadlist.c` (`dsl_process_sub_livelist`).
 
-use cenote_dataset::deadlist::Deadlist;
-use cenote_dataset::{Mos, Result};
+use cenote_dataset::Mos;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::ObjectId;
+use cenote_object::Result;
+use cenote_object::deadlist::Deadlist;
 
 use super::tree::{Met, Tree};
 
 /// Calls `each` with every block that waits to be freed.
 ///
 /// # Errors
-/// A list is damaged; what came before it was given.
+/// A list is damaged; the blocks before the damage were passed on.
 pub(super) async fn blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
     for list in mos.pending_frees().await? {
         let mut entries = list.entries();
@@ -29,7 +31,7 @@ pub(super) async fn blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()
     destroyed_clones(mos, &mut each).await
 }
 
-/// Trees of destroyed datasets.
+/// The trees of destroyed datasets.
 async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
     for entry in mos.pending_destroys().await? {
         let mut met = Vec::new();
@@ -48,13 +50,13 @@ async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<
     Ok(())
 }
 
-/// What the livelists of destroyed clones still hold: allocated and not freed.
+/// Blocks in the livelists of destroyed clones that are allocated and not freed.
 async fn destroyed_clones(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
     let Some(lists) = mos.directory_zap(names::DELETED_CLONES).await? else { return Ok(()) };
     for entry in lists.to_vec().await? {
         let Some(id) = entry.value.as_u64() else { continue };
         for list in Deadlist::open(mos.objset(), ObjectId(id)).await?.lists().await? {
-            // OpenZFS bounds a list (500,000 entries).
+            // OpenZFS limits the length of a list (500,000 entries).
             list.live_blocks().await?.into_iter().for_each(&mut *each);
         }
     }

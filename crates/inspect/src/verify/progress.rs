@@ -1,36 +1,39 @@
-//! How far a verification is, and how to stop one.
+//! The progress of a verification, and how to stop one.
+//!
+//! Locking: [`Stop`] is one relaxed flag that any thread may set; it never goes back. Everything else belongs
+//! to the verifying task.
 
 use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Asks a verification to stop early and report what it has. Clones share one state.
+/// Asks a verification to stop early and report its partial result. Clones share one flag.
 #[derive(Debug, Default, Clone)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Stops it at the next step.
+    /// Requests a stop at the next step.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to stop.
+    /// Whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How far it is.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Space verified so far, in bytes on the vdevs.
     pub done_bytes: u64,
-    /// Space allocated: what will have to be verified, about.
+    /// Allocated space: roughly what has to be verified.
     pub total_bytes: u64,
-    /// Bytes a second since the start.
+    /// Bytes per second since the start.
     pub rate_bytes_per_s: u64,
-    /// Time left at that rate; `None` while there is no telling.
+    /// Time left at that rate; `None` if unknown.
     pub left: Option<Duration>,
     /// Blocks found so far.
     pub blocks: u64,
@@ -38,7 +41,7 @@ pub struct Progress {
     pub damaged_blocks: u64,
 }
 
-/// Makes progress reports.
+/// Computes progress.
 pub(super) struct Meter {
     runtime: Runtime,
     started: Instant,

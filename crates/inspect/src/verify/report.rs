@@ -1,13 +1,14 @@
-//! What verification found, as typed values: each with a severity, a sentence and a structured form.
+//! The results of verification as typed values: each with a severity, a sentence and a structured form.
 
 use std::fmt;
 
 use super::counts::Counts;
 use super::extent::Extent;
 use super::owner::Owner;
+use super::redundancy::WeakVdev;
 use super::space::ClassSpace;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -15,23 +16,25 @@ pub enum Severity {
     Notice,
     /// Another copy or parity has the data: a scrub repairs it.
     Repairable,
-    /// Data will be overwritten by ordinary use.
+    /// Nothing is lost, but redundancy is gone.
+    Degraded,
+    /// Normal use will overwrite data.
     Danger,
     /// Data is lost.
     Lost,
 }
 
-/// What is wrong with a piece of a block.
+/// What is wrong with a copy or column of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
     /// The device failed to read it.
     Unreadable,
-    /// It is not what was written.
+    /// It failed verification.
     Checksum,
-    /// A parity column does not fit its data.
+    /// A parity column does not match its data.
     Parity,
-    /// A whole copy can't be read or rebuilt.
+    /// A whole copy can't be read or reconstructed.
     Lost,
 }
 
@@ -40,11 +43,11 @@ pub enum FaultKind {
 pub struct BadPiece {
     /// The top-level vdev of the copy.
     pub vdev: u64,
-    /// The device, if one is to blame: its path.
+    /// The path of the device to blame, if there is one.
     pub device: Option<String>,
-    /// Byte offset on that device, labels included; without a device, on the top-level vdev.
+    /// Byte offset on that device, including labels; without a device, on the top-level vdev.
     pub offset_bytes: u64,
-    /// Bytes there.
+    /// Its size in bytes.
     pub len_bytes: u64,
     /// What is wrong.
     pub fault: FaultKind,
@@ -55,47 +58,49 @@ pub struct BadPiece {
 pub struct BadBlock {
     /// No copy is left.
     pub lost: bool,
-    /// Whose it is, and what depends on it.
+    /// Its owner and what depends on it.
     pub owner: Owner,
-    /// Bytes as the owner sees it.
+    /// Logical size in bytes.
     pub logical_bytes: u64,
-    /// The group it was born in.
+    /// Its birth txg.
     pub birth_txg: u64,
-    /// What is wrong where.
+    /// The bad copies and columns.
     pub pieces: Vec<BadPiece>,
 }
 
-/// Something that verification found.
+/// A finding of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
     /// A block that is damaged on disk.
     Block(BadBlock),
-    /// A structure with the right checksum that makes no sense.
+    /// An invalid structure with a valid checksum.
     Structure {
-        /// Whose it is.
+        /// Its owner.
         owner: Owner,
         /// What is wrong.
         why: String,
     },
-    /// Space that is allocated and belongs to nothing.
+    /// A vdev with less redundancy than it was created with.
+    Redundancy(WeakVdev),
+    /// Allocated space that nothing references.
     Leaked(Extent),
-    /// Space that belongs to something and is marked free: the next write may take it.
+    /// Referenced space that is marked free: the next write may overwrite it.
     NotAllocated(Extent),
     /// Space that belongs to two blocks.
     DoublyAllocated(Extent),
-    /// A pointer to a place that no vdev has.
+    /// A pointer to an address that does not exist.
     BadAddress {
-        /// Whose pointer it is.
+        /// The owner of the pointer.
         owner: Owner,
         /// What is wrong.
         why: String,
     },
-    /// A space map, list or table that can't be used; what depends on it was not checked.
+    /// An unusable space map, list or table; whatever depends on it was not checked.
     Unchecked {
-        /// Which.
+        /// Its name.
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
@@ -110,6 +115,7 @@ impl Finding {
             Finding::NotAllocated(_) | Finding::DoublyAllocated(_) | Finding::Unchecked { .. } => {
                 Severity::Danger
             }
+            Finding::Redundancy(_) => Severity::Degraded,
             Finding::Leaked(_) => Severity::Notice,
         }
     }
@@ -122,16 +128,20 @@ impl fmt::Display for Finding {
         };
         match self {
             Finding::Block(block) => block.fmt(f),
-            Finding::Structure { owner, why } => write!(f, "{owner}: does not make sense: {why}"),
+            Finding::Structure { owner, why } => write!(f, "{owner}: is invalid: {why}"),
+            Finding::Redundancy(vdev) => vdev.fmt(f),
             Finding::Leaked(extent) => {
                 f.write_str("leaked: ")?;
                 range(f, extent)?;
-                f.write_str(" are allocated and belong to nothing")
+                f.write_str(" are allocated but not referenced")
             }
             Finding::NotAllocated(extent) => {
                 f.write_str("not allocated: ")?;
                 range(f, extent)?;
-                f.write_str(" are in use and marked free: don't import the pool for writing before its data is copied")
+                f.write_str(
+                    " are in use but marked free: don't import the pool for writing before its data is \
+                     copied",
+                )
             }
             Finding::DoublyAllocated(extent) => {
                 f.write_str("doubly allocated: ")?;
@@ -166,52 +176,67 @@ impl fmt::Display for BadBlock {
     }
 }
 
-/// What one device has of the damage.
+/// One device's share of the damage.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceDamage {
     /// Its path, or guid if it has none.
     pub device: String,
     /// Pieces that it failed to read.
     pub unreadable: u64,
-    /// Pieces of data that are not what was written.
+    /// Data that failed verification.
     pub checksum: u64,
-    /// Parity columns that don't fit.
+    /// Parity columns that do not match.
     pub parity: u64,
-    /// Bytes of all of them.
+    /// Their total bytes.
     pub bytes: u64,
 }
 
-/// A device that does not hold all it should.
+/// A device that lacks data.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LaggingDevice {
     /// Its path, or guid if it has none.
     pub device: String,
-    /// The transaction groups that it is known to miss: the first and the last of each run.
+    /// The txgs that it is known to miss: the first and last of each run.
     pub missing_txgs: Vec<(u64, u64)>,
 }
 
 impl fmt::Display for LaggingDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} lags behind", self.device)?;
-        for (i, (first, last)) in self.missing_txgs.iter().enumerate() {
-            f.write_str(if i == 0 { ": it misses txgs " } else { ", " })?;
-            match first == last {
-                true => write!(f, "{first}")?,
-                false => write!(f, "{first} to {last}")?,
-            }
+        match self.missing_txgs.is_empty() {
+            true => Ok(()),
+            false => write!(f, ": it misses {}", txgs(self.missing_txgs.iter().copied())),
         }
-        Ok(())
     }
 }
 
-/// Space as referenced and as allocated.
+/// Runs of txgs: `txgs 4 to 25, 30`.
+pub(super) fn txgs(runs: impl Iterator<Item = (u64, u64)>) -> String {
+    let run = |(first, last)| if first == last { format!("{first}") } else { format!("{first} to {last}") };
+    format!("txgs {}", runs.map(run).collect::<Vec<_>>().join(", "))
+}
+
+/// Damage in one dataset. A block that several datasets share counts in the oldest.
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct DatasetDamage {
+    /// Its name; `None` for the pool's own metadata (the MOS).
+    pub dataset: Option<String>,
+    /// Blocks without a readable copy.
+    pub lost_blocks: u64,
+    /// Damaged blocks that another copy or parity can repair.
+    pub repairable_blocks: u64,
+}
+
+/// Comparison of referenced and allocated space.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SpaceSums {
-    /// Whether space was compared at all.
+    /// Whether all space was compared.
     pub checked: bool,
-    /// Bytes allocated and not referenced.
+    /// The number of vdevs compared. The sums below cover these.
+    pub compared_vdevs: u64,
+    /// Bytes allocated but not referenced.
     pub leaked_bytes: u64,
-    /// Bytes referenced and not allocated.
+    /// Bytes referenced but not allocated.
     pub not_allocated_bytes: u64,
     /// Bytes that belong to more than one block.
     pub doubly_allocated_bytes: u64,
@@ -224,39 +249,41 @@ pub struct SpaceSums {
 pub struct VerifyReport {
     /// The pool's name.
     pub pool: String,
-    /// Its name for life.
+    /// The pool's guid.
     pub guid: u64,
     /// The transaction group that was verified.
     pub txg: u64,
-    /// Everything was verified; otherwise it was stopped, and this is what was found until then.
+    /// Whether everything was verified; otherwise it was stopped and this is the partial result.
     pub complete: bool,
-    /// What was met.
+    /// Counts of blocks.
     pub counts: Counts,
     /// Blocks whose copies were all read.
     pub verified_blocks: u64,
-    /// Their space on the vdevs, each block once.
+    /// Their space on the vdevs, each block counted once.
     pub verified_bytes: u64,
-    /// Blocks of which no copy is left.
+    /// Blocks without a readable copy.
     pub lost_blocks: u64,
-    /// Damaged blocks that can be repaired from another copy or parity.
+    /// Damaged blocks that another copy or parity can repair.
     pub repairable_blocks: u64,
+    /// Damage by dataset, most damaged first.
+    pub datasets: Vec<DatasetDamage>,
     /// Damage by device.
     pub devices: Vec<DeviceDamage>,
-    /// Devices that were away, are out of use or being filled: what they lack is no finding, since a resilver
-    /// brings it.
+    /// Devices that were absent, are out of use or are being resilvered: the data they lack is not a finding,
+    /// since a resilver restores it.
     pub lagging_devices: Vec<LaggingDevice>,
-    /// The findings, worst first, as many as were asked for.
+    /// The findings, worst first, up to the requested number.
     pub findings: Vec<Finding>,
-    /// Findings beyond those.
+    /// The number of further findings.
     pub more_findings: u64,
-    /// Space.
+    /// The comparison of space.
     pub space: SpaceSums,
-    /// Nanoseconds that it took.
+    /// Duration in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl VerifyReport {
-    /// Nothing at all was found wrong.
+    /// Whether no problem of any kind was found.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
             && self.more_findings == 0

@@ -1,30 +1,34 @@
-//! Blocks with more than one reference: deduplicated and cloned ones.
+//! Blocks with more than one reference: deduplicated and cloned blocks.
 //!
-//! Idea: each block is verified once and its space counts once, so every pointer to a block that may be shared is looked up
-//! among those met before. A deduplicated block says so in its pointer. A cloned one does not: the block reference table
-//! (BRT) knows its address, and how many references there are beyond the first.
+//! Idea: each block is verified once and its space counts once, so every pointer to a potentially shared
+//! block is compared with those met before. The pointer to a deduplicated block is marked. The pointer to a
+//! cloned block is not; the block reference table (BRT) has its address and the number of additional
+//! references.
 //!
-//! A pointer made before its dedup entry got more copies (`copies=` raised later) names fewer than are allocated; the table's
-//! entry then stands in for it.
+//! A pointer written before its dedup entry gained copies (because `copies=` was raised) names fewer copies
+//! than are allocated; the table's entry then replaces it.
 //!
-//! Memory: some 32 bytes for each deduplicated block and each BRT entry. Dedup entries of one copy, nearly all, are not kept.
+//! Memory: some 32 bytes for each deduplicated block and each BRT entry. Dedup entries with one copy, nearly
+//! all, are not kept.
 //!
 //! Source: OpenZFS `zdb.c` (`zdb_count_block`), `ddt.c`, `brt.c`.
 
-use cenote_dataset::{Mos, Result};
+use std::collections::{HashMap, HashSet};
+
+use cenote_dataset::Mos;
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::ddt::{DdtValue, ddt_blkptr};
 use cenote_format::units::VdevId;
-use std::collections::{HashMap, HashSet};
+use cenote_object::Result;
 
-/// What a pointer is to those met before.
+/// How a pointer relates to those met before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occurrence {
-    /// Nobody pointed to its block before.
+    /// The first pointer to its block.
     First,
-    /// Its block was met, and is deduplicated.
+    /// Its block was met before and is deduplicated.
     Deduped,
-    /// Its block was met, and is cloned.
+    /// Its block was met before and is cloned.
     Cloned,
 }
 
@@ -38,7 +42,7 @@ struct Clones {
     met: bool,
 }
 
-/// The tables, and what of them was met.
+/// The tables, and which of their entries were met.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     deduped: HashSet<Address>,
@@ -68,7 +72,8 @@ impl Sharing {
             let mut entries = table.entries().await?;
             while let Some(batch) = entries.next_batch().await {
                 let batch = batch?;
-                // Legacy entries have a set of addresses for each number of copies: pointers name them all.
+                // Legacy entries have separate addresses for each number of copies, and pointers name all of
+                // them.
                 if batch.iter().any(|item| matches!(item.value, DdtValue::Traditional(_))) {
                     break;
                 }
@@ -83,7 +88,7 @@ impl Sharing {
         Ok(sharing)
     }
 
-    /// Notes a pointer to a block on disk.
+    /// Registers a pointer to a block on disk.
     pub(super) fn meet(&mut self, bp: &Blkptr) -> Occurrence {
         let Some(first) = bp.dvas().next() else { return Occurrence::First };
         let address = (first.vdev, first.offset_bytes);
@@ -97,18 +102,18 @@ impl Sharing {
         }
         clones.left -= 1;
         if clones.left == 0 {
-            // One more reference than the table knows of is an overlap like any other.
+            // A reference beyond the table's count is reported as an overlap.
             self.cloned.remove(&address);
         }
         Occurrence::Cloned
     }
 
-    /// The pointer with all copies that its dedup entry has.
+    /// The pointer with all copies of its dedup entry.
     pub(super) fn widen(&self, bp: Blkptr) -> Blkptr {
         let Some(first) = bp.dvas().next().filter(|_| bp.is_dedup()) else { return bp };
         let Some(dvas) = self.wide.get(&(first.vdev, first.offset_bytes)) else { return bp };
         let mut words = *bp.words();
-        // The third place of an encrypted block's pointer holds no address.
+        // The third DVA of an encrypted block's pointer does not hold an address.
         let places = if bp.is_encrypted() { 2 } else { 3 };
         for (pair, dva) in words.chunks_exact_mut(2).zip(dvas).take(places) {
             pair.copy_from_slice(&dva.to_words());

@@ -1,35 +1,40 @@
-//! What the space maps say is allocated, and how that compares with what is referenced.
+//! The space that the space maps call allocated, compared with the referenced space.
 //!
-//! Idea: both are sorted ranges ([`super::extent`]), so that comparing them is one pass: allocated and not referenced is *leaked*;
-//! referenced and not allocated will be overwritten, perhaps by the next import for writing. What a checkpoint keeps is still
-//! allocated in the space maps, though nothing in the current state refers to it: it is taken out first. What the removal of a vdev
-//! has copied is allocated at its destination too, and its pointers lead to the source: the copies count as referenced.
+//! Idea: both are sorted ranges ([`super::extent`]), so comparing them takes one pass. Allocated but not
+//! referenced space is *leaked*; referenced but not allocated space will be overwritten, perhaps by the next
+//! import for writing. Space held by a checkpoint is allocated in the space maps without being referenced by
+//! the current state, so it is subtracted first. Data copied by the removal of a vdev is allocated at its
+//! destination, too, while its pointers lead to the source, so the copies count as referenced.
 //!
-//! Memory: the allocated ranges of one vdev, 16 bytes a range for all, and 32 a range that a removal has copied.
+//! Memory: the allocated ranges of one vdev; 16 bytes for each range in total, and 32 for each range that a
+//! removal has copied.
 //!
 //! Source: OpenZFS `zdb.c` (`zdb_leak_init`, `dump_block_stats`).
 
+use std::collections::BTreeMap;
+
+use cenote_dataset::Mos;
 use cenote_dataset::spacemaps::{LogSpacemaps, Metaslab, has_embedded_log};
-use cenote_dataset::{Mos, Result};
 use cenote_format::blkptr::Dva;
 use cenote_format::units::VdevId;
+use cenote_object::Result;
 use cenote_pool::{VdevClass, VdevConfig, VdevKind};
-use std::collections::BTreeMap;
 
 use super::extent::{Extent, ExtentSet, subtract};
 
-/// Space of an allocation class as its space maps say, changes that are only in log space maps left out (as `zdb -b`).
+/// The space of an allocation class according to its space maps, without changes that are only in log space
+/// maps (like `zdb -b`).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ClassSpace {
     /// `normal`, `special`, `dedup`, `log` or `embedded log`.
     pub class: &'static str,
     /// Bytes allocated.
     pub allocated_bytes: u64,
-    /// Bytes that its vdevs have.
+    /// Bytes on its vdevs in total.
     pub total_bytes: u64,
 }
 
-/// Class names in the order of a report.
+/// Sort key of class names in a report.
 type ClassOrder = (u8, &'static str);
 /// After the classes that hold data, before separate log devices.
 const EMBEDDED_LOG: ClassOrder = (3, "embedded log");
@@ -43,16 +48,16 @@ pub(super) struct SpaceMaps {
 }
 
 impl SpaceMaps {
-    /// Reads what all vdevs share.
+    /// Reads the tables that all vdevs share.
     ///
     /// # Errors
-    /// It is damaged.
+    /// They are damaged.
     pub(super) async fn load(mos: &Mos) -> Result<SpaceMaps> {
         let log = mos.log_spacemaps().await?;
         Ok(SpaceMaps { log, classes: BTreeMap::new(), copies: Vec::new() })
     }
 
-    /// Space by class of the vdevs read so far.
+    /// Space by class, for the vdevs read so far.
     pub(super) fn classes(&self) -> Vec<ClassSpace> {
         let space = |(&(_, class), &(allocated_bytes, total_bytes)): (&ClassOrder, &(u64, u64))| ClassSpace {
             class,
@@ -62,15 +67,16 @@ impl SpaceMaps {
         self.classes.iter().map(space).collect()
     }
 
-    /// What removals under way have copied off the vdevs read so far.
+    /// Copies made by unfinished removals, for the vdevs read so far.
     pub(super) fn copies(&self) -> &[Dva] {
         &self.copies
     }
 
-    /// Reads what is allocated on a top-level vdev into `allocated`, and says which metaslabs contradict themselves.
+    /// Reads the allocated ranges of a top-level vdev into `allocated`; returns the metaslabs whose maps
+    /// contradict themselves.
     ///
     /// # Errors
-    /// A space map is damaged: nothing of this vdev is known.
+    /// A space map is damaged: nothing about this vdev is known.
     pub(super) async fn vdev(
         &mut self,
         mos: &Mos,

@@ -1,32 +1,31 @@
-//! Every live block pointer of a pool, each block met once.
+//! Every live block pointer of a pool, with each block met once.
 //!
-//! Idea: from the uberblock's pointer down, all metadata is one tree: object sets hold dnodes, dnodes and indirect blocks hold
-//! pointers, and dnodes of the meta object set (MOS) that are datasets lead to further object sets. So there is one
-//! stack of metadata blocks still to open, whatever they belong to. Each step takes a batch from its top, reads it in
-//! disk order, and yields every pointer found; only those of metadata go on the stack. A small file's pointers lie in
-//! its dnode: its data costs no read here.
+//! Idea: below the uberblock's pointer all metadata is one tree: object sets contain dnodes, dnodes and
+//! indirect blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object
+//! sets. So one stack holds all metadata blocks still to be opened, whatever they belong to. Each step takes
+//! a batch from its top, reads it in disk order, and yields every pointer found; only pointers to metadata go
+//! on the stack. A small file's pointers are in its dnode, so its data costs no read here.
 //!
 //! ```text
 //!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers
-//!                                                             +--> datasets: head --> meta dnode's tree --> ...
+//!                                                             +--> datasets: head --> meta dnode's tree ...
 //! ```
 //!
-//! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for what was born after the snapshot
-//! before it; a pointer carries the newest birth of all below, so that what is older is not even opened. A clone's
-//! previous snapshot is its origin.
+//! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for blocks born after
+//! its previous snapshot; a pointer carries the newest birth below it, so older subtrees are not even opened.
+//! A clone's previous snapshot is its origin.
 //!
-//! Memory: the stack. Its top is always the deepest, so it holds at most a batch's children for each level; see [`BATCH_CHILDREN`].
+//! Memory: the stack. Its top is always the deepest, so it holds at most a batch's children for each level;
+//! see [`BATCH_CHILDREN`]. In addition, 12 bytes for each block of pointers or dnodes, so that none is opened
+//! twice: a tree that leads back into itself terminates.
 //!
-//! Encrypted datasets need no key: object sets and indirect blocks are in clear, and of a dnode only its bonus is encrypted.
+//! Encrypted datasets need no key: object sets and indirect blocks are not encrypted, and of a dnode only the
+//! bonus is.
 //!
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
 
+use bytes::Bytes;
 use cenote_codec::compress::Compression;
-use cenote_dataset::dead_tree::Mark;
-use cenote_dataset::object::SPILL_BLOCK;
-use cenote_dataset::objset::{
-    GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
-};
 use cenote_format::FormatError;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::bpobj::BptreeEntry;
@@ -35,32 +34,37 @@ use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use cenote_format::words::Phys;
-use cenote_pool::{Place, Pool, PoolError, ReadContext};
+use cenote_object::dead_tree::Mark;
+use cenote_object::object::SPILL_BLOCK;
+use cenote_object::objset::{
+    GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
+};
+use cenote_object::trail::OpenedBlocks;
+use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 
 use super::log::Log;
-use bytes::Bytes;
 
-/// Metadata blocks opened at once, at most.
+/// Maximum number of metadata blocks opened at once.
 const BATCH_BLOCKS: usize = 256;
-/// Metadata blocks that one batch may add to the stack, about: at 200 bytes each, 6 MB a level.
+/// Approximate number of metadata blocks that one batch adds to the stack: at 200 bytes each, 6 MB per level.
 const BATCH_CHILDREN: usize = 32 << 10;
 
-/// What the walk came by.
+/// What the walk found.
 #[derive(Debug)]
 pub(super) enum Met {
     /// A pointer that is not a hole.
     Block {
         /// The pointer.
         bp: Blkptr,
-        /// Where it belongs.
-        place: Place,
+        /// Its bookmark.
+        place: Zbookmark,
     },
     /// An intent log.
     Log(Log),
-    /// A block with the right checksum that makes no sense, or a part of one: what is below is not visited.
+    /// An invalid block, or part of one, with a valid checksum: nothing below it is visited.
     Nonsense {
-        /// Where.
-        place: Place,
+        /// Its bookmark.
+        place: Zbookmark,
         /// What is wrong.
         why: String,
     },
@@ -69,17 +73,17 @@ pub(super) enum Met {
 /// A metadata block to be opened.
 struct Node {
     bp: Blkptr,
-    place: Place,
+    place: Zbookmark,
     born_after: Txg,
     holds: Holds,
 }
 
-/// What a metadata block holds.
+/// The content of a metadata block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// An object set; `head`: not a snapshot, so its intent log counts.
+    /// An object set. `head` means that it is not a snapshot, so its intent log counts.
     Objset { head: bool },
-    /// Pointers, `1 << fanout_shift` a block.
+    /// Pointers, `1 << fanout_shift` per block.
     Pointers { fanout_shift: u8 },
     /// Dnodes.
     Dnodes,
@@ -89,27 +93,33 @@ enum Holds {
 pub(super) struct Tree {
     pool: Pool,
     pending: Vec<Node>,
-    /// Of a tree that is being freed.
+    /// For a tree that is being freed: how far that has come.
     mark: Option<Mark>,
+    opened: OpenedBlocks,
 }
 
 impl Tree {
     /// A walk from a root: the uberblock's pointer for a whole pool.
     pub(super) fn new(pool: &Pool, root: Blkptr, met: &mut Vec<Met>) -> Tree {
-        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark: None };
-        tree.visit(root, Place::default(), Txg(0), Some(Holds::Objset { head: false }), met);
+        let mut tree = Tree::with_mark(pool, None);
+        tree.visit(root, Zbookmark::default(), Txg(0), Some(Holds::Objset { head: false }), met);
         tree
     }
 
-    /// What is left of a destroyed dataset's tree. It is freed from the leaves up, in order, as far as its mark says.
+    /// A walk over the rest of a destroyed dataset's tree, which is freed from the leaves, in order, up to
+    /// its mark.
     pub(super) fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
-        let mut tree = Tree { pool: pool.clone(), pending: Vec::new(), mark: Mark::of(entry.resume) };
-        let place = Place { dataset: DatasetId(u64::MAX), ..Place::default() };
+        let mut tree = Tree::with_mark(pool, Mark::of(entry.resume));
+        let place = Zbookmark { dataset: DatasetId(u64::MAX), ..Zbookmark::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
         tree
     }
 
-    /// Opens some blocks; what they hold is appended to `met`. `false` when nothing is left.
+    fn with_mark(pool: &Pool, mark: Option<Mark>) -> Tree {
+        Tree { pool: pool.clone(), pending: Vec::new(), mark, opened: OpenedBlocks::default() }
+    }
+
+    /// Opens some blocks and appends their content to `met`. Returns `false` when nothing is left.
     pub(super) async fn step(&mut self, met: &mut Vec<Met>) -> bool {
         let batch = self.take_batch();
         if batch.is_empty() {
@@ -126,12 +136,12 @@ impl Tree {
             async move { read_sealed(pool, &node.bp, &ctx).await }
         });
         results.extend(futures::future::join_all(raw).await);
-        // The last to be pushed is opened first: turned round, objects come in their order.
+        // The last block pushed is opened first: reversed, objects come in order.
         let opened: Vec<_> = open.into_iter().chain(sealed).zip(results).collect();
         for (node, result) in opened.into_iter().rev() {
             match result {
                 Ok(block) => self.expand(&node, &block, met),
-                // Verification reports the block itself: it reads it again, all copies.
+                // Verification reports the block itself when it reads all its copies.
                 Err(error) if error.is_damage() => {}
                 Err(error) => met.push(Met::Nonsense { place: node.place, why: error.to_string() }),
             }
@@ -185,7 +195,7 @@ impl Tree {
         let holds = below(node.place.object, level, fanout_shift);
         for (i, raw) in block.chunks_exact(BLKPTR_BYTES).enumerate() {
             let Ok(bp) = Blkptr::decode(raw, node.bp.endian()) else { continue };
-            let place = Place { level, block: BlockId(first.saturating_add(i as u64)), ..node.place };
+            let place = Zbookmark { level, block: BlockId(first.saturating_add(i as u64)), ..node.place };
             self.visit(bp, place, node.born_after, holds, met);
         }
     }
@@ -197,7 +207,7 @@ impl Tree {
             let object = ObjectId(first.saturating_add(slot as u64));
             match dnode {
                 Ok(dnode) => self.expand_dnode(node, object, &dnode, met),
-                Err(error) => met.push(nonsense(Place { object, ..node.place }, &error)),
+                Err(error) => met.push(nonsense(Zbookmark { object, ..node.place }, &error)),
             }
         }
     }
@@ -205,13 +215,13 @@ impl Tree {
     fn expand_dnode(&mut self, node: &Node, object: ObjectId, dnode: &Dnode, met: &mut Vec<Met>) {
         let level = dnode.levels - 1;
         let fanout_shift = dnode.fanout_shift() as u8;
-        let place = Place { dataset: node.place.dataset, object, level, block: BlockId(0) };
+        let place = Zbookmark { dataset: node.place.dataset, object, level, block: BlockId(0) };
         let holds = below(object, level, fanout_shift);
         for (i, bp) in dnode.blkptrs().enumerate() {
-            self.visit(bp, Place { block: BlockId(i as u64), ..place }, node.born_after, holds, met);
+            self.visit(bp, Zbookmark { block: BlockId(i as u64), ..place }, node.born_after, holds, met);
         }
         if let Some(bp) = dnode.spill() {
-            self.visit(bp, Place { level: 0, block: SPILL_BLOCK, ..place }, node.born_after, None, met);
+            self.visit(bp, Zbookmark { level: 0, block: SPILL_BLOCK, ..place }, node.born_after, None, met);
         }
         if place.dataset.0 == 0 && dnode.bonus_type == ObjectType::DSL_DATASET {
             match DslDatasetPhys::decode(dnode.bonus(), dnode.endian()) {
@@ -223,8 +233,8 @@ impl Tree {
 
     fn visit_dataset(&mut self, dataset: DatasetId, phys: &DslDatasetPhys, met: &mut Vec<Met>) {
         let holds = Holds::Objset { head: !phys.is_snapshot() };
-        let place = Place { dataset, ..Place::default() };
-        // A head's log counts even where nothing else has changed since its snapshot.
+        let place = Zbookmark { dataset, ..Zbookmark::default() };
+        // A head's log counts even if nothing else has changed since its snapshot.
         let older = phys.bp.logical_birth() <= phys.prev_snapshot_txg;
         if older && !phys.is_snapshot() && phys.bp.kind() == BlkptrKind::Normal {
             self.pending.push(Node { bp: phys.bp, place, born_after: phys.prev_snapshot_txg, holds });
@@ -233,7 +243,14 @@ impl Tree {
         self.visit(phys.bp, place, phys.prev_snapshot_txg, Some(holds), met);
     }
 
-    fn visit(&mut self, bp: Blkptr, place: Place, born_after: Txg, holds: Option<Holds>, met: &mut Vec<Met>) {
+    fn visit(
+        &mut self,
+        bp: Blkptr,
+        place: Zbookmark,
+        born_after: Txg,
+        holds: Option<Holds>,
+        met: &mut Vec<Met>,
+    ) {
         if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.logical_birth() <= born_after {
             return;
         }
@@ -245,7 +262,16 @@ impl Tree {
         if !is_objset && self.mark.is_some_and(|mark| mark.is_past(&place, fanout_shift)) {
             return;
         }
+        if !is_objset && bp.level() != place.level {
+            let why = format!("the pointer leads to a block of level {}", bp.level());
+            return met.push(Met::Nonsense { place, why });
+        }
         met.push(Met::Block { bp, place });
+        // Right after a snapshot, it shares its head with the live dataset.
+        if !is_objset && holds.is_some() && !self.opened.first(&bp) {
+            let why = "another pointer leads to the same block".into();
+            return met.push(Met::Nonsense { place, why });
+        }
         if let Some(holds) = holds
             && (place.level == 0 || !bp.is_embedded())
         {
@@ -255,7 +281,7 @@ impl Tree {
 }
 
 impl Node {
-    /// Metadata blocks that may come of it.
+    /// How many metadata blocks it may yield.
     fn children(&self) -> usize {
         match self.holds {
             Holds::Objset { .. } => 4,
@@ -268,7 +294,7 @@ impl Node {
     }
 }
 
-/// What a block of this object at this level holds, if it must be opened.
+/// The content of a block of this object at this level, if it must be opened.
 fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
     match level {
         0 if object == META_DNODE_OBJECT => Some(Holds::Dnodes),
@@ -277,7 +303,7 @@ fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
     }
 }
 
-/// A block of dnodes as stored: all but their bonuses is in clear, and it is never compressed.
+/// Reads a block of dnodes as stored: only their bonuses are encrypted, and it is never compressed.
 async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
     if bp.compression_id() != Compression::Off as u8 {
         let why = "an encrypted block of dnodes claims to be compressed".into();
@@ -286,6 +312,6 @@ async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Byte
     pool.read_physical(bp, ctx).await
 }
 
-fn nonsense(place: Place, error: &FormatError) -> Met {
+fn nonsense(place: Zbookmark, error: &FormatError) -> Met {
     Met::Nonsense { place, why: error.to_string() }
 }

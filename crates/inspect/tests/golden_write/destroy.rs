@@ -1,18 +1,22 @@
-//! Destroys all that a pool holds but its root, leaves first.
+//! Destroys everything in a pool except its root, leaves first.
 
-use cenote_dataset::dsl::InUse;
-use cenote_dataset::engine::Engine;
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+
+use cenote_engine::Engine;
+use cenote_tasks::InUse;
 
 pub async fn everything(engine: &Engine) {
     loop {
         let (mut gone, mut left) = (0, Vec::new());
         for victim in victims(engine).await {
             for tag in &victim.holds {
-                engine.release_snapshots(std::slice::from_ref(&victim.name), tag).await.unwrap();
+                cenote_tasks::release_snapshots(engine, std::slice::from_ref(&victim.name), tag)
+                    .await
+                    .unwrap();
             }
             let done = match victim.name.contains('@') {
-                true => engine.destroy_snapshots(&[victim.name], InUse::Refuse).await,
-                false => engine.destroy_dataset(&victim.name).await,
+                true => cenote_tasks::destroy_snapshots(engine, &[victim.name], InUse::Refuse).await,
+                false => cenote_tasks::destroy_dataset(engine, &victim.name).await,
             };
             match done {
                 Ok(()) => gone += 1,
@@ -20,7 +24,7 @@ pub async fn everything(engine: &Engine) {
             }
         }
         if gone == 0 {
-            // Damage and logs keep some.
+            // Damage and logs prevent some.
             left.iter().for_each(|why| println!("not destroyed: {why}"));
             engine.finish_freeing().await.unwrap();
             return;
@@ -33,7 +37,7 @@ struct Victim {
     holds: Vec<String>,
 }
 
-/// All datasets, noted before anything is changed: what an older state of the pool refers to is soon overwritten.
+/// All datasets, listed before any change: the blocks of an older state are soon overwritten.
 async fn victims(engine: &Engine) -> Vec<Victim> {
     let mos = engine.mos().await.unwrap();
     let mut victims = Vec::new();

@@ -1,26 +1,28 @@
-//! Random work on all that a pool holds: files, volumes, snapshots, clones; and what should come of it.
+//! Random work on everything in a pool (files, volumes, snapshots, clones) and its expected result.
+
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cenote_dataset::dsl::{Dataset, DatasetKind};
-use cenote_dataset::engine::Engine;
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{Mos, ObjectId};
+use cenote_dataset::{Dataset, DatasetKind, Mos};
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
 use cenote_fs::attr::Timestamp;
 use cenote_fs::write::{NewFile, NewFilesystem, NewKind, SetAttr, create_filesystem};
 use cenote_fs::{Change, FileKind, Filesystem, FsOptions, FsWriter, Volume, VolumeWriter};
+use cenote_object::LiveObjset;
 use cenote_runtime::Rng;
 
-/// Files of a dataset that are looked at.
+/// How many files of a dataset are examined.
 const MAX_FILES: usize = 40;
-/// Bytes of a file that are compared.
+/// How many bytes of a file are compared.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 7 };
-/// Datasets worked on.
+/// How many datasets are changed.
 const MAX_DATASETS: usize = 8;
 
-/// What files and volumes should hold: the beginning of each, by dataset and object.
+/// Expected content of files and volumes: the beginning of each, by dataset and object.
 #[derive(Default)]
 pub struct Expected(BTreeMap<(String, ObjectId), Bytes>);
 
@@ -41,7 +43,8 @@ async fn start_of(fs: &Filesystem, object: ObjectId) -> Option<Bytes> {
     fs.open_file(object).await.ok()?.read(0, MAX_COMPARED_BYTES).await.ok()
 }
 
-/// An empty file system, of the version that its pool can have, below the root: with its key, if that is encrypted.
+/// Creates an empty file system below the root, of the version that its pool supports, with the root's key if
+/// that is encrypted.
 async fn make_filesystem(engine: &Engine, name: &str) {
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();
@@ -50,10 +53,12 @@ async fn make_filesystem(engine: &Engine, name: &str) {
         create_filesystem(&live, change, &NewFilesystem::default(), options).await.unwrap();
         Ok(())
     };
-    engine.create_filesystem(name, Vec::new(), Box::new(move |live| Box::pin(fill(live)))).await.unwrap();
+    cenote_tasks::create_filesystem(engine, name, Vec::new(), Box::new(move |live| Box::pin(fill(live))))
+        .await
+        .unwrap();
 }
 
-/// Changes some of each dataset, makes one, and takes snapshots and clones.
+/// Changes some of each dataset, creates one, and takes snapshots and clones.
 pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round: u64) {
     let mos = engine.mos().await.unwrap();
     make_filesystem(engine, &format!("{}/made{round}", mos.pool().name())).await;
@@ -73,19 +78,20 @@ pub async fn work(engine: &Engine, expected: &mut Expected, rng: &mut Rng, round
         }
     }
     engine.sync_all().await.unwrap();
-    // Some pools can't, some datasets are encrypted: that is not what is tested here.
+    // Some pools can't do this, and some datasets are encrypted; that is not tested here.
     for (index, head) in heads.iter().enumerate() {
         let snapshot = format!("{}@cenote{round}", head.name());
-        if engine.snapshot(std::slice::from_ref(&snapshot)).await.is_ok() && rng.below(2) == 0 {
+        if cenote_tasks::snapshot(engine, std::slice::from_ref(&snapshot)).await.is_ok() && rng.below(2) == 0
+        {
             let clone = format!("{}/cenote{round}-{index}", mos.pool().name());
-            _ = engine.clone_snapshot(&snapshot, &clone, Vec::new()).await;
+            _ = cenote_tasks::clone_snapshot(engine, &snapshot, &clone, Vec::new()).await;
         }
     }
 }
 
 async fn change_volume(engine: &Engine, name: &str, expected: &mut Expected, rng: &mut Rng) {
     let Ok(dataset) = engine.dataset(name).await else { return };
-    let volume = VolumeWriter::open(dataset.live().clone()).await.unwrap();
+    let volume = VolumeWriter::open(dataset.clone()).await.unwrap();
     let hold = engine.hold().await.unwrap();
     let edit = dataset.edit(&hold);
     for _ in 0..10 {
@@ -98,9 +104,9 @@ async fn change_volume(engine: &Engine, name: &str, expected: &mut Expected, rng
 }
 
 async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng: &mut Rng, round: u64) {
-    // One without its key, or that is not whole.
+    // Its key is missing, or it is damaged.
     let Ok(dataset) = engine.dataset(name).await else { return };
-    let fs = match FsWriter::open(dataset.live().clone(), FsOptions::default()).await {
+    let fs = match FsWriter::open(dataset.clone(), FsOptions::default()).await {
         Ok(fs) => fs,
         Err(error) => return println!("{name}: files are not changed: {error}"),
     };
@@ -112,7 +118,7 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
         match rng.below(8) {
             0..2 => {
                 if let Ok(Some(last)) = fs.unlink(change, dir, &entry).await {
-                    // A large one goes in steps.
+                    // A large file is freed in steps.
                     while !fs.free_unlinked(change, last).await.unwrap() {}
                 }
             }
@@ -132,7 +138,7 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
     touched.extend(add_files(&fs, change, rng, round).await);
     let view = fs.view();
     for object in touched {
-        // What is gone has nothing to compare, nor what is damaged.
+        // Files that are gone or damaged are not compared.
         match start_of(&view, object).await {
             Some(start) => expected.0.insert((name.into(), object), start),
             None => expected.0.remove(&(name.into(), object)),
@@ -140,7 +146,7 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
     }
 }
 
-/// A folder with new files, some of which are alike.
+/// A folder of new files, some of which have equal content.
 async fn add_files(fs: &FsWriter, change: Change<'_>, rng: &mut Rng, round: u64) -> Vec<ObjectId> {
     let new = |kind| NewFile { kind, mode: 0o755, umask: 0, uid: 1000, gid: 100 };
     let folder = format!("cenote{round}");
@@ -157,7 +163,7 @@ async fn add_files(fs: &FsWriter, change: Change<'_>, rng: &mut Rng, round: u64)
     made
 }
 
-/// Half of it compresses.
+/// Half of it is compressible.
 fn content(rng: &mut Rng, len: usize) -> Bytes {
     (0..len).map(|i| if i % 2 == 0 { 0 } else { rng.below(256) as u8 }).collect()
 }

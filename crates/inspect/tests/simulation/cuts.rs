@@ -1,24 +1,28 @@
-//! Power cuts: in the middle of a run of random operations, at any moment.
+//! Power cuts at any moment of a run of random operations.
 //!
 //! ```text
 //!   record   a pool, random operations           -> journal, history, acknowledgements
 //!   cut      at many moments of the journal      -> disks
-//!   open     the pool for writing, replay its logs: it must be exactly what the history says of the group found and of commits since,
-//!            no older than what was acknowledged; whole, nothing leaked
-//!   again    of some: cut the power while logs are replayed, which must lead to the same; go on working, and cut it then
+//!   open     the pool for writing, replay its logs: it must equal the history as of the txg found and the
+//!            commits since, no older than what was acknowledged; intact, nothing leaked
+//!   again    for some: cut the power during replay, which must give the same result; or continue the work
+//!            and cut the power then
 //! ```
 //!
-//! `CENOTE_KEEP=DIR` keeps some of the pools that cuts have left there, as disk images: `proof/cuts` gives them to the OpenZFS module.
+//! `CENOTE_KEEP=DIR` keeps some of the pools that cuts left, as disk images; `proof/cuts` gives them to the
+//! OpenZFS module.
+
+#![allow(clippy::print_stderr, reason = "tests say what they skip")]
 
 use std::path::Path;
 
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_runtime::{Rng, Runtime, SimConfig};
+use cenote_testkit::image::{Image, save};
 
 use crate::check::ask_zdb;
-use crate::image::{Image, save};
 use crate::journal::{DiskShape, Journal, Moment};
 use crate::model::World;
 use crate::pools::{Disks, Layout, Vdev, create};
@@ -26,19 +30,20 @@ use crate::power_cut::Cutter;
 use crate::run::{Expected, Run, recover};
 use crate::work::Worker;
 
-/// Cuts of each layout, all in all more than 10,000; `CENOTE_CUTS` sets another number, rounded up to whole runs.
+/// Cuts of each layout, more than 10,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole
+/// runs.
 const CUTS: usize = 1120;
 const CUTS_PER_RUN: usize = 112;
 /// Operations of a run, and after a cut.
 const STEPS: usize = 160;
 const STEPS_AFTER: usize = 24;
-/// After one of so many cuts the work goes on, and the power is cut once more.
+/// After one in this many cuts the work continues, and the power is cut again.
 const GO_ON: usize = 8;
-/// Of so many recoveries that replay logs, one is cut off.
+/// One in this many recoveries that replay logs is interrupted.
 const CUT_RECOVERY: usize = 4;
-/// One of so many cuts is shown to `zdb`, which takes a second.
+/// One in this many cuts is checked by `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
-/// Of a run, so many cuts that left logs to replay are kept.
+/// How many cuts of a run that left logs to replay are kept.
 const KEEP: usize = 2;
 
 pub fn simulate<F: Future>(seed: u64, main: impl FnOnce(Runtime) -> F) -> F::Output {
@@ -63,17 +68,17 @@ async fn work(rt: &Runtime, engine: Engine, disks: &Disks, world: World, steps: 
     worker.into_run(before)
 }
 
-/// What became of a cut.
+/// The result of a cut.
 struct Survived {
     expected: Expected,
-    /// The disks, and what recovery did to them.
+    /// The disks, and how recovery changed them.
     before: Vec<Image>,
     recovery: Journal,
-    /// The work that went on.
+    /// The continued work.
     run: Option<Run>,
 }
 
-/// Opens what a cut has left, and goes on with it if there are `steps`.
+/// Opens the pool that a cut left, and continues the work for `steps` operations.
 fn after_cut(
     seed: u64,
     shape: DiskShape,
@@ -95,8 +100,8 @@ fn after_cut(
     })
 }
 
-/// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a group becomes the pool's
-/// state.
+/// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a txg
+/// becomes the pool's state.
 pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     let mut moments: Vec<Moment> = (0..count)
         .map(|index| match journal.flushes.len() {
@@ -137,20 +142,20 @@ fn cut_run(test: &str, seed: u64, layout: &Layout) {
     }
 }
 
-/// The last ones of a run, which hold most, are kept in the end.
+/// In the end the last cuts of a run remain, which hold the most data.
 fn keep(name: &str, images: &[Image]) {
     if let Some(base) = std::env::var_os("CENOTE_KEEP") {
         save(images, &Path::new(&base).join(name));
     }
 }
 
-/// A moment of a journal, and the disks after a cut then.
+/// A random moment of a journal, and the disks after a cut at that moment.
 fn cut_anywhere(journal: &Journal, before: &[Image], layout: &Layout, rng: &mut Rng) -> (Moment, Vec<Image>) {
     let moment = rng.below(journal.now as u64 + 1) as usize;
     (moment, Cutter::new(journal, before.to_vec()).cut(moment, layout.sector_bytes, rng))
 }
 
-/// A second cut, while logs are replayed: who opens the pool then finds what the first one would have left.
+/// A second cut during log replay: the next opening must find what it would have found after the first.
 fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), String> {
     let mut rng = Rng::stream(seed, 3);
     let (moment, images) = cut_anywhere(&first.recovery, &first.before, layout, &mut rng);
@@ -164,7 +169,7 @@ fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), Stri
     done.map_err(|why| format!("cut again at {moment} of {}, in recovery: {why}", first.recovery.now))
 }
 
-/// A second cut, while a pool that has survived one is worked on.
+/// A second cut, while the work continues on a pool that survived the first.
 fn cut_again(seed: u64, layout: &Layout, run: &Run) -> Result<(), String> {
     let mut rng = Rng::stream(seed, 2);
     let (moment, images) = cut_anywhere(&run.journal, &run.before, layout, &mut rng);
@@ -172,7 +177,7 @@ fn cut_again(seed: u64, layout: &Layout, run: &Run) -> Result<(), String> {
     done.map(drop).map_err(|why| format!("after the work went on, cut again at {moment}: {why}"))
 }
 
-/// Says how to see it again, should the test fail.
+/// Prints how to replay the test if it fails.
 pub struct Replay<'a> {
     pub test: &'a str,
     pub seed: u64,

@@ -1,24 +1,28 @@
-//! Disks that fail, hang and go away: within a pool's redundancy nothing is lost and the work goes on, beyond it the engine stops and what
-//! was acknowledged is there. So it is if the power goes meanwhile.
+//! Disks that fail, hang and disappear. Within a pool's redundancy nothing is lost and work continues; beyond
+//! it the engine stops and acknowledged data survives. The same holds if the power is cut meanwhile.
+
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_dataset::engine::Engine;
-use cenote_dataset::{DatasetError, Mos, Txg};
+use cenote_dataset::Mos;
 use cenote_device::{Device, Fault, Faulty, Op};
+use cenote_engine::Engine;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::Txg;
 use cenote_fs::replay_logs;
+use cenote_object::DatasetError;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_pool::VdevState;
 use cenote_runtime::Runtime;
+use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
 use crate::cuts::{Replay, moments, number, simulate};
-use crate::image::Image;
 use crate::model::World;
 use crate::pools::{Disks, Layout, POOL, Vdev, create, now, open};
 use crate::power_cut::Cutter;
@@ -26,10 +30,10 @@ use crate::run::recover;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-/// Power cuts of a run with failing disks.
+/// Power cuts during a run with failing disks.
 const CUTS: usize = 12;
 
-/// Pools, and disks of theirs that may fail together.
+/// Pools, and disks of each that may fail together.
 fn pools() -> Vec<(Layout, Vec<usize>)> {
     let layout = |vdevs: &[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
     vec![
@@ -42,7 +46,7 @@ fn pools() -> Vec<(Layout, Vec<usize>)> {
     ]
 }
 
-/// Runs a test for each pool in the simulator, each time from another seed.
+/// Runs a test for each pool in the simulator, each time with another seed.
 fn on_pools(test: &str, run: impl AsyncFn(Runtime, &Layout, &[usize])) {
     for (layout, victims) in pools() {
         let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
@@ -52,7 +56,7 @@ fn on_pools(test: &str, run: impl AsyncFn(Runtime, &Layout, &[usize])) {
     }
 }
 
-/// A new pool on disks that can be made to fail, and somebody who has worked on it.
+/// A new pool on disks that can be made to fail, and a worker that has used it.
 struct Lab {
     disks: Disks,
     faulty: Vec<Arc<Faulty>>,
@@ -79,7 +83,7 @@ impl Lab {
         }
     }
 
-    /// Brings all to the disks; answers these, and what should be on them.
+    /// Syncs everything; returns the disks and their expected content.
     async fn finish(mut self) -> (Vec<Image>, World) {
         self.worker.sync().await;
         (self.disks.images(), self.worker.world().clone())
@@ -109,14 +113,15 @@ async fn reopen(
     (disks, mos)
 }
 
-/// Groups that any device has missed, as logs on disk say.
+/// Txgs that any device has missed, according to the DTLs on disk.
 fn missed(mos: &Mos) -> BTreeSet<u64> {
     let leaves = mos.pool().config().vdevs.iter().flat_map(|vdev| vdev.leaves());
     let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid).to_vec());
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
 }
 
-/// Disks that have failed: with them and without, all is there; work goes on; once they are back, their logs say what they miss.
+/// After disks fail, all data is present with and without them, and work continues; once they are back, their
+/// DTLs list what they missed.
 async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
     let mut lab = Lab::new(&rt, layout).await;
     let sound_until = lab.engine.mos().await.unwrap().uberblock().txg.0;
@@ -126,7 +131,7 @@ async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl 
 
     let (_, back) = reopen(&rt, layout, &images, &[], &world).await;
     let gone_since = missed(&back);
-    // Each dataset's log has a place for its next block, which is of the group that it was found in.
+    // Each dataset's log has preallocated its next block, in the txg in which it was found.
     let before = gone_since.range(..=sound_until).count();
     assert!(before <= world.heads.len(), "it missed {gone_since:?}, {sound_until}");
     assert!(!gone_since.is_empty());
@@ -139,7 +144,7 @@ async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl 
     worker.sync().await;
     let (_, mos) = reopen(&rt, layout, &disks.images(), &[], worker.world()).await;
     let last = mos.uberblock().txg.0;
-    assert!(missed(&mos).contains(&last), "group {last} is not among {:?}", missed(&mos));
+    assert!(missed(&mos).contains(&last), "txg {last} is not among {:?}", missed(&mos));
     assert!(missed(&mos).is_superset(&gone_since));
 }
 
@@ -175,7 +180,7 @@ fn a_hung_disk_is_waited_for_once() {
     });
 }
 
-/// The power goes while disks fail: all is there that was acknowledged, with these disks and without.
+/// A power cut while disks fail: all acknowledged data is present, with and without these disks.
 async fn survives_cuts(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
     let mut lab = Lab::new(&rt, layout).await;
     lab.worker.sync().await;
@@ -212,7 +217,7 @@ fn power_cuts_while_disks_fail() {
     });
 }
 
-/// The first block of a log that holds records, of any dataset.
+/// The first block of any dataset's log that contains records.
 async fn log_block(mos: &Mos) -> Option<Blkptr> {
     for head in mos.all_datasets().await.unwrap() {
         let objset = head.objset().await.unwrap();
@@ -223,7 +228,7 @@ async fn log_block(mos: &Mos) -> Option<Blkptr> {
     None
 }
 
-/// It may hold what was acknowledged: it is given up if that is asked for, and nothing else is.
+/// It may contain acknowledged records: it is discarded only on request, and nothing else is.
 #[test]
 fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
     let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512 };
@@ -272,7 +277,7 @@ fn beyond_redundancy_the_engine_stops_and_nothing_acknowledged_is_lost() {
         let lab = Lab::new(&rt, layout).await;
         let all: Vec<usize> = (0..layout.disk_count()).collect();
         lab.strike(&all, || [Op::Write, Op::Flush].map(Fault::error).to_vec());
-        let refused = lab.engine.snapshot(&[format!("{POOL}@late")]).await;
+        let refused = cenote_tasks::snapshot(&lab.engine, &[format!("{POOL}@late")]).await;
         assert!(matches!(refused, Err(DatasetError::Stopped { .. })), "{refused:?}");
         assert!(matches!(lab.engine.hold().await, Err(DatasetError::Stopped { .. })));
         assert!(matches!(lab.engine.sync_all().await, Err(DatasetError::Stopped { .. })));

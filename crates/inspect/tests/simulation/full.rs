@@ -1,10 +1,11 @@
-//! Pools and datasets that are full: writes are refused, removing works, nothing breaks; and groups that write themselves.
+//! Full pools and datasets: writes are refused, removing works, nothing breaks; and txgs that are synced
+//! automatically.
 
 use std::time::Duration;
 
-use cenote_dataset::engine::{Engine, Need};
-use cenote_dataset::properties::Value;
-use cenote_dataset::{Mos, ObjectId};
+use cenote_dataset::{Mos, Value};
+use cenote_engine::{Engine, Need};
+use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
 use cenote_fs::{Change, Filesystem, FsError, FsOptions, FsWriter, Refusal};
 use cenote_pool::VdevClass::Normal;
@@ -16,7 +17,7 @@ use crate::cuts::{Replay, number, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
 use crate::run::recover;
 
-/// A file system that is filled with files that don't compress, and emptied.
+/// A file system that is filled with incompressible files, and emptied.
 struct Files {
     rt: Runtime,
     engine: Engine,
@@ -28,8 +29,8 @@ struct Files {
 
 impl Files {
     async fn of(rt: &Runtime, engine: &Engine, dataset: &str) -> Files {
-        let live = engine.dataset(dataset).await.unwrap().live().clone();
-        let fs = FsWriter::open(live, FsOptions::default()).await.unwrap();
+        let open = engine.dataset(dataset).await.unwrap();
+        let fs = FsWriter::open(open, FsOptions::default()).await.unwrap();
         Files { rt: rt.clone(), engine: engine.clone(), fs, files: Vec::new(), made: 0, rng: rt.rng() }
     }
 
@@ -49,7 +50,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes files until one is refused; answers why.
+    /// Creates files until one is refused; returns the reason.
     async fn fill(&mut self, len: usize) -> Refusal {
         loop {
             if let Err(error) = self.make(len).await {
@@ -79,11 +80,11 @@ async fn make_child(rt: &Runtime, engine: &Engine, name: &str, settings: &[(&str
     let fill = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
         Box::pin(fill(live, now, FsOptions::default()))
     });
-    engine.create_filesystem(name, settings.collect(), fill).await.unwrap();
+    cenote_tasks::create_filesystem(engine, name, settings.collect(), fill).await.unwrap();
     Files::of(rt, engine, name).await
 }
 
-/// Runs a test in the simulator from a new seed.
+/// Runs a test in the simulator with a new seed.
 fn on_pool<F: Future>(test: &str, vdev: Vdev, run: impl FnOnce(Runtime, Disks, Engine) -> F) {
     let layout = Layout { vdevs: vec![vdev], sector_bytes: 512 };
     let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
@@ -95,7 +96,7 @@ fn on_pool<F: Future>(test: &str, vdev: Vdev, run: impl FnOnce(Runtime, Disks, E
     });
 }
 
-/// What is on the disks is whole.
+/// Checks that the disks are intact.
 async fn check(rt: &Runtime, disks: &Disks) {
     let shape = Layout { vdevs: Vec::new(), sector_bytes: 512 }.shape();
     let copy = Disks::new(rt, shape, disks.images());
@@ -137,7 +138,7 @@ fn a_full_raidz_refuses_writes_and_can_still_delete() {
     on_pool("a_full_raidz_refuses_writes_and_can_still_delete", (Raidz, 1, 3, Normal), fill_and_empty);
 }
 
-/// The power goes when a pool is full: each file that was committed is there, and none that is gone.
+/// A power cut on a full pool: each committed file exists, and no removed one does.
 async fn commit_until_full(rt: Runtime, disks: Disks, engine: Engine) {
     let mut files = Files::of(&rt, &engine, POOL).await;
     for _ in 0..4 {
@@ -194,7 +195,8 @@ fn quotas_and_reservations_hold() {
         }
         let mut root = Files::of(&rt, &engine, POOL).await;
         assert_eq!(root.fill(300_000).await, Refusal::NoSpace);
-        // What was promised is there, though the pool is full for all others: but for the last of it, as changes are taken at their worst.
+        // The reserved space is usable although the pool is full for everyone else, except the last of it,
+        // since changes are charged at their worst case.
         for _ in 0..20 {
             promised.make(200_000).await.unwrap();
         }
@@ -222,7 +224,7 @@ fn groups_write_themselves_and_memory_keeps_its_bound() {
             }
             assert!(engine.mos().await.unwrap().uberblock().txg.0 > begun + 5);
             rt.sleep(Duration::from_secs(11)).await;
-            assert_eq!(engine.dirty_bytes(), 0, "it is all on disk by itself");
+            assert_eq!(engine.dirty_bytes(), 0, "everything was synced automatically");
             drop(groups);
             check(&rt, &disks).await;
         },
@@ -235,7 +237,7 @@ fn a_group_is_written_though_nobody_waits_for_it_any_more() {
         let mut files = Files::of(&rt, &engine, POOL).await;
         for _ in 0..5 {
             files.make(100_000).await.unwrap();
-            // Given up in the middle.
+            // Cancelled in the middle.
             assert!(rt.timeout(Duration::from_micros(300), engine.sync_all()).await.is_err());
         }
         engine.sync_all().await.unwrap();

@@ -1,12 +1,15 @@
-//! Disks that keep a journal: each write and each flush of a run, when it was asked for and when it was done.
+//! Disks with a journal: it records when each write and flush of a run was requested and completed.
 //!
 //! ```text
-//!   disk 0   w-----w   w--w        f~~~~~f          w: a write, from asked to done
-//!   disk 1     w---w        f~~~f      w----w       f: a flush: durable is what was done before it was asked for
+//!   disk 0   w-----w   w--w        f~~~~~f          w: a write, from request to completion
+//!   disk 1     w---w        f~~~f      w----w       f: a flush of writes done before its request
 //!   moments  0 1 2 3 ...                            one for each of these ends
 //! ```
 //!
-//! From one journal, disks as any power cut would have left them can be made: see [`crate::power_cut`].
+//! From one journal, the disks that any power cut would have left can be made: see [`crate::power_cut`].
+//!
+//! Locking: all disks of a pool share the journal's mutex; each has another for its image. They are never
+//! held together, nor across an await.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +17,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError, DeviceInfo, Io, Op};
 use cenote_runtime::Runtime;
+use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
-use crate::image::Image;
-
-/// What an operation takes, at least and in addition at most.
+/// Minimum duration of an operation, and the maximum added to it.
 const LATENCY: Duration = Duration::from_micros(50);
 const JITTER_NS: u64 = 200_000;
 
-/// A count of ends of operations.
+/// A count of starts and ends of operations.
 pub type Moment = usize;
 
 /// A write of a run.
@@ -35,7 +37,7 @@ pub struct Write {
     pub done: Option<Moment>,
 }
 
-/// A flush of a run that was done.
+/// A completed flush of a run.
 #[derive(Clone, Copy)]
 pub struct Flush {
     pub disk: usize,
@@ -43,12 +45,12 @@ pub struct Flush {
     pub done: Moment,
 }
 
-/// All that was written in a run.
+/// All writes of a run.
 #[derive(Default)]
 pub struct Journal {
-    /// In the order in which they were asked for.
+    /// In the order of their requests.
     pub writes: Vec<Write>,
-    /// In the order in which they were done.
+    /// In the order of their completion.
     pub flushes: Vec<Flush>,
     /// The next moment.
     pub now: Moment,
@@ -64,7 +66,7 @@ impl Journal {
 /// The journal of all disks of a pool.
 pub type SharedJournal = Arc<Mutex<Journal>>;
 
-/// A disk whose writes and flushes are noted in a journal.
+/// A disk that records its writes and flushes in a journal.
 pub struct JournaledDisk {
     info: DeviceInfo,
     index: usize,
@@ -74,7 +76,7 @@ pub struct JournaledDisk {
 }
 
 impl JournaledDisk {
-    /// Disk number `index`, which holds `image` when the journal begins.
+    /// Disk number `index`, which holds `image` when the journal starts.
     pub fn new(
         runtime: &Runtime,
         index: usize,
@@ -93,7 +95,7 @@ impl JournaledDisk {
         JournaledDisk { info, index, runtime, image: image.into(), journal }
     }
 
-    /// What it holds now.
+    /// Its current content.
     pub fn image(&self) -> Image {
         self.image.lock().clone()
     }
@@ -104,11 +106,11 @@ impl JournaledDisk {
     }
 }
 
-/// What disks of a pool are like.
+/// The geometry of a pool's disks.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskShape {
     pub size_bytes: u64,
-    /// The unit that a power cut leaves whole.
+    /// The unit that a power cut never tears.
     pub sector_bytes: u32,
 }
 

@@ -1,14 +1,15 @@
-//! The engine in the deterministic simulator, on disks in memory: random work beside a model, and what may happen to disks.
+//! The engine in the deterministic simulator, on disks in memory: random operations compared with a model,
+//! and all faults that disks may have.
 //!
-//! Read in this order: [`journal`] (disks that remember), [`power_cut`] (what is left of them), [`model`] (what should be there), [`work`]
-//! (what is done), [`run`] (what must survive), [`check`] (whether it is there), [`cuts`], [`faults`] and [`full`] (the tests).
+//! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
+//! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
+//! [`cuts`], [`faults`] and [`full`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod check;
 mod cuts;
 mod faults;
 mod full;
-mod image;
 mod journal;
 mod model;
 mod pools;

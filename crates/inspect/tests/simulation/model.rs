@@ -1,11 +1,11 @@
-//! What a pool should hold: datasets and snapshots in memory, and how they were at the end of each group.
+//! The expected content of a pool: datasets and snapshots in memory, and their state at the end of each txg.
 //!
-//! Copies share what they have in common, so each operation may leave one.
+//! Copies share what they have in common, so a copy is kept for each operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cenote_dataset::{ObjectId, Txg};
+use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::FileKind;
 
 /// A file, by its number.
@@ -13,7 +13,7 @@ use cenote_fs::FileKind;
 pub struct Node {
     pub kind: FileKind,
     pub permissions: u32,
-    /// Bytes of a file, target of a link.
+    /// The bytes of a file, or the target of a link.
     pub content: Arc<Vec<u8>>,
     pub xattr: Option<Vec<u8>>,
     pub names: BTreeMap<Vec<u8>, ObjectId>,
@@ -45,7 +45,7 @@ impl Content {
     pub fn volume(&mut self) -> &mut Vec<u8> {
         match self {
             Content::Volume(bytes) => Arc::make_mut(bytes),
-            Content::Files(_) => panic!("a file system is no volume"),
+            Content::Files(_) => panic!("a file system is not a volume"),
         }
     }
 
@@ -61,35 +61,35 @@ pub struct World {
     pub heads: BTreeMap<String, Content>,
     /// Snapshots by name, `dataset@snapshot`.
     pub snapshots: BTreeMap<String, Content>,
-    /// Clones, and the snapshots that they depend on.
+    /// Clones, and the snapshots they depend on.
     pub origins: BTreeMap<String, String>,
 }
 
-/// How a pool was, operation by operation.
+/// The states of a pool, operation by operation.
 pub struct History {
-    states: Vec<State>,
+    states: Vec<ModelState>,
 }
 
 /// The pool after an operation.
-struct State {
-    /// The operation is in none before this group...
+struct ModelState {
+    /// No earlier txg contains the operation...
     earliest: Txg,
-    /// ...and in all from this one on.
+    /// ...and this and all later ones do.
     latest: Txg,
     world: World,
 }
 
 impl History {
-    /// Begins with a pool as it is on disk in a group.
+    /// Starts with a pool in its on-disk state as of a txg.
     pub fn begin(txg: Txg, world: World) -> History {
-        History { states: vec![State { earliest: txg, latest: txg, world }] }
+        History { states: vec![ModelState { earliest: txg, latest: txg, world }] }
     }
 
-    /// An operation of one of these groups has made the pool what it is.
+    /// Records the pool after an operation that was part of one of these txgs.
     pub fn note(&mut self, earliest: Txg, latest: Txg, world: &World) {
-        // If nothing was changed, such a group may never be written.
+        // If nothing changed, such a txg may never be synced.
         if self.states[self.last()].world != *world {
-            self.states.push(State { earliest, latest, world: world.clone() });
+            self.states.push(ModelState { earliest, latest, world: world.clone() });
         }
     }
 
@@ -102,8 +102,8 @@ impl History {
         &self.states[state].world
     }
 
-    /// What the pool may be as group `txg` left it if state `acknowledged` is on disk: most of the time one state. None, if what
-    /// was acknowledged is lost.
+    /// The possible states of the pool as of `txg`, if state `acknowledged` is on disk: usually one. Empty if
+    /// an acknowledged state was lost.
     pub fn at(&self, txg: Txg, acknowledged: usize) -> std::ops::Range<usize> {
         let sure = self.states.iter().rposition(|state| state.latest <= txg).unwrap_or(0);
         let from = sure.max(acknowledged);

@@ -1,32 +1,34 @@
-//! Pools on journaled disks: of every layout, made and opened again.
+//! Pools of every layout on journaled disks: created and reopened.
 
 use std::sync::Arc;
 
-use cenote_dataset::engine::{Engine, NewPool};
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::{ImportOptions, KeySource, Mos, Txg, import};
+use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::Device;
+use cenote_engine::Engine;
 use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, FsOptions, Timestamp};
+use cenote_object::LiveObjset;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover_devices};
 use cenote_runtime::Runtime;
+use cenote_tasks::NewPool;
+use cenote_testkit::image::Image;
 
-use crate::image::Image;
 use crate::journal::{DiskShape, Journal, JournaledDisk, SharedJournal};
 
 pub const POOL: &str = "cut";
 
 /// The smallest disks that OpenZFS takes.
 const DISK_BYTES: u64 = 64 << 20;
-/// Memory for blocks of a pool whose disks are memory already.
+/// Cache size for a pool whose disks are in memory.
 const CACHE_BYTES: usize = 4 << 20;
 
 /// A top-level vdev: kind, parity, disks, class.
 pub type Vdev = (VdevKind, usize, usize, VdevClass);
 
-/// What a pool is made of.
+/// The layout of a pool.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub vdevs: Vec<Vdev>,
@@ -47,7 +49,7 @@ impl Layout {
     }
 }
 
-/// Disks of a pool and the journal of what is written to them.
+/// A pool's disks and the journal of their writes.
 #[derive(Clone)]
 pub struct Disks {
     pub disks: Vec<Arc<JournaledDisk>>,
@@ -67,7 +69,7 @@ impl Disks {
         self.disks.iter().map(|disk| disk.image()).collect()
     }
 
-    /// What was written so far; it is taken for durable, and a new journal begins.
+    /// Takes the journal so far; its writes count as durable, and a new journal starts.
     pub fn take_journal(&self) -> Journal {
         std::mem::take(&mut *self.journal.lock())
     }
@@ -76,7 +78,7 @@ impl Disks {
         self.devices_but(&[])
     }
 
-    /// Those there are if some are gone.
+    /// The disks without some.
     pub fn devices_but(&self, gone: &[usize]) -> Vec<Arc<dyn Device>> {
         let there = self.disks.iter().enumerate().filter(|(index, _)| !gone.contains(index));
         there.map(|(_, disk)| disk.clone() as Arc<dyn Device>).collect()
@@ -88,15 +90,15 @@ pub fn now(rt: &Runtime) -> Timestamp {
     Timestamp { seconds: (now_ns / 1_000_000_000) as i64, nanoseconds: (now_ns % 1_000_000_000) as u32 }
 }
 
-/// Makes an empty file system in an object set.
-pub async fn fill(live: LiveObjset, now: Timestamp, options: FsOptions) -> cenote_dataset::Result<()> {
+/// Creates an empty file system in an object set.
+pub async fn fill(live: LiveObjset, now: Timestamp, options: FsOptions) -> cenote_object::Result<()> {
     let edit = live.edit();
     let change = Change { edit: &edit, now };
     create_filesystem(&live, change, &NewFilesystem::default(), options).await.unwrap();
     Ok(())
 }
 
-/// Makes a pool on devices, with all features enabled.
+/// Creates a pool on devices, with all features enabled.
 pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) -> Engine {
     let mut devices = devices.iter().cloned().map(|device| {
         let path = device.describe().to_owned();
@@ -125,10 +127,10 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
     let fill_root = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
         Box::pin(fill(live, now, FsOptions::default()))
     });
-    Engine::create(rt, new, fill_root).await.unwrap()
+    cenote_tasks::create_pool(rt, new, fill_root).await.unwrap()
 }
 
-/// Opens a pool for writing, and imports the newest state that its labels name, or fails.
+/// Opens a pool for writing and imports the newest state named by its labels, or fails.
 pub async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Mos, String> {
     let discovery = discover_devices(devices).await;
     let [found] = &discovery.pools[..] else { return Err(format!("no pool: {:?}", discovery.problems)) };

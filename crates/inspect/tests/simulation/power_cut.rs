@@ -1,40 +1,43 @@
-//! What disks hold after the power was cut at a moment of a run.
+//! The content of disks after a power cut at some moment of a run.
 //!
-//! Durable is a write that was done before a flush of its disk was asked for that was done in time. Of all other writes that
-//! were asked for before the cut any part may be there, sector by sector, in any order: the seed decides.
+//! A write is durable if it completed before the request of a flush of its disk that completed before the
+//! cut. Of all other writes requested before the cut any part may survive, sector by sector, in any order:
+//! the seed decides.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cenote_runtime::Rng;
+use cenote_testkit::image::Image;
 
-use crate::image::Image;
 use crate::journal::{Journal, Moment, Write};
 
-/// Goes through a journal from its beginning to its end, and makes disks as cuts on the way would leave them.
+/// Steps through a journal and makes the disks that cuts on the way would leave.
 pub struct Cutter<'a> {
     journal: &'a Journal,
-    /// What is durable.
+    /// The durable content.
     durable: Vec<Image>,
-    /// Writes asked for and not known to be durable.
+    /// Writes requested but not known to be durable.
     uncertain: Vec<&'a Write>,
     writes_seen: usize,
     flushes_seen: usize,
 }
 
 impl<'a> Cutter<'a> {
-    /// From disks as they were when the journal began.
+    /// Starts with the disks as they were when the journal started.
     pub fn new(journal: &'a Journal, before: Vec<Image>) -> Cutter<'a> {
         Cutter { journal, durable: before, uncertain: Vec::new(), writes_seen: 0, flushes_seen: 0 }
     }
 
-    /// The disks after a cut just before `moment`, which must not be earlier than the last one asked for.
+    /// The disks after a cut just before `moment`, which must not precede the last one requested.
     pub fn cut(&mut self, moment: Moment, sector_bytes: u32, rng: &mut Rng) -> Vec<Image> {
         self.advance(moment);
         let mut disks = self.durable.clone();
-        // Everything, nothing, or some: cuts just before a flush and just after one are as likely as those between.
+        // Everything, nothing, or some: this makes cuts just before and just after a flush as likely as those
+        // between.
         let kept = [0.0, 0.2, 0.5, 0.9, 1.0][rng.below(5) as usize];
-        // Writes to one sector that overlap in time may be done in any order; others are in the order they were asked for.
+        // Writes to one sector that overlap in time may complete in any order; others keep the order of their
+        // requests.
         let mut survivors: BTreeMap<(usize, u64), Vec<Bytes>> = BTreeMap::new();
         for write in &self.uncertain {
             for (offset, data) in sectors(write, sector_bytes) {
@@ -72,7 +75,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// A write, cut at the bounds of sectors.
+/// A write, split at sector boundaries.
 fn sectors(write: &Write, sector_bytes: u32) -> impl Iterator<Item = (u64, Bytes)> {
     let (sector, mut at) = (u64::from(sector_bytes), 0);
     std::iter::from_fn(move || {

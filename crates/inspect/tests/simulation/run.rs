@@ -1,21 +1,21 @@
-//! What is left of a run, and what of it must have survived a power cut.
+//! The record of a run, and what of it must survive a power cut.
 //!
 //! ```text
-//!   group found on disk --history--> the pool at its end       all datasets and snapshots
-//!   a commit, acknowledged           one file system, volume or file as it was then, though no group has it: from its log
-//!   a commit under way               may be there, in parts: that dataset is only to be whole
+//!   txg found on disk  --history-->  the pool at its end       all datasets and snapshots
+//!   an acknowledged commit           one file system, volume or file, from its log if no txg has it
+//!   an unfinished commit             may be there in part: that dataset only has to be intact
 //! ```
 
 use std::sync::Arc;
 
-use cenote_dataset::engine::Engine;
-use cenote_dataset::{ObjectId, Txg};
 use cenote_device::Device;
+use cenote_engine::Engine;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::replay_logs;
 use cenote_runtime::Runtime;
+use cenote_testkit::image::Image;
 
 use crate::check::{Known, Unsure, check_sound, compare};
-use crate::image::Image;
 use crate::journal::{Journal, Moment};
 use crate::model::{Content, History, World};
 use crate::pools::{now, open};
@@ -30,33 +30,33 @@ pub struct Commit {
     pub done: Option<Moment>,
 }
 
-/// What is left of a run.
+/// The record of a run.
 pub struct Run {
     pub before: Vec<Image>,
     pub journal: Journal,
     pub history: History,
-    /// When it was known that what state is on disk.
+    /// When each state was known to be on disk.
     pub acks: Vec<(Moment, usize)>,
     pub commits: Vec<Commit>,
 }
 
-/// What a pool should hold.
+/// The expected content of a pool.
 #[derive(Debug, Clone)]
 pub struct Expected {
     pub world: World,
     pub unsure: Unsure,
 }
 
-/// A pool that was opened after a power cut, whole, with its logs replayed.
+/// A pool opened after a power cut, intact and with its logs replayed.
 pub struct Recovered {
     pub engine: Engine,
-    /// The group that was found.
+    /// The txg that was found.
     pub found: Txg,
     /// Datasets whose logs were replayed.
     pub replayed: Vec<String>,
 }
 
-/// Opens the pool that a cut has left.
+/// Opens the pool that a cut left.
 pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let mos = open(rt, devices).await?;
     let found = mos.uberblock().txg;
@@ -79,7 +79,7 @@ pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Reco
 }
 
 impl Expected {
-    /// The pool holds it.
+    /// Checks that the pool has this content.
     pub async fn compare(&self, engine: &Engine) -> Result<(), String> {
         let mos = engine.mos().await.map_err(|error| error.to_string())?;
         compare(&mos, &self.world, &self.unsure).await
@@ -87,15 +87,15 @@ impl Expected {
 }
 
 impl Run {
-    /// What a pool that was cut off holds: it must be what the history says of the group found and of commits since.
+    /// The expected content after a cut: it must equal the history as of the txg found and the commits since.
     pub async fn expect(&self, pool: &Recovered, moment: Moment) -> Result<Expected, String> {
         let (txg, replayed) = (pool.found, &pool.replayed);
-        let mut why = format!("what was acknowledged is lost: the pool is as of group {txg}");
+        let mut why = format!("acknowledged changes are lost: the pool is as of txg {txg}");
         for state in self.history.at(txg, self.acknowledged(moment)) {
             let expected = self.expected(state, moment);
             match expected.compare(&pool.engine).await {
                 Ok(()) => return Ok(expected),
-                Err(differs) => why = format!("group {txg}, logs of {replayed:?}: {differs}"),
+                Err(differs) => why = format!("txg {txg}, logs of {replayed:?}: {differs}"),
             }
         }
         Err(why)
@@ -107,7 +107,7 @@ impl Run {
         known.map(|(_, state)| *state).max().unwrap_or(0)
     }
 
-    /// The pool in a state, with what commits have made durable after that.
+    /// The pool in a state, plus what commits made durable after that.
     fn expected(&self, state: usize, moment: Moment) -> Expected {
         let (mut world, mut unsure) = (self.history.world(state).clone(), Unsure::new());
         for commit in self.commits.iter().filter(|commit| commit.asked < moment && commit.state > state) {

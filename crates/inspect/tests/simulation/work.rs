@@ -1,31 +1,32 @@
-//! Random operations on a pool and on the model of it: those that can be done, one after the other, while groups are written
-//! in the background.
+//! Random operations on a pool and on its model, one by one, while txgs are synced in the background.
+//!
+//! Locking: the background sync and the worker both acknowledge states. The list of acknowledgements is
+//! locked before the journal, and neither lock is held across an await.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cenote_dataset::dsl::InUse;
-use cenote_dataset::engine::{Engine, OpenDataset};
-use cenote_dataset::live::Edit;
-use cenote_dataset::{ObjectId, Result, Txg};
-use cenote_fs::{FsOptions, FsWriter, VolumeWriter};
+use cenote_engine::{Engine, OpenDataset};
+use cenote_format::units::{ObjectId, Txg};
+use cenote_fs::{FileKind, FsOptions, FsWriter, VolumeWriter};
+use cenote_object::{Edit, Result};
 use cenote_runtime::{JoinHandle, Rng, Runtime};
+use cenote_tasks::InUse;
+use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
-use crate::image::Image;
 use crate::journal::Moment;
 use crate::model::{Content, History, Node, World};
 use crate::pools::{Disks, POOL, fill, now};
 use crate::run::{Commit, Run};
-use cenote_fs::FileKind;
 
 mod datasets;
 mod files;
 
-/// When it was known that what state of the history is on disk.
+/// When a state of the history was known to be on disk.
 pub type Acks = Arc<Mutex<Vec<(Moment, usize)>>>;
 
-/// Somebody who works on a pool.
+/// Performs random operations on a pool.
 pub struct Worker {
     commits: Vec<Commit>,
     rt: Runtime,
@@ -42,7 +43,7 @@ pub struct Worker {
     names: u64,
 }
 
-/// A dataset that is open.
+/// An open dataset.
 #[derive(Clone)]
 enum Writer {
     Files(FsWriter),
@@ -50,7 +51,7 @@ enum Writer {
 }
 
 impl Worker {
-    /// Begins on a pool that holds `world` on disk.
+    /// Starts on a pool that holds `world` on disk.
     pub async fn begin(rt: &Runtime, engine: Engine, disks: &Disks, world: World) -> Worker {
         let txg = engine.mos().await.unwrap().uberblock().txg;
         Worker {
@@ -60,7 +61,7 @@ impl Worker {
             disks: disks.clone(),
             rng: rt.rng(),
             history: History::begin(txg, world.clone()),
-            // Datasets may have got names from somebody before.
+            // An earlier worker may have used names.
             names: txg.0 * 1000,
             world,
             acks: Acks::default(),
@@ -70,10 +71,10 @@ impl Worker {
         }
     }
 
-    /// A new pool: an empty file system.
+    /// A new pool with an empty file system.
     pub async fn new_world(engine: &Engine) -> World {
         let dataset = engine.dataset(POOL).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+        let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         let mut world = World::default();
         world.heads.insert(POOL.into(), empty_files(fs.root()));
         world
@@ -96,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// A change of one file or volume, in the open group.
+    /// Changes one file or volume in the open txg.
     async fn change_content(&mut self) {
         let pick = self.rng.below(self.world.heads.len() as u64) as usize;
         let head = self.world.heads.keys().nth(pick).unwrap().clone();
@@ -115,13 +116,15 @@ impl Worker {
             return writer.clone();
         }
         let dataset = self.engine.dataset(head).await.unwrap();
-        let live = dataset.live().clone();
         let writer = match self.world.heads[head].is_volume() {
-            true => Writer::Volume(dataset, Arc::new(VolumeWriter::open(live).await.unwrap())),
+            true => {
+                let volume = VolumeWriter::open(dataset.clone()).await.unwrap();
+                Writer::Volume(dataset, Arc::new(volume))
+            }
             false => {
                 let record_bytes = [512, 4096, 16 << 10, 128 << 10][self.rng.below(4) as usize];
                 let options = FsOptions { record_bytes, ..FsOptions::default() };
-                Writer::Files(FsWriter::open(live, options).await.unwrap())
+                Writer::Files(FsWriter::open(dataset, options).await.unwrap())
             }
         };
         self.writers.insert(head.to_owned(), writer.clone());
@@ -142,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Makes durable what was done to a dataset, or to one of its files.
+    /// Commits a dataset, or one of its files.
     async fn commit(&mut self) {
         let pick = self.rng.below(self.world.heads.len() as u64) as usize;
         let head = self.world.heads.keys().nth(pick).unwrap().clone();
@@ -164,14 +167,14 @@ impl Worker {
         files.keys().nth(pick).copied()
     }
 
-    /// Ends the work, on disks that were `before` when it began.
+    /// Ends the work on disks that were `before` at its start.
     pub fn into_run(self, before: Vec<Image>) -> Run {
         let journal = self.disks.take_journal();
         let acks = self.acks.lock().clone();
         Run { before, journal, history: self.history, acks, commits: self.commits }
     }
 
-    /// What is there now, changes included.
+    /// The current state, including changes.
     pub fn world(&self) -> &World {
         &self.world
     }
@@ -182,7 +185,7 @@ impl Worker {
         acknowledge(&self.disks, &self.acks, state);
     }
 
-    /// Writes the group while others go on.
+    /// Syncs the txg while operations continue.
     async fn sync_in_background(&mut self) {
         self.wait_for_background().await;
         let (engine, disks, acks) = (self.engine.clone(), self.disks.clone(), self.acks.clone());
@@ -205,7 +208,7 @@ impl Worker {
     }
 }
 
-/// A state of the history is on disk, and somebody knows it.
+/// Records that a state of the history is known to be on disk.
 fn acknowledge(disks: &Disks, acks: &Acks, state: usize) {
     acks.lock().push((disks.journal.lock().now, state));
 }
@@ -214,7 +217,7 @@ fn empty_files(root: ObjectId) -> Content {
     Content::Files(Arc::new(BTreeMap::from([(root, Node::new(FileKind::Directory, 0o755))])))
 }
 
-/// Bytes of which some compress, some not, and some are zeros.
+/// Bytes that are compressible, random or zero.
 fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     match rng.below(6) {

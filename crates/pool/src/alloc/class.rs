@@ -1,27 +1,31 @@
-//! Allocation classes, and whose turn it is within one.
+//! Allocation classes, and the turns of the metaslab groups within a class.
 //!
-//! Idea: the groups of a class stand in a circle. One hands out a quantum, then it is the next one's turn; the quantum is
-//! larger where more is free, so that vdevs fill up together whatever their size. Log blocks turn the circle each time:
-//! many small ones wait for each other's vdev.
+//! Idea: the groups of a class take turns in a circle. A group hands out a quantum, then the next one
+//! continues; the quantum is larger where more is free, so that vdevs fill up together whatever their size.
+//! Log blocks move on to the next group every time: many small ones would otherwise wait for one vdev.
 //!
-//! Copies of a block go to vdevs that follow each other, so that no two vdevs at random hold all of one.
+//! Copies of a block go to consecutive vdevs, so that few pairs of vdevs hold all copies of any block.
+//!
+//! Locking: the rotor's mutex is held to read or advance the turn; while it is held, metaslab groups may be
+//! locked one at a time, to learn how much is free. No method holds a group's lock while it takes the
+//! rotor.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_alloc_dva`), `zio.c` (`zio_alloc_zil`, `zio_dva_allocate`).
 
 use super::AllocRequest;
-use super::group::{Group, Spread};
+use super::group::{MetaslabGroup, Spread};
 use cenote_format::blkptr::Dva;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What a block is allocated for.
+/// The purpose of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocClass {
-    /// Data and, lacking better, everything.
+    /// Data, and everything else for which there is no better class.
     Normal,
     /// Intent logs, on log devices.
     Log,
-    /// Intent logs, on metaslabs that vdevs for data have set aside.
+    /// Intent logs, on metaslabs set aside by data vdevs.
     EmbeddedLog,
     /// Metadata and small blocks.
     Special,
@@ -30,7 +34,7 @@ pub enum AllocClass {
 }
 
 impl AllocClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [AllocClass; 5] = [
         AllocClass::Normal,
         AllocClass::Log,
@@ -39,7 +43,7 @@ impl AllocClass {
         AllocClass::Dedup,
     ];
 
-    /// In one word or two, for people.
+    /// A short name for people.
     pub fn name(self) -> &'static str {
         match self {
             AllocClass::Normal => "normal",
@@ -50,7 +54,7 @@ impl AllocClass {
         }
     }
 
-    /// Itself, then where its blocks go when it is full.
+    /// The class itself, then the classes its blocks go to when it is full.
     pub(super) fn and_fallbacks(self) -> &'static [AllocClass] {
         use AllocClass::*;
         match self {
@@ -63,10 +67,10 @@ impl AllocClass {
     }
 }
 
-/// The groups of a class.
+/// The metaslab groups of a class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    pub(super) groups: Vec<Arc<Group>>,
+    pub(super) groups: Vec<Arc<MetaslabGroup>>,
     rotor: Mutex<Rotor>,
 }
 
@@ -75,12 +79,12 @@ pub(super) struct Class {
 struct Rotor {
     group: usize,
     used_bytes: u64,
-    /// What the group may use in its turn; 0 until it begins.
+    /// What the group may hand out in its turn; 0 until the turn begins.
     quantum_bytes: u64,
 }
 
 impl Class {
-    /// All copies of a block, or none.
+    /// Allocates all copies of a block, or none.
     pub(super) fn allocate(&self, request: &AllocRequest<'_>) -> Option<Vec<Dva>> {
         let present = request.beside.len();
         let mut copies = request.beside.to_vec();
@@ -98,14 +102,15 @@ impl Class {
 
     fn take_back(&self, copies: &[Dva], request: &AllocRequest<'_>) {
         for dva in copies {
-            let taken =
-                |group: &&Arc<Group>| group.vdev == dva.vdev && group.unallocate(dva, request.txg).is_ok();
+            let taken = |group: &&Arc<MetaslabGroup>| {
+                group.vdev == dva.vdev && group.unallocate(dva, request.txg).is_ok()
+            };
             let found = self.groups.iter().find(taken);
             debug_assert!(found.is_some(), "{dva:?} was allocated here");
         }
     }
 
-    /// One copy: on a vdev that has none, else far from those on the same vdev, else anywhere.
+    /// Allocates one copy: on a vdev without one, else far from those on the same vdev, else anywhere.
     fn allocate_one(&self, request: &AllocRequest<'_>, others: &[Dva]) -> Option<Dva> {
         let first = self.first(request, others);
         let count = self.groups.len();
@@ -131,7 +136,7 @@ impl Class {
         })
     }
 
-    /// Where in the circle to begin: after the last copy, at the vdev asked for, else where it turned to.
+    /// Where in the circle to begin: after the last copy, at the requested vdev, else at the rotor.
     fn first(&self, request: &AllocRequest<'_>, others: &[Dva]) -> usize {
         let position = |vdev| self.groups.iter().position(|group| group.vdev == vdev);
         let asked = match others.last() {
@@ -141,7 +146,7 @@ impl Class {
         asked.unwrap_or_else(|| self.rotor.lock().group)
     }
 
-    /// Notes that a group has handed out so much.
+    /// Records that a group has handed out `asize` bytes.
     fn turn(&self, group: usize, asize: u64) {
         let mut rotor = self.rotor.lock();
         if rotor.group != group {
@@ -163,7 +168,7 @@ impl Class {
         groups.map(|group| group.largest_bytes()).max().unwrap_or(0)
     }
 
-    /// How full it is.
+    /// How full the class is.
     pub(super) fn used_percent(&self) -> u64 {
         let (size, free) = self.groups.iter().fold((0, 0), |(size, free), group| {
             (size + u128::from(group.size_bytes()), free + u128::from(group.free_bytes()))
@@ -171,9 +176,9 @@ impl Class {
         ((size - free) * 100).checked_div(size).unwrap_or(0) as u64
     }
 
-    /// A group's share of what is free, as a share of a turn.
+    /// A group's quantum: its share of the free space times the number of groups, applied to its aliquot.
     fn quantum_bytes(&self, at: usize) -> u64 {
-        let free = |group: &Group| u128::from(group.free_bytes());
+        let free = |group: &MetaslabGroup| u128::from(group.free_bytes());
         let (mut groups, mut all_free) = (0, 0);
         for group in self.groups.iter().filter(|group| group.allocates()) {
             (groups, all_free) = (groups + 1, all_free + free(group));

@@ -1,16 +1,16 @@
-//! How many bytes a block takes on a top-level vdev, and at which multiples blocks lie there.
+//! How many bytes a block takes on a top-level vdev, and the unit that blocks are aligned to.
 
 use crate::config::{VdevConfig, VdevKind};
 use crate::vdev::draid::DraidGroup;
 use crate::vdev::raidz::{Raidz, Reflow};
 use cenote_format::units::{Psize, Txg};
 
-/// The shape of a top-level vdev, as far as it matters for allocation.
+/// The shape of a top-level vdev, as far as allocation needs it.
 #[derive(Debug, Clone)]
 pub(super) struct Footprint {
     ashift: u32,
     shape: Shape,
-    /// Disks whose bytes are data, in a full row.
+    /// Disks that hold data in a full row.
     pub(super) data_disks: u64,
 }
 
@@ -28,7 +28,7 @@ impl Footprint {
             (VdevKind::Raidz, _) => {
                 let width = children;
                 let expand_txgs = config.raidz_expand_txgs.clone();
-                // Until all has moved, blocks have the width of before.
+                // Until everything has moved, blocks have the previous width.
                 let reflow = Reflow { offset_bytes: 0, scratch_is_valid: false };
                 let reflow = config.raidz_expanding.then_some(reflow);
                 let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow };
@@ -53,7 +53,7 @@ impl Footprint {
         }
     }
 
-    /// All blocks begin and end at a multiple of this: a sector, or a row of a dRAID group.
+    /// All blocks begin and end at a multiple of this: a sector, or a row of a dRAID redundancy group.
     pub(super) fn unit_bytes(&self) -> u64 {
         match &self.shape {
             Shape::Draid(group) => group.row_bytes(),

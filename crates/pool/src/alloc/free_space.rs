@@ -1,17 +1,17 @@
-//! Free ranges by place and by size.
+//! Free ranges, by offset and by size.
 //!
-//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit, so whatever size
-//! in whole units fits in a range fits at its start.
+//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit, so a
+//! size in whole units that fits in a range fits at its start.
 
 use super::histogram::SizeHistogram;
 use crate::ranges::{Ranges, Watch};
 use std::collections::BTreeSet;
 
-/// How many ranges first fit looks at. (OpenZFS looks at as many, `metaslab_min_search_count`, and at all within 16 MiB,
-/// which are thousands where the space is fragmented.)
+/// How many ranges first fit examines. (OpenZFS examines as many, `metaslab_min_search_count`, plus all
+/// within 16 MiB, which are thousands where space is fragmented.)
 const MAX_SEARCH_COUNT: usize = 100;
 
-/// What is free of one metaslab.
+/// The free space of one metaslab.
 #[derive(Debug)]
 pub(super) struct FreeSpace {
     by_place: Ranges,
@@ -38,19 +38,19 @@ impl Watch for BySize {
 }
 
 impl FreeSpace {
-    /// From the free ranges.
+    /// Builds both views from the free ranges.
     pub(super) fn new(by_place: Ranges) -> FreeSpace {
         let ranges = by_place.iter().map(|(start, end)| (end - start, start)).collect();
         let histogram = by_place.iter().collect();
         FreeSpace { by_place, by_size: BySize { ranges, histogram } }
     }
 
-    /// The ranges by place.
+    /// The ranges by offset.
     pub(super) fn ranges(&self) -> &Ranges {
         &self.by_place
     }
 
-    /// The ranges by size, counted.
+    /// The number of ranges by size.
     pub(super) fn histogram(&self) -> &SizeHistogram {
         &self.by_size.histogram
     }
@@ -66,7 +66,7 @@ impl FreeSpace {
         debug_assert_eq!(present, 0, "{offset:x} + {len:x} was free");
     }
 
-    /// Takes out a range that is free.
+    /// Removes a range that is free.
     pub(super) fn remove(&mut self, offset: u64, len: u64) {
         let removed = self.by_place.remove_watched(offset, len, &mut self.by_size);
         debug_assert_eq!(removed, len, "{offset:x} + {len:x} was not free");
@@ -78,7 +78,7 @@ impl FreeSpace {
         near.find(|(start, end)| end - start >= len).map(|(start, _)| start)
     }
 
-    /// The smallest range that is long enough, of several the first.
+    /// The smallest range that is long enough; the first of several.
     pub(super) fn best_fit(&self, len: u64) -> Option<u64> {
         self.by_size.ranges.range((len, 0)..).next().map(|(_, start)| *start)
     }

@@ -1,13 +1,19 @@
 //! Metaslab group: the metaslabs of one top-level vdev that serve one class.
 //!
-//! Idea: the metaslab with the largest free ranges is best. The best one becomes *active* and all blocks go there, until
-//! what made it the best is used up: its largest free ranges have become a quarter of what they were
-//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have an active metaslab of their own.
+//! Idea: the metaslab with the largest free ranges is best. The best one becomes *active* and receives all
+//! blocks, until its largest free ranges have shrunk to a quarter of their size when it was activated
+//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have an active metaslab
+//! of their own.
 //!
-//! Invariants: `by_weight` has every metaslab, under the weight it had when it was last ranked; that is never less than
-//! what it has now, since ranking follows whenever space is freed.
+//! Invariants: `by_weight` holds every metaslab under the weight that it had when it was last ranked. That
+//! is never less than its current weight, because every free of space ranks it again.
 //!
-//! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`, `metaslab_segment_may_passivate`).
+//! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
+//! or once per metaslab, and no other lock is taken while it is held. `allocates` is a relaxed atomic: a
+//! stale value may let one more block through.
+//!
+//! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
+//! `metaslab_segment_may_passivate`).
 
 use super::footprint::Footprint;
 use super::metaslab::{Metaslab, Weight};
@@ -21,18 +27,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A block has at most so many copies, `SPA_DVAS_PER_BP`.
+/// The most copies of a block, `SPA_DVAS_PER_BP`.
 pub(super) const MAX_COPIES: usize = 3;
-/// Halvings of the largest free ranges after which another metaslab may be better, `zfs_metaslab_switch_threshold`.
+/// Halvings of the largest free ranges after which another metaslab may be better,
+/// `zfs_metaslab_switch_threshold`.
 const SWITCH_THRESHOLD: u32 = 2;
-/// Copies on one vdev lie an eighth of it apart, if that is possible: `ditto_same_vdev_distance_shift`.
+/// Copies on one vdev lie an eighth of it apart, if possible: `ditto_same_vdev_distance_shift`.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
-/// If more than that part of a group is free, what is taken for a moment is missed by nobody.
+/// If more than this fraction of a group is free, nobody misses what is taken for a moment.
 const PLENTY_SHIFT: u32 = 3;
-/// Bytes that a group hands out for each data disk before it is the next group's turn, `metaslab_aliquot`.
+/// Bytes that a group hands out per data disk before the next group's turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
-/// How far from other copies of the block on this vdev. In the order in which to try.
+/// Distance from the block's other copies on this vdev, in the order in which to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     Far,
@@ -46,7 +53,7 @@ impl Spread {
 
 /// A metaslab group.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct MetaslabGroup {
     pub(super) vdev: VdevId,
     pub(super) class: AllocClass,
     footprint: Footprint,
@@ -57,16 +64,16 @@ pub(super) struct Group {
 
 #[derive(Debug)]
 struct Slabs {
-    /// By place.
+    /// By offset.
     all: Vec<Metaslab>,
-    /// Best first, then by place: (weight, index into `all`).
+    /// Best first, then by offset: (weight, index into `all`).
     by_weight: BTreeSet<(Reverse<Weight>, usize)>,
-    /// Weights in `by_weight`.
+    /// The weights in `by_weight`.
     ranked: Vec<Weight>,
     active: [Option<Active>; MAX_COPIES],
-    /// Free bytes of all.
+    /// Free bytes of all metaslabs.
     free_bytes: u64,
-    /// No free range is as long; 0: not known.
+    /// No free range is this long; 0 if unknown.
     too_long_bytes: u64,
 }
 
@@ -77,11 +84,11 @@ struct Active {
     weight: Weight,
 }
 
-impl Group {
-    pub(super) fn new(config: &VdevConfig, class: AllocClass, metaslabs: &[NewMetaslab]) -> Group {
+impl MetaslabGroup {
+    pub(super) fn new(config: &VdevConfig, class: AllocClass, metaslabs: &[NewMetaslab]) -> MetaslabGroup {
         let footprint = Footprint::new(config);
         let slabs = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit_bytes())).collect();
-        Group {
+        MetaslabGroup {
             vdev: VdevId(config.id),
             class,
             footprint,
@@ -91,7 +98,7 @@ impl Group {
         }
     }
 
-    /// Blocks may go here.
+    /// Whether blocks may go here.
     pub(super) fn allocates(&self) -> bool {
         self.allocates.load(Ordering::Relaxed)
     }
@@ -100,7 +107,7 @@ impl Group {
         self.allocates.store(allocates, Ordering::Relaxed);
     }
 
-    /// Bytes it should hand out in its turn, if all groups were equally empty.
+    /// Bytes that it hands out in its turn if all groups are equally empty.
     pub(super) fn aliquot_bytes(&self) -> u64 {
         ALIQUOT_BYTES * self.footprint.data_disks
     }
@@ -117,7 +124,7 @@ impl Group {
         self.slabs.lock().all.iter().map(Metaslab::largest_bytes).max().unwrap_or(0)
     }
 
-    /// Allocates a block, so far from `others` of its copies on this vdev.
+    /// Allocates a block, at this distance from `others` of its copies on this vdev.
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
         let asize = self.footprint.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
@@ -132,13 +139,13 @@ impl Group {
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 
-    /// Allocates this very place, if it is free.
+    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let free = self.at(dva, |metaslab, len| metaslab.claim(dva.offset_bytes, len, txg))?;
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
     }
 
-    /// Allocates what lies behind a block, if much is free.
+    /// Allocates the range after a block, if much is free.
     pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         if self.free_bytes() < self.size_bytes >> PLENTY_SHIFT {
             return None;
@@ -149,7 +156,8 @@ impl Group {
         self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
-    /// Undoes an allocation of this group: at once if it has not been told yet, else by freeing it.
+    /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
+    /// it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let done = self.at(dva, |metaslab, len| {
             metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len, false)
@@ -162,10 +170,10 @@ impl Group {
         if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
     }
 
-    /// Does something with the metaslab and the bytes of an address.
+    /// Applies `act` to the metaslab and the length of an address.
     fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, u64) -> T) -> Result<T, AllocError> {
         let unit = self.footprint.unit_bytes();
-        // The address of a gang block says how long all its pieces are; only the header lies there.
+        // A gang block's address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
             true => self.footprint.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
             false => dva.asize.0,
@@ -204,7 +212,7 @@ impl Group {
         self.each(Metaslab::release);
     }
 
-    /// Changes every metaslab, each under a lock of its own: a lot may be freed, and others want to allocate.
+    /// Changes every metaslab, locking for one at a time: much may be freed, and others want to allocate.
     fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
         let count = self.slabs.lock().all.len();
         for index in 0..count {
@@ -232,7 +240,7 @@ impl Slabs {
         Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
     }
 
-    /// The metaslab that an offset is in.
+    /// The metaslab that contains an offset.
     fn find(&self, offset: u64) -> Option<usize> {
         let index = self.all.partition_point(|metaslab| metaslab.start_bytes <= offset).checked_sub(1)?;
         (offset < self.all[index].end_bytes()).then_some(index)
@@ -261,7 +269,8 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best metaslab that suits and has room; one that is active for other copies only if there is no other.
+    /// The best metaslab that suits and has room; one that is active for other copies only if there is no
+    /// other.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;
@@ -287,7 +296,7 @@ impl Slabs {
         active
     }
 
-    /// Changes a metaslab, and keeps account of what is free.
+    /// Changes a metaslab and updates the sum of free bytes.
     fn change<T>(&mut self, index: usize, act: impl FnOnce(&mut Metaslab) -> T) -> T {
         let before = self.all[index].free_bytes();
         let result = act(&mut self.all[index]);

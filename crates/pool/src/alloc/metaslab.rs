@@ -9,14 +9,15 @@
 //!   deferred[2] <--finish-- freed <--take_changes-- freeing <---------+
 //! ```
 //!
-//! What was freed stays out of reach for two more groups, so that the pool can be rewound by as many: nothing they refer
-//! to has been overwritten.
+//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: nothing
+//! that those txgs refer to has been overwritten.
 //!
-//! Where a block goes: at a cursor for blocks of that alignment, in the first range from there on that is long enough
-//! (dynamic fit, `metaslab_df_alloc`): blocks written together lie together. When space is short or in small pieces: in
-//! the smallest range that is long enough.
+//! A block goes to the first range that is long enough, starting at a cursor for blocks of its alignment
+//! (dynamic fit, `metaslab_df_alloc`), so blocks written together lie together. When space is short or
+//! fragmented, it goes to the smallest range that is long enough.
 //!
-//! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`, `metaslab_sync_done`).
+//! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`,
+//! `metaslab_sync_done`).
 
 use super::free_space::FreeSpace;
 use super::histogram::SizeHistogram;
@@ -24,17 +25,17 @@ use super::{NewMetaslab, Space};
 use crate::ranges::Ranges;
 use cenote_format::units::Txg;
 
-/// Groups that may be under way at once, `TXG_SIZE`.
+/// Txgs that may be in progress at once, `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
-/// Groups for which what was freed is kept, `TXG_DEFER_SIZE`.
+/// Txgs for which freed space is kept, `TXG_DEFER_SIZE`.
 pub const TXG_DEFER_SIZE: usize = 2;
-/// If the largest free range is shorter, best fit: `metaslab_df_alloc_threshold`.
+/// Best fit if the largest free range is shorter: `metaslab_df_alloc_threshold`.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
-/// If less is free, in percent, best fit: `metaslab_df_free_pct`.
+/// Best fit if less is free, in percent: `metaslab_df_free_pct`.
 const DF_FREE_PERCENT: u64 = 4;
 
-/// A metaslab's value for allocation: the order of its largest free ranges, then how many of them there are
-/// (`metaslab_segment_weight`). 0: full.
+/// A metaslab's value for allocation: the order of its largest free ranges, then their number
+/// (`metaslab_segment_weight`). 0 if it is full.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Weight {
     order: u32,
@@ -47,12 +48,12 @@ impl Weight {
         Weight { order, count: free.histogram().0[order as usize] }
     }
 
-    /// A free range may be this long.
+    /// Whether a free range may be this long.
     pub(super) fn allows(self, len_bytes: u64) -> bool {
         self.count > 0 && len_bytes >> self.order <= 1
     }
 
-    /// How many times the size of the largest free ranges has halved since.
+    /// How often the size of the largest free ranges has halved since.
     pub(super) fn halvings_since(self, earlier: Weight) -> u32 {
         earlier.order.saturating_sub(self.order)
     }
@@ -67,15 +68,15 @@ pub(super) struct Metaslab {
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
     freeing: Ranges,
-    /// Freed, but a checkpoint has it: it stays allocated.
+    /// Freed, but a checkpoint needs it: it stays allocated.
     checkpointing: Ranges,
     freed: Ranges,
     deferred: [Ranges; TXG_DEFER_SIZE],
-    /// By the size's largest power of two: where the last such block ended.
+    /// For each power of two in a size: where the last block of that kind ended.
     cursors: [u64; 64],
 }
 
-/// What a group did to a metaslab since the last time.
+/// The changes of a txg to a metaslab since the last call.
 pub(super) struct Changes {
     pub(super) allocated: Ranges,
     pub(super) freed: Ranges,
@@ -83,7 +84,7 @@ pub(super) struct Changes {
 }
 
 impl Metaslab {
-    /// What lies outside of whole units (in a damaged map) is not free.
+    /// Space outside whole units (in a damaged map) does not become free.
     pub(super) fn new(new: &NewMetaslab, unit_bytes: u64) -> Metaslab {
         let end_bytes = new.start_bytes.saturating_add(new.size_bytes);
         let mut free = new.allocated.complement(new.start_bytes, end_bytes);
@@ -125,7 +126,7 @@ impl Metaslab {
         self.free.largest_bytes()
     }
 
-    /// Bytes between the metaslab and an offset; `None`: the offset lies in it.
+    /// Bytes between the metaslab and an offset; `None` if the metaslab contains it.
     pub(super) fn distance_bytes(&self, offset: u64) -> Option<u64> {
         match offset {
             _ if offset < self.start_bytes => Some(self.start_bytes - offset),
@@ -146,7 +147,7 @@ impl Metaslab {
         Some(offset)
     }
 
-    /// Allocates this very range, if it is free.
+    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
         let free = self.free.ranges().contains(offset, len);
         if free {
@@ -160,7 +161,7 @@ impl Metaslab {
         self.allocating[slot(txg)].insert(offset, len);
     }
 
-    /// Frees a range that this group allocated and nobody has heard of yet: it can be used at once.
+    /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
     pub(super) fn take_back(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
         let unheard = allocating.contains(offset, len);
@@ -171,7 +172,8 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range; one that a checkpoint has stays allocated. `false`: part of it was free.
+    /// Frees an allocated range; one that a checkpoint needs stays allocated. `false` if part of it was
+    /// free.
     pub(super) fn free(&mut self, offset: u64, len: u64, kept: bool) -> bool {
         let allocated =
             self.unallocated().chain([&self.checkpointing]).all(|ranges| ranges.is_clear(offset, len));
@@ -182,17 +184,17 @@ impl Metaslab {
         allocated
     }
 
-    /// What is not allocated.
+    /// The sets of ranges that are not allocated.
     fn unallocated(&self) -> impl Iterator<Item = &Ranges> {
         std::iter::once(self.free.ranges()).chain(self.waiting())
     }
 
-    /// What was freed and can't be allocated yet.
+    /// The sets of ranges that were freed and are not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
         [&self.freeing, &self.freed].into_iter().chain(&self.deferred)
     }
 
-    /// What changed since the last time; `None`: nothing.
+    /// Takes what changed since the last call; `None` if nothing did.
     pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
         let freed = std::mem::take(&mut self.freeing);
@@ -204,7 +206,8 @@ impl Metaslab {
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// The group is on disk: what it freed begins to wait, what has waited long enough is free.
+    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough becomes
+    /// free.
     pub(super) fn finish(&mut self, txg: Txg) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing.is_empty(), "changes not taken");
         let oldest = &mut self.deferred[txg.0 as usize % TXG_DEFER_SIZE];
@@ -212,7 +215,7 @@ impl Metaslab {
         self.set_free(&done);
     }
 
-    /// What waits is free at once.
+    /// Makes all waiting ranges free at once.
     pub(super) fn release(&mut self) {
         std::mem::take(&mut self.deferred).iter().for_each(|ranges| self.set_free(ranges));
     }
@@ -221,7 +224,8 @@ impl Metaslab {
         ranges.iter().for_each(|(start, end)| self.free.insert(start, end - start));
     }
 
-    /// What has been allocated and not freed, as far as changes have been taken: what its space map says.
+    /// What has been allocated and not freed, as far as changes have been taken: the content of its space
+    /// map.
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
@@ -239,7 +243,7 @@ impl Metaslab {
         self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
     }
 
-    /// Ranges that are free or wait to be, by size.
+    /// Ranges that are free or will be, by size.
     pub(super) fn free_ranges(&self) -> SizeHistogram {
         let mut all = *self.free.histogram();
         self.waiting().for_each(|ranges| all.merge(&ranges.iter().collect()));
@@ -248,7 +252,7 @@ impl Metaslab {
 
     pub(super) fn space(&self) -> Space {
         let free_ranges = self.free_ranges();
-        // What was never used is in one piece, however small the metaslab is.
+        // Space that was never used is one piece, however small the metaslab is.
         let empty = self.free_bytes() == self.size_bytes;
         let fragmentation_percent = if empty { 0 } else { free_ranges.fragmentation_percent() };
         Space {

@@ -1,10 +1,15 @@
-//! Blocks of vdevs that were or are being removed, freed.
+//! Freeing blocks of vdevs that were or are being removed.
 //!
-//! Idea: a block is freed where its copies lie, and its range on the removed vdev becomes *obsolete*: that part of the mapping serves nobody.
-//! While a vdev is being removed, only what lies before the end of the mapping has been copied; the rest never will be, being free.
+//! Idea: a block is freed where its copies lie, and its range on the removed vdev becomes *obsolete*:
+//! nobody needs that part of the mapping any more. While a vdev is being removed, only blocks before the
+//! end of the mapping have been copied; those freed after it never will be.
 //!
-//! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`), `vdev_indirect.c`
-//! (`vdev_indirect_mark_obsolete`).
+//! Locking: a mutex guards the obsolete ranges. It is taken once per call, and no other lock is taken while
+//! it is held. The mapping does not change; a longer one replaces the whole value
+//! ([`super::Allocator::set_moved`]).
+//!
+//! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`),
+//! `vdev_indirect.c` (`vdev_indirect_mark_obsolete`).
 
 use super::AllocError;
 use crate::ranges::Ranges;
@@ -24,7 +29,7 @@ impl Moved {
         Moved { mapping, obsolete: Mutex::default() }
     }
 
-    /// Notes that a block is free; answers where its copies lie.
+    /// Records that a block is free; returns the addresses of its copies.
     pub(super) fn free(&self, dva: &Dva) -> Result<Vec<Dva>, AllocError> {
         let end = dva.offset_bytes.saturating_add(dva.asize.0).min(self.end_bytes());
         let len = end.saturating_sub(dva.offset_bytes);
@@ -40,7 +45,7 @@ impl Moved {
         Ok(copies)
     }
 
-    /// Notes that a part of the mapping is needed no longer.
+    /// Records that a part of the mapping is no longer needed.
     pub(super) fn note_obsolete(&self, dva: &Dva) {
         self.obsolete.lock().insert(dva.offset_bytes, dva.asize.0);
     }
@@ -50,7 +55,7 @@ impl Moved {
         self.mapping.entries().last().map_or(0, |entry| entry.src_end_bytes())
     }
 
-    /// What has become obsolete since the last call.
+    /// Takes what has become obsolete since the last call.
     pub(super) fn take_obsolete(&self) -> Ranges {
         std::mem::take(&mut self.obsolete.lock())
     }

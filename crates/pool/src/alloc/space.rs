@@ -2,20 +2,21 @@
 
 use super::histogram::SizeHistogram;
 
-/// How full something is, raw: with parity. What is not allocated can be allocated now.
+/// How full something is, in raw bytes: including parity. Everything that is not allocated can be allocated
+/// now.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Whole metaslabs.
     pub size_bytes: u64,
-    /// Allocated, or freed and not yet allocatable again.
+    /// Allocated, or freed and not allocatable yet.
     pub allocated_bytes: u64,
-    /// Of that, freed and not yet allocatable again.
+    /// Bytes of those that are freed and not allocatable yet.
     pub deferred_bytes: u64,
     /// The largest range that can be allocated.
     pub largest_bytes: u64,
-    /// How small the free ranges are, in percent.
+    /// How fragmented the free ranges are, in percent.
     pub fragmentation_percent: u64,
-    /// Free ranges by size, those included that can't be allocated yet.
+    /// Free ranges by size, including those not allocatable yet.
     pub free_ranges: SizeHistogram,
 }
 
@@ -25,12 +26,12 @@ impl Space {
         self.size_bytes - self.allocated_bytes
     }
 
-    /// Of a vdev: fragmentation is weighted by what is free (`metaslab_group_fragmentation`).
+    /// For a vdev: fragmentation is weighted by free space (`metaslab_group_fragmentation`).
     pub(super) fn of_metaslabs(metaslabs: impl Iterator<Item = Space>) -> Space {
         Space::sum(metaslabs, |space| space.free_bytes() + space.deferred_bytes)
     }
 
-    /// Of a class: fragmentation is weighted by size (`metaslab_class_fragmentation`).
+    /// For a class: fragmentation is weighted by size (`metaslab_class_fragmentation`).
     pub(super) fn of_vdevs(vdevs: impl Iterator<Item = Space>) -> Space {
         Space::sum(vdevs, |space| space.size_bytes)
     }

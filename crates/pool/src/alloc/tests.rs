@@ -1,4 +1,4 @@
-//! The allocator against small pools of every layout. `model` holds the random runs against a simple model.
+//! The allocator on small pools of every layout. `model` compares random runs with a simple model.
 
 use super::*;
 use crate::config::{DraidConfig, VdevKind};
@@ -23,7 +23,7 @@ fn raidz(id: u64, parity: usize, width: u64, metaslabs: u64) -> VdevConfig {
     VdevConfig { kind: VdevKind::Raidz, parity, children, ..disk(id, VdevClass::Normal, metaslabs) }
 }
 
-/// Rows of 2 data and 1 parity column: no metaslab border is the border of a row, but the first.
+/// Rows of 2 data and 1 parity column: only the first metaslab's start coincides with a row's.
 fn draid(id: u64, metaslabs: u64) -> VdevConfig {
     let shape = DraidConfig { data: 2, groups: 8, spares: 1 };
     VdevConfig { kind: VdevKind::Draid, draid: Some(shape), ..raidz(id, 1, 9, metaslabs) }
@@ -51,7 +51,7 @@ fn request(class: AllocClass, psize: u64, copies: usize) -> AllocRequest<'static
     AllocRequest::new(class, Psize(psize), copies, Txg(1))
 }
 
-/// Allocates blocks until there is no space for more.
+/// Allocates blocks until there is no space left.
 fn fill(allocator: &Allocator, request: &AllocRequest<'_>) -> (Vec<Dva>, AllocError) {
     let mut all = Vec::new();
     loop {
@@ -76,7 +76,7 @@ fn a_pool_that_was_filled_and_emptied_is_as_before() {
         let before = allocator.vdev_space(VdevId(0)).unwrap();
         let (blocks, error) = fill(&allocator, &request(AllocClass::Normal, psize, 1));
         let asize = blocks[0].asize.0;
-        // All metaslabs are empty to begin with, so no space is lost but at each one's end.
+        // All metaslabs are empty at first, so space is lost only at the end of each.
         let expected: u64 = empty(config).iter().map(|metaslab| metaslab.size_bytes / asize).sum();
         assert_eq!(blocks.len() as u64, expected, "{:?} {psize}", config.kind);
         let AllocError::NoSpace { class, psize: asked, copies: 1, largest_bytes } = error else {
@@ -138,13 +138,13 @@ fn copies_on_one_vdev_lie_far_apart_then_near_then_anywhere() {
         let apart = |a: &Dva, b: &Dva| a.offset_bytes.abs_diff(b.offset_bytes);
         apart(&copies[0], &copies[1]).min(apart(&copies[1], &copies[2])).min(apart(&copies[0], &copies[2]))
     };
-    // Three lots of five metaslabs fill up before copies come closer.
+    // Three sets of five metaslabs fill up before copies move closer.
     for _ in 0..3 * 64 {
         assert!(nearest(&allocator.allocate(&three).unwrap()) >= 2 * MIB);
     }
     let (rest, _) = fill(&allocator, &three);
     assert!((3 * 3 * 64 + rest.len()) as u64 + 2 >= 16 * 64, "only {} more copies", rest.len());
-    // A vdev of one metaslab has no place that is far.
+    // In a vdev with one metaslab nothing is far away.
     let small = pool(&[disk(0, VdevClass::Normal, 1)]);
     assert_eq!(fill(&small, &three).0.len(), 63);
 }
@@ -217,7 +217,7 @@ fn vdevs_take_turns_by_what_is_free() {
     assert!((150..250).contains(&small), "{small} of 960 blocks on a vdev with a fifth of the space");
     let turns = blocks.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(turns < 100, "{turns} turns");
-    // Log blocks change vdevs each time.
+    // Log blocks change vdevs every time.
     let allocator = pool(&[disk(0, VdevClass::Log, 4), disk(1, VdevClass::Log, 4)]);
     let log = || allocator.allocate(&request(AllocClass::Log, 8 * KIB, 1)).unwrap()[0].vdev.0;
     assert_eq!([(); 4].map(|()| log()), [0, 1, 0, 1]);
@@ -267,7 +267,7 @@ fn what_contradicts_the_maps_is_an_error() {
         sync(&allocator, txg);
     }
     assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
-    // The address of a gang block counts all its pieces; only its header lies there.
+    // The address of a gang block covers all its pieces; only its header lies there.
     let gang = Dva { gang: true, ..at(0, 0, 512 * KIB) };
     allocator.claim(&gang, Txg(5)).unwrap();
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().allocated_bytes, 4 * KIB);
@@ -282,7 +282,7 @@ fn an_allocation_can_be_undone() {
     assert!(allocator.take_changes(Txg(1)).is_empty(), "nobody need hear of it");
     let dva = allocator.allocate(&whole).unwrap()[0];
     assert_eq!(allocator.take_changes(Txg(1))[0].allocated_bytes, MIB);
-    // Now it has been told: it is freed like any other.
+    // The allocation has been reported now, so it is freed like any other.
     allocator.unallocate(&dva, Txg(1)).unwrap();
     let changes = sync(&allocator, 1);
     assert_eq!((changes[0].freed.total_bytes(), changes[0].allocated_bytes), (MIB, 0));
@@ -347,7 +347,7 @@ fn what_lies_behind_a_block_is_taken_for_a_moment_where_much_is_free() {
     let block = allocator.allocate(&ask).unwrap()[0];
     let behind = allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)).unwrap();
     assert_eq!((behind.offset_bytes, behind.asize), (block.offset_bytes + block.asize.0, Asize(256 * KIB)));
-    // Others go round it, nobody gets it twice.
+    // Others avoid it; nobody gets it twice.
     assert_eq!(allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)), None);
     let other = allocator.allocate(&ask).unwrap()[0];
     assert!(other.offset_bytes >= behind.offset_bytes + behind.asize.0);

@@ -1,26 +1,31 @@
-//! From devices with labels to pools: grouping, choosing what to believe, noting what to doubt.
+//! From devices with labels to pools: groups devices, chooses which statements to believe, and notes
+//! doubts.
 
 use super::scan::Scanned;
-use super::{Discovery, FoundDevice, FoundPool, Problem, problem};
-use crate::config::{PoolConfig, VdevConfig, VdevKind};
-use cenote_format::label::{LabelConfig, PoolConfig as LabelPool, VDEV_LABELS};
+use super::{Discovery, FoundDevice, FoundPool, Problem, copies, problem};
+use crate::config::{PoolConfig, VdevConfig, VdevKind, least_leaf_bytes};
+use cenote_device::Device;
+use cenote_format::label::{LabelConfig, PoolConfig as LabelPool, VDEV_LABELS, VDEV_LABELS_BYTES};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A member of a pool: what its best label says of the pool.
-struct Member {
+/// A member of a pool: what its best label says about the pool.
+pub(super) struct Member {
     guid: Guid,
     config: LabelPool,
-    found: FoundDevice,
-    uberblocks: Vec<Uberblock>,
+    pub(super) found: FoundDevice,
+    pub(super) uberblocks: Vec<Uberblock>,
 }
 
-type Members = BTreeMap<Guid, Member>;
+/// One device for each leaf, by guid.
+pub(super) type Members = BTreeMap<Guid, Member>;
+/// All candidates for each leaf, before one of several copies is chosen.
+pub(super) type Candidates = BTreeMap<Guid, Vec<Member>>;
 
 pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discovery {
-    let mut pools: BTreeMap<Guid, (Members, Vec<Problem>)> = BTreeMap::new();
+    let mut pools: BTreeMap<Guid, (Candidates, Vec<Problem>)> = BTreeMap::new();
     let mut auxiliary = BTreeMap::new();
     let synced = synced_txgs(&scanned);
     for device in scanned {
@@ -28,16 +33,16 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
         match role(device, &synced) {
             Ok(Role::Auxiliary(guid, found)) => _ = auxiliary.insert(guid, found),
             Ok(Role::Member(member, notes)) => {
-                let (members, pool_notes) = pools.entry(member.config.pool_guid).or_default();
+                let (candidates, pool_notes) = pools.entry(member.config.pool_guid).or_default();
                 pool_notes.extend(notes);
-                pool_notes.extend(admit(members, *member));
+                candidates.entry(member.guid).or_default().push(*member);
             }
             Err(why) => problems.push(problem(path, why)),
         }
     }
     let mut found = Vec::new();
-    for (guid, (members, notes)) in pools {
-        match assemble(members, notes) {
+    for (guid, (candidates, notes)) in pools {
+        match assemble(candidates, notes) {
             Ok(pool) => found.push(FoundPool { auxiliary: auxiliary.clone(), ..pool }),
             Err(why) => problems.push(problem(format!("pool {guid}"), why)),
         }
@@ -46,15 +51,15 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
     Discovery { pools: found, problems }
 }
 
-/// What a device is, by the newest of its labels.
+/// The role of a device, by its newest label.
 enum Role {
-    /// Part of a pool, and what is wrong with its other labels.
+    /// Part of a pool, with the problems of its other labels.
     Member(Box<Member>, Vec<Problem>),
     /// A spare or a cache device.
     Auxiliary(Guid, FoundDevice),
 }
 
-/// By pool, the newest group that any uberblock closes.
+/// For each pool, the newest txg of any uberblock.
 fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     let mut synced = BTreeMap::new();
     for labels in scanned.iter().map(|device| &device.labels) {
@@ -68,8 +73,8 @@ fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     synced
 }
 
-/// Of its labels the newest counts, but for those of a group that never came to its end: there the power failed between labels and
-/// uberblock.
+/// The newest label counts, except for labels of a txg that was never completed: there the power failed
+/// between labels and uberblock.
 fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
     let is_whole = |list: &Nvlist| {
@@ -82,7 +87,11 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
         .max_by_key(|list| (is_whole(list), txg(list)))
         .ok_or("has uberblocks of a pool but no readable configuration in any label")?;
     let config = LabelConfig::decode(best).map_err(|error| format!("its label is not usable: {error}"))?;
-    let notes = label_notes(scanned.device.describe(), &lists, best);
+    let shortfall = match &config {
+        LabelConfig::Member(config) => shortfall(&*scanned.device, config),
+        LabelConfig::Spare(_) | LabelConfig::L2cache(_) => None,
+    };
+    let notes = label_notes(scanned.device.describe(), &lists, best, shortfall);
     let found = FoundDevice {
         path: scanned.device.describe().to_owned(),
         label_txg: Txg(txg(best)),
@@ -92,7 +101,9 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
         base: scanned.base,
     };
     let config = match config {
-        LabelConfig::Spare(aux) | LabelConfig::L2cache(aux) => return Ok(Role::Auxiliary(aux.guid, found)),
+        LabelConfig::Spare(aux) | LabelConfig::L2cache(aux) => {
+            return Ok(Role::Auxiliary(aux.guid, found));
+        }
         LabelConfig::Member(config) => config,
     };
     let guid = config.guid.filter(|_| config.txg != Txg(0));
@@ -101,11 +112,22 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
     Ok(Role::Member(Box::new(Member { guid, config, found, uberblocks }), notes))
 }
 
-/// What is wrong with labels other than the one that is believed.
-fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist) -> Vec<Problem> {
+/// The size of a device and its least size, if it was truncated.
+fn shortfall(device: &dyn Device, config: &LabelPool) -> Option<(u64, u64)> {
+    let least_bytes = least_leaf_bytes(&config.vdev_tree, config.guid?).saturating_add(VDEV_LABELS_BYTES);
+    let size_bytes = device.size_bytes();
+    (size_bytes < least_bytes).then_some((size_bytes, least_bytes))
+}
+
+/// Problems with the device, or with labels other than the chosen one.
+fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(u64, u64)>) -> Vec<Problem> {
     let mut notes = Vec::new();
     let bad = (VDEV_LABELS as usize).saturating_sub(lists.len());
-    if bad > 0 {
+    if let Some((size_bytes, least_bytes)) = shortfall {
+        let why =
+            "is cut short: what it has is read, the rest is missing; copy the disk or image again, whole";
+        notes.push(problem(path, format!("{why} ({size_bytes} of at least {least_bytes} bytes are here)")));
+    } else if bad > 0 {
         notes.push(problem(path, format!("{bad} of 4 labels are damaged; the others are used")));
     }
     let differ = |name: &str| lists.iter().any(|list| list.get_u64(name) != best.get_u64(name));
@@ -119,24 +141,13 @@ fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist) -> Vec<Problem> {
     notes
 }
 
-/// Adds a device to its pool. Of two with the same guid the newer stays, the other gets a note.
-fn admit(members: &mut Members, member: Member) -> Option<Problem> {
-    let Some(present) = members.get_mut(&member.guid) else {
-        members.insert(member.guid, member);
-        return None;
-    };
-    let rank = |m: &Member| (m.found.label_txg, m.found.good_labels);
-    let dropped = if rank(&member) > rank(present) { std::mem::replace(present, member) } else { member };
-    let kept = &present.found.path;
-    let why = format!("is a copy of the same vdev as {kept} and is left out; take one of them away");
-    Some(problem(dropped.found.path, why))
-}
-
-fn assemble(mut members: Members, mut notes: Vec<Problem>) -> Result<FoundPool, String> {
+fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool, String> {
+    let (members, duplicates) = copies::choose(candidates);
+    notes.extend(duplicates.iter().map(|copy| problem(&copy.left_out, copy.to_string())));
     let newest = members.values().max_by_key(|m| m.found.label_txg).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 do not say how many there are: then the labels' ids must do, and the sum of all guids that
-    // the uberblock has tells whether there are more.
+    // Pools older than version 19 don't record the number of vdevs. Then the ids in the labels must do, and
+    // the sum of all guids in the uberblock tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {
@@ -146,22 +157,22 @@ fn assemble(mut members: Members, mut notes: Vec<Problem>) -> Result<FoundPool, 
     };
     let mut config = PoolConfig::new(&newest.config, (0..count).map(vdev).collect());
     let (says_count, label_txg) = (newest.config.vdev_children.is_some(), newest.found.label_txg);
-    let uberblocks = newest_first(members.values_mut().flat_map(|m| std::mem::take(&mut m.uberblocks)));
+    let uberblocks = newest_first(members.values().flat_map(|m| m.uberblocks.iter().copied()));
     let in_effect = uberblocks.first().filter(|newest| newest.txg >= label_txg);
     if !says_count && in_effect.is_some_and(|uberblock| uberblock.guid_sum != guid_sum(&config)) {
         config.vdevs.push(VdevConfig::new(VdevKind::Missing, count, Guid(0)));
     }
     let devices = keep_named(members, &config.vdevs, &mut notes);
-    Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes })
+    Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes, duplicates })
 }
 
-/// What `ub_guid_sum` is if these are all vdevs that there are: the sum of their guids and the pool's.
+/// The `ub_guid_sum` of a pool with exactly these vdevs: the sum of their guids and the pool's.
 fn guid_sum(config: &PoolConfig) -> u64 {
     let vdevs = config.vdevs.iter().flat_map(VdevConfig::walk);
     vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
-/// For each id the member that describes the top-level vdev as of the newest group.
+/// For each id, the member that describes the top-level vdev as of the newest txg.
 fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     let mut tops: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in members.values() {
@@ -173,31 +184,44 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     tops
 }
 
-/// Keeps the devices that the vdevs name, marks those that lag behind their siblings, notes the rest.
+/// How a leaf lags behind its siblings: its labels are older, or it lacks their newest uberblocks. An
+/// interrupted write leaves it one uberblock behind, but complete.
+fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
+    let leaf = members.get(&leaf)?;
+    let siblings = || siblings.iter().filter_map(|guid| members.get(guid));
+    let label_txg = leaf.found.label_txg;
+    let newest_label = siblings().map(|m| m.found.label_txg).max()?;
+    if label_txg < newest_label {
+        return Some(format!("was away: its labels are of txg {label_txg}, its siblings' of {newest_label}"));
+    }
+    let own = leaf.uberblocks.iter().map(|uberblock| uberblock.txg).max()?;
+    let of_siblings = siblings().flat_map(|m| &m.uberblocks).map(|uberblock| uberblock.txg);
+    let missed: BTreeSet<Txg> = of_siblings.filter(|txg| *txg > own).collect();
+    let newest = missed.last().filter(|_| missed.len() > 1)?;
+    Some(format!(
+        "was away, or is an old copy: its newest uberblock is of txg {own}, its siblings' of {newest}"
+    ))
+}
+
+/// Keeps the devices that the vdevs name, marks those that lag behind their siblings, and notes the others.
 fn keep_named(
     members: Members,
     tops: &[VdevConfig],
     notes: &mut Vec<Problem>,
 ) -> BTreeMap<Guid, FoundDevice> {
-    let mut newest_of_leaf = BTreeMap::new();
+    let mut lags = BTreeMap::new();
     for top in tops {
         let leaves: Vec<Guid> = top.leaves().map(|leaf| leaf.guid).collect();
-        let txgs = leaves.iter().filter_map(|guid| members.get(guid)).map(|m| m.found.label_txg);
-        let newest = txgs.max().unwrap_or_default();
-        newest_of_leaf.extend(leaves.into_iter().map(|guid| (guid, newest)));
+        lags.extend(leaves.iter().map(|&leaf| (leaf, lag(&members, &leaves, leaf))));
     }
     let mut devices = BTreeMap::new();
     for (guid, Member { mut found, .. }) in members {
-        let Some(&newest) = newest_of_leaf.get(&guid) else {
+        let Some(lag) = lags.remove(&guid) else {
             notes.push(problem(&found.path, "was once part of this pool and is no longer: left out"));
             continue;
         };
-        found.stale = found.label_txg < newest;
-        if found.stale {
-            let why =
-                format!("was away: its labels are of txg {}, its siblings' of {newest}", found.label_txg);
-            notes.push(problem(&found.path, why));
-        }
+        found.stale = lag.is_some();
+        notes.extend(lag.map(|why| problem(&found.path, why)));
         devices.insert(guid, found);
     }
     devices

@@ -1,24 +1,25 @@
 //! Partition tables, just enough to find partitions inside the image of a whole disk.
 //!
 //! ```text
-//!   MBR, sector 0:   446 four entries of 16 bytes (type at 4, first sector u32 at 8, sectors u32 at 12)   510 0x55aa
-//!   GPT, sector 1:   "EFI PART", entry array at 72 (u64), entries at 80 (u32), bytes an entry at 84 (u32)
+//!   MBR, sector 0:   446 four entries of 16 bytes (type at 4, first sector u32 at 8, sectors u32 at 12)
+//!                    510 0x55aa
+//!   GPT, sector 1:   "EFI PART", entry array at 72 (u64), entries at 80 (u32), bytes per entry at 84 (u32)
 //!       entry:       type GUID 0..16 (zero: unused), first sector u64 at 32, last sector u64 at 40
-//!   GPT, last sector: the same again, if the front was overwritten; an MBR entry of type 0xee announces a GPT
+//!   GPT, last sector: a copy, in case the front was overwritten; an MBR entry of type 0xee announces a GPT
 //! ```
 //!
-//! The kernel does this for block devices; image files have only us. Logical (extended) MBR partitions are
-//! not followed: ZFS tools never make them. The table is not trusted for more than where to look: a label
-//! found there proves itself by its checksum.
+//! The kernel does this for block devices; for image files we must. Logical (extended) MBR partitions are
+//! not followed: ZFS tools never create them. The table is only a hint where to look: a label found there
+//! proves itself by its checksum.
 
 use super::window::WindowDevice;
 use bytes::Bytes;
 use cenote_device::Device;
 use std::sync::Arc;
 
-/// Entries followed at most; GPT has 128 by default.
+/// The most entries followed; GPT has 128 by default.
 const MAX_ENTRIES: u32 = 256;
-/// How a GPT header begins.
+/// First bytes of a GPT header.
 const GPT_SIGNATURE: &[u8] = b"EFI PART";
 /// Type of the MBR entry that covers a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
@@ -31,14 +32,14 @@ struct Extent {
     size_bytes: u64,
 }
 
-/// The partitions of a device, or none if it carries no table.
-pub(super) async fn partitions(device: &Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
-    let mut found: Vec<Arc<dyn Device>> = Vec::new();
-    // Sectors are 512 bytes, or 4096 on native 4K disks, where the GPT header then lies at 4096.
+/// The partitions of a device with their offsets; none if it has no partition table.
+pub(super) async fn partitions(device: &Arc<dyn Device>) -> Vec<(u64, Arc<dyn Device>)> {
+    let mut found: Vec<(u64, Arc<dyn Device>)> = Vec::new();
+    // Sectors have 512 bytes, or 4096 on native 4K disks, where the GPT header is then at 4096.
     for sector_bytes in [512, 4096] {
         for Extent { number, start_bytes, size_bytes } in table(device, sector_bytes).await {
             if let Some(window) = WindowDevice::new(device.clone(), number, start_bytes, size_bytes) {
-                found.push(Arc::new(window));
+                found.push((start_bytes, Arc::new(window)));
             }
         }
         if !found.is_empty() {
@@ -80,7 +81,7 @@ fn gpt_entries(entries: &[u8], entry_bytes: usize, sector_bytes: u64) -> Vec<Ext
     entries.chunks_exact(entry_bytes).enumerate().filter_map(entry).collect()
 }
 
-/// An MBR with a single entry that keeps old tools off the disk.
+/// An MBR whose single entry keeps old tools off the disk.
 fn announces_gpt(mbr: &[u8]) -> bool {
     mbr.get(510..512) == Some(&[0x55, 0xaa]) && mbr[446..510].chunks_exact(16).any(|e| e[4] == PROTECTIVE)
 }
@@ -122,7 +123,7 @@ mod tests {
         entries[128..144].fill(7);
         entries[128 + 32..128 + 40].copy_from_slice(&2048u64.to_le_bytes());
         entries[128 + 40..128 + 48].copy_from_slice(&4095u64.to_le_bytes());
-        // Third entry: last before first, and not a partition.
+        // Third entry: ends before it begins, so it is not a partition.
         entries[256..272].fill(7);
         entries[256 + 32..256 + 40].copy_from_slice(&9u64.to_le_bytes());
         let expected = Extent { number: 2, start_bytes: 1 << 20, size_bytes: 1 << 20 };
@@ -165,7 +166,7 @@ mod tests {
             let content = disk_with_gpt(sector_bytes, header_at);
             let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_content("disk", content));
             let found = runtime.block_on(partitions(&device));
-            let sizes: Vec<u64> = found.iter().map(|partition| partition.size_bytes()).collect();
+            let sizes: Vec<u64> = found.iter().map(|(_, partition)| partition.size_bytes()).collect();
             assert_eq!(
                 sizes,
                 [8 * sector_bytes as u64],

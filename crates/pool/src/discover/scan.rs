@@ -1,29 +1,34 @@
-//! Which files and devices to look at, and what their labels say.
+//! Which files and devices to examine, and what their labels say.
 
 use super::partition::partitions;
+use super::seat::{Seat, identity};
 use super::writing::Base;
 use super::{Problem, problem};
-use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
+use crate::label::{Label, read_labels};
 use cenote_device::{Device, DeviceError, FileDevice, OpenOptions};
+use cenote_format::label::LABEL_BYTES;
 use cenote_runtime::Runtime;
 use futures::StreamExt;
 use std::collections::HashSet;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Devices whose labels are read at the same time.
+/// Number of devices whose labels are read concurrently.
 const SCAN_WIDTH: usize = 16;
 
-/// A device and its labels; at least one of them is of use.
+/// A device and its labels, at least one of which is usable.
 pub(super) struct Scanned {
     pub(super) device: Arc<dyn Device>,
-    /// What it is, or is a partition of.
+    /// The device itself, or the one that it is a partition of.
     pub(super) base: Base,
+    /// Where its bytes lie, if known: the same for `sda1` and for the first partition found on `sda`.
+    pub(super) seat: Option<Seat>,
     pub(super) labels: Vec<Label>,
 }
 
-/// A path to look at. What the user named is reported when it fails; what was found in a folder need not be a vdev.
+/// A path to examine. A path that the user named is reported if it fails; one found in a folder need not be
+/// a vdev.
 struct Candidate {
     path: PathBuf,
     named: bool,
@@ -44,7 +49,19 @@ pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<
         scanned.extend(found);
         problems.extend(trouble);
     }
+    // A kernel partition and the same partition found inside its disk count once. The kernel's is kept,
+    // because only it can be locked alone.
+    scanned.sort_by_key(|one| one.is_window());
+    let mut seats = HashSet::new();
+    scanned.retain(|one| one.seat.is_none_or(|seat| seats.insert(seat)));
     (scanned, problems)
+}
+
+impl Scanned {
+    /// Whether this is a partition found inside a device.
+    fn is_window(&self) -> bool {
+        matches!(&self.base, Base::Path(path) if self.device.describe() != path.to_string_lossy())
+    }
 }
 
 /// The block devices of this machine, partitions included.
@@ -52,13 +69,13 @@ pub fn machine_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
-    // Loop devices and card readers that hold nothing have no size.
+    // Loop devices and card readers without a medium have size zero.
     let is_empty = |name: &std::ffi::OsString| {
         let size = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("size"));
         size.is_ok_and(|sectors| sectors.trim() == "0")
     };
     names.retain(|name| !is_empty(name));
-    // In /sys a '!' stands for the '/' of names such as cciss/c0d0.
+    // In /sys a '!' replaces the '/' in names such as cciss/c0d0.
     names.into_iter().map(|name| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))).collect()
 }
 
@@ -77,7 +94,7 @@ fn candidates(paths: &[PathBuf]) -> (Vec<Candidate>, Vec<Problem>) {
             Err(error) => problems.push(problem(path.display(), format!("{error}; check the path"))),
         }
     }
-    // The same disk has many names (by-id, by-path); the first asked for stays.
+    // One disk may have many names (by-id, by-path); the first one requested is kept.
     found.retain(|candidate| identity(&candidate.path).is_none_or(|id| seen.insert(id)));
     (found, problems)
 }
@@ -87,29 +104,20 @@ fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
     names.sort();
     let may_be_vdev = |path: &PathBuf| {
         let kind = std::fs::metadata(path).map(|metadata| (metadata.file_type(), metadata.len()));
-        kind.is_ok_and(|(kind, len)| kind.is_block_device() || (kind.is_file() && len >= SPA_MINDEVSIZE))
+        kind.is_ok_and(|(kind, len)| kind.is_block_device() || (kind.is_file() && len >= LABEL_BYTES))
     };
     let found = names.into_iter().filter(may_be_vdev);
     Ok(found.map(|path| Candidate { path, named: false }).collect())
-}
-
-/// What two paths to the same device or file have in common.
-fn identity(path: &Path) -> Option<(bool, u64, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(match metadata.file_type().is_block_device() {
-        true => (true, metadata.rdev(), 0),
-        false => (false, metadata.dev(), metadata.ino()),
-    })
 }
 
 async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
     let complain = |why: String| Some(problem(candidate.path.display(), why));
     let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt) {
         Ok(device) => Arc::new(device),
-        // A folder of devices holds empty drives and such; but disks that we may not read are told.
+        // A folder of devices holds empty drives and the like; but disks that we may not read are reported.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
         Err(error) => {
-            // The path stands before it already.
+            // The problem names the path already.
             let (text, path) = (error.to_string(), format!("{}: ", candidate.path.display()));
             return (Vec::new(), complain(text.strip_prefix(&path).unwrap_or(&text).to_owned()));
         }
@@ -117,7 +125,7 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
     look_at(device, Base::Path(candidate.path.clone()), candidate.named).await
 }
 
-/// Reads the labels of devices that are open already.
+/// Reads the labels of devices that are already open.
 pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {
     let (mut scanned, mut problems) = (Vec::new(), Vec::new());
     for device in devices {
@@ -128,28 +136,30 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
     (scanned, problems)
 }
 
-/// The labels of a device, or of the partitions on it. Having none is a problem only of a device that was `named`.
+/// The labels of a device, or of its partitions. Having none is a problem only for a device that was
+/// `named`.
 async fn look_at(device: Arc<dyn Device>, base: Base, named: bool) -> (Vec<Scanned>, Option<Problem>) {
     let name = device.describe().to_owned();
     let complain = |why: String| Some(problem(&name, why));
     let labels = read_labels(&*device).await;
     if is_of_use(&labels) {
-        return (vec![Scanned { device, base, labels }], None);
+        return (vec![Scanned { device, seat: seat_of(&base), base, labels }], None);
     }
     let mut found = Vec::new();
-    for partition in partitions(&device).await {
+    for (start_bytes, partition) in partitions(&device).await {
         let labels = read_labels(&*partition).await;
         if is_of_use(&labels) {
-            found.push(Scanned { device: partition, base: base.clone(), labels });
+            let seat = seat_of(&base).map(|seat| seat.behind(start_bytes));
+            found.push(Scanned { device: partition, base: base.clone(), seat, labels });
         }
     }
     let unreadable = labels.iter().find_map(|label| label.unreadable.as_ref());
     let trouble = match unreadable {
         Some(error) if found.is_empty() => complain(format!("labels can't be read: {error}")),
-        None if found.is_empty() && named && device.size_bytes() < SPA_MINDEVSIZE => {
+        None if found.is_empty() && named && device.size_bytes() < LABEL_BYTES => {
             let size_bytes = device.size_bytes();
             complain(format!(
-                "has {size_bytes} bytes, and no vdev has less than 64 MiB: not a disk of a pool, or cut short"
+                "has {size_bytes} bytes, less than a ZFS label: not a disk of a pool, or cut short"
             ))
         }
         None if found.is_empty() && named => {
@@ -158,6 +168,13 @@ async fn look_at(device: Arc<dyn Device>, base: Base, named: bool) -> (Vec<Scann
         _ => None,
     };
     (found, trouble)
+}
+
+fn seat_of(base: &Base) -> Option<Seat> {
+    match base {
+        Base::Path(path) => Seat::of(path),
+        Base::Given(_) => None,
+    }
 }
 
 fn is_of_use(labels: &[Label]) -> bool {

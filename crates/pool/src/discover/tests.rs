@@ -1,4 +1,4 @@
-//! Pools whose devices are not as they should be: cut short, with damaged labels, destroyed, left behind.
+//! Pools whose devices are not as they should be: truncated, with damaged labels, destroyed, left behind.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::scan::Scanned;
@@ -32,7 +32,7 @@ fn discover(images: Vec<Vec<u8>>) -> Discovery {
             let device: Arc<dyn Device> =
                 Arc::new(MemoryDevice::with_content(&format!("disk{index}"), image));
             let labels = read_labels(&*device).await;
-            scanned.push(Scanned { base: Base::Given(device.clone()), device, labels });
+            scanned.push(Scanned { base: Base::Given(device.clone()), seat: None, device, labels });
         }
         group::group(scanned, Vec::new())
     })
@@ -44,12 +44,12 @@ fn the_pool(images: Vec<Vec<u8>>) -> FoundPool {
     pools.remove(0)
 }
 
-/// Where the labels of an image begin.
+/// Offsets of the labels of an image.
 fn labels(image: &[u8]) -> Vec<usize> {
     (0..VDEV_LABELS).map(|index| label_offset(image.len() as u64, index).unwrap() as usize).collect()
 }
 
-/// Writes a pair into the configuration of every label, and the checksum that it then has.
+/// Sets a pair in the configuration of every label, and updates the label's checksum.
 fn set(image: &mut [u8], name: &str, value: u64) {
     for at in labels(image) {
         let at = at + VDEV_PHYS_OFFSET as usize;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cenote_device::{Device, DeviceInfo, Io, Op};
 use std::sync::Arc;
 
-/// Part of a device; read-only if that is.
+/// Part of a device; read-only if the device is.
 pub(super) struct WindowDevice {
     info: DeviceInfo,
     base: Arc<dyn Device>,
@@ -12,14 +12,18 @@ pub(super) struct WindowDevice {
 }
 
 impl WindowDevice {
-    /// The `size_bytes` at `start_bytes` of `base`, as partition `number`. `None` if they lie beyond its end.
+    /// The `size_bytes` at `start_bytes` of `base`, as partition `number`; on a truncated disk, the part
+    /// that is there. `None` if that is empty.
     pub(super) fn new(
         base: Arc<dyn Device>,
         number: usize,
         start_bytes: u64,
         size_bytes: u64,
     ) -> Option<Self> {
-        start_bytes.checked_add(size_bytes).filter(|&end| end <= base.size_bytes())?;
+        let size_bytes = size_bytes.min(base.size_bytes().checked_sub(start_bytes)?);
+        if size_bytes == 0 {
+            return None;
+        }
         let path = format!("{}#{number}", base.describe()).into();
         let info = DeviceInfo { path, size_bytes, ..base.info().clone() };
         Some(WindowDevice { info, base, start_bytes })

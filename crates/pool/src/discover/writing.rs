@@ -1,33 +1,40 @@
-//! From a pool that was found to one that can be written to.
+//! Opens a pool that was found for writing.
 //!
-//! Idea: discovery opens devices only to read, so it harms nobody. To write, each device is opened once more, under a
-//! lock; and since others may have written until the lock was had, the labels are read again after that.
+//! Idea: discovery opens devices read-only, so it harms nobody. For writing, each device is opened again
+//! under a lock. Others may have written before the lock was taken, so the labels are read again
+//! afterwards.
 
 use super::{FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
-use cenote_device::{Device, FileDevice, OpenOptions};
+use cenote_device::{Device, FileDevice, Gate, OpenOptions};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The device that a found one is, or is a partition of.
+/// The device itself, or the one that it is a partition of.
 #[derive(Clone)]
 pub(crate) enum Base {
-    /// Opened by discovery, only to read.
+    /// Opened by discovery, read-only.
     Path(PathBuf),
-    /// Opened by the caller, as the caller wanted.
+    /// Opened by the caller, in the caller's way.
     Given(Arc<dyn Device>),
 }
 
 impl FoundPool {
-    /// The same pool with its devices open to read and write, locked so that no other program writes to them. What it is
-    /// is looked up again. Spares and cache devices stay as they are.
+    /// The same pool with its devices open for reading and writing, locked so that no other program writes
+    /// to them. Its labels are read again. Spares and cache devices stay as they are.
     ///
     /// # Errors
-    /// [`PoolError::Device`]: a device is in use (and which), or may not be written; [`PoolError::Config`]: the pool was
-    /// changed meanwhile.
+    /// [`PoolError::Device`]: a device is in use (and which), or may not be written; [`PoolError::Config`]:
+    /// there are two copies of a device and neither is newer, or the pool was changed meanwhile.
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<FoundPool> {
+        if let Some(copy) = self.duplicates.iter().find(|copy| copy.is_undecided()) {
+            let why = format!(
+                "{copy}, but which to change can't be told: take one of them away, or name the disks to use"
+            );
+            return Err(PoolError::Config { pool: self.name().into(), why: why.into() });
+        }
         let mut opened: BTreeMap<PathBuf, Arc<dyn Device>> = BTreeMap::new();
         let mut devices = Vec::new();
         for found in self.devices.values() {
@@ -38,7 +45,7 @@ impl FoundPool {
                 Base::Given(_) => {}
                 Base::Path(path) if opened.contains_key(path) => {}
                 Base::Path(path) => {
-                    // Of a disk of partitions the other partitions may be in use.
+                    // Other partitions of the same disk may be in use.
                     let is_whole = found.path == path.to_string_lossy();
                     let options = if is_whole { OpenOptions::EXCLUSIVE } else { OpenOptions::READ_WRITE };
                     let device = FileDevice::open(path, options, rt)?;
@@ -59,5 +66,12 @@ impl FoundPool {
         };
         let auxiliary = self.auxiliary.clone();
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
+    }
+    /// The same pool, but nothing is written to its devices before `gate` opens.
+    pub fn behind(mut self, gate: &Gate) -> FoundPool {
+        for found in self.devices.values_mut() {
+            found.device = gate.hold(found.device.clone());
+        }
+        self
     }
 }

@@ -1,17 +1,18 @@
-//! Writing labels: in an order in which a cut at any instant leaves a pool that opens.
+//! Writes labels, in an order in which an interruption at any instant leaves a pool that opens.
 //!
 //! ```text
-//!   1  flush        all blocks of the group are on disk before anything leads to them
-//!   2  labels 0, 2  with the new configuration, of vdevs whose configuration changed; flush
-//!   3  uberblock    in its slot of the ring, in all four labels; flush          <- here the group becomes the pool's state
+//!   1  flush        all blocks of the txg are on disk before anything leads to them
+//!   2  labels 0, 2  with the new configuration, for vdevs whose configuration changed; flush
+//!   3  uberblock    in its slot of the ring, in all four labels; flush    <- now the txg is the pool's state
 //!   4  labels 1, 3  as 2; flush
 //! ```
 //!
-//! Cut before 3, labels 1 and 3 and the old uberblocks belong together; cut after 3, labels 0 and 2 and the new one. A
-//! device that fails is counted and left behind; an error only if none of a vdev's devices takes the label, or none at
-//! all the uberblock.
+//! Interrupted before 3, labels 1 and 3 and the old uberblocks belong together; after 3, labels 0 and 2 and
+//! the new uberblock do. A device that fails is counted and left behind. It is an error only if none of a
+//! vdev's devices accepts the label, or none at all the uberblock.
 //!
-//! Source: OpenZFS `vdev_config_sync`, `vdev_label_sync`, `vdev_uberblock_sync`, `vdev_label_init`, `spa_sync`.
+//! Source: OpenZFS `vdev_config_sync`, `vdev_label_sync`, `vdev_uberblock_sync`, `vdev_label_init`,
+//! `spa_sync`.
 
 use super::read_labels;
 use crate::check::native_endian;
@@ -33,33 +34,34 @@ use cenote_format::units::VdevId;
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// Top-level vdevs that get each group's uberblock, `SPA_SYNC_MIN_VDEVS`.
+/// Number of top-level vdevs that get each txg's uberblock, `SPA_SYNC_MIN_VDEVS`.
 const SPA_SYNC_MIN_VDEVS: usize = 3;
-/// `RRSS_SCRATCH_VALID`: the uberblock belongs to the group of another one, whose slot it must not take.
+/// `RRSS_SCRATCH_VALID`: the uberblock belongs to the txg of another one, whose slot it must not take.
 const SCRATCH_VALID: u64 = 1;
 const EVEN: [u32; 2] = [0, 2];
 const ODD: [u32; 2] = [1, 3];
 const ALL: [u32; 4] = [0, 1, 2, 3];
 
-/// What a group writes into labels.
+/// What a txg writes into labels.
 #[derive(Debug, Clone, Copy)]
 pub struct LabelUpdate<'a> {
-    /// The configuration as the MOS has it ([`PoolConfig`] with the root vdev), of the group: its `txg`, state and host are
-    /// written as they are here.
+    /// The configuration as the MOS has it ([`PoolConfig`] with the root vdev), of this txg: its `txg`,
+    /// state and host are written as given.
     pub config: &'a PoolConfig,
-    /// The root of the group.
+    /// The root of the txg.
     pub uberblock: &'a Uberblock,
-    /// Top-level vdevs whose configuration changed, or the pool's did: these get new labels. If there are none, some vdevs get
-    /// the uberblock and no label changes.
+    /// Top-level vdevs that get new labels, because their configuration or the pool's changed. If there are
+    /// none, some vdevs get the uberblock and no label changes.
     pub dirty: &'a [VdevId],
 }
 
 impl Pool {
-    /// Makes a group the pool's state: flushes its blocks, writes labels and uberblocks. The pool's own view goes on with
-    /// [`Pool::at`].
+    /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks. [`Pool::at`] then
+    /// gives the view of that txg.
     ///
     /// # Errors
-    /// [`PoolError::Unavailable`]: too few devices take it. The group may or may not be the pool's state then.
+    /// [`PoolError::Unavailable`]: too few devices accept it. The txg may or may not be the pool's state
+    /// then.
     pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
         self.flush(update.uberblock.txg).await?;
         self.put_configs(update, EVEN).await?;
@@ -67,7 +69,20 @@ impl Pool {
         self.put_configs(update, ODD).await
     }
 
-    /// The configuration, in two labels of every leaf of the dirty vdevs.
+    /// Writes only the configuration, into all labels, as of the pool's current txg: for instance, who has
+    /// imported the pool. At any interruption each label is intact, old or new, and both lead to the same
+    /// state.
+    ///
+    /// # Errors
+    /// [`PoolError::Unavailable`]: too few devices accept it.
+    pub async fn write_config(&self, config: &PoolConfig) -> Result<()> {
+        let tops: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
+        let update = LabelUpdate { config, uberblock: self.uberblock(), dirty: &tops };
+        self.put_configs(&update, EVEN).await?;
+        self.put_configs(&update, ODD).await
+    }
+
+    /// Writes the configuration to two labels of every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
         let vdevs = self.vdevs();
         for &id in update.dirty {
@@ -91,7 +106,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The uberblock, in all labels of every leaf of the vdevs that get it.
+    /// Writes the uberblock to all labels of every leaf of the vdevs that get it.
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
         let tops = self.uberblock_tops(update.dirty.is_empty());
         let writes = tops.iter().flat_map(|top| {
@@ -106,7 +121,7 @@ impl Pool {
         Ok(())
     }
 
-    /// All vdevs, or as many as it takes for the uberblock not to get lost, in turn by chance.
+    /// All vdevs, or a random choice of just enough for the uberblock to survive.
     fn uberblock_tops(&self, few: bool) -> Vec<&Top> {
         let mut tops: Vec<&Top> = self.vdevs().all_tops().iter().filter(|top| top.has_leaves()).collect();
         if few {
@@ -118,7 +133,7 @@ impl Pool {
         tops
     }
 
-    /// Flushes leaves after labels; one that fails is counted, and what it lost its siblings have.
+    /// Flushes leaves after labels. A failure is counted; the siblings have what that leaf lost.
     async fn flush_tops(&self, tops: Vec<&Top>) {
         join_all(tops.iter().flat_map(|top| top.writable_leaves()).map(|leaf| leaf.flush())).await;
     }
@@ -138,10 +153,10 @@ impl Top {
     }
 }
 
-/// Where in a label an uberblock goes, and what is written there but for the checksum.
+/// Where in a label an uberblock goes, and its bytes except for the checksum.
 fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     let slot_bytes = uberblock_slot_bytes(ashift);
-    // The last slot is for heartbeats.
+    // The last slot is reserved for heartbeats.
     let slots = uberblock_count(ashift) - u64::from(uberblock.mmp_is_on());
     let turn = uberblock.txg.0.wrapping_sub(u64::from(uberblock.reflow_scratch_state() == SCRATCH_VALID));
     let mut slot = uberblock.encode();
@@ -149,7 +164,8 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
 }
 
-/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its place. The error is the first one's.
+/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its offset. Returns the first
+/// error.
 async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u8>) -> Result<()> {
     let size_bytes = leaf.device.size_bytes();
     let parts: Option<Vec<_>> = labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
@@ -158,17 +174,18 @@ async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u
     Ok(join_all(writes).await.into_iter().collect::<Result<(), _>>()?)
 }
 
-/// A part of a label as it lies on a device of that size, and where. `None` if the device is too small for labels.
+/// A part of a label sealed for a device of this size, and its offset. `None` if the device is too small
+/// for labels.
 fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
     let offset = label_offset(size_bytes, label)? + at;
     let mut bytes = part.to_vec();
-    // Fails only for parts shorter than a checksum, and there are none.
+    // Fails only for parts shorter than a checksum, which don't exist.
     Checksum::Label.seal(&mut bytes, label_verifier(offset), native_endian()).ok()?;
     Some((offset, bytes.into()))
 }
 
-/// Gives a device its first labels: configuration, empty boot settings, an empty ring. What it was before is forgotten.
-/// `config` has txg 0 until a group takes the device in ([`Pool::write_labels`]).
+/// Gives a device its first labels: configuration, empty boot settings, an empty ring. Whatever it was
+/// before is forgotten. `config` has txg 0 until a txg includes the device ([`Pool::write_labels`]).
 ///
 /// # Errors
 /// The device fails, is too small, or the configuration is too long for a label.
@@ -190,8 +207,8 @@ pub async fn init_device(device: &dyn Device, config: &LabelConfig) -> Result<()
     Ok(device.flush().await?)
 }
 
-/// Zeroes every label that has something of a pool in it (`zpool labelclear`), and says how many there were. Other bytes
-/// of the device are left alone.
+/// Zeroes every label that has any content of a pool (`zpool labelclear`), and returns how many there were.
+/// Other bytes of the device are left alone.
 pub async fn clear_labels(device: &dyn Device) -> Result<u32> {
     let mut cleared = 0;
     for (label, found) in (0..).zip(read_labels(device).await) {

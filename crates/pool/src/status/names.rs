@@ -5,7 +5,7 @@ use crate::discover::FoundPool;
 use cenote_format::units::Guid;
 use std::collections::BTreeMap;
 
-/// What leaves are called: the last part of the path, or the whole path if that would name two devices.
+/// Names of leaves: the last part of the path, or the whole path if the last part would name two devices.
 pub(super) struct Names(BTreeMap<Guid, String>);
 
 impl Names {
@@ -57,7 +57,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// ZFS was given a whole disk and made the partition: the disk's name is the one known.
+/// If ZFS was given a whole disk and made the partition, users know the disk's name.
 fn without_partition(path: &str) -> &str {
     if let Some((disk, number)) = path.rsplit_once("-part")
         && number.bytes().all(|b| b.is_ascii_digit())
@@ -66,7 +66,7 @@ fn without_partition(path: &str) -> &str {
     }
     let disk = path.trim_end_matches(|c: char| c.is_ascii_digit());
     match disk.strip_suffix('p') {
-        // nvme0n1p1, mmcblk0p1: a 'p' sets off the partition from a disk's name that ends in a digit.
+        // nvme0n1p1, mmcblk0p1: after a disk name that ends in a digit, a 'p' sets off the partition.
         Some(before) if before.ends_with(|c: char| c.is_ascii_digit()) && disk != path => before,
         _ if last_part(disk).starts_with("nvme") => path,
         _ => disk,

@@ -1,26 +1,27 @@
-//! From configuration and devices to the flattened tree.
+//! Builds the flattened tree from configuration and devices.
 
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
-use crate::config::{PoolConfig, VdevConfig, VdevKind};
+use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::FoundPool;
+use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a tree is built from, besides the configuration.
+/// The input for a tree, besides the configuration.
 pub(crate) struct Material<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) uberblock: &'a Uberblock,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
-    /// What leaves miss, as their dirty time logs say.
+    /// The txgs that leaves missed, according to their dirty time logs (DTL).
     pub(crate) behind: &'a BTreeMap<Guid, Vec<(Txg, Txg)>>,
-    /// Leaves of the tree that this one follows: their counters go on.
+    /// Leaves of the preceding tree: their counters continue.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
 
@@ -40,7 +41,7 @@ impl Builder<'_> {
     fn top(&mut self, config: &VdevConfig) -> Top {
         let layout = match config.kind {
             VdevKind::Disk | VdevKind::File | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
-                Layout::Copies(self.slot(config))
+                Layout::Copies(self.slot(config, least_bytes(config)))
             }
             VdevKind::Raidz => Layout::Raidz(self.raidz(config), self.slots(config)),
             VdevKind::Draid => match Draid::new(config) {
@@ -69,40 +70,46 @@ impl Builder<'_> {
     }
 
     fn slots(&mut self, config: &VdevConfig) -> Vec<Slot> {
-        config.children.iter().map(|child| self.slot(child)).collect()
+        let least = least_child_bytes(config, least_bytes(config));
+        config.children.iter().map(|child| self.slot(child, least)).collect()
     }
 
-    fn slot(&mut self, config: &VdevConfig) -> Slot {
+    /// The leaves below a vdev that needs `least_bytes`, labels excluded.
+    fn slot(&mut self, config: &VdevConfig, least_bytes: u64) -> Slot {
         let mut slot = Slot::default();
-        self.fill(config, &mut slot);
+        self.fill(config, least_bytes, &mut slot);
         slot.leaves.sort_by_key(|leaf| leaf.lagging);
         slot
     }
 
-    /// Adds the leaves of a vdev of any depth; each holds what the slot holds.
-    fn fill(&mut self, config: &VdevConfig, slot: &mut Slot) {
+    /// Adds the leaves of a vdev at any depth; each holds what the slot holds.
+    fn fill(&mut self, config: &VdevConfig, least_bytes: u64, slot: &mut Slot) {
         match config.kind {
-            VdevKind::Disk | VdevKind::File => match self.leaf(config) {
+            VdevKind::Disk | VdevKind::File => match self.leaf(config, least_bytes) {
                 Some(leaf) => slot.leaves.push(leaf),
                 None => slot.absent.push(config.guid),
             },
             VdevKind::DistributedSpare => slot.spares.extend(config.spare_id),
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
+                let least_bytes = least_child_bytes(config, least_bytes);
                 for child in &config.children {
-                    self.fill(child, slot);
+                    self.fill(child, least_bytes, slot);
                 }
             }
             _ => slot.absent.push(config.guid),
         }
     }
 
-    fn leaf(&mut self, config: &VdevConfig) -> Option<Arc<Leaf>> {
+    fn leaf(&mut self, config: &VdevConfig, least_bytes: u64) -> Option<Arc<Leaf>> {
         let guid = config.guid;
         let known = |leaves: &[Arc<Leaf>]| leaves.iter().find(|leaf| leaf.guid == guid).cloned();
         let found = self.material.found.device(guid)?;
         let away = config.offline || config.faulted || config.removed;
         let behind = self.material.behind.contains_key(&guid);
         let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
+        // A truncated device is read as far as it goes. Writing would put labels where other data lies.
+        let is_cut_short = found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES) < least_bytes;
+        let away = away || is_cut_short;
         let leaf = known(self.material.earlier)
             .filter(|leaf| (leaf.lagging, leaf.away) == (lagging, away))
             .unwrap_or_else(|| {

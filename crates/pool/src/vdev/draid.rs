@@ -1,8 +1,9 @@
-//! dRAID geometry: groups of fixed width, spread over all children by fixed permutations.
+//! dRAID geometry: redundancy groups of fixed width, spread over all children by fixed permutations.
 //!
-//! Idea: a RAID-Z loads only its own disks when it rebuilds onto a spare. dRAID cuts the children into *slices* of
-//! 16 MiB rows; in each slice a permutation says which child plays which part, and the spares' share is spread over
-//! all of them too. The permutations are part of the format: a seed for each number of children.
+//! Idea: RAID-Z loads only its own disks when it rebuilds onto a spare. dRAID cuts the children into
+//! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, and the spares' share is
+//! spread over all of them, too. The permutations are part of the format: a seed for each number of
+//! children.
 //!
 //! ```text
 //!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row
@@ -11,10 +12,11 @@
 //!       row 1    |       D D  | g2 P D D D   S |      16 MiB further down on its children
 //! ```
 //!
-//! A block fills whole rows of its group, the rest with zeros (which parity covers too, and which are not read). At
-//! the end of a group it goes on at the start of the next: two rows of columns.
+//! A block fills whole rows of its group; the rest is zeros, which parity covers and nobody reads. At the
+//! end of a group it continues at the start of the next: two rows of columns.
 //!
-//! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`, `vdev_draid_map_alloc_row`).
+//! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`,
+//! `vdev_draid_map_alloc_row`).
 
 use super::map::Column;
 use crate::config::VdevConfig;
@@ -24,7 +26,8 @@ use cenote_format::label::VDEV_LABEL_START_SIZE;
 /// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
-/// The shape of a dRAID vdev. Invariant (checked when decoded): groups fill whole rows of the disks.
+/// The shape of a dRAID vdev. Invariant (checked when decoded): redundancy groups fill whole rows of the
+/// disks.
 pub(crate) struct Draid {
     parity: usize,
     data: u64,
@@ -35,7 +38,7 @@ pub(crate) struct Draid {
     permutations: Permutations,
 }
 
-/// The shape of a dRAID's groups.
+/// The shape of a dRAID's redundancy groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DraidGroup {
     /// Columns of data and of parity.
@@ -50,7 +53,7 @@ impl DraidGroup {
         (self.data + self.parity) << self.ashift
     }
 
-    /// Bytes a block takes: whole rows.
+    /// Bytes that a block takes: whole rows.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         psize_bytes.max(1).div_ceil(self.data << self.ashift) * self.row_bytes()
     }
@@ -77,12 +80,12 @@ impl Draid {
         self.data + self.parity as u64
     }
 
-    /// Children in use in a row: those that are no spare in it.
+    /// Children in use in a row: those that are not spares in it.
     fn disks(&self) -> u64 {
         self.children - self.spares
     }
 
-    /// Data in one row of sectors of a group: the least that a block takes.
+    /// Data in one row of sectors of a redundancy group: the least that a block takes.
     pub(crate) fn row_data_bytes(&self) -> u64 {
         self.data << self.ashift
     }
@@ -93,18 +96,19 @@ impl Draid {
 
     /// The child that plays part `part` in permutation `index`.
     fn child(&self, index: u64, part: u64) -> usize {
-        // Each base permutation serves as many slices as there are children, turned by one more each time.
+        // Each base permutation serves as many slices as there are children, rotated by one more each time.
         let base = self.permutations.row(index / self.children);
         let child = u64::from(base[part as usize]) + index % self.children;
         (child % self.children) as usize
     }
 
-    /// Bytes a block takes: whole rows of its group.
+    /// Bytes that a block takes: whole rows of its redundancy group.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
     }
 
-    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a group.
+    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a
+    /// redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(self.group_width() << self.ashift) {
             return None;
@@ -124,7 +128,7 @@ impl Draid {
         Some(rows)
     }
 
-    /// The columns of `bytes` of data at `offset`, all within one group.
+    /// The columns of `bytes` of data at `offset`, all within one redundancy group.
     fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
         let (width, disks) = (self.group_width(), self.disks());
         let group = offset / self.group_bytes();

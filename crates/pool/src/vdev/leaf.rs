@@ -1,8 +1,13 @@
 //! Leaves: devices with counters; and slots: leaves that hold the same bytes.
 //!
-//! A device that leaves an operation unanswered for [`DEADMAN`] is taken out of use until the pool is opened again: a pool waits
-//! for a hung disk once, and then goes on without it as if it had failed. What the disk may still do to itself does no harm, since it
-//! misses all groups from then on.
+//! A device that does not answer an operation within [`DEADMAN`] is out of use until the pool is opened
+//! again: a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk
+//! still writes does no harm, because it misses all txgs from then on.
+//!
+//! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and
+//! `hung`, which is only ever set, are relaxed. `writes` is incremented (release) after a write is done,
+//! and a flush reads it (acquire) before it begins; so `flushed_writes` never counts a write that the flush
+//! may have missed.
 
 use crate::health::ErrorCounts;
 use bytes::Bytes;
@@ -14,24 +19,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a device may take for one operation: `zfs_deadman_ziotime_ms`.
+/// The longest time for one operation: `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
 
 /// A device as a vdev.
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
     pub(crate) device: Arc<dyn Device>,
-    /// Known to lack some of what its slot should hold: to be read last.
+    /// Known to lack some of what its slot should hold: read last.
     pub(crate) lagging: bool,
-    /// By the administrator: see [`Leaf::is_out_of_use`].
+    /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
     pub(crate) away: bool,
     hung: AtomicBool,
     runtime: Runtime,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
-    /// Writes done.
+    /// Completed writes.
     writes: AtomicU64,
-    /// So many of them were done when the last flush began.
+    /// Writes that were complete when the last flush began.
     flushed_writes: AtomicU64,
     checksum_errors: AtomicU64,
 }
@@ -59,17 +64,17 @@ impl Leaf {
         }
     }
 
-    /// Nothing is written to it, and only what nobody else has is read.
+    /// Nothing is written to it, and it is read only for data that no other leaf has.
     pub(crate) fn is_out_of_use(&self) -> bool {
         self.away || self.is_hung()
     }
 
-    /// It has left an operation unanswered.
+    /// It failed to answer an operation.
     pub(crate) fn is_hung(&self) -> bool {
         self.hung.load(Ordering::Relaxed)
     }
 
-    /// Reads a range of the device, labels included; a failure is counted.
+    /// Reads a range of the device, labels included; counts a failure.
     pub(crate) async fn read(&self, offset_bytes: u64, len: usize) -> Result<Bytes, DeviceError> {
         let reading = self.device.read_at(offset_bytes, len);
         let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
@@ -79,7 +84,7 @@ impl Leaf {
         result
     }
 
-    /// Writes a range of the device, labels included; a failure is counted.
+    /// Writes a range of the device, labels included; counts a failure.
     pub(crate) async fn write(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let writing = self.device.write_at(offset_bytes, data);
@@ -88,14 +93,15 @@ impl Leaf {
         self.counting_writes(result)
     }
 
-    /// The same, durable when it is done.
+    /// The same, but durable on completion.
     pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let writing = self.device.write_through(offset_bytes, data);
         self.counting_writes(self.answer(writing, Op::Write, offset_bytes, len).await)
     }
 
-    /// Makes durable what was written; a failure is counted. Nothing to do if nothing was written since the last flush.
+    /// Makes durable what was written; counts a failure. Does nothing if nothing was written since the last
+    /// flush.
     pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
         let writes = self.writes.load(Ordering::Acquire);
         if self.flushed_writes.load(Ordering::Acquire) >= writes {
@@ -134,7 +140,7 @@ impl Leaf {
         result
     }
 
-    /// Counts a range that was not what was written.
+    /// Counts a range that did not hold what was written.
     pub(crate) fn blame(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
@@ -148,13 +154,13 @@ impl Leaf {
     }
 }
 
-/// Leaves that hold the same bytes at the same offsets. Missing ones are not in it.
+/// Leaves that hold the same bytes at the same offsets; without missing ones.
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// Those that lag behind come last.
+    /// Lagging leaves come last.
     pub(crate) leaves: Vec<Arc<Leaf>>,
     /// Distributed spares of the dRAID around it that stand in here.
     pub(crate) spares: Vec<u64>,
-    /// Leaves that it should have and that have no device here.
+    /// Leaves that it should have but that have no device.
     pub(crate) absent: Vec<Guid>,
 }

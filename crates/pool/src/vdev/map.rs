@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   row      | P | Q | D0 | D1 | D2 |      parity columns first, then data
-//!   column   slot, offset on the slot's leaves, length, and where its bytes stand in the block
+//!   column   slot, offset on the slot's leaves, length, offset of its bytes in the block
 //! ```
 //!
-//! A *unit* is what can be good or bad as a whole when columns are doubted: all columns of a block on one
-//! RAID-Z child are one unit; each piece of a block on a removed vdev is its own.
+//! A *unit* is what can only be good or bad as a whole when columns are doubted: all columns of a block on
+//! one RAID-Z child are one unit; on a removed vdev each piece of a block is its own.
 
 use super::{Layout, VdevTree};
 use cenote_format::blkptr::Dva;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Txg, VdevId};
 
-/// Removed vdevs may point to vdevs that were removed later; each step needs one more vdev.
+/// Removed vdevs may point to vdevs removed later; each step needs one more vdev.
 pub(crate) const MAX_INDIRECTION: u32 = 64;
 
 /// A range on a slot.
@@ -21,13 +21,13 @@ pub(crate) const MAX_INDIRECTION: u32 = 64;
 pub(crate) struct Column {
     /// Index of the slot in its top-level vdev.
     pub(crate) slot: usize,
-    /// What is doubted together with it.
+    /// The unit that it belongs to.
     pub(crate) unit: usize,
     /// Byte offset on the slot's leaves, labels included.
     pub(crate) offset_bytes: u64,
     /// Bytes.
     pub(crate) len: usize,
-    /// Where its bytes stand in the block; of a parity column, 0.
+    /// Offset of its bytes in the block; 0 for a parity column.
     pub(crate) data_at: usize,
 }
 
@@ -64,13 +64,13 @@ impl BlockMap {
     }
 }
 
-/// Why an address maps to nothing.
+/// Why an address cannot be mapped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MapError {
     /// The pointer is wrong.
     #[error("{0}")]
     BadAddress(String),
-    /// The vdev is not here, or not known yet.
+    /// The vdev is missing, or not known yet.
     #[error("{0}")]
     Absent(String),
 }
@@ -97,7 +97,7 @@ impl VdevTree {
             .layout_of(dva.vdev)
             .ok_or_else(|| bad("the pool has no such vdev, or none of its devices was found"))?;
         let end = at.checked_add(psize as u64).ok_or_else(|| bad("beyond any vdev"))?;
-        // Labels of old pools may lack the size; the device's own end bounds the read then.
+        // Labels of old pools may lack the size; then the device's own end bounds the read.
         if top.config.asize_bytes != 0 && end > top.config.asize_bytes {
             return Err(bad("beyond the end of its vdev"));
         }

@@ -1,20 +1,23 @@
-//! What leaves missed: the groups in which a write did not reach a leaf that should have it.
+//! The txgs that leaves missed: those in which a write did not reach a leaf that should have it.
 //!
-//! The engine takes them into the leaves' dirty time logs, from which a resilver knows what to bring.
+//! The engine adds them to the leaves' dirty time logs (DTL), which tell a resilver what to copy.
+//!
+//! Locking: a mutex guards the table; each method takes it once, and no other lock is taken while it is
+//! held. A poisoned mutex is used all the same: the table is complete after every step.
 
 use cenote_format::units::{Guid, Txg};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// By leaf, runs of groups: the first and the last of each, ascending, apart from each other.
+/// By leaf, runs of txgs: the first and the last of each, ascending and separate.
 pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
-/// Groups that leaves missed since the pool was assembled.
+/// Txgs that leaves missed since the pool was assembled.
 #[derive(Default)]
 pub(crate) struct Missed(Mutex<MissedTxgs>);
 
 impl Missed {
-    /// The leaf lacks something of this group.
+    /// Records that the leaf lacks something of this txg.
     pub(crate) fn note(&self, leaf: Guid, txg: Txg) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let runs = all.entry(leaf).or_default();

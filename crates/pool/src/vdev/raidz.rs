@@ -1,7 +1,7 @@
 //! RAID-Z geometry: which sectors of which children hold a block.
 //!
-//! Idea: a block's sectors, each row's parity before its data, run across the children one sector a child.
-//! The row's width follows from the block, not from the vdev: a small block is a short row.
+//! Idea: a block's sectors, each row's parity before its data, run across the children, one sector per
+//! child. The row's width follows from the block, not from the vdev: a small block is a short row.
 //!
 //! ```text
 //!   RAID-Z1 of 5, a block of 9 data sectors at sector 1 (big columns: P D0; all of 3 or 2 sectors)
@@ -12,59 +12,62 @@
 //!             D8   P    D2   X    .        X: skip sector, so that no hole is too small to use
 //! ```
 //!
-//! On disk the sectors of one column lie under each other, so a column is one contiguous range of its child.
+//! On disk the sectors of one column lie below each other, so a column is one contiguous range of its
+//! child.
 //!
-//! Two quirks are format: with single parity, columns 0 and 1 swap where bit 20 of the offset is set; and an
-//! expanded vdev keeps each block at the width it was born with, wrapped row by row at the new width
-//! ([`Raidz::wrapped_rows`]), so that every sector is a row's column of its own.
+//! Two quirks belong to the format. With single parity, columns 0 and 1 swap if bit 20 of the offset is
+//! set. And an expanded vdev keeps each block at the width that it was born with, wrapped row by row at the
+//! new width ([`Raidz::wrapped_rows`]), so that every sector is its own column of a row.
 //!
-//! While an expansion runs, rows beyond the point it has reached are still at the old width, and for a moment
-//! at its start the first rows are valid in the scratch area, which is the boot area of each child.
+//! While an expansion runs, rows beyond the point reached are still at the old width, and for a moment at
+//! its start the first rows are valid in the scratch area, which is the boot area of each child.
 //!
-//! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`, `vdev_raidz_asize`).
+//! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`,
+//! `vdev_raidz_asize`).
 
 use super::map::Column;
 use cenote_format::label::{VDEV_BOOT_SIZE, VDEV_LABEL_START_SIZE};
 use cenote_format::units::Txg;
 
-/// Single parity: bit of the offset that swaps the first two columns.
+/// Single parity: the bit of the offset that swaps the first two columns.
 const SWAP_BIT: u64 = 1 << 20;
 
 /// Progress of an expansion, from the uberblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reflow {
-    /// Bytes of the vdev that are at their new place.
+    /// Bytes of the vdev that have been moved.
     pub(crate) offset_bytes: u64,
-    /// What is below that offset is in the scratch area.
+    /// Everything below that offset is in the scratch area.
     pub(crate) scratch_is_valid: bool,
 }
 
-/// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, parity < every width it ever had.
+/// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, and parity is less than every width it ever
+/// had.
 #[derive(Debug, Clone)]
 pub(crate) struct Raidz {
     pub(crate) parity: usize,
     /// Children now.
     pub(crate) width: usize,
     pub(crate) ashift: u32,
-    /// Groups in which it grew by one child.
+    /// Txgs in which it grew by one child.
     pub(crate) expand_txgs: Vec<Txg>,
     pub(crate) reflow: Option<Reflow>,
 }
 
-/// Sectors of a block over the columns of a row.
+/// Distribution of a block's sectors over the columns of a row.
 struct Shape {
-    /// Data and parity sectors in all.
+    /// Data and parity sectors together.
     total: u64,
     /// Full rows of sectors.
     full_rows: u64,
-    /// Data sectors in the last row, if it isn't full.
+    /// Data sectors in the last row, if it is not full.
     remainder: u64,
-    /// Columns that are one sector longer: those of the last row. 0 if it is full.
+    /// Columns that are one sector longer: those of the last row; 0 if it is full.
     big_columns: u64,
 }
 
 impl Raidz {
-    /// Children that a block born in `birth` is spread over.
+    /// Number of children that a block born in `birth` is spread over.
     fn logical_width(&self, birth: Txg) -> usize {
         let grown = self.expand_txgs.len() + usize::from(self.reflow.is_some());
         let original = self.width - grown;
@@ -80,15 +83,15 @@ impl Raidz {
         Shape { total, full_rows, remainder, big_columns }
     }
 
-    /// Bytes a block takes, with parity and skip sectors.
+    /// Bytes that a block takes, with parity and skip sectors.
     pub(crate) fn asize(&self, psize_bytes: u64, birth: Txg) -> u64 {
         let Ok(psize) = usize::try_from(psize_bytes) else { return u64::MAX };
         let total = self.shape(psize.max(1), self.logical_width(birth)).total;
         total.next_multiple_of(self.parity as u64 + 1) << self.ashift
     }
 
-    /// Rows of a block as (parity, columns); slots, offsets on the leaves and places in the block are set.
-    /// `None` if the offset is not at a sector.
+    /// Rows of a block as (parity, columns), with slots, offsets on the leaves and offsets in the block
+    /// set. `None` if the offset is not at a sector.
     pub(crate) fn rows(&self, offset: u64, psize: usize, birth: Txg) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(1 << self.ashift) {
             return None;
@@ -133,7 +136,7 @@ impl Raidz {
         (0..columns).map(column).collect()
     }
 
-    /// A block born narrower than the vdev is now: its sectors run on over the present children.
+    /// A block born narrower than the vdev is now: its sectors continue over the present children.
     fn wrapped_rows(&self, offset: u64, psize: usize, width: usize) -> Vec<Vec<Column>> {
         let shape = self.shape(psize, width);
         let row_count = shape.total.div_ceil(width as u64);
@@ -149,7 +152,7 @@ impl Raidz {
                 let data_sector = match c.checked_sub(self.parity as u64) {
                     None => 0,
                     Some(_) if beyond_end => 0,
-                    // Columns of the last row are one sector longer than those that come after them.
+                    // Columns of the last row are one sector longer than the columns after them.
                     Some(d) if c < shape.big_columns || shape.remainder == 0 => d * row_count + row,
                     Some(d) => {
                         let short = d - shape.remainder;
@@ -170,7 +173,8 @@ impl Raidz {
         (0..row_count).map(row).collect()
     }
 
-    /// Over how many children the row that ends at sector `end` lies, and whether in the scratch area.
+    /// The number of children under the row that ends at sector `end`, and whether the row is in the
+    /// scratch area.
     fn placement(&self, end: u64) -> (u64, bool) {
         match self.reflow {
             Some(reflow) if end > reflow.offset_bytes >> self.ashift => (self.width as u64 - 1, false),

@@ -3,13 +3,14 @@
 //! ```text
 //!   block    | d0 d1 d2 | d3 d4 |            whole sectors, the end filled with zeros
 //!   columns  | P | d0 d1 d2 | d3 d4 0 |      data columns are slices of the block: no copy
-//!                                   ^ dRAID fills rows on disk, too, as a rebuild reads them without knowing blocks
+//!                                   ^ dRAID fills rows on disk as well: a rebuild reads whole rows
 //! ```
 //!
-//! A row is written if no more columns failed than it has parity, a column if one of its leaves has it. Every leaf that
-//! failed, is absent or out of use has missed the group ([`Missed`]).
+//! A row is written if no more of its columns failed than it has parity, a column if one of its leaves has
+//! it. Every leaf that failed, is absent or is out of use has missed the txg ([`Missed`]).
 //!
-//! Source: OpenZFS `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_mirror.c`, `vdev_dtl_dirty`.
+//! Source: OpenZFS `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_mirror.c`,
+//! `vdev_dtl_dirty`.
 
 use super::leaf::Leaf;
 use super::map::{Column, MapError, Row};
@@ -31,17 +32,17 @@ pub(crate) struct NotWritten {
     pub(crate) why: Arc<str>,
 }
 
-/// When a write is to be durable.
+/// When a write becomes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {
-    /// After the next flush.
+    /// With the next flush.
     Flushed,
-    /// When it is done: one step instead of two, for a write that is alone.
+    /// On completion: one step instead of two, for a write that is alone.
     AtOnce,
 }
 
 impl VdevTree {
-    /// Writes a block of group `txg` at an address.
+    /// Writes a block of txg `txg` at an address.
     pub(crate) async fn write(
         &self,
         runtime: &Runtime,
@@ -76,7 +77,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Whether a device has yet to find room for a part of a block.
+    /// Whether a device must first allocate space for a part of a block.
     pub(crate) fn has_hole(&self, dva: &Dva, psize: Psize, birth: Txg) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
         let is_hole = |row: &Row, column: &Column| {
@@ -88,7 +89,8 @@ impl VdevTree {
         map.rows.iter().any(|row| row.columns.iter().any(|column| is_hole(row, column)))
     }
 
-    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed `txg`; an error if then a vdev may lack blocks.
+    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed
+    /// `txg`. It is an error if a vdev may then lack blocks.
     pub(crate) async fn flush(
         &self,
         only: Option<&[VdevId]>,
@@ -107,7 +109,7 @@ impl VdevTree {
                 errors.insert(leaf.guid, error.to_string().into());
             }
         }
-        // One that hangs was not flushed, whatever it took before that.
+        // A leaf that hangs was not flushed, whatever it accepted before.
         for leaf in leaves().filter(|leaf| leaf.is_hung()) {
             errors.entry(leaf.guid).or_insert_with(|| "a device does not answer".into());
         }
@@ -133,7 +135,7 @@ impl Top {
         }
     }
 
-    /// What each column of a row holds, parity included.
+    /// The content of each column of a row, parity included.
     fn contents(&self, row: &Row, data: &Bytes) -> Result<Vec<Bytes>, raidz::RaidzError> {
         let of = |column: &Column| data.slice(column.data_at..column.data_at + column.len);
         if row.parity == 0 {
@@ -153,7 +155,7 @@ impl Top {
         Ok(parity.chain(columns).collect())
     }
 
-    /// Writes a column to every leaf that should hold it. The error is that of a leaf if none has it.
+    /// Writes a column to every leaf that should hold it. Returns a leaf's error only if none has it.
     async fn write_column(
         &self,
         column: &Column,
@@ -186,7 +188,7 @@ impl Top {
     }
 }
 
-/// The block with its last sector filled up with zeros.
+/// The block with its last sector padded with zeros.
 fn whole_sectors(data: &Bytes, ashift: u32) -> Bytes {
     extended(data, data.len().next_multiple_of(1 << ashift))
 }

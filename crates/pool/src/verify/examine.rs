@@ -1,4 +1,4 @@
-//! The examination of a batch of copies: hash in place, compare parity and the other leaves.
+//! Examines a batch of copies: hashes data in place, compares parity and the other leaves.
 
 use super::targets::Target;
 use super::{Examined, Fault, Finding};
@@ -11,7 +11,7 @@ use crate::vdev::map::{BlockMap, Row};
 use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
 
-/// A copy whose columns were asked for, each from every leaf: `tickets[row][column][leaf]`.
+/// A copy whose columns were requested, each from every leaf: `tickets[row][column][leaf]`.
 struct Asked {
     map: BlockMap,
     tickets: Vec<Vec<Vec<Ticket>>>,
@@ -44,7 +44,7 @@ impl Pool {
         examined
     }
 
-    /// A pool in use may have changed under us: what is wrong must be so twice.
+    /// A pool in use may have changed in the meantime: damage must show twice.
     async fn examine_closely(
         &self,
         map: &BlockMap,
@@ -58,7 +58,7 @@ impl Pool {
 
 fn findings(target: &Target, recovered: Recovered) -> impl Iterator<Item = Finding> {
     let whole = target.finding(Fault::Checksum);
-    // A leaf that is being filled lacks what it lacks; that is no damage.
+    // A leaf being filled lacks data; that is not damage.
     recovered.faults.into_iter().filter(|fault| !fault.leaf.lagging).map(move |fault| Finding {
         leaf: Some(fault.leaf.guid),
         offset_bytes: fault.offset_bytes,
@@ -120,7 +120,8 @@ impl Asked {
         if let ([row], [columns]) = (&self.map.rows[..], rows) {
             let mut left = psize;
             let mut parts = Vec::with_capacity(columns.len());
-            // The data columns of a single row stand in the block's order; the last may be padded to a sector.
+            // The data columns of a single row are in the block's order; the last may be padded to a
+            // sector.
             for column in columns[row.parity..].iter().flatten() {
                 let len = column.len().min(left);
                 parts.push(&column[..len]);
@@ -140,7 +141,7 @@ impl Asked {
     }
 }
 
-/// The columns of a row, if every leaf of each gave the same bytes. A column without leaves is `None`.
+/// The columns of a row, if every leaf of each returned the same bytes. A column without leaves is `None`.
 fn columns<'a>(row: &Row, tickets: &[Vec<Ticket>], fetched: &'a Fetched) -> Option<Vec<Option<&'a [u8]>>> {
     let mut columns = Vec::with_capacity(row.columns.len());
     for leaves in tickets {

@@ -1,10 +1,10 @@
-//! Targets: the single copies that verification examines, gang headers and pieces among them.
+//! Targets: the single copies that verification examines, including gang headers and pieces.
 
 use super::{Fault, Finding, VerifyItem};
 use crate::check::Check;
 use crate::gang::MAX_GANG_DEPTH;
-use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
+use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::{ChecksumError, ChecksumSalt};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
@@ -15,10 +15,10 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 pub(super) struct Target {
     /// The item it is part of.
     item: usize,
-    place: Place,
+    place: Zbookmark,
     /// Copies with the same number hold the same bytes.
     pub(super) block: usize,
-    /// How many there are of them.
+    /// The number of these copies.
     pub(super) copies: usize,
     pub(super) bp: Blkptr,
     pub(super) dva: Dva,
@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// What its bytes must meet.
+    /// The checksum that its bytes must match.
     pub(super) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         match Check::gang_header(&self.bp).filter(|_| self.bp.is_gang()) {
             Some(check) => Ok(check),
@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-/// Targets as they are collected.
+/// The targets collected so far.
 #[derive(Default)]
 struct Collected {
     targets: Vec<Target>,
@@ -57,7 +57,7 @@ struct Collected {
 }
 
 impl Pool {
-    /// All copies of all items; and findings for gangs whose header leads nowhere.
+    /// All copies of all items, and findings for gangs whose header leads nowhere.
     pub(super) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
         let mut collected = Collected::default();
         for (index, item) in items.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Pool {
                             pointers.extend(header.pieces().map(|piece| (*piece, depth + 1)));
                         }
                         Ok(_) => collected.lose(),
-                        // A header that can't be read is found among its copies.
+                        // A header that can't be read is reported through its copies.
                         Err(_) => {}
                     }
                 }
@@ -82,12 +82,12 @@ impl Pool {
 }
 
 impl Collected {
-    /// The header that was added last makes no sense, though its copies may all be right.
+    /// The header added last makes no sense, though its copies may all match their checksums.
     fn lose(&mut self) {
         self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
     }
 
-    fn add_copies(&mut self, item: usize, place: Place, bp: &Blkptr) {
+    fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr) {
         if bp.kind() != BlkptrKind::Normal {
             return;
         }

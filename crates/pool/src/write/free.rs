@@ -1,5 +1,5 @@
-//! Freeing: what a block has taken, a gang's pieces included, is given back. And claiming, the opposite, for blocks that were written before
-//! the pool was opened.
+//! Freeing: returns the space of a block, including a gang's pieces. And claiming, the opposite, for blocks
+//! that were written before the pool was opened.
 //!
 //! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
@@ -13,23 +13,24 @@ use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::{Asize, Txg};
 
 impl Pool {
-    /// Frees a block in the group that is being written. Nothing may refer to it any more. A hole, or what lies in its pointer, takes no space.
+    /// Frees a block in the txg that is being written. Nothing may refer to it any more. Holes and embedded
+    /// blocks take no space.
     ///
     /// # Errors
-    /// The block is not allocated; or a gang's header can't be read, and with it the pieces are not known.
+    /// The block is not allocated; or a gang's header can't be read, so that its pieces are unknown.
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
         self.each_address(bp, ctx, |dva, birth| space.free(dva, birth)).await
     }
 
-    /// Allocates, in group `txg`, the very place of a block of an intent log that no space map has.
+    /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map has.
     ///
     /// # Errors
-    /// The place is taken; or a gang's header can't be read.
+    /// The space is taken; or a gang's header can't be read.
     pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
         self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Does something with each address that a block takes, and with the group that it was born in.
+    /// Applies a function to each address that a block takes, with the txg in which it was born.
     async fn each_address(
         &self,
         bp: &Blkptr,
@@ -52,7 +53,7 @@ impl Pool {
                 pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1)));
             }
             for dva in bp.dvas() {
-                // A gang's address counts the pieces as well, which are freed by themselves.
+                // A gang's address counts the pieces as well, which are freed separately.
                 let header =
                     self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };

@@ -1,22 +1,22 @@
 //! Writing a gang: a header with up to three pieces, each of which may be a gang again.
 //!
 //! ```text
-//!   bp --gang bit--> header, two copies at least | piece | piece | piece |
+//!   bp --gang bit--> header, at least two copies | piece | piece | piece |
 //!                                                   thirds of the block, in whole 512 bytes
 //! ```
 //!
-//! The pointer to a gang has the checksum of the whole block, as if it were none; the header's own is inside. Pieces have
-//! neither type nor MAC: they are checked as stored. An address of a gang counts, beside the header, the pieces' copies of
-//! the same number.
+//! The pointer to a gang has the checksum of the whole block, as for any block; the header's own checksum
+//! is inside it. Pieces have neither type nor MAC: they are checked as stored. The size in a gang's address
+//! includes, besides the header, the pieces' copies of the same number.
 //!
 //! Source: OpenZFS `zio_write_gang_block`, `zio_write_gang_member_ready`, `zio_rewrite_gang`.
 
 use super::{Placing, refused};
 use crate::check::native_endian;
 use crate::error::Result;
-use crate::place::Place;
 use crate::pool::{Pool, ReadContext};
 use crate::vdev::write::Durable;
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::embedded::gang_verifier;
 use cenote_codec::checksum::{Checksum, Stored};
@@ -38,7 +38,7 @@ impl Pool {
         stored: &'a Bytes,
     ) -> BoxFuture<'a, Result<Blkptr>> {
         async move {
-            // Without its header all pieces are lost, so it has a second copy.
+            // Without its header all pieces are lost, so the header has a second copy.
             let copies = placing.copies.max(2);
             let mut dvas = placing.allocate(SPA_GANGBLOCKSIZE, copies)?;
             placing.near = dvas.first().map(|dva| dva.vdev);
@@ -65,7 +65,7 @@ impl Pool {
         .boxed()
     }
 
-    /// The pointer to a piece, without an address.
+    /// The pointer to a piece, still without an address.
     fn piece(&self, placing: &Placing<'_>, bytes: &[u8]) -> Result<Blkptr> {
         let (props, len) = (placing.props, bytes.len() as u64);
         let identity =
@@ -75,12 +75,12 @@ impl Pool {
         Ok(bp.with_checksum(&words.map_err(|error| refused(props.place, error.to_string()))?))
     }
 
-    /// Writes over a gang, pieces and header. `bp` leads to it; the new bytes are as many as the old.
+    /// Overwrites a gang, pieces and header. `bp` leads to it; the new bytes must be as many as the old.
     pub(super) fn overwrite_gang<'a>(
         &'a self,
         bp: Blkptr,
         stored: &'a Bytes,
-        place: Place,
+        place: Zbookmark,
     ) -> BoxFuture<'a, Result<()>> {
         async move {
             let mut header = self.read_gang_header(&bp, &ReadContext::new(place)).await?;
@@ -109,7 +109,7 @@ impl Pool {
     }
 }
 
-/// The block in three nearly equal pieces of whole 512 bytes; fewer if it is shorter than that.
+/// The block in three nearly equal pieces of whole 512 bytes; fewer if it is too short.
 fn thirds(block: &Bytes) -> Vec<Bytes> {
     let mut rest = block.clone();
     let mut pieces = Vec::with_capacity(SPA_GBH_NBLKPTRS);
@@ -122,7 +122,7 @@ fn thirds(block: &Bytes) -> Vec<Bytes> {
     pieces
 }
 
-/// The header's bytes, with a checksum that is bound to its first address and the group.
+/// The header's bytes, with a checksum bound to its first address and its txg.
 fn seal_header(pieces: &[Blkptr; SPA_GBH_NBLKPTRS], bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
     let tail = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
     let mut bytes = GangHeader { pieces: *pieces, tail }.encode();
@@ -132,7 +132,7 @@ fn seal_header(pieces: &[Blkptr; SPA_GBH_NBLKPTRS], bp: &Blkptr, dvas: &[Dva], t
     let holds = if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum };
     Checksum::GangHeader
         .seal_as(&mut bytes, verifier, native_endian(), holds)
-        .map_err(|error| refused(Place::default(), error.to_string()))?;
+        .map_err(|error| refused(Zbookmark::default(), error.to_string()))?;
     Ok(bytes.into())
 }
 

@@ -1,7 +1,8 @@
-//! Intent-log blocks: each is allocated before its content is known, as the block before it must lead to it.
+//! Intent-log blocks: each is allocated before its content is known, because the block before it must lead
+//! to it.
 //!
-//! Its checksum and, if encrypted, its MAC are inside; salt and IV are chosen with its place and used for the one write
-//! that it gets.
+//! Its checksum and, if encrypted, its MAC are inside; salt and IV are chosen with its address and used for
+//! its single write.
 //!
 //! Source: OpenZFS `zio_alloc_zil`, `zio_encrypt`, `zio_checksum_compute`.
 
@@ -10,22 +11,22 @@ use crate::alloc::Allocator;
 use crate::check::native_endian;
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
-use crate::place::Place;
 use crate::pool::Pool;
 use crate::vdev::write::Durable;
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{Psize, Txg};
 
-/// So much behind a log block is made ready for the next ones at a time.
+/// Bytes after a log block that are prepared for the next ones at a time.
 const READY_BYTES: usize = 1 << 20;
 
 impl Pool {
-    /// Finds a place for a log block of `len` bytes in group `txg`. `chain` are the words that it will be known by: two
-    /// random ones of the log, the object set, the position. Of `props` class, copies, key and place are used, and the type must be
-    /// the log's.
+    /// Finds an address for a log block of `len` bytes in txg `txg`. `chain` holds the words that identify
+    /// the block: two random ones of the log, the object set, the sequence number. Of `props`, class,
+    /// copies, key and place are used; the type must be the log's.
     pub fn allocate_log_block(
         &self,
         space: &Allocator,
@@ -44,26 +45,27 @@ impl Pool {
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
     }
 
-    /// Whether the place of a log block has yet to be found on the file system that the vdev's file lies in, at least in part.
+    /// Whether the file system under the vdev's file must still allocate space for a part of a log block.
     pub fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
         bp.dvas().any(|dva| self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()))
     }
 
-    /// Writes zeros behind a log block, where the next ones will lie: a write to a hole of a sparse file is durable only with a commit of the
-    /// host's journal, which costs more than the write; here one commit is for a hundred blocks. The caller holds group `txg` open, and must
-    /// not go away before this is done.
+    /// Writes zeros after a log block, where the next ones will lie. A write to a hole of a sparse file is
+    /// durable only after a commit of the host's journal, which costs more than the write; this way one
+    /// commit serves a hundred blocks. The caller keeps txg `txg` open and must not be cancelled before
+    /// this is done.
     pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {
             let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
             let zeros = Bytes::from(vec![0; READY_BYTES]);
-            // What fails here will fail again where it matters.
+            // Whatever fails here will fail again where it matters.
             drop(self.write_copies(&[behind], &zeros, txg, Durable::AtOnce).await);
             let undone = space.unallocate(&behind, txg);
             debug_assert!(undone.is_ok(), "{undone:?}: it was claimed above");
         }
     }
 
-    /// Writes a log block to the place found for it; once only. Its header's used count must be set.
+    /// Writes a log block to its address, only once. Its header's used count must be set.
     ///
     /// # Errors
     /// [`PoolError::NotWritten`] if any copy could not be written.
@@ -72,7 +74,7 @@ impl Pool {
         bp: &Blkptr,
         block: Bytes,
         key: Option<&DatasetKey>,
-        place: Place,
+        place: Zbookmark,
         durable: Durable,
     ) -> Result<()> {
         if bp.kind() != BlkptrKind::Normal || bp.psize().0 != block.len() as u64 {

@@ -1,6 +1,7 @@
-//! Compression of a block to be written, or whatever makes it smaller still.
+//! Compresses a block to be written, or makes it smaller still.
 //!
-//! An eighth must be saved, in units that the vdevs can store; else the block is stored as it is.
+//! Compression must save an eighth, in units that the vdevs can store; otherwise the block is stored
+//! uncompressed.
 //!
 //! Source: OpenZFS `zio_write_compress`, `zio_get_compression_max_size`, `zio_roundup_alloc_size`.
 
@@ -14,9 +15,9 @@ use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::Txg;
 
-/// A block as it will be stored.
+/// A block in the form in which it will be stored.
 pub(super) enum Packed {
-    /// Not at all: zeros.
+    /// Not stored: all zeros.
     Hole,
     /// In its pointer.
     Embedded(Blkptr),
@@ -63,7 +64,7 @@ impl Pool {
     }
 }
 
-/// What is asked for, unless that can't be or the sync must come to an end.
+/// The requested compression, unless it is impossible or the sync must converge.
 fn effective(props: &WriteProps, txg: Txg) -> Compression {
     if props.is_written_again(txg) && props.sync_pass >= SYNC_PASS_DONT_COMPRESS {
         Compression::Off
@@ -75,16 +76,16 @@ fn effective(props: &WriteProps, txg: Txg) -> Compression {
 }
 
 fn may_embed(props: &WriteProps) -> bool {
-    // The payload takes the place of the fill count, which these two need.
+    // The payload overwrites the fill count, which these two types need.
     let needs_fill = matches!(props.object_type, ObjectType::DNODE | ObjectType::OBJSET);
-    props.embed && props.level == 0 && props.key.is_none() && !needs_fill
+    props.embed && props.place.level == 0 && props.key.is_none() && !needs_fill
 }
 
-/// Bytes beyond which compression is not worth it.
+/// The largest compressed size that is worthwhile.
 fn longest_worthwhile(compression: Compression, len: usize, least: usize, unit: usize) -> usize {
     let saves_an_eighth = len - (len >> 3);
     if compression == Compression::Zle {
-        // It needs some room to work in.
+        // The compressor needs some room to work.
         return saves_an_eighth;
     }
     let stored = saves_an_eighth - saves_an_eighth % unit;
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(limit(128 << 10, 512), 112 << 10);
         assert_eq!(limit(128 << 10, 4096), 112 << 10);
         assert_eq!(limit(8192, 4096), 4096);
-        // 3.5 KiB can't be stored where sectors have 4 KiB; only what fits in the pointer is of use.
+        // 3.5 KiB can't be stored where sectors have 4 KiB; only what fits in the pointer helps.
         assert_eq!(limit(4096, 4096), BPE_PAYLOAD_BYTES);
         assert_eq!(longest_worthwhile(Compression::Zle, 4096, 4096, 4096), 3584);
     }

@@ -1,17 +1,17 @@
-//! Finding a place for a block, and another one if a vdev fails.
+//! Finds an address for a block, and another one if a vdev fails.
 
 use super::{WriteProps, refused};
 use crate::alloc::{AllocRequest, Allocator};
 use crate::error::{PoolError, Result};
-use crate::place::Place;
 use crate::pool::Pool;
 use crate::vdev::write::{Durable, NotWritten};
+use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use futures::future::join_all;
 
-/// A block on its way to a place.
+/// A block that is being placed.
 pub(super) struct Placing<'a> {
     space: &'a Allocator,
     pub(super) props: &'a WriteProps,
@@ -19,11 +19,11 @@ pub(super) struct Placing<'a> {
     pub(super) copies: usize,
     /// Everything allocated so far.
     taken: Vec<Dva>,
-    /// Where the header of the gang is that it is part of.
+    /// The vdev of the header of the gang that it is part of.
     pub(super) near: Option<VdevId>,
     /// Vdevs that failed.
     avoid: Vec<VdevId>,
-    /// How the last of them did.
+    /// How the last of them failed.
     failure: Option<NotWritten>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
-    /// Gives back what could not be written, and avoids the vdevs that failed from now on.
+    /// Frees the addresses that could not be written, and avoids the vdevs that failed from now on.
     pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
         unallocate(self.space, dvas, self.txg);
         self.taken.retain(|taken| !dvas.contains(taken));
@@ -78,8 +78,8 @@ fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
 }
 
 impl Pool {
-    /// Allocates and writes a block whose pointer lacks nothing but addresses. Ends since every failure takes a vdev out
-    /// of the choice.
+    /// Allocates and writes a block whose pointer lacks only addresses. Terminates because every failure
+    /// removes a vdev from the choice.
     pub(super) async fn place(
         &self,
         placing: &mut Placing<'_>,
@@ -101,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// Writes the same bytes to all addresses at once. The error is what failed, at least one.
+    /// Writes the same bytes to all addresses at once. The error lists the failures, at least one.
     pub(super) async fn write_copies(
         &self,
         dvas: &[Dva],
@@ -115,13 +115,13 @@ impl Pool {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    /// The same where there is no other place to go to.
+    /// The same where there is no alternative address.
     pub(super) async fn overwrite_copies(
         &self,
         dvas: &[Dva],
         bytes: &Bytes,
         txg: Txg,
-        place: Place,
+        place: Zbookmark,
         durable: Durable,
     ) -> Result<()> {
         self.write_copies(dvas, bytes, txg, durable).await.map_err(|mut failures| match failures.pop() {

@@ -1,4 +1,4 @@
-//! Labels of golden pools, decoded and encoded again; and golden pools opened for writing.
+//! Labels of golden pools, decoded and encoded again; golden pools opened for writing.
 
 use crate::walk::find;
 use cenote_device::{DeviceError, FileDevice, OpenOptions};
@@ -33,7 +33,7 @@ fn every_label_of_every_golden_pool_encodes_to_the_same_list() {
                 let again = LabelConfig::decode(&list).unwrap().encode();
                 assert_eq!(LabelConfig::decode(&again), LabelConfig::decode(&list), "{name}");
                 labels += 1;
-                // Those by zfs-fuse have no list of features; OpenZFS writes one, if need be an empty one.
+                // Labels by zfs-fuse have no list of features; OpenZFS always writes one, even if empty.
                 if again.encode() != list.encode() && list.contains("features_for_read") {
                     differ.push(format!("{name} {}: {}", disk.file, first_difference(&list, &again)));
                 }
@@ -65,7 +65,7 @@ fn one_program_at_a_time_opens_a_pool_for_writing() {
         }
         drop(writable);
         found.open_for_writing(&rt).await.unwrap();
-        // Images of golden pools are not ours to write to.
+        // Images of golden pools are read-only for us.
         if let Some(found) = find(&rt, "mirror").await
             && std::fs::OpenOptions::new()
                 .write(true)

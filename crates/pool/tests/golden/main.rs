@@ -7,20 +7,20 @@ mod walk;
 mod written;
 
 use cenote_format::units::Guid;
-use cenote_pool::{FoundPool, Place, Pool, ReadContext, Trouble, VdevKind, VdevState, discover};
+use cenote_pool::{FoundPool, Pool, ReadContext, Trouble, VdevKind, VdevState, Zbookmark, discover};
 use cenote_runtime::Runtime;
 use std::path::PathBuf;
 use walk::find;
 
-/// Reads the object set of the MOS at every uberblock; answers how many there are.
+/// Reads the MOS's object set at every uberblock; returns the number of uberblocks.
 async fn read_roots(rt: &Runtime, found: &FoundPool) -> usize {
     let newest = &found.uberblocks[0];
     for uberblock in found.uberblocks.iter().filter(|u| u.txg == newest.txg) {
         let pool = Pool::assemble(rt, found, uberblock).await.unwrap();
-        let ctx = ReadContext::new(Place::default());
+        let ctx = ReadContext::new(Zbookmark::default());
         let root = pool.read(&uberblock.rootbp, &ctx).await.unwrap();
         assert_eq!(root.len() as u64, uberblock.rootbp.lsize().0);
-        // The dnode of the MOS's own dnodes: DMU_OT_DNODE, and a pointer somewhere.
+        // The dnode of the MOS's own dnodes: DMU_OT_DNODE, with at least one pointer.
         assert_eq!(root[0], 10, "{}", found.name());
     }
     found.uberblocks.len()
@@ -38,7 +38,8 @@ fn the_root_of_every_golden_pool_reads() {
     });
 }
 
-/// Sets of leaves that may be missing: every subset of a redundant top-level vdev's children up to its tolerance.
+/// Sets of leaves that may be missing: every subset of a redundant top-level vdev's children up to its
+/// tolerance.
 fn survivable_losses(found: &FoundPool) -> Vec<Vec<Guid>> {
     let mut losses = Vec::new();
     for top in &found.config.vdevs {
@@ -106,7 +107,8 @@ fn health_follows_the_devices_that_are_there() {
         assert_eq!(missing.guid, leaves[0]);
         assert!(matches!(&missing.trouble, Some(Trouble::CannotOpen { was: Some(_) })), "{missing:?}");
 
-        // Of the six images three are enough to know the pool, and none of another pool is mixed in.
+        // Of the six images three are enough to identify the pool, and no image of another pool is mixed
+        // in.
         let Some(other) = find(&rt, "raidz1").await else { return };
         let golden = [cenote_testkit::golden("raidz2"), cenote_testkit::golden("raidz1")];
         let folders: Vec<PathBuf> = golden.into_iter().flatten().map(|g| g.images()).collect();

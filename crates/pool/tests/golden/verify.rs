@@ -1,18 +1,20 @@
-//! Verification of golden pools: nothing is wrong with a good one, and what is broken in a copy is named.
+//! Verification of golden pools: a good pool has no findings, and whatever is broken in a copy is named.
 
 use crate::walk::{all_blocks, find};
 use cenote_device::MemoryDevice;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::Guid;
-use cenote_pool::{Fault, FoundPool, Place, Pool, PoolError, ReadContext, VdevConfig, VdevKind, VerifyItem};
+use cenote_pool::{
+    Fault, FoundPool, Pool, PoolError, ReadContext, VdevConfig, VdevKind, VerifyItem, Zbookmark,
+};
 use cenote_runtime::Runtime;
 use std::sync::Arc;
 
 fn items(blocks: &[Blkptr]) -> Vec<VerifyItem> {
-    blocks.iter().map(|&bp| VerifyItem { bp, place: Place::default() }).collect()
+    blocks.iter().map(|&bp| VerifyItem { bp, place: Zbookmark::default() }).collect()
 }
 
-/// Pools whose blocks need neither a key nor the checksum salt, and that are whole.
+/// Intact pools whose blocks need neither a key nor the checksum salt.
 const WHOLE: [&str; 12] = [
     "mirror",
     "raidz1",
@@ -44,7 +46,7 @@ fn whole_pools_verify_without_findings() {
     });
 }
 
-/// The pool with these leaves' data area (not their labels) inverted.
+/// The pool with the data area (not the labels) of these leaves inverted.
 fn damage(found: &FoundPool, leaves: &[Guid]) -> FoundPool {
     let mut found = found.clone();
     for guid in leaves {
@@ -57,7 +59,7 @@ fn damage(found: &FoundPool, leaves: &[Guid]) -> FoundPool {
     found
 }
 
-/// Leaves of the first redundant top-level vdev and how many of them may be lost.
+/// Leaves of the first redundant top-level vdev, and how many of them may be lost.
 fn redundancy(found: &FoundPool) -> (Vec<Guid>, usize) {
     let redundant = |top: &&VdevConfig| matches!(top.kind, VdevKind::Mirror | VdevKind::Raidz);
     let top = found.config.vdevs.iter().find(redundant).unwrap();
@@ -99,7 +101,7 @@ fn silent_damage_is_outlived_and_blamed_on_who_did_it() {
         for name in ["raidz1", "raidz2", "raidz3", "legacy-fuse23", "special"] {
             let Some(found) = find(&rt, name).await else { continue };
             let (leaves, tolerance) = redundancy(&found);
-            // The most that can be borne, spread so that parity and data columns are both hit.
+            // The most damage that can be tolerated, spread so that parity and data columns are both hit.
             let liars: Vec<Guid> = leaves.iter().step_by(2).take(tolerance).copied().collect();
             let damaged = damage(&found, &liars);
             let pool = Pool::assemble(&rt, &damaged, &found.uberblocks[0]).await.unwrap();

@@ -1,4 +1,5 @@
-//! A walker of all blocks of a pool, for tests: it knows just enough of objects to follow every pointer.
+//! A walker over all blocks of a pool, for tests: it knows just enough about objects to follow every
+//! pointer.
 
 use cenote_device::Bytes;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
@@ -6,7 +7,7 @@ use cenote_format::dnode::{Dnode, ObjectType};
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::words::Phys;
-use cenote_pool::{FoundPool, Place, Pool, ReadContext, discover};
+use cenote_pool::{FoundPool, Pool, ReadContext, Zbookmark, discover};
 use cenote_runtime::Runtime;
 use std::collections::HashSet;
 
@@ -20,7 +21,7 @@ pub async fn find(rt: &Runtime, name: &str) -> Option<FoundPool> {
     Some(found)
 }
 
-/// Every block that the pool's newest root leads to, each once; all are read through `read_many`.
+/// Every block below the pool's newest root, each once; all are read through `read_many`.
 pub async fn all_blocks(pool: &Pool) -> Vec<Blkptr> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
@@ -29,7 +30,7 @@ pub async fn all_blocks(pool: &Pool) -> Vec<Blkptr> {
         level.retain(|bp| bp.kind() == BlkptrKind::Normal && seen.insert(bp.words()[..6].to_vec()));
         found.extend(&level);
         level.retain(leads_on);
-        let requests = level.iter().map(|bp| (*bp, ReadContext::new(Place::default()))).collect();
+        let requests = level.iter().map(|bp| (*bp, ReadContext::new(Zbookmark::default()))).collect();
         let blocks = pool.read_many(requests).await;
         let next = level.iter().zip(blocks).flat_map(|(bp, block)| {
             let block = block.unwrap_or_else(|error| panic!("{}: {bp:?}: {error}", pool.name()));

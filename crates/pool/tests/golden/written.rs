@@ -1,4 +1,6 @@
-//! Golden pools written to: what OpenZFS's own `zdb` makes of our blocks, parity, labels and uberblocks.
+//! Writes to golden pools: OpenZFS's own `zdb` checks our blocks, parity, labels and uberblocks.
+
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests say what they skip")]
 
 use crate::walk::all_blocks;
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Txg, VdevId};
 use cenote_pool::alloc::{Allocator, NewMetaslab};
 use cenote_pool::label::{LabelUpdate, read_labels};
-use cenote_pool::{FoundPool, Place, Pool, ReadContext, WriteProps, discover};
+use cenote_pool::{FoundPool, Pool, ReadContext, WriteProps, Zbookmark, discover};
 use cenote_runtime::{Rng, Runtime};
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +31,7 @@ fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// The pool's space: taken is what any pointer leads to.
+/// The pool's space: allocated is whatever a pointer leads to.
 async fn space_of(pool: &Pool) -> Allocator {
     let space = Allocator::new();
     let blocks = all_blocks(pool).await;
@@ -50,7 +52,7 @@ async fn space_of(pool: &Pool) -> Allocator {
     space
 }
 
-/// The configuration as the MOS has it, put together from the labels.
+/// The configuration as the MOS would have it, put together from the labels.
 async fn configuration(found: &FoundPool) -> LabelPool {
     let device = &found.devices.values().next().unwrap().device;
     let list = read_labels(&**device).await.remove(0).config.unwrap();
@@ -60,14 +62,14 @@ async fn configuration(found: &FoundPool) -> LabelPool {
     LabelPool { vdev_tree, ..config }
 }
 
-/// Writes a large block and a new root with the content of the old one, and makes that the pool's state. Gives the
-/// large block.
-async fn write_group(rt: &Runtime, found: &FoundPool, data: &Bytes) -> Blkptr {
+/// Writes a large block and a new root with the content of the old one, and makes that the pool's state.
+/// Returns the large block's pointer.
+async fn write_txg(rt: &Runtime, found: &FoundPool, data: &Bytes) -> Blkptr {
     let old = found.uberblocks[0];
     let pool = Pool::assemble(rt, found, &old).await.unwrap();
     let space = space_of(&pool).await;
     let txg = Txg(found.uberblocks[0].txg.0 + 1);
-    let props = |object_type| WriteProps::new(Place::default(), object_type, 0);
+    let props = |object_type| WriteProps::new(Zbookmark::default(), object_type);
     let off = WriteProps { compression: Compression::Off, ..props(ObjectType::PLAIN_FILE_CONTENTS) };
     let large = pool.write(&space, data.clone(), &off, txg).await.unwrap().bp;
 
@@ -109,7 +111,7 @@ fn zdb_reads_what_we_write_even_without_some_disks() {
         let large = rt.block_on(async {
             let found = discover(&rt, &[folder.path().to_owned()]).await.pools.remove(0);
             let found = found.open_for_writing(&rt).await.unwrap();
-            write_group(&rt, &found, &data).await
+            write_txg(&rt, &found, &data).await
         });
         let root = String::from_utf8(zdb(folder.path(), &["-u", &pool]).unwrap()).unwrap();
         assert!(root.contains(&format!("txg = {}\n", large.logical_birth())), "{name}: {root}");

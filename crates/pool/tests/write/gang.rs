@@ -1,4 +1,4 @@
-//! Blocks in pieces: where no free range is long enough.
+//! Blocks in pieces, where no free range is long enough.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::check_all;
@@ -12,7 +12,7 @@ use cenote_pool::{DatasetKey, PoolError, ReadContext, WriteProps};
 use cenote_runtime::Rng;
 use std::sync::Arc;
 
-/// Fills the pool up and frees ranges of at most `len` bytes here and there.
+/// Fills the pool and frees ranges of at most `len` bytes here and there.
 fn fragment(lab: &Lab, len: u64, every: usize) {
     let request = AllocRequest::new(AllocClass::Normal, Psize(len), 1, FIRST_TXG);
     let mut taken: Vec<Dva> = Vec::new();
@@ -50,7 +50,7 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             assert!(depth(&lab, &bp).await >= 2);
             check_all(&lab, &[(bp, data)], &ReadContext::default()).await;
 
-            // The first address counts all headers and pieces, the second but the headers' second copies.
+            // The first address counts all headers and pieces, the second only the headers' second copies.
             let [first, second] = bp.dvas().collect::<Vec<_>>()[..] else { panic!("{bp:?}") };
             assert!(first.asize.0 >= 256 << 10 && second.asize.0 < first.asize.0 / 4);
             assert!(lab.allocated_bytes() - before >= first.asize.0 + second.asize.0);

@@ -1,4 +1,6 @@
-//! A pool in memory, made as an engine makes one: devices labelled, assembled, its space empty.
+//! A pool in memory, made as an engine makes one: devices labelled and assembled, space empty.
+
+#![allow(clippy::print_stderr, reason = "tests say what they skip")]
 
 use bytes::Bytes;
 use cenote_device::{Delayed, Device, Faulty, Latency, MemoryDevice};
@@ -13,19 +15,21 @@ use cenote_format::uberblock::{MMP_MAGIC, Uberblock};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_pool::alloc::{Allocator, NewMetaslab};
 use cenote_pool::label::{LabelUpdate, init_device};
-use cenote_pool::{FoundDevice, FoundPool, Place, Pool, PoolConfig, PoolError, Trusted, WriteProps, Written};
+use cenote_pool::{
+    FoundDevice, FoundPool, Pool, PoolConfig, PoolError, Trusted, WriteProps, Written, Zbookmark,
+};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub const POOL_GUID: Guid = Guid(0xce07e);
-/// The smallest there can be.
+/// The smallest possible device.
 const DISK_BYTES: usize = 64 << 20;
 const METASLAB_BYTES: u64 = 16 << 20;
-/// What a leaf gives to its vdev, in whole rows of a dRAID.
+/// A leaf's share of its vdev, in whole rows of a dRAID.
 const LEAF_ASIZE: u64 = 48 << 20;
-/// So that what is written at once ends in any order.
+/// So that concurrent writes complete in any order.
 const LATENCY: Latency =
     Latency { fixed: Duration::from_micros(80), jitter: Duration::from_micros(40), bytes_per_s: None };
 pub const FIRST_TXG: Txg = Txg(4);
@@ -49,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// Disks that may be lost.
+    /// Number of disks that may be lost.
     pub fn tolerance(self) -> usize {
         match self {
             Layout::Disk => 0,
@@ -58,7 +62,7 @@ impl Layout {
         }
     }
 
-    /// A whole group of a dRAID.
+    /// A whole redundancy group of a dRAID.
     fn metaslab_bytes(self) -> u64 {
         match self {
             Layout::Draid(parity, data, ..) => (parity as u64 + data) * METASLAB_BYTES,
@@ -113,14 +117,14 @@ pub struct Lab {
     pub disks: BTreeMap<Guid, Disk>,
 }
 
-/// A disk that fails when it is told to.
+/// A disk that fails on demand.
 #[derive(Clone)]
 pub struct Disk {
     pub memory: Arc<MemoryDevice>,
     pub faulty: Arc<Faulty>,
 }
 
-/// Runs a test in the simulator; the seed shows if it fails.
+/// Runs a test in the simulator; the seed is printed if it fails.
 pub fn simulate<T>(seed: u64, test: impl AsyncFnOnce(Runtime) -> T) -> T {
     eprintln!("seed {seed}");
     Runtime::simulate(SimConfig::seed(seed), |rt| test(rt)).0
@@ -161,7 +165,7 @@ pub fn uberblock(txg: Txg, rootbp: Blkptr) -> Uberblock {
 }
 
 impl Lab {
-    /// A pool of these vdevs, all with this ashift; each device labelled, and no group synced yet.
+    /// A pool of these vdevs, all with this ashift; each device is labelled, and no txg has been synced.
     pub async fn new(rt: &Runtime, layouts: &[Layout], ashift: u32) -> Lab {
         let ids = (0..).zip(layouts);
         let config = pool_config(ids.map(|(id, layout)| layout.config(id, ashift)).collect());
@@ -186,6 +190,7 @@ impl Lab {
                 .collect(),
             auxiliary: BTreeMap::new(),
             notes: Vec::new(),
+            duplicates: Vec::new(),
         };
         let pool = Pool::assemble(rt, &found, &uberblock(Txg(0), Blkptr::HOLE)).await.unwrap();
         let pool = pool.with_trusted(trusted(&found.config)).await.unwrap();
@@ -196,12 +201,12 @@ impl Lab {
         lab
     }
 
-    /// The layout's only vdev.
+    /// The only vdev of the layout.
     pub async fn of(rt: &Runtime, layout: Layout, ashift: u32) -> Lab {
         Lab::new(rt, &[layout], ashift).await
     }
 
-    /// The same pool with these leaves gone.
+    /// The same pool without these leaves.
     pub async fn without(&self, lost: &[Guid]) -> Pool {
         let mut found = self.pool.found().clone();
         found.devices.retain(|guid, _| !lost.contains(guid));
@@ -257,12 +262,12 @@ fn metaslabs(asize_bytes: u64, size_bytes: u64) -> Vec<NewMetaslab> {
     (0..asize_bytes / size_bytes).map(metaslab).collect()
 }
 
-/// Of a block of file data.
+/// Properties of a block of file data.
 pub fn props() -> WriteProps {
-    WriteProps::new(Place::default(), ObjectType::PLAIN_FILE_CONTENTS, 0)
+    WriteProps::new(Zbookmark::default(), ObjectType::PLAIN_FILE_CONTENTS)
 }
 
-/// A block of which about half compresses.
+/// A block that compresses to about half.
 pub fn block(rng: &mut Rng, len: usize) -> Bytes {
     let mut data = vec![0; len];
     rng.fill(&mut data[..len / 2]);

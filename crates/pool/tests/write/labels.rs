@@ -1,4 +1,4 @@
-//! Labels: what is written is found again, whatever cut the writing short.
+//! Labels: what is written is found again, whatever interrupted the writing.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, block, simulate};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ fn a_pool_that_was_made_is_found() {
     simulate(300, async |rt| {
         let layouts = [Layout::Mirror(2), Layout::Raidz(1, 3), Layout::Disk, Layout::Draid(1, 2, 7, 1)];
         let mut lab = Lab::new(&rt, &layouts, 12).await;
-        // Before the first group the devices belong to no pool.
+        // Before the first txg the devices belong to no pool.
         assert!(discover_devices(lab.devices()).await.pools.is_empty());
         let root = block(&mut Rng::new(300), 4096);
         lab.sync(FIRST_TXG, &root, &lab.all_vdevs()).await.unwrap();
@@ -65,7 +65,7 @@ fn groups_without_changes_of_configuration_go_round_the_ring_of_three_vdevs() {
     });
 }
 
-/// After so many writes, flushes included, nothing reaches the device any more, and nobody is told.
+/// After this many writes, flushes included, nothing reaches the device any more, and nobody is told.
 struct Cut {
     inner: Arc<MemoryDevice>,
     left: Arc<AtomicI64>,
@@ -99,8 +99,8 @@ impl Device for Cut {
     }
 }
 
-/// A pool of one group, then a second group that is cut after `writes`: the power fails, and what was not flushed is
-/// kept, lost or torn. Says whether the second group was done before.
+/// A pool of one txg, then a second txg interrupted after `writes` by a power failure: what was not flushed
+/// is kept, lost or torn. Returns whether the second txg was complete before.
 async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
     let layouts = [Layout::Mirror(2), Layout::Disk];
     let mut lab = Lab::new(rt, &layouts, 9).await;

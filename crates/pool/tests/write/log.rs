@@ -1,11 +1,11 @@
-//! Intent-log blocks: placed first, written once, checked by what their chain foretold.
+//! Intent-log blocks: placed first, written once, checked against what their chain announced.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, props, simulate};
 use bytes::Bytes;
 use cenote_codec::crypto::{Cipher, MasterKey};
 use cenote_format::dnode::ObjectType;
 use cenote_pool::alloc::AllocClass;
-use cenote_pool::{DatasetKey, Durable, Place, PoolError, ReadContext, WriteProps};
+use cenote_pool::{DatasetKey, Durable, PoolError, ReadContext, WriteProps, Zbookmark};
 use std::sync::Arc;
 
 const CHAIN: [u64; 4] = [0x1234, 0x5678, 54, 1];
@@ -32,11 +32,11 @@ fn a_log_block_is_what_its_pointer_foretold() {
             let bp = lab.pool.allocate_log_block(&lab.space, 8192, CHAIN, &props, FIRST_TXG).unwrap();
             assert_eq!((bp.checksum(), bp.psize().0, bp.is_encrypted()), (CHAIN, 8192, key.is_some()));
             let ctx = ReadContext::default().with_key(key.clone());
-            let place = Place::default();
+            let place = Zbookmark::default();
             // The chain ends where nothing was written.
             assert!(matches!(lab.pool.read_log_block(&bp, &ctx).await, Err(PoolError::Checksum { .. })));
 
-            let text = b"a record of ninety-six bytes, which is what remains of one hundred and twenty-eight after header";
+            let text: &[u8; 96] = &std::array::from_fn(|index| b'a' + (index % 26) as u8);
             let block = log_block(text);
             lab.pool
                 .write_log_block(&bp, block.clone(), key.as_deref(), place, Durable::AtOnce)

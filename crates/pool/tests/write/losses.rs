@@ -51,7 +51,7 @@ fn what_was_written_survives_the_loss_of_as_many_disks_as_there_is_parity() {
     }
 }
 
-/// Neighbouring blocks of a dRAID are all in one group, which not all disks are part of.
+/// Neighbouring blocks of a dRAID are all in one redundancy group, which does not include all disks.
 fn check_missed(layout: Layout, missed: &BTreeMap<Guid, Vec<(Txg, Txg)>>, lost: &[Guid]) {
     assert!(missed.keys().all(|guid| lost.contains(guid)));
     assert!(
@@ -108,7 +108,7 @@ fn a_block_goes_elsewhere_if_a_vdev_fails() {
     simulate(260, async |rt| {
         let layouts = [Layout::Disk, Layout::Raidz(1, 3), Layout::Disk];
         let lab = Lab::new(&rt, &layouts, 9).await;
-        // The first vdev fails whole, the second beyond its parity.
+        // The first vdev fails completely, the second beyond its parity.
         for guid in [1000, 1100, 1101] {
             lab.disks[&Guid(guid)].faulty.add(Fault::error(Op::Write));
         }
@@ -121,7 +121,7 @@ fn a_block_goes_elsewhere_if_a_vdev_fails() {
             written.push((bp, data));
         }
         check_all(&lab, &written, &ReadContext::default()).await;
-        // What was tried in vain is free again.
+        // Addresses tried in vain are free again.
         assert_eq!(lab.allocated_bytes(), written.iter().map(|(bp, _)| bp.asize().0).sum::<u64>());
 
         lab.disks[&Guid(1200)].faulty.add(Fault::error(Op::Write));

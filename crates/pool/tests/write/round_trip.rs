@@ -1,4 +1,5 @@
-//! What is written reads back: every layout, compression, checksum, number of copies; encrypted; and every column is right.
+//! What is written reads back: every layout, compression, checksum and number of copies; encrypted; and
+//! every column is right.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, block, noise, props, simulate};
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use cenote_device::Device;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::Txg;
-use cenote_pool::{DatasetKey, Place, PoolError, ReadContext, VerifyItem, WriteProps, Written};
+use cenote_pool::{DatasetKey, PoolError, ReadContext, VerifyItem, WriteProps, Written, Zbookmark};
 use cenote_runtime::Rng;
 use std::sync::Arc;
 
@@ -50,12 +51,12 @@ fn some_len(rng: &mut Rng) -> usize {
     512 * (1 + rng.below(most)) as usize
 }
 
-/// Reads all back and verifies every copy and column.
+/// Reads everything back and verifies every copy and column.
 pub async fn check_all(lab: &Lab, written: &[(Blkptr, Bytes)], ctx: &ReadContext) {
     for (bp, data) in written {
         assert_eq!(lab.pool.read(bp, ctx).await.unwrap(), data, "{bp:?}");
     }
-    let items = written.iter().map(|(bp, _)| VerifyItem { bp: *bp, place: Place::default() });
+    let items = written.iter().map(|(bp, _)| VerifyItem { bp: *bp, place: Zbookmark::default() });
     assert_eq!(lab.pool.verify_many(items.collect()).await, []);
 }
 
@@ -98,7 +99,7 @@ fn a_draid_fills_its_rows_with_zeros_for_those_who_rebuild_it_without_knowing_bl
         }
         let data = noise(&mut Rng::new(6), 5 * 512);
         let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
-        // Two rows of two parity and four data sectors, of which the block has five.
+        // Two rows of two parity and four data sectors, of which the block fills five.
         assert_eq!(bp.asize().0, 12 * 512);
         let mut sectors = Vec::new();
         for disk in lab.disks.values() {
@@ -143,7 +144,7 @@ fn zeros_are_holes_unless_compression_is_off() {
         assert_eq!(lab.write(&data, &empty, FIRST_TXG).await.bp.psize().0, 8192);
         let off = WriteProps { compression: Compression::Off, ..props() };
         assert_eq!(lab.write(&zeros, &off, FIRST_TXG).await.bp.kind(), BlkptrKind::Normal);
-        // With hole_birth a hole that takes a block's place remembers when it came.
+        // With hole_birth, a hole that replaces a block records its birth.
         let previous = lab.write(&data, &props(), FIRST_TXG).await.bp;
         for (hole_birth, birth) in [(true, Txg(9)), (false, Txg(0))] {
             let props = WriteProps { previous, hole_birth, ..props() };
@@ -164,7 +165,7 @@ fn small_payloads_stay_in_the_pointer() {
         assert_eq!(lab.pool.read(&bp, &ReadContext::default()).await.unwrap(), data);
         for props in [
             props(),
-            WriteProps { level: 1, ..embed.clone() },
+            WriteProps { place: Zbookmark { level: 1, ..embed.place }, ..embed.clone() },
             WriteProps { object_type: ObjectType::DNODE, ..embed.clone() },
             WriteProps { compression: Compression::Off, ..embed },
         ] {
@@ -221,7 +222,7 @@ fn later_passes_write_blocks_of_the_same_group_in_place() {
             assert!(!lab.write(&data, &again, Txg(9)).await.keeps_place);
             let shorter = block(&mut rng, 16 << 10);
             assert!(!lab.write(&shorter, &again, FIRST_TXG).await.keeps_place);
-            // At last nothing is compressed, and so nothing gets shorter.
+            // In the end nothing is compressed, and so nothing gets shorter.
             let late = WriteProps { sync_pass: 8, ..again };
             assert!(lab.write(&shorter, &late, FIRST_TXG).await.keeps_place);
         });
@@ -237,7 +238,10 @@ fn encrypted_blocks_of_every_kind() {
             let master = MasterKey::new(cipher, 7, &[3; 32], &[4; 64]);
             let key = Some(Arc::new(DatasetKey::new(master)));
             let ctx = ReadContext::default().with_key(key.clone());
-            let props = |object_type, level| WriteProps { object_type, level, key: key.clone(), ..props() };
+            let props = |object_type, level| {
+                let place = Zbookmark { level, ..Zbookmark::default() };
+                WriteProps { place, object_type, key: key.clone(), ..props() }
+            };
             let data = block(&mut rng, 64 << 10);
 
             let file = WriteProps { copies: 3, ..props(ObjectType::PLAIN_FILE_CONTENTS, 0) };
@@ -279,7 +283,7 @@ fn encrypted_blocks_of_every_kind() {
             ];
             check_all(&lab, &written, &ctx).await;
 
-            // An object set takes its MACs in.
+            // An object set stores its MACs inside.
             let mut objset = vec![0; 4096];
             (objset[0], objset[704]) = (10, 2);
             let objset = Bytes::from(objset);

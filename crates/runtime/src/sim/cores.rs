@@ -1,12 +1,12 @@
-//! Modelled cores: work goes to the core that is free first.
+//! Modelled cores: a job goes to the core that is free first.
 //!
-//! A queue in front of N equal servers needs no queue in code: first come, first served means that a job starts when the
-//! earliest core is free, so remembering when each core will be free is enough.
+//! N equal servers with one first-come, first-served queue need no queue in code: a job starts when the
+//! earliest core is free, so it is enough to remember when each core will be free.
 
 use crate::work::WorkKind;
 
 pub(super) struct Cores {
-    /// When each core will have done all that was given to it.
+    /// When each core will have finished all its jobs.
     free_at_ns: Vec<u64>,
     busy_ns: [u64; WorkKind::ALL.len()],
 }
@@ -16,7 +16,7 @@ impl Cores {
         Cores { free_at_ns: vec![0; cores], busy_ns: [0; WorkKind::ALL.len()] }
     }
 
-    /// Gives a job to a core; returns the instant at which it will be done. A job once given is not taken back.
+    /// Gives a job to a core; returns the instant at which it will be done. A job cannot be withdrawn.
     pub(super) fn reserve(&mut self, now_ns: u64, kind: WorkKind, cost_ns: u64) -> u64 {
         self.busy_ns[kind as usize] += cost_ns;
         let Some(core) = self.free_at_ns.iter_mut().min() else { return now_ns };
@@ -24,7 +24,7 @@ impl Cores {
         *core
     }
 
-    /// Core time spent so far, by kind of work, without the kinds that spent none.
+    /// Core time spent so far, by kind of work; kinds that spent none are left out.
     pub(super) fn busy_ns(&self) -> Vec<(WorkKind, u64)> {
         WorkKind::ALL.into_iter().zip(self.busy_ns).filter(|(_, ns)| *ns > 0).collect()
     }

@@ -1,4 +1,5 @@
-//! What a simulation did: a running hash of every step and draw, and the first steps themselves on request.
+//! The history of a simulation: a running hash of every step and draw, and optionally the first steps
+//! themselves.
 
 use crate::work::WorkKind;
 
@@ -7,11 +8,11 @@ use crate::work::WorkKind;
 pub struct Step {
     /// Virtual time.
     pub now_ns: u64,
-    /// The task in order of spawning; zero is the main future.
+    /// The task's number in order of spawning; zero is the main future.
     pub task: u64,
 }
 
-/// The account of a simulation.
+/// The report of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
     /// The seed it ran from.
@@ -53,7 +54,7 @@ impl History {
         self.steps
     }
 
-    /// Takes a value into the hash. Order counts: rotate, combine, multiply by an odd constant.
+    /// Adds a value to the hash. Order counts: rotate, combine, multiply by an odd constant.
     pub(super) fn mix(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(23) ^ value).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

@@ -1,4 +1,7 @@
-//! The list of ready tasks, and the wakers that put tasks on it.
+//! The list of ready tasks, and the wakers that add to it.
+//!
+//! Locking: wakers may run on any thread and under any lock: this mutex is held only to push to the list or
+//! to take from it, and no other lock is taken meanwhile. `listed` keeps a task from being listed twice.
 
 use super::TaskId;
 use crate::rng::Rng;
@@ -13,7 +16,7 @@ pub(super) struct ReadyList {
 }
 
 impl ReadyList {
-    /// Takes any one, all equally likely.
+    /// Takes one of them, each with equal probability.
     pub(super) fn take(&self, rng: &mut Rng) -> Option<TaskId> {
         let mut tasks = self.tasks.lock();
         match tasks.len() {
@@ -26,7 +29,7 @@ impl ReadyList {
 
 pub(super) struct TaskWaker {
     task: TaskId,
-    /// On the list already: waking twice is waking once.
+    /// Already on the list: waking twice counts once.
     listed: AtomicBool,
     list: Arc<ReadyList>,
 }
@@ -43,7 +46,7 @@ impl TaskWaker {
         }
     }
 
-    /// The task has been taken from the list and is about to be polled: from now on waking it lists it again.
+    /// The task was taken from the list and is about to be polled: from now on, waking lists it again.
     pub(super) fn running(&self) {
         self.listed.store(false, Ordering::Release);
     }

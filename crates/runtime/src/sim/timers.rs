@@ -1,4 +1,5 @@
-//! Timers by virtual time. An ordered map rather than a heap: most timers are timeouts, which are cancelled.
+//! Timers by virtual time. An ordered map rather than a heap, because most timers are timeouts, which are
+//! cancelled.
 
 use super::Simulation;
 use crate::time::Instant;
@@ -7,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Instant in nanoseconds, then order of setting, which makes keys unique and ties fair.
+/// Instant in nanoseconds, then order of creation, which makes keys unique and ties fair.
 type TimerKey = (u64, u64);
 
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl Future for Sleep<'_> {
         });
         let replaced = state.timers.set.insert(key, context.waker().clone());
         drop(state);
-        drop(replaced); // a waker's destructor is foreign code: never under our lock
+        drop(replaced); // a waker's destructor is foreign code and must not run under our lock
         self.key = Some(key);
         Poll::Pending
     }

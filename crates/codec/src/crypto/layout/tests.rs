@@ -100,7 +100,8 @@ proptest! {
             put(&mut block, CHAIN_USED_AT, used, Endian::Little);
         }
         for endian in [Endian::Little, Endian::Big] {
-            for layout in [log(&block, endian), dnodes(&block, endian, KeyVersion::V1)].into_iter().flatten() {
+            let layouts = [log(&block, endian), dnodes(&block, endian, KeyVersion::V1)];
+            for layout in layouts.into_iter().flatten() {
                 let mut end = 0;
                 for range in layout.secret() {
                     prop_assert!(end <= range.start && range.start < range.end && range.end <= block.len());

@@ -1,4 +1,4 @@
-//! The chunks of a leaf: the list of free ones, names and values in chains, numbers at offsets.
+//! The chunks of a leaf: the list of free ones, chains of names and values, numbers at offsets.
 
 use super::super::leaf::{
     ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, WHAT, bucket_of,
@@ -12,7 +12,7 @@ use crate::error::{FormatError, Result, at_most};
 const E: Endian = Endian::NATIVE;
 
 impl LeafMut<'_> {
-    /// The first `count` chunks of the free list; `None`: there are fewer.
+    /// The first `count` chunks of the free list; `None` if there are fewer.
     pub(super) fn free(&self, count: usize) -> Result<Option<Vec<u16>>> {
         if usize::from(self.u16(FREE_COUNT)) < count {
             return Ok(None);
@@ -27,7 +27,7 @@ impl LeafMut<'_> {
         Ok(Some(chunks))
     }
 
-    /// Takes what `free` answered.
+    /// Takes the chunks that `free` returned.
     pub(super) fn take(&mut self, chunks: &[u16]) {
         let Some(&last) = chunks.last() else { return };
         let next = self.u16(self.chunk_at(last.into()) + ARRAY_NEXT);
@@ -37,7 +37,7 @@ impl LeafMut<'_> {
 
     pub(super) fn give_back(&mut self, chunk: u16) {
         let at = self.chunk_at(chunk.into());
-        // Zeros compress.
+        // Zeros, because they compress.
         self.block[at..at + CHUNK_BYTES].fill(0);
         self.block[at] = CHUNK_FREE;
         self.set_u16(at + ARRAY_NEXT, self.u16(FREE_HEAD));
@@ -72,7 +72,7 @@ impl LeafMut<'_> {
         Ok(true)
     }
 
-    /// Fills these chunks, which must be as many as it takes; answers the first.
+    /// Writes an array to exactly as many chunks as it needs; returns the first.
     pub(super) fn write_array(&mut self, chunks: &[u16], content: &[u8]) -> u16 {
         for (i, piece) in content.chunks(ARRAY_BYTES).enumerate() {
             let at = self.chunk_at(chunks[i].into());
@@ -102,7 +102,7 @@ impl LeafMut<'_> {
         HEADER_BYTES + 2 * self.buckets + chunk * CHUNK_BYTES
     }
 
-    /// Where an entry lies, which the disk names.
+    /// Offset of an entry whose number comes from the disk.
     pub(super) fn entry_at(&self, entry: u16) -> Result<usize> {
         self.chunk_of(entry, CHUNK_ENTRY, "has a hash chain through a chunk that is no entry")
     }

@@ -1,4 +1,5 @@
-//! Bytes to records. Every length is checked against the record, whose own is checked against the block.
+//! Decodes records. Every length is checked against the record, whose own length is checked against the
+//! block.
 
 use bytes::Bytes;
 
@@ -15,7 +16,8 @@ const AT_XVATTR: u64 = 1 << 16;
 const LOG_ATTRS_BYTES: usize = 72;
 
 impl LogRecord {
-    /// Decodes the record at the start of `bytes`; gives it with its length, at least `LR_BYTES`.
+    /// Decodes the record at the start of `bytes`; returns it with its length, which is at least
+    /// `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(LogRecord, usize)> {
         let Header { txtype, txg, seq, len } = header(bytes, endian)?;
         let payload = bytes.slice(LR_BYTES..len);
@@ -25,7 +27,8 @@ impl LogRecord {
 }
 
 impl ClearRecord {
-    /// Decodes what is clear of the record at the start of `bytes`; gives it with the record's length, at least `LR_BYTES`.
+    /// Decodes the unencrypted part of the record at the start of `bytes`; returns it with the record's
+    /// length, which is at least `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(ClearRecord, usize)> {
         let Header { txtype, seq, len, .. } = header(bytes, endian)?;
         let written = match txtype & !TX_CI {
@@ -170,7 +173,7 @@ fn set_attr(p: &mut Payload<'_>) -> Result<Operation> {
     let has_attrs =
         mask & ATTR_XVATTR_LINUX != 0 || (mask & AT_XVATTR != 0 && p.reader.remaining() >= LOG_ATTRS_BYTES);
     let attrs = if has_attrs { Some(LogAttrs::read(&mut p.reader)?) } else { None };
-    // A record has domains only for the fields that it sets, and says so only by having bytes left.
+    // A record has domains only for the fields that it sets, which shows only in the bytes left.
     let domain_count = if p.reader.remaining() == 0 { 0 } else { owner_domains(uid, gid) };
     let domains = p.names(domain_count)?;
     Ok(Operation::SetAttr { object, mask, mode, uid, gid, size_bytes, atime, mtime, attrs, domains })

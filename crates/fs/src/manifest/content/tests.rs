@@ -1,7 +1,7 @@
 use super::*;
 use cenote_runtime::{Runtime, SimConfig};
 
-/// Blocks of 1000 bytes; some bad, some holes.
+/// Blocks of 1000 bytes; some are bad, some are holes.
 struct Fake {
     size: u64,
     bad: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Replay of attributes, ACLs and extended attributes.
+//! Replays attributes, ACLs and extended attributes.
 
 use bytes::Bytes;
 use cenote_format::bytes::Endian;
@@ -41,7 +41,7 @@ impl FsWriter {
         self.set_attr(change, id, &set).await
     }
 
-    /// Sets attributes beyond POSIX's.
+    /// Sets non-POSIX attributes.
     pub(super) async fn replay_log_attributes(
         &self,
         change: Change<'_>,
@@ -71,7 +71,7 @@ impl FsWriter {
         set
     }
 
-    /// Sets the ACL; entries in a record are laid out as those of version 0.
+    /// Sets the ACL; entries in a record have the layout of version 0.
     pub(super) async fn replay_acl(
         &self,
         change: Change<'_>,
@@ -94,14 +94,19 @@ impl FsWriter {
     ) -> Result<(), FsError> {
         let _held = self.0.locks.exclusive(&[id]).await;
         let mut node = self.load(change.edit, id).await?;
-        let name = std::str::from_utf8(name).map_err(|_| contradiction("names an attribute in no text"))?;
+        let name = std::str::from_utf8(name).map_err(|_| {
+            contradiction(
+                "has an attribute name that is not \
+            text",
+            )
+        })?;
         put_listed(&mut node, name, value)?;
         node.state_changed(change)?;
         self.save(change.edit, &mut node).await
     }
 }
 
-/// The byte order of records' opaque parts: that of the system that last wrote the object set.
+/// The byte order of opaque parts of records: that of the system that last wrote the object set.
 fn writers_endian(change: Change<'_>) -> Endian {
     change.edit.view().bp().endian()
 }

@@ -1,16 +1,16 @@
-//! Replay of what was written, and cleared, to files and to volumes.
+//! Replays writes and truncations of files and volumes.
 //!
-//! A block of its own is put in place whole: it holds what later writes added, which may be known in no other way (`TX_WRITE2`).
+//! A block in a record is attached whole: it also contains what later writes added, which may be recorded
+//! nowhere else (`TX_WRITE2`).
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use cenote_dataset::live::Edit;
-use cenote_dataset::{BlockId, DatasetError};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::sa::ZplAttr;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zil::record::{LogRecord, Operation, WriteData};
+use cenote_object::{DatasetError, Edit};
 
 use super::super::content::clear;
 use super::super::{Change, FsWriter};
@@ -18,15 +18,15 @@ use super::contradiction;
 use crate::error::{FsError, Result};
 use crate::volume::{VolumeWriter, ZVOL_OBJECT};
 
-/// Bytes to be put in place.
+/// Data to be attached.
 struct Piece {
     offset: u64,
     data: Bytes,
-    /// Where what was written ends; `data` may reach further.
+    /// The end of the logged write; `data` may extend further.
     end: u64,
 }
 
-/// What a write's record has to be put in place.
+/// The data of a write record.
 async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Piece> {
     let Operation::Write { offset_bytes, length_bytes, bp, data, .. } = operation else {
         return Err(contradiction("is not a write"));
@@ -35,7 +35,7 @@ async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Pi
     let block = bp.lsize().0;
     let (offset, data) = match data {
         WriteData::Copied(data) if data.len() as u64 == *length_bytes => (written.start, data.clone()),
-        WriteData::Copied(_) => return Err(contradiction("holds less data than it says")),
+        WriteData::Copied(_) => return Err(contradiction("holds less data than it claims")),
         WriteData::Indirect if bp.is_hole() => {
             (written.start, BytesMut::zeroed((*length_bytes).min(MAX_BLOCK_BYTES) as usize).freeze())
         }
@@ -47,7 +47,7 @@ async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Pi
     Ok(Piece { offset, data, end: written.end })
 }
 
-/// Bytes of the largest block.
+/// The maximum block size.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 async fn read_block(edit: &Edit, id: ObjectId, bp: &Blkptr) -> Result<Bytes> {
@@ -61,7 +61,7 @@ fn range(offset: u64, len: u64) -> Result<Range<u64>, FsError> {
     end.map(|end| offset..end).ok_or_else(|| contradiction("reaches beyond the largest file"))
 }
 
-/// Blocks that a record clones, and where they go.
+/// The blocks that a record clones, and their target.
 struct Clones<'a> {
     range: Range<u64>,
     block_bytes: u64,
@@ -74,10 +74,10 @@ fn clones(operation: &Operation) -> Result<Clones<'_>> {
     };
     let (range, block_bytes) = (range(*offset_bytes, *length_bytes)?, *block_bytes);
     if block_bytes == 0 || block_bytes > MAX_BLOCK_BYTES || !range.start.is_multiple_of(block_bytes) {
-        return Err(contradiction("clones to where no block begins"));
+        return Err(contradiction("clones to an offset that is not a block boundary"));
     }
     if (range.end - range.start).div_ceil(block_bytes) != blocks.len() as u64 {
-        return Err(contradiction("clones more or fewer blocks than it says"));
+        return Err(contradiction("clones more or fewer blocks than it claims"));
     }
     Ok(Clones { range, block_bytes, blocks })
 }
@@ -106,7 +106,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// Clears a range; without a length, the file ends at the offset.
+    /// Clears a range; without a length, truncates the file at the offset.
     pub(super) async fn replay_clear(
         &self,
         change: Change<'_>,
@@ -128,7 +128,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// Shares again what was cloned; the log keeps it from being freed until then.
+    /// Repeats a clone; the log protects the blocks from being freed until then.
     pub(super) async fn replay_clones(
         &self,
         change: Change<'_>,
@@ -143,7 +143,8 @@ impl FsWriter {
 }
 
 impl VolumeWriter {
-    /// Does a record again. What lies beyond the end, as the volume got smaller since, is passed over: `false`.
+    /// Replays a record. Writes beyond the end, which a later resize cut off, are skipped; this returns
+    /// `false`.
     pub(super) async fn replay_record(&self, edit: &Edit, record: &LogRecord) -> Result<bool> {
         let contradicts = |error| match error {
             FsError::Replay { why, .. } => FsError::Replay { sequence: record.seq, why },
@@ -172,7 +173,7 @@ impl VolumeWriter {
                 let cleared = range(*offset_bytes, *length_bytes).map_err(contradicts)?;
                 self.write_zeros(edit, cleared.start.min(size)..cleared.end.min(size)).await?;
             }
-            _ => return Err(contradicts(contradiction("is of a type that volumes don't have"))),
+            _ => return Err(contradicts(contradiction("has a type that volumes don't use"))),
         }
         Ok(true)
     }

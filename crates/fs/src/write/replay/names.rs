@@ -1,4 +1,4 @@
-//! Replay of what happened to names.
+//! Replays changes of names.
 
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -12,7 +12,7 @@ use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
 
 impl FsWriter {
-    /// Makes a file as it was made.
+    /// Recreates a file.
     pub(super) async fn replay_create(
         &self,
         change: Change<'_>,
@@ -34,13 +34,13 @@ impl FsWriter {
             as_logged: Some(new.into()),
             ..Making::child(self, &parent, &file)?
         };
-        // All its times are that of its creation.
+        // All its times are its creation time.
         let id = self.make(Change { now: time(new.crtime), ..change }, &making).await?;
         self.add_name(change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
         self.save(change.edit, &mut parent).await
     }
 
-    /// Makes the hidden directory of a file, as it was made.
+    /// Recreates the hidden directory of a file.
     pub(super) async fn replay_xattr_dir(&self, change: Change<'_>, new: &NewObject) -> Result<()> {
         let _held = self.0.locks.exclusive(&[new.directory]).await;
         let mut node = self.load(change.edit, new.directory).await?;
@@ -84,7 +84,8 @@ impl FsWriter {
         }
     }
 
-    /// Nobody has a file open during a replay: one without names goes at once, as its number may soon be another's.
+    /// No file is open during a replay: a file without names is freed at once, since its number may soon be
+    /// reused.
     async fn free_all(&self, change: Change<'_>, gone: Option<ObjectId>) -> Result<()> {
         if let Some(gone) = gone {
             while !self.free_unlinked(change, gone).await? {}
@@ -105,12 +106,12 @@ fn new_kind<'t>(new: &NewObject, target: Option<&'t [u8]>) -> Result<NewKind<'t>
         FileKind::Regular => NewKind::Regular,
         FileKind::Directory => NewKind::Directory,
         FileKind::Symlink => {
-            NewKind::Symlink(target.ok_or_else(|| contradiction("makes a link to nowhere"))?)
+            NewKind::Symlink(target.ok_or_else(|| contradiction("creates a link without a target"))?)
         }
         FileKind::Fifo => NewKind::Fifo,
         FileKind::Socket => NewKind::Socket,
         FileKind::CharDevice => NewKind::CharDevice(device.0, device.1),
         FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
-        _ => return Err(contradiction("makes a file of no known kind")),
+        _ => return Err(contradiction("creates a file of unknown type")),
     })
 }

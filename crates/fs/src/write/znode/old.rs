@@ -1,13 +1,13 @@
 //! Files of file systems before version 5: in memory they have attributes like all others, on disk a znode.
 //!
 //! ```text
-//!   attributes --pack--> times and numbers | ACL: its entries, or the object that has them | target of a short link, or stamp
+//!   attributes --pack--> times and numbers | ACL: entries, or an object with them | target of a short link
 //! ```
 //!
-//! The way back is [`FsWriter::upgraded`]. Source: OpenZFS `zfs_acl.c` (`zfs_aclset_common`), `zfs_sa.c` (`zfs_sa_symlink`).
+//! [`FsWriter::upgraded`] does the reverse. Source: OpenZFS `zfs_acl.c` (`zfs_aclset_common`), `zfs_sa.c`
+//! (`zfs_sa_symlink`).
 
 use bytes::Bytes;
-use cenote_dataset::live::{Edit, NewObject};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DnodeHead, ObjectType};
 use cenote_format::sa::{SaValues, ZplAttr};
@@ -16,21 +16,23 @@ use cenote_format::znode::{
     AclForm, AclPhys, Fuid, ZFS_ACE_SPACE, ZFS_BONUS_SCANSTAMP, ZFS_OLD_ZNODE_PHYS_SIZE, ZfsTime,
     ZnodeFields, ZnodePhys, decode_aces, encode_log_aces,
 };
+use cenote_object::{Edit, NewObject};
 
 use super::Znode;
 use crate::error::{FsError, Result};
 use crate::write::{FsWriter, ZPL_VERSION_SA};
 
-/// `ZPL_VERSION_FUID`: entries of ACLs name users of any domain.
+/// `ZPL_VERSION_FUID`: ACL entries name users of any domain.
 const ZPL_VERSION_FUID: u64 = 3;
 
 impl FsWriter {
-    /// Files of this file system have znodes, and no attributes beyond those.
+    /// Whether files of this file system have znodes, and no other attributes.
     pub(in crate::write) fn has_znodes(&self) -> bool {
         self.0.master.version < ZPL_VERSION_SA
     }
 
-    /// Attributes as a znode, and the object that has its ACL if that is long; `old_acl` is the one that had it so far.
+    /// Packs attributes into a znode, and a long ACL into an object; `old_acl` is the object that held it so
+    /// far.
     pub(in crate::write) async fn pack_old(
         &self,
         edit: &Edit,
@@ -75,7 +77,8 @@ impl FsWriter {
         }
     }
 
-    /// The ACL as the znode has it; a long one goes into an object of its own, unless it is there already.
+    /// The ACL in the form of a znode; a long one is written to an object of its own, which is reused if it
+    /// exists.
     async fn store_acl(
         &self,
         edit: &Edit,
@@ -111,7 +114,7 @@ impl FsWriter {
         phys
     }
 
-    /// Frees an object with what it has to itself beside its blocks.
+    /// Frees an object and everything only it owns, besides its blocks.
     pub(in crate::write) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
         self.forget(node.id);
         if let Some(acl) = node.old_acl {
@@ -125,12 +128,12 @@ impl FsWriter {
     }
 }
 
-/// A link's target has room behind its znode; a longer one is the link's content.
+/// Whether a link's target fits after its znode; a longer one is stored as content.
 pub(in crate::write) fn fits_behind(target: &[u8]) -> bool {
     ZFS_OLD_ZNODE_PHYS_SIZE + target.len() <= DnodeHead::bonus_room(1, 1)
 }
 
-/// Bytes of a block that holds it all.
+/// The block size that holds it all.
 pub(in crate::write) fn block_for(content: &[u8]) -> u32 {
     content.len().next_multiple_of(SPA_MINBLOCKSIZE as usize) as u32
 }

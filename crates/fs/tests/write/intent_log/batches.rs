@@ -1,4 +1,4 @@
-//! Commits at the same time share log blocks and flushes; and only devices are flushed that the log is on.
+//! Concurrent commits share log blocks and flushes, and only the log's devices are flushed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ fn commits_at_the_same_time_share_a_flush() {
         let devices: [Arc<dyn Device>; 2] = [disk.clone(), slog.clone()];
         let engine = create_on(&rt, &layout, |vdev, _| devices[vdev].clone()).await;
         let dataset = engine.dataset(POOL).await.unwrap();
-        let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
-        // The first commit begins the log, with a group.
+        let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
+        // The first commit starts the log, with a txg.
         append(&engine, &fs, 0).await;
         let flushes = || (disk.count(Op::Flush).ended, slog.count(Op::Flush).ended);
         let before = flushes();
@@ -52,8 +52,8 @@ fn commits_at_the_same_time_share_a_flush() {
     Runtime::simulate(SimConfig::default(), main);
 }
 
-/// Makes a file, writes to it, and commits it.
-async fn append(engine: &cenote_dataset::engine::Engine, fs: &FsWriter, writer: u64) {
+/// Creates a file, writes to it, and commits it.
+async fn append(engine: &cenote_engine::Engine, fs: &FsWriter, writer: u64) {
     let hold = engine.hold().await.unwrap();
     let edit = fs.live().edit();
     let change = Change { edit: &edit, now: at(5) };

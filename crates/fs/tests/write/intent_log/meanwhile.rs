@@ -1,12 +1,13 @@
-//! What is cut off or removed while a commit writes it to the log: after a power cut all of it is there, or it was cut off.
+//! Data that is truncated or removed while a commit writes it to the log: after a power cut, all of it is
+//! present, or it is truncated.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_dataset::engine::Engine;
 use cenote_device::{Delayed, Device, FileDevice, Latency, OpenOptions};
+use cenote_engine::Engine;
 use cenote_fs::write::{NewFile, NewKind, SetAttr};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter};
 use cenote_runtime::{Runtime, SimConfig};
@@ -15,7 +16,7 @@ use super::{DISK, NOW, create_on, reopen};
 use crate::on_disk::POOL;
 use crate::scratch::at;
 
-/// More than the log writes at once, so that the commit takes the rest when the first has been written.
+/// More than one log write, so that the commit takes the rest after the first part is written.
 const BYTES: usize = 9 << 20;
 const PIECE: usize = 4 << 10;
 
@@ -43,7 +44,7 @@ fn a_commit_does_not_take_holes_for_content() {
             let found = fs.lookup(fs.root(), b"file").await.unwrap();
             let is_either = match (meanwhile, found) {
                 (Meanwhile::Removed, None) => return,
-                (_, None) => panic!("{meanwhile:?}: what was committed is not there"),
+                (_, None) => panic!("{meanwhile:?}: the committed data is missing"),
                 (_, Some(entry)) => {
                     let file = fs.open_file(entry.object).await.unwrap();
                     let size = file.attr().size as usize;
@@ -52,12 +53,13 @@ fn a_commit_does_not_take_holes_for_content() {
                         && file.read(0, size as u64).await.unwrap() == content().slice(..size)
                 }
             };
-            assert!(is_either, "{meanwhile:?}: content is neither that of before nor that of after");
+            assert!(is_either, "{meanwhile:?}: content is neither the old nor the new one");
         });
     }
 }
 
-/// Writes a file and commits it; while its blocks are on their way, something happens to it. Then the power goes.
+/// Writes a file and commits it; while its blocks are being written, something happens to it. Then the power
+/// is cut.
 async fn commit_and(rt: &Runtime, folder: &Path, meanwhile: Meanwhile) {
     let path = folder.join("disk.img");
     std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
@@ -66,10 +68,10 @@ async fn commit_and(rt: &Runtime, folder: &Path, meanwhile: Meanwhile) {
     let disk = Arc::new(Delayed::new(file, latency, rt));
     let engine = create_on(rt, &[DISK], |_, _| disk.clone() as Arc<dyn Device>).await;
     let dataset = engine.dataset(POOL).await.unwrap();
-    let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+    let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
     let new = NewFile { kind: NewKind::Regular, mode: 0o600, umask: 0, uid: 0, gid: 0 };
     let file = change(&engine, &fs, async |change| fs.create(change, fs.root(), b"file", &new).await).await;
-    // The first commit begins the log, with a group.
+    // The first commit starts the log, with a txg.
     fs.commit(None).await.unwrap();
     let all = content();
     for at in (0..BYTES).step_by(PIECE) {
@@ -108,7 +110,7 @@ async fn change<T>(
     work(Change { edit: &edit, now: at(5) }).await.unwrap()
 }
 
-/// No byte of it is zero.
+/// Contains no zero byte.
 fn content() -> Bytes {
     (0..BYTES).map(|at| (at % 251) as u8 + 1).collect()
 }

@@ -1,12 +1,15 @@
-//! The OpenZFS module replays logs that were written here: what it then shows is what is seen here through the log.
+//! The OpenZFS module replays logs written by Cenote: afterwards it shows what Cenote shows through the log.
 //!
-//! Runs only if `CENOTE_VM` names the program that boots the module (`../shared/oracle/vm`): it takes minutes.
+//! Runs only if `CENOTE_VM` names the program that boots the module (`../shared/oracle/vm`): it takes
+//! minutes.
+
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::path::Path;
 use std::process::Command;
 
-use cenote_dataset::engine::Engine;
-use cenote_dataset::properties::Value;
+use cenote_dataset::Value;
+use cenote_engine::Engine;
 use cenote_format::objset::ObjsetType;
 use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
 use cenote_fs::write::{NewFile, NewKind, XattrStore};
@@ -23,13 +26,13 @@ use crate::random::Random;
 use crate::scratch::at;
 
 const NOW_TEXT: &str = "4000000000.000000000";
-/// Columns that hold times that a replay sets: mtime and ctime.
+/// Columns with times that a replay sets: mtime and ctime.
 const TIMES: [usize; 2] = [7, 13];
 
 const TYPE: usize = 1;
 const XATTRS: usize = 11;
 
-/// In the machine: imports, which replays what is mounted; writes manifests; scrubs.
+/// In the guest: imports, which replays mounted datasets; writes manifests; scrubs.
 const GUEST: &str = r#"#!/bin/bash
 . /share/guestlib.sh
 zpool import -N -f "${DEVS[@]}" made || { tail -60 /proc/spl/kstat/zfs/dbgmsg; dmesg | tail -20; exit 3; }
@@ -42,14 +45,14 @@ zpool status made | grep -q 'scrub repaired 0B .* with 0 errors' || exit 4
 must zpool export made
 "#;
 
-/// Datasets of every kind, each with work that only its log has.
+/// Datasets of every kind, each with changes that only its log has.
 async fn fill(engine: &Engine, seed: u64) {
     let filesystems = [("sa", XattrStore::Sa, 0), ("dir", XattrStore::Dir, 0), ("big", XattrStore::Sa, 1)];
     let volumes = [(8192, false), (64 << 10, true)];
     for (name, _, throughput) in filesystems {
         let name = format!("{POOL}/{name}");
         let settings = vec![("logbias".to_owned(), Value::Number(throughput))];
-        engine.create_filesystem(&name, settings, empty_filesystem()).await.unwrap();
+        cenote_tasks::create_filesystem(engine, &name, settings, empty_filesystem()).await.unwrap();
         begin_log(engine, &name).await;
     }
     for (block_bytes, throughput) in volumes {
@@ -65,10 +68,10 @@ async fn fill(engine: &Engine, seed: u64) {
     }
 }
 
-/// The first commit begins a log, with a group that covers what all others hold.
+/// The first commit starts a log, with a txg that covers all other changes so far.
 async fn begin_log(engine: &Engine, name: &str) {
     let dataset = engine.dataset(name).await.unwrap();
-    let fs = FsWriter::open(dataset.live().clone(), FsOptions::default()).await.unwrap();
+    let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
     let hold = engine.hold().await.unwrap();
     let edit = fs.live().edit();
     let new = NewFile { kind: NewKind::Regular, mode: 0o600, umask: 0, uid: 0, gid: 0 };
@@ -77,7 +80,7 @@ async fn begin_log(engine: &Engine, name: &str) {
     fs.commit(None).await.unwrap();
 }
 
-/// What each dataset shows through its log: a manifest, or the hash of a volume.
+/// The content of each dataset through its log: a manifest, or the hash of a volume.
 async fn expected(rt: &Runtime, folder: &Path) -> Vec<(String, String)> {
     let mos = reopen(rt, folder).await;
     let mut all = Vec::new();
@@ -98,8 +101,8 @@ async fn expected(rt: &Runtime, folder: &Path) -> Vec<(String, String)> {
     all
 }
 
-/// Rows are the same but for times that the module takes from its clock, and attributes of users on links and devices, which Linux
-/// does not give out.
+/// Rows are equal except for times that the module takes from its clock, and user attributes of links and
+/// devices, which Linux does not return.
 fn same_row(ours: &str, theirs: &str) -> bool {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.split('\t').collect(), theirs.split('\t').collect());
     ours.len() == theirs.len()

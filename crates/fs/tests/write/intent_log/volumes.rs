@@ -1,10 +1,10 @@
-//! Volumes: what was written and discarded, in records and in blocks of its own, is there after a replay.
+//! Volumes: committed writes and discards, in records and in separate blocks, are present after a replay.
 
 use bytes::Bytes;
-use cenote_dataset::engine::Engine;
-use cenote_dataset::live::LiveObjset;
-use cenote_dataset::properties::Value;
+use cenote_dataset::Value;
+use cenote_engine::Engine;
 use cenote_fs::{Volume, VolumeWriter, replay_logs};
+use cenote_object::LiveObjset;
 use cenote_runtime::Runtime;
 
 use super::{DISK, NOW, create, export, reopen, reopen_to_write};
@@ -25,20 +25,22 @@ pub async fn create_volume(engine: &Engine, name: &str, block_bytes: u32, throug
         ("volblocksize".to_owned(), Value::Number(block_bytes.into())),
         ("logbias".to_owned(), Value::Number(throughput.into())),
     ];
-    engine.create_volume(name, settings, Box::new(move |live| Box::pin(fill(live)))).await.unwrap();
+    cenote_tasks::create_volume(engine, name, settings, Box::new(move |live| Box::pin(fill(live))))
+        .await
+        .unwrap();
     let dataset = engine.dataset(name).await.unwrap();
-    let volume = VolumeWriter::open(dataset.live().clone()).await.unwrap();
+    let volume = VolumeWriter::open(dataset.clone()).await.unwrap();
     let hold = engine.hold().await.unwrap();
     volume.write(&dataset.edit(&hold), 0, Bytes::from(vec![0; 512])).await.unwrap();
     drop(hold);
-    // This begins its log, with a group that covers what all others hold.
+    // This starts its log, with a txg that covers all other changes so far.
     volume.commit().await.unwrap();
 }
 
-/// Writes, discards and clears at random, commits, and answers what the volume must hold.
+/// Writes, discards and clears at random, commits, and returns the expected content of the volume.
 pub async fn work(engine: &Engine, name: &str, random: &mut Random) -> Vec<u8> {
     let dataset = engine.dataset(name).await.unwrap();
-    let volume = VolumeWriter::open(dataset.live().clone()).await.unwrap();
+    let volume = VolumeWriter::open(dataset.clone()).await.unwrap();
     let mut model = vec![0; SIZE as usize];
     let block = volume.block_bytes() as usize;
     for _ in 0..5 {

@@ -47,7 +47,7 @@ impl Worker {
         let fill = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
             Box::pin(fill(live, now, FsOptions::default()))
         });
-        self.engine.create_filesystem(&name, Vec::new(), fill).await.unwrap();
+        cenote_tasks::create_filesystem(&self.engine, &name, Vec::new(), fill).await.unwrap();
         let Writer::Files(fs) = ({
             self.world.heads.insert(name.clone(), Content::Files(Arc::default()));
             self.writer(&name).await
@@ -59,7 +59,7 @@ impl Worker {
 
     async fn make_volume(&mut self) {
         let name = self.new_name(&format!("{POOL}/v"));
-        let fill = Box::new(move |live: cenote_dataset::live::LiveObjset| {
+        let fill = Box::new(move |live: cenote_object::LiveObjset| {
             let filling: futures::future::BoxFuture<'static, Result<()>> = Box::pin(async move {
                 let edit = live.edit();
                 VolumeWriter::create(live.clone(), &edit, VOLUME_BYTES, VOLUME_BLOCK_BYTES).await.unwrap();
@@ -67,7 +67,7 @@ impl Worker {
             });
             filling
         });
-        self.engine.create_volume(&name, Vec::new(), fill).await.unwrap();
+        cenote_tasks::create_volume(&self.engine, &name, Vec::new(), fill).await.unwrap();
         self.world.heads.insert(name, Content::Volume(Arc::new(vec![0; VOLUME_BYTES as usize])));
     }
 
@@ -79,7 +79,7 @@ impl Worker {
         let heads: Vec<String> =
             self.world.heads.keys().filter(|_| self.rng.below(2) == 0).cloned().collect();
         let names: Vec<String> = heads.iter().map(|head| format!("{head}@{own}")).collect();
-        self.engine.snapshot(&names).await.unwrap();
+        cenote_tasks::snapshot(&self.engine, &names).await.unwrap();
         for (head, name) in heads.into_iter().zip(names) {
             self.world.snapshots.insert(name, self.world.heads[&head].clone());
         }
@@ -87,7 +87,7 @@ impl Worker {
 
     async fn clone_snapshot(&mut self, origin: &str) {
         let name = self.new_name(&format!("{POOL}/c"));
-        self.engine.clone_snapshot(origin, &name, Vec::new()).await.unwrap();
+        cenote_tasks::clone_snapshot(&self.engine, origin, &name, Vec::new()).await.unwrap();
         self.world.heads.insert(name.clone(), self.world.snapshots[origin].clone());
         self.world.origins.insert(name, origin.to_owned());
     }
@@ -100,7 +100,7 @@ impl Worker {
         if self.is_origin(name) {
             return;
         }
-        self.engine.destroy_snapshots(&[name.to_owned()], InUse::Refuse).await.unwrap();
+        cenote_tasks::destroy_snapshots(&self.engine, &[name.to_owned()], InUse::Refuse).await.unwrap();
         self.world.snapshots.remove(name);
     }
 
@@ -119,7 +119,7 @@ impl Worker {
             return;
         }
         self.close(head).await;
-        self.engine.destroy_dataset(head).await.unwrap();
+        cenote_tasks::destroy_dataset(&self.engine, head).await.unwrap();
         self.world.heads.remove(head);
         self.world.origins.remove(head);
     }
@@ -129,7 +129,7 @@ impl Worker {
             return;
         }
         let to = self.new_name(&format!("{POOL}/r"));
-        self.engine.rename(head, &to).await.unwrap();
+        cenote_tasks::rename(&self.engine, head, &to).await.unwrap();
         let content = self.world.heads.remove(head).unwrap();
         self.world.heads.insert(to.clone(), content);
         for name in self.snapshots_of(head) {
@@ -149,11 +149,11 @@ impl Worker {
         self.unlinked.iter_mut().filter(|(of, _)| of == head).for_each(|(of, _)| of.clone_from(&to));
     }
 
-    /// To its last snapshot: names of snapshots are in the order in which they were taken.
+    /// Rolls back to the last snapshot: names of snapshots sort by age.
     async fn roll_back(&mut self, head: &str) {
         let Some(snapshot) = self.snapshots_of(head).pop() else { return };
         self.close(head).await;
-        self.engine.rollback(&snapshot).await.unwrap();
+        cenote_tasks::rollback(&self.engine, &snapshot).await.unwrap();
         self.world.heads.insert(head.to_owned(), self.world.snapshots[&snapshot].clone());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind, RenameMode, SetAttr, SetXattr};
 use cenote_fs::{Change, FileKind, FsWriter};
 
@@ -10,7 +10,7 @@ use super::{Worker, content};
 use crate::model::Node;
 use crate::pools::now;
 
-/// Names in a directory: few, so that they are used again.
+/// Names in a directory: few, so that they are reused.
 const NAMES: u64 = 12;
 const XATTR: &str = "user.cut";
 
@@ -92,7 +92,7 @@ impl Worker {
         self.unlinked.push((head.to_owned(), id));
     }
 
-    /// Gives something another name that is free, in a directory that is not below it.
+    /// Renames a file to an unused name, in a directory that is not below it.
     async fn rename(
         &mut self,
         head: &str,
@@ -114,7 +114,7 @@ impl Worker {
         files.get_mut(&to_dir).unwrap().names.insert(to_name, id);
     }
 
-    /// Another mode, or an extended attribute, which may need a block of its own.
+    /// Changes the mode or an extended attribute, which may need a spill block.
     async fn dress(&mut self, head: &str, fs: &FsWriter, change: Change<'_>, id: ObjectId) {
         if self.rng.below(2) == 0 {
             let permissions = self.rng.below(0o1000) as u32;

@@ -1,20 +1,21 @@
-//! Random work on the allocator, against a model that is slow and obviously right: sets of ranges for each vdev.
+//! Random work on the allocator, compared with a slow and obviously correct model: sets of ranges for each
+//! vdev.
 
 use super::*;
 use crate::alloc::footprint::Footprint;
 use cenote_runtime::Rng;
 use std::collections::VecDeque;
 
-/// What the model knows of a vdev.
+/// The model of a vdev.
 struct Vdev {
     config: VdevConfig,
-    /// The metaslab that intent logs have to themselves.
+    /// The metaslab reserved for intent logs.
     for_log: Option<u64>,
     /// Allocated, or freed and waiting.
     taken: Ranges,
-    /// What the space maps say.
+    /// The content of the space maps.
     on_disk: Ranges,
-    /// Freed in the group that syncs, and in those before, newest first.
+    /// Freed in the syncing txg and in earlier ones, newest first.
     freed: VecDeque<Ranges>,
 }
 
@@ -22,11 +23,11 @@ struct Model {
     vdevs: Vec<Vdev>,
     allocator: Allocator,
     rng: Rng,
-    /// Allocated in groups that are on disk, and in this one.
+    /// Allocated in txgs that are on disk, and in this one.
     old: Vec<Dva>,
     new: Vec<Dva>,
     txg: u64,
-    /// Allocations for which there was no space.
+    /// Allocations that failed for lack of space.
     refused: u64,
 }
 
@@ -44,7 +45,7 @@ impl Model {
         Model { vdevs, allocator, rng: Rng::new(seed), old: Vec::new(), new: Vec::new(), txg: 1, refused: 0 }
     }
 
-    /// One group: allocations and undone ones, then passes of frees, then it is on disk.
+    /// One txg: allocations, some of them undone, then passes of frees, then it is on disk.
     fn group(&mut self) {
         for _ in 0..self.rng.below(60) {
             match self.rng.below(10) {
@@ -122,7 +123,7 @@ impl Model {
         }
     }
 
-    /// Less would have fit as often as asked for.
+    /// A refused request would not have fit as often as requested.
     fn check_no_space(&self, request: &AllocRequest<'_>, error: &AllocError) {
         let AllocError::NoSpace { largest_bytes, .. } = error else { panic!("{error}") };
         for class in request.class.and_fallbacks() {
@@ -143,7 +144,7 @@ impl Model {
         assert_eq!(self.vdevs[dva.vdev.0 as usize].taken.remove(dva.offset_bytes, dva.asize.0), None);
     }
 
-    /// Frees a block of an earlier group, or of this one.
+    /// Frees a block of an earlier txg, or of this one.
     fn free(&mut self) {
         let from = if self.rng.below(8) == 0 { &mut self.new } else { &mut self.old };
         if from.is_empty() {
@@ -172,7 +173,7 @@ impl Model {
         }
     }
 
-    /// All figures, counted anew.
+    /// Compares all figures with a fresh count.
     fn check(&self) {
         for vdev in &self.vdevs {
             let id = VdevId(vdev.config.id);
@@ -215,7 +216,7 @@ impl Vdev {
         }
     }
 
-    /// How many such blocks fit.
+    /// The number of such blocks that fit.
     fn fitting(&self, class: AllocClass, psize: Psize, txg: Txg) -> u64 {
         let asize = Footprint::new(&self.config).asize(psize, txg);
         let free = self.free().into_iter().filter(|(index, _)| self.class(*index) == class);
@@ -230,7 +231,7 @@ impl Vdev {
         empty(&self.config).into_iter().map(free).collect()
     }
 
-    /// Free ranges of a metaslab, and those that wait, by size.
+    /// Free ranges of a metaslab, including those that wait, by size.
     fn histogram(&self, index: u64) -> SizeHistogram {
         let (start, end) = self.metaslab(index);
         let waiting = self.freed.iter().map(|freed| within(freed, (start, end)));
@@ -252,7 +253,7 @@ fn within(ranges: &Ranges, (start, end): (u64, u64)) -> Ranges {
 
 #[test]
 fn random_work_goes_as_in_the_model() {
-    // Enough metaslabs to set one aside, and smaller than the largest block with its parity.
+    // Enough metaslabs to set one aside, each smaller than the largest block with its parity.
     fn many() -> VdevConfig {
         VdevConfig { metaslab_shift: 17, asize_bytes: 66 << 17, ..disk(0, VdevClass::Normal, 0) }
     }

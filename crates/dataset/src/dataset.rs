@@ -1,0 +1,238 @@
+//! A dataset: one version of content, live or snapshot.
+
+use std::sync::Arc;
+
+use cenote_format::Phys;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
+use cenote_format::objset::ObjsetType;
+use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
+use cenote_object::{Objset, Result, Zap};
+use cenote_pool::DatasetKey;
+
+use crate::dir::Dir;
+use crate::keys::KeyStatus;
+use crate::mos::Mos;
+
+/// What a dataset is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatasetKind {
+    /// A live file system.
+    Filesystem,
+    /// A live volume.
+    Volume,
+    /// A snapshot of either.
+    Snapshot,
+}
+
+impl std::fmt::Display for DatasetKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            DatasetKind::Filesystem => "filesystem",
+            DatasetKind::Volume => "volume",
+            DatasetKind::Snapshot => "snapshot",
+        })
+    }
+}
+
+/// A dataset or snapshot. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct Dataset(Arc<DatasetInner>);
+
+struct DatasetInner {
+    dir: Dir,
+    id: DatasetId,
+    name: String,
+    phys: DslDatasetPhys,
+    fields: Option<Zap>,
+}
+
+impl Dataset {
+    /// The live version under a directory.
+    pub(crate) async fn open_head(dir: Dir) -> Result<Dataset> {
+        let id = dir.phys().head_dataset;
+        let name = dir.name().to_owned();
+        Dataset::open(dir, DatasetId(id.0), name).await
+    }
+
+    /// Opens a dataset by number, finding its directory and name.
+    pub(crate) async fn open_by_id(mos: &Mos, id: DatasetId) -> Result<Dataset> {
+        let (phys, _) = read_phys(mos, id).await?;
+        let dir = Dir::open_by_id(mos, phys.dir).await?;
+        let head = Dataset::open_head(dir).await?;
+        if head.id() == id {
+            return Ok(head);
+        }
+        let names = head.all_snapshot_names().await?;
+        let name = names.into_iter().find(|(_, object)| *object == id).map(|(name, _)| name);
+        let unnamed = || mos.objset().damaged(ObjectId(id.0), "is not among its dataset's snapshots");
+        head.open_snapshot(&name.ok_or_else(unnamed)?, id).await
+    }
+
+    pub(super) async fn open(dir: Dir, id: DatasetId, name: String) -> Result<Dataset> {
+        let (phys, fields) = read_phys(dir.mos(), id).await?;
+        Ok(Dataset(Arc::new(DatasetInner { dir, id, name, phys, fields })))
+    }
+
+    /// The pool that it belongs to.
+    pub fn mos(&self) -> &Mos {
+        self.0.dir.mos()
+    }
+
+    /// Its directory; a snapshot's is that of the file system or volume.
+    pub fn dir(&self) -> &Dir {
+        &self.0.dir
+    }
+
+    /// Its number: property `objsetid`.
+    pub fn id(&self) -> DatasetId {
+        self.0.id
+    }
+
+    /// Its full name, `pool/a` or `pool/a@s`.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What follows the `@` in a snapshot's name.
+    pub fn snapshot_name(&self) -> Option<&str> {
+        self.name().split_once('@').map(|(_, snapshot)| snapshot)
+    }
+
+    /// Its name for life.
+    pub fn guid(&self) -> Guid {
+        self.phys().guid
+    }
+
+    /// When it was made.
+    pub fn creation_txg(&self) -> Txg {
+        self.phys().creation_txg
+    }
+
+    /// What the object says.
+    pub fn phys(&self) -> &DslDatasetPhys {
+        &self.0.phys
+    }
+
+    /// It is a snapshot.
+    pub fn is_snapshot(&self) -> bool {
+        self.snapshot_name().is_some()
+    }
+
+    /// A snapshot to be destroyed as soon as its last hold and clone are gone.
+    pub fn is_deferred_destroy(&self) -> bool {
+        self.phys().flags & DS_FLAG_DEFER_DESTROY != 0
+    }
+
+    /// File system, volume or snapshot.
+    ///
+    /// # Errors
+    /// The head of its object set can't be read.
+    pub async fn kind(&self) -> Result<DatasetKind> {
+        if self.is_snapshot() {
+            return Ok(DatasetKind::Snapshot);
+        }
+        Ok(match self.content_type().await? {
+            ObjsetType::Zvol => DatasetKind::Volume,
+            _ => DatasetKind::Filesystem,
+        })
+    }
+
+    /// What its object set holds: of a snapshot too.
+    ///
+    /// # Errors
+    /// The head of its object set can't be read.
+    pub async fn content_type(&self) -> Result<ObjsetType> {
+        // All versions of a dataset are of one type.
+        if let Some(known) = self.dir().content_type().get() {
+            return Ok(*known);
+        }
+        let found = self.objset_head().await?.phys().objset_type;
+        Ok(*self.dir().content_type().get_or_init(|| found))
+    }
+
+    /// A field of an extended dataset (`dataset_field`), which may be an array.
+    ///
+    /// # Errors
+    /// The table is damaged.
+    pub async fn field(&self, name: &str) -> Result<Option<Vec<u64>>> {
+        match &self.0.fields {
+            Some(zap) => Ok(zap.lookup(name.as_bytes()).await?.map(|v| v.words().collect())),
+            None => Ok(None),
+        }
+    }
+
+    /// Its objects.
+    ///
+    /// # Errors
+    /// [`DatasetError::KeyMissing`] and [`DatasetError::WrongKey`] if it is encrypted; damage.
+    pub async fn objset(&self) -> Result<Objset> {
+        let key = self.key().await?;
+        self.open_objset(key).await
+    }
+
+    /// Its objects, as far as they are readable without its key (all of them if it isn't encrypted).
+    ///
+    /// # Errors
+    /// Damage.
+    pub async fn objset_head(&self) -> Result<Objset> {
+        self.open_objset(None).await
+    }
+
+    /// Its objects, and what can be read of them without its key if that is missing.
+    ///
+    /// # Errors
+    /// Damage.
+    pub async fn readable_objset(&self) -> Result<Objset> {
+        match self.objset().await {
+            Err(error) if error.is_locked() => self.objset_head().await,
+            opened => opened,
+        }
+    }
+
+    async fn open_objset(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset> {
+        let mos = self.mos().objset();
+        Objset::open(mos.pool(), mos.cache(), self.id(), self.phys().bp, key).await
+    }
+
+    /// What opens its blocks; `None` if it isn't encrypted.
+    ///
+    /// # Errors
+    /// The key is missing or wrong.
+    pub async fn key(&self) -> Result<Option<Arc<DatasetKey>>> {
+        match self.dir().encryption().await? {
+            None => Ok(None),
+            Some(info) => self.mos().keyring().dataset_key(self.mos(), self.name(), &info).await.map(Some),
+        }
+    }
+
+    /// Whether it can be opened.
+    ///
+    /// # Errors
+    /// Damage; a missing or wrong key is an answer.
+    pub async fn key_status(&self) -> Result<KeyStatus> {
+        match self.key().await {
+            Ok(None) => Ok(KeyStatus::None),
+            Ok(Some(_)) => Ok(KeyStatus::Available),
+            Err(error) if error.is_locked() => Ok(KeyStatus::Unavailable),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+pub(super) async fn read_phys(mos: &Mos, id: DatasetId) -> Result<(DslDatasetPhys, Option<Zap>)> {
+    let object = mos.objset().object(ObjectId(id.0)).await?;
+    let dnode = object.dnode();
+    if dnode.bonus_type != ObjectType::DSL_DATASET {
+        return Err(object.damaged("is no dataset"));
+    }
+    let phys = DslDatasetPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
+    let fields = if dnode.object_type.is_zap() { Some(Zap::open(object).await?) } else { None };
+    Ok((phys, fields))
+}
+
+impl std::fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dataset({} object {})", self.name(), self.id())
+    }
+}

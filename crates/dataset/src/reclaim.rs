@@ -1,0 +1,44 @@
+//! What destroying snapshots would free: `zfs destroy -nv pool/a@first%last`.
+//!
+//! Idea: what only a run of snapshots holds was born after the version before it and was dead by the version
+//! after it; so it is on the deadlists of all versions after the first, up to the one after the last.
+//!
+//! ```text
+//!   before ---- first ---- ... ---- last ---- after
+//!          born here          dead here: on the deadlists of what follows first, up to after
+//! ```
+//!
+//! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_space_wouldfree`).
+
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::Result;
+use cenote_object::deadlist::Deadlist;
+use cenote_object::trail::Trail;
+
+use crate::dataset::{Dataset, read_phys};
+use crate::space::EARLIER;
+
+impl Dataset {
+    /// Bytes that would be free if this snapshot, `last`, and all between them were destroyed.
+    ///
+    /// # Errors
+    /// A deadlist is damaged; `last` is not this snapshot or a later one of the same dataset.
+    pub async fn reclaimable_through(&self, last: &Dataset) -> Result<u64> {
+        let mos = self.mos();
+        let mut bytes = 0u64;
+        let mut trail = Trail::new(mos.objset(), EARLIER);
+        let mut at = DatasetId(last.phys().next_snapshot.0);
+        while at != self.id() {
+            trail.enter(ObjectId(at.0))?;
+            let (version, _) = read_phys(mos, at).await?;
+            if version.prev_snapshot_txg < self.creation_txg() {
+                let why = format!("'{}' is not a later version of '{}'", last.name(), self.name());
+                return Err(mos.objset().damaged(version.dir, why));
+            }
+            let deadlist = Deadlist::open(mos.objset(), version.deadlist).await?;
+            bytes = bytes.saturating_add(deadlist.bytes_born_after(self.phys().prev_snapshot_txg).await?);
+            at = DatasetId(version.prev_snapshot.0);
+        }
+        Ok(bytes)
+    }
+}

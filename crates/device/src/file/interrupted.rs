@@ -1,0 +1,46 @@
+//! Retries calls that a signal interrupts (`EINTR`) or that the kernel defers (`EAGAIN`), but not for ever.
+//!
+//! Idea: the caller retries at once a few times; after that, whoever awaits the transfer retries after
+//! pauses that double. A device that still gives these errors after a second is at fault (a driver, a file
+//! system whose server is stuck), and its pool must learn of it: waiting longer would hang every txg.
+
+use cenote_runtime::Runtime;
+use std::future::Future;
+use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Times that a call is repeated without a pause.
+pub(super) const CALLS: u32 = 16;
+/// The first and the last pause; all together take about a second.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(512)];
+
+fn is_interruption(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}
+
+/// Repeats a call until it is not interrupted, or has been too often.
+pub(super) fn call<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut outcome = call();
+    for _ in 1..CALLS {
+        match &outcome {
+            Err(error) if is_interruption(error) => outcome = call(),
+            _ => break,
+        }
+    }
+    outcome
+}
+
+/// Makes a transfer, and repeats it after a pause if it is interrupted, until it has been too often.
+pub(super) async fn transfer<T, F: Future<Output = Result<T>>>(
+    runtime: &Runtime,
+    mut transfer: impl FnMut() -> F,
+) -> Result<T> {
+    let [mut pause, last] = PAUSES;
+    loop {
+        match transfer().await {
+            Err(error) if is_interruption(&error) && pause <= last => runtime.sleep(pause).await,
+            outcome => return outcome,
+        }
+        pause *= 2;
+    }
+}

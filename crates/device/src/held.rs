@@ -1,0 +1,259 @@
+//! A layer that holds writes back in memory until it is decided that they shall be made.
+//!
+//! Idea: whether a change is wanted may become clear only after other data had to be written. So those
+//! writes wait behind a [`Gate`], one for all devices of a pool, and reads see them as if they were made.
+//! When the gate opens, they are made in the order in which they were issued, flushes included; from then
+//! on nothing is held back. If it never opens, no device has changed by a byte.
+//!
+//! Locking: all methods of devices may be called concurrently; one task opens the gate. A mutex guards the
+//! waiting steps and is never held across a transfer. `is_open` is set under the mutex once no step waits,
+//! and writers check it again under the mutex, so no write overtakes an earlier one. A step stays in the
+//! list until its transfer is done, so reads always find it.
+
+use crate::error::{Op, Result};
+use crate::io::Io;
+use crate::{Device, DeviceError, DeviceInfo};
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Holds back the writes of some devices. Clones share one gate.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    is_open: AtomicBool,
+    state: Mutex<HeldState>,
+}
+
+#[derive(Default)]
+struct HeldState {
+    devices: Vec<Arc<dyn Device>>,
+    waiting: VecDeque<Step>,
+    held_bytes: u64,
+}
+
+/// A waiting operation; `device` is the device's index.
+#[derive(Clone)]
+enum Step {
+    Write { device: usize, offset: u64, data: Bytes },
+    Flush { device: usize },
+}
+
+impl Gate {
+    /// A device whose writes wait behind this gate.
+    pub fn hold(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let mut state = self.0.state.lock();
+        state.devices.push(device.clone());
+        Arc::new(Held { inner: device, index: state.devices.len() - 1, gate: self.clone() })
+    }
+
+    /// The devices themselves, as they are on disk, without waiting writes.
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.0.state.lock().devices.clone()
+    }
+
+    /// Whether nothing is held back any more.
+    pub fn is_open(&self) -> bool {
+        self.0.is_open.load(Ordering::Acquire)
+    }
+
+    /// Bytes of waiting writes.
+    pub fn held_bytes(&self) -> u64 {
+        self.0.state.lock().held_bytes
+    }
+
+    /// Makes all waiting writes in order, and lets later ones through.
+    ///
+    /// # Errors
+    /// The first error of a device; writes that were not made keep waiting.
+    pub async fn open(&self) -> Result<()> {
+        loop {
+            let (step, devices) = {
+                let state = self.0.state.lock();
+                let Some(step) = state.waiting.front() else {
+                    // Set under the lock: later operations find the gate open.
+                    self.0.is_open.store(true, Ordering::Release);
+                    return Ok(());
+                };
+                (step.clone(), state.devices.clone())
+            };
+            match &step {
+                Step::Write { device, offset, data } => {
+                    devices[*device].write_at(*offset, data.clone()).await?;
+                }
+                Step::Flush { device } => devices[*device].flush().await?,
+            }
+            // Only now: until a write is made, reads find it here.
+            let mut state = self.0.state.lock();
+            if let Some(Step::Write { data, .. }) = state.waiting.pop_front() {
+                state.held_bytes -= data.len() as u64;
+            }
+        }
+    }
+}
+
+struct Held {
+    inner: Arc<dyn Device>,
+    index: usize,
+    gate: Gate,
+}
+
+impl Held {
+    /// Makes steps wait; `false` if the gate is open.
+    fn wait(&self, steps: impl IntoIterator<Item = Step>) -> bool {
+        let mut state = self.gate.0.state.lock();
+        if self.gate.is_open() {
+            return false;
+        }
+        for step in steps {
+            if let Step::Write { data, .. } = &step {
+                state.held_bytes += data.len() as u64;
+            }
+            state.waiting.push_back(step);
+        }
+        true
+    }
+
+    fn write(&self, offset: u64, data: &Bytes) -> Step {
+        Step::Write { device: self.index, offset, data: data.clone() }
+    }
+
+    /// Waiting writes that overlap a range, the oldest first.
+    fn over(&self, offset: u64, len: usize) -> Vec<(u64, Bytes)> {
+        if self.gate.is_open() {
+            return Vec::new();
+        }
+        let end = offset.saturating_add(len as u64);
+        let state = self.gate.0.state.lock();
+        let over = state.waiting.iter().filter_map(|step| match step {
+            Step::Write { device, offset: at, data }
+                if *device == self.index && *at < end && at + data.len() as u64 > offset =>
+            {
+                Some((*at, data.clone()))
+            }
+            _ => None,
+        });
+        over.collect()
+    }
+}
+
+impl Device for Held {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        let over = self.over(offset, len);
+        if over.is_empty() {
+            return self.inner.read_at(offset, len);
+        }
+        Io::pending(async move {
+            let mut read = BytesMut::from(&self.inner.read_at(offset, len).await?[..]);
+            for (at, data) in over {
+                let start = at.max(offset);
+                let end = (at + data.len() as u64).min(offset + len as u64);
+                let part = &data[(start - at) as usize..(end - at) as usize];
+                read[(start - offset) as usize..(end - offset) as usize].copy_from_slice(part);
+            }
+            Ok(read.freeze())
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        if self.gate.is_open() {
+            return self.inner.write_at(offset, data);
+        }
+        match self.info().check_writable(Op::Write, offset, data.len() as u64) {
+            Err(error) => Io::done(Err(error)),
+            Ok(()) if self.wait([self.write(offset, &data)]) => Io::done(Ok(())),
+            Ok(()) => self.inner.write_at(offset, data),
+        }
+    }
+
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        if self.gate.is_open() {
+            return self.inner.write_through(offset, data);
+        }
+        Io::pending(async move {
+            self.write_at(offset, data).await?;
+            self.flush().await
+        })
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        match self.gate.is_open() || !self.wait([Step::Flush { device: self.index }]) {
+            true => self.inner.flush(),
+            false => Io::done(Ok(())),
+        }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        match self.gate.is_open() {
+            true => self.inner.discard(offset, len),
+            // Only a hint, not worth holding back.
+            false => {
+                Io::done(Err(DeviceError::Unsupported { path: self.info().path.clone(), op: Op::Discard }))
+            }
+        }
+    }
+
+    fn advise(&self, offset: u64, len: u64) {
+        self.inner.advise(offset, len);
+    }
+
+    fn has_hole(&self, offset: u64, len: u64) -> bool {
+        self.inner.has_hole(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryDevice, Traced};
+    use cenote_runtime::{Runtime, SimConfig};
+
+    /// Two devices of zeros behind a gate, and traces of what reaches each.
+    fn held(rt: &Runtime) -> (Gate, [Arc<Traced>; 2], [Arc<dyn Device>; 2]) {
+        let gate = Gate::default();
+        let below = [0, 1].map(|_| Arc::new(Traced::new(Arc::new(MemoryDevice::new("disk", 4096)), 100, rt)));
+        let above = below.clone().map(|device| gate.hold(device));
+        (gate, below, above)
+    }
+
+    #[test]
+    fn reads_see_what_waits_and_devices_do_not() {
+        Runtime::simulate(SimConfig::default(), |rt| async move {
+            let (gate, below, [a, _]) = held(&rt);
+            a.write_at(0, Bytes::from_static(b"abcdef")).await.unwrap();
+            a.write_through(4, Bytes::from_static(b"XYZ")).await.unwrap();
+            assert_eq!(&a.read_at(2, 6).await.unwrap()[..], b"cdXYZ\0");
+            assert_eq!(&a.read_at(100, 2).await.unwrap()[..], b"\0\0");
+            assert!(a.write_at(4095, Bytes::from_static(b"ab")).await.is_err(), "beyond the end");
+            assert_eq!((gate.held_bytes(), gate.is_open()), (9, false));
+            let written = |op| below[0].count(op).ended;
+            assert_eq!((written(Op::Write), written(Op::Flush)), (0, 0));
+        });
+    }
+
+    #[test]
+    fn an_open_gate_makes_all_writes_in_order_and_holds_no_more() {
+        Runtime::simulate(SimConfig::default(), |rt| async move {
+            let (gate, below, [a, b]) = held(&rt);
+            a.write_at(0, Bytes::from_static(b"old")).await.unwrap();
+            b.write_at(8, Bytes::from_static(b"b")).await.unwrap();
+            a.flush().await.unwrap();
+            a.write_at(0, Bytes::from_static(b"new")).await.unwrap();
+            gate.open().await.unwrap();
+            assert_eq!((gate.held_bytes(), gate.is_open()), (0, true));
+            let ops: Vec<Op> = below[0].take_events().iter().map(|event| event.op).collect();
+            assert_eq!(ops, [Op::Write, Op::Flush, Op::Write]);
+            b.write_at(9, Bytes::from_static(b"c")).await.unwrap();
+            assert_eq!(&below[0].read_at(0, 3).await.unwrap()[..], b"new");
+            assert_eq!(&below[1].read_at(8, 2).await.unwrap()[..], b"bc");
+        });
+    }
+}

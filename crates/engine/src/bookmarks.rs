@@ -1,0 +1,77 @@
+//! Bookmarks that tell sizes: what dies in a txg is counted in them.
+//!
+//! Source: OpenZFS `dsl_bookmark.c` (`dsl_bookmark_block_killed`).
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN};
+use cenote_format::dsl::names::dataset_field;
+use cenote_format::units::{ObjectId, Txg};
+use cenote_format::words::Phys;
+use cenote_object::{Result, Zap, ZapEdit, ZapValue};
+
+use crate::SyncContext;
+use crate::account::add;
+use crate::store::space_delta::SpaceDelta;
+
+/// Blocks that a head has no longer: bookmarks since its last snapshot that tell sizes count those that
+/// were there at their time (`dsl_bookmark_block_killed`).
+pub(crate) async fn note_in_bookmarks(
+    context: &mut SyncContext,
+    head: ObjectId,
+    since: Txg,
+    dead: &[Blkptr],
+) -> Result<()> {
+    let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else { return Ok(()) };
+    for StoredMark { name, mut mark, .. } in marks(context, zap).await? {
+        if !has_sizes(&mark) || mark.creation_txg < since {
+            continue;
+        }
+        let was_there = |bp: &&Blkptr| bp.logical_birth() <= mark.creation_txg;
+        let freed =
+            dead.iter().filter(was_there).fold(SpaceDelta::default(), |sum, bp| sum + context.space_of(bp));
+        if freed != SpaceDelta::default() {
+            add_freed(&mut mark, freed);
+            let words = ZapValue::from_words(&mark.to_words());
+            ZapEdit::new(&context.edit(), zap).update(name.as_str(), &words).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A bookmark in its table.
+#[derive(Debug, Clone)]
+pub struct StoredMark {
+    /// Its name, without the dataset's.
+    pub name: String,
+    /// What it keeps.
+    pub mark: Bookmark,
+    /// How many words are stored; the oldest form has three.
+    pub words: usize,
+}
+
+/// The bookmarks of a table.
+///
+/// # Errors
+/// The table is damaged.
+pub async fn marks(context: &SyncContext, zap: ObjectId) -> Result<Vec<StoredMark>> {
+    let view = context.edit().view();
+    let mut marks = Vec::new();
+    for entry in Zap::open_id(&view, zap).await?.to_vec().await? {
+        let words: Vec<u64> = entry.value.words().collect();
+        let mark = Bookmark::from_words(&words).map_err(|e| view.format(zap, e))?;
+        marks.push(StoredMark { name: entry.name_text(), mark, words: words.len() });
+    }
+    Ok(marks)
+}
+
+/// It tells sizes: `ZBM_FLAG_HAS_FBN`.
+pub fn has_sizes(mark: &Bookmark) -> bool {
+    mark.flags & ZBM_FLAG_HAS_FBN != 0
+}
+
+/// So much of what a bookmark knows was freed.
+pub fn add_freed(mark: &mut Bookmark, freed: SpaceDelta) {
+    add(&mut mark.referenced_freed_bytes, freed.used);
+    add(&mut mark.compressed_freed_bytes, freed.compressed);
+    add(&mut mark.uncompressed_freed_bytes, freed.uncompressed);
+}

@@ -1,0 +1,240 @@
+//! What a task sees and may do: the txg that is being written, and the MOS as it leaves it.
+
+use std::sync::Arc;
+
+use cenote_dataset::Mos;
+use cenote_dataset::keys::Keyring;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::Since;
+use cenote_format::label::PoolConfig;
+use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
+use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result, Zap};
+use cenote_pool::alloc::Allocator;
+use cenote_pool::{Pool, ReadContext, Zbookmark};
+use cenote_runtime::Runtime;
+use parking_lot::MutexGuard;
+
+use crate::engine::{LiveDataset, Shared};
+use crate::kept_deadlists::KeptDeadlists;
+use crate::store::policy::StoragePolicy;
+use crate::store::space_delta::SpaceDelta;
+use crate::store::txg::SyncingTxg;
+
+/// The txg that is being written, for those who change the MOS in it.
+pub struct SyncContext {
+    pub(crate) engine: Arc<Shared>,
+    pub(crate) syncing: SyncingTxg,
+    /// Blocks that nothing refers to any more and that are not free yet.
+    pub(crate) dead: Vec<Blkptr>,
+    /// Object sets that tasks have made.
+    pub(crate) born_objsets: Vec<LiveDataset>,
+    /// The configuration has to be written again, in the MOS and in all labels.
+    pub(crate) config_changed: bool,
+    /// Deadlists that a task keeps opened.
+    pub(crate) deadlists: parking_lot::Mutex<KeptDeadlists>,
+    /// Something of the txg has been written, or is about to be.
+    pub(crate) has_begun: bool,
+    /// The txg is written although nothing has changed: time passes in txgs.
+    pub(crate) is_forced: bool,
+    /// A task has failed half-way: the txg must not be written.
+    pub(crate) broken: Option<DatasetError>,
+}
+
+impl SyncContext {
+    /// The txg.
+    pub fn txg(&self) -> Txg {
+        self.syncing.txg
+    }
+
+    /// How often tasks have changed anything.
+    pub(crate) fn changes(&self) -> u64 {
+        self.edit().changes() + self.dead.len() as u64
+    }
+
+    /// A hand on the MOS.
+    pub fn edit(&self) -> Edit {
+        self.engine.mos.edit()
+    }
+
+    /// The MOS with all changes so far.
+    ///
+    /// # Errors
+    /// Its directory is damaged.
+    pub async fn mos(&self) -> Result<Mos> {
+        Mos::at(&self.engine.mos.view(), self.engine.keys.clone()).await
+    }
+
+    /// An object that the object directory names.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub async fn directory_object(&self, name: &str) -> Result<ObjectId> {
+        let found = self.find_directory_object(name).await?;
+        found.ok_or_else(|| self.damaged(&format!("the object directory has no '{name}'")))
+    }
+
+    /// An object that the object directory names, if it does.
+    pub async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
+        let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
+        Ok(directory.get_u64(name).await?.map(ObjectId))
+    }
+
+    /// One of the directories that OpenZFS keeps for itself below the root.
+    pub async fn special_dir(&self, name: &str) -> Result<ObjectId> {
+        let root = self.directory_object(names::ROOT_DATASET).await?;
+        let children = self.dir_phys(root).await?.child_dirs_zap;
+        let found = Zap::open_id(&self.edit().view(), children).await?.get_u64(name).await?;
+        found.map(ObjectId).ok_or_else(|| self.damaged(&format!("there is no directory '{name}'")))
+    }
+
+    /// Gives a head that has no content yet an empty object set, which is written in this txg.
+    pub async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
+        self.activate_missing(dataset).await?;
+        let counted = self.count_owners(dataset, kind).await?;
+        let mut phys = ObjsetPhys::empty(kind);
+        phys.flags = counted;
+        let policy = StoragePolicy::of(&self.mos().await?.dataset_by_id(dataset).await?).await?;
+        let engine = &self.engine;
+        let empty = Objset::empty(&self.syncing.pool, &engine.cache, dataset, policy.key.clone(), phys);
+        let objset = LiveObjset::counted(empty, self.syncing.txg, engine.throttle.dirty());
+        self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy), log: None });
+        Ok(objset)
+    }
+
+    /// Whether anybody has a dataset open to change it.
+    pub fn is_open(&self, dataset: DatasetId) -> bool {
+        self.engine.datasets.lock().get(&dataset).is_some_and(|open| open.objset.is_shared())
+    }
+
+    /// Forgets an opened dataset: it is gone, or has another tree.
+    pub fn close(&self, dataset: DatasetId) {
+        self.engine.datasets.lock().remove(&dataset);
+    }
+
+    /// Settings have changed: what is written to opened datasets from now on follows them.
+    pub async fn refresh_policies(&mut self) -> Result<()> {
+        let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
+        for id in open {
+            self.activate_missing(id).await?;
+            let mos = self.mos().await?;
+            let policy = Arc::new(StoragePolicy::of(&mos.dataset_by_id(id).await?).await?);
+            if let Some(dataset) = self.engine.datasets.lock().get_mut(&id) {
+                dataset.log.as_ref().inspect(|log| log.set_policy(policy.log));
+                dataset.policy = policy;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back object sets made for a dataset that is not to be.
+    pub fn unmake_objset(&mut self, dataset: DatasetId) {
+        self.born_objsets.retain(|born| born.objset.dataset_id() != dataset);
+    }
+
+    /// Whether the pool has what came with a version.
+    pub fn has(&self, what: Since) -> bool {
+        self.syncing.pool.has(what)
+    }
+
+    /// Refuses what old pools can't do.
+    pub fn require(&self, what: Since, name: &str) -> Result<()> {
+        match self.has(what) {
+            true => Ok(()),
+            false => Err(DatasetError::unsuitable(
+                name,
+                format!("pool must be upgraded to version {} for this (`zpool upgrade`)", what as u64),
+            )),
+        }
+    }
+
+    /// Keys of encrypted datasets.
+    pub fn keys(&self) -> &Keyring {
+        &self.engine.keys
+    }
+
+    /// Time, tasks and randomness.
+    pub fn runtime(&self) -> &Runtime {
+        &self.engine.runtime
+    }
+
+    /// The pool, as this txg leaves its tree of vdevs.
+    pub fn pool(&self) -> &Pool {
+        &self.syncing.pool
+    }
+
+    /// From here on the txg is written to `pool`: another tree of vdevs, or another version.
+    pub fn write_to(&mut self, pool: Pool) {
+        self.syncing.pool = pool;
+    }
+
+    /// What of the pool is allocated.
+    pub fn allocator(&self) -> &Arc<Allocator> {
+        &self.syncing.allocator
+    }
+
+    /// The pool's configuration, to look at or to change; one that has changed is written after
+    /// [`SyncContext::config_has_changed`].
+    pub fn config(&self) -> MutexGuard<'_, PoolConfig> {
+        self.engine.config.lock()
+    }
+
+    /// The configuration has to be written again, in the MOS and in all labels.
+    pub fn config_has_changed(&mut self) {
+        self.config_changed = true;
+    }
+
+    /// A new vdev's space maps are listed in `array`.
+    pub async fn add_metaslab_array(&self, vdev: VdevId, array: ObjectId) {
+        self.engine.space_maps.lock().await.add_vdev(vdev, array);
+    }
+
+    /// The next txg brings all metaslabs' own space maps up to date.
+    pub async fn flush_space_log(&self) {
+        self.engine.space_maps.lock().await.log.flush_all();
+    }
+
+    /// Seconds since 1970.
+    pub fn now_s(&self) -> u64 {
+        self.engine.runtime.unix_time_ns() / 1_000_000_000
+    }
+
+    /// A random number.
+    pub fn random(&self) -> u64 {
+        self.engine.runtime.random_u64()
+    }
+
+    /// 56 bits that name a dataset on this machine (`unique_create`).
+    pub fn new_fsid(&self) -> Guid {
+        Guid((self.random() >> 8).max(1))
+    }
+
+    /// The MOS makes no sense, and why.
+    pub fn damaged(&self, why: &str) -> DatasetError {
+        self.engine.mos.view().damaged(DMU_POOL_DIRECTORY_OBJECT, why)
+    }
+
+    /// Nothing refers to a block any more.
+    pub(crate) fn free(&mut self, bp: Blkptr) {
+        self.dead.push(bp);
+    }
+
+    /// Frees a block in this txg. Nothing may refer to it when the txg is on disk.
+    pub async fn free_now(&self, bp: &Blkptr) -> Result<()> {
+        match self.engine.shared.lock().await.release(&self.edit(), &self.syncing.pool, bp).await? {
+            true => self.free_unshared(bp).await,
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {
+        let (pool, allocator) = (&self.syncing.pool, &self.syncing.allocator);
+        Ok(pool.free(allocator, bp, &ReadContext::new(Zbookmark::default())).await?)
+    }
+
+    /// What a block takes.
+    pub(crate) fn space_of(&self, bp: &Blkptr) -> SpaceDelta {
+        SpaceDelta::of(&self.syncing.pool, bp)
+    }
+}

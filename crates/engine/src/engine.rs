@@ -1,0 +1,177 @@
+//! The engine: an opened pool that takes changes, and what all its parts share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use cenote_cache::BlockCache;
+use cenote_codec::compress::Compression;
+use cenote_dataset::Mos;
+use cenote_dataset::keys::Keyring;
+use cenote_format::label::PoolConfig;
+use cenote_format::units::{DatasetId, Guid, Txg};
+use cenote_object::{DatasetError, LiveObjset, Objset, Result};
+use cenote_pool::Pool;
+use cenote_pool::alloc::{AllocClass, Allocator};
+use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+
+use crate::context::SyncContext;
+use crate::handles::Handles;
+use crate::pending_frees::Freeing;
+use crate::room::Room;
+use crate::sharing::release::SharedBlocks;
+use crate::space::maps::SpaceMaps;
+use crate::store::policy::StoragePolicy;
+use crate::store::space_delta::SpaceDelta;
+use crate::taking::Taking;
+use crate::throttle::Throttle;
+use crate::txgs::{Hold, Txgs};
+use crate::zil::log::Log;
+
+/// An opened pool that takes changes. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) runtime: Runtime,
+    /// With the last uberblock on disk.
+    pub(crate) pool: RwLock<Pool>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) allocator: Arc<Allocator>,
+    pub(crate) keys: Arc<Keyring>,
+    pub(crate) txgs: Arc<Txgs>,
+    /// Changed only by whoever writes a txg.
+    pub(crate) mos: LiveObjset,
+    /// As the last txg on disk left it: blocks of the one that is being written may be written over by its
+    /// next pass.
+    pub(crate) mos_on_disk: RwLock<Objset>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) freeing: Freeing,
+    pub(crate) throttle: Throttle,
+    pub(crate) mos_policy: Arc<StoragePolicy>,
+    pub(crate) features: Features,
+    /// As the MOS and labels have it.
+    pub(crate) config: Mutex<PoolConfig>,
+    /// Changed only by whoever writes a txg.
+    pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
+    /// Who else has a block that is freed.
+    pub(crate) shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
+    /// What devices have missed since the pool was opened, as their logs say.
+    pub(crate) missed: Mutex<Missed>,
+    /// What writing the MOS took and its directory has not been charged for.
+    pub(crate) uncharged: Mutex<SpaceDelta>,
+    pub(crate) datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
+    /// What users of datasets share.
+    pub(crate) handles: Handles,
+    /// Tasks that come before anything else in the open txg's sync.
+    pub(crate) first_tasks: Mutex<Vec<Task>>,
+    /// Tasks of the open txg, in order.
+    pub(crate) tasks: Mutex<Vec<Task>>,
+    /// Held while tasks change which datasets there are, and by who looks one up to open it.
+    pub(crate) names: tokio::sync::RwLock<()>,
+    /// One txg is written at a time.
+    pub(crate) syncing: tokio::sync::Mutex<()>,
+    /// How the pool was found, if whoever opened it says so.
+    pub(crate) taking: OnceLock<Taking>,
+}
+
+/// By leaf, runs of txgs that it missed: the first and the last of each.
+pub(crate) type Missed = BTreeMap<Guid, Vec<(Txg, Txg)>>;
+
+/// Features that change how blocks are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Features {
+    pub(crate) hole_birth: bool,
+    pub(crate) embedded_data: bool,
+    /// What `compression=on` means.
+    pub(crate) compression: Compression,
+}
+
+impl Default for Features {
+    /// Those of a pool without feature flags.
+    fn default() -> Features {
+        Features { hole_birth: false, embedded_data: false, compression: Compression::Lzjb }
+    }
+}
+
+/// A dataset whose objects may change.
+#[derive(Clone)]
+pub(crate) struct LiveDataset {
+    pub(crate) objset: LiveObjset,
+    pub(crate) policy: Arc<StoragePolicy>,
+    /// Where operations leave records; none in one that was just made and that nobody has opened yet.
+    pub(crate) log: Option<Log>,
+}
+
+/// Something to be done when the open txg is written. It answers through a channel of its own.
+pub(crate) type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
+
+impl Engine {
+    /// Takes a hold on the open txg, in which objects may then be changed: without asking for room, and at
+    /// once. Whoever changes what users asked for takes [`Engine::hold_for`]; this is for what must not be
+    /// refused (what was promised before: logs, replays) and bounds itself.
+    ///
+    /// # Errors
+    /// [`DatasetError::Stopped`]: a txg could not be written.
+    pub async fn hold(&self) -> Result<Hold> {
+        self.0.txgs.hold().await
+    }
+
+    /// Keys of encrypted datasets.
+    pub fn keys(&self) -> &Keyring {
+        &self.0.keys
+    }
+
+    /// Time, tasks and randomness.
+    pub fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+
+    /// The pool as the last txg on disk left it.
+    ///
+    /// # Errors
+    /// The object directory is damaged.
+    pub async fn mos(&self) -> Result<Mos> {
+        let mos = self.0.mos_on_disk.read().clone();
+        Mos::at(&mos, self.0.keys.clone()).await
+    }
+
+    /// The txg that is open.
+    pub(crate) fn open_txg(&self) -> Txg {
+        self.0.txgs.open()
+    }
+
+    /// The last txg on disk.
+    pub(crate) fn synced(&self) -> Result<Txg> {
+        self.0.txgs.synced()
+    }
+
+    /// The pool, with the last uberblock on disk.
+    pub fn pool(&self) -> Pool {
+        self.0.pool.read().clone()
+    }
+
+    /// What of the pool is allocated.
+    pub fn allocator(&self) -> &Allocator {
+        &self.0.allocator
+    }
+}
+
+/// An engine that may be gone by now.
+#[derive(Clone)]
+pub(crate) struct WeakEngine(pub(crate) Weak<Shared>);
+
+impl WeakEngine {
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn upgrade(&self) -> Result<Engine> {
+        let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
+        self.0.upgrade().map(Engine).ok_or_else(gone)
+    }
+
+    /// Whether the pool has devices for nothing but logs.
+    pub(crate) fn has_log_device(&self) -> bool {
+        self.0.upgrade().is_some_and(|engine| engine.allocator.has_class(AllocClass::Log))
+    }
+}

@@ -1,0 +1,249 @@
+//! Feature flags: enabling them, counting who uses them.
+//!
+//! A dataset whose properties ask for blocks of a kind that came with a feature counts as its user before the
+//! first such block is written; OpenZFS waits for the block. Both are right: who reads the pool needs the
+//! feature at most.
+//!
+//! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
+
+use std::collections::BTreeSet;
+
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
+use cenote_dataset::{Dataset, FeatureState};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
+use cenote_format::features::{Feature, Since};
+use cenote_format::objset::{
+    OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
+    OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE, ObjsetType,
+};
+use cenote_format::props::SPA_COMPRESSBITS;
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{NewZap, Result, ZapEdit, ZapValue};
+
+use crate::context::SyncContext;
+use crate::engine::Engine;
+
+/// The largest block without feature `large_blocks`.
+const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
+/// `ZIO_CHECKSUM_MASK`: above it is the flag to verify duplicates.
+const CHECKSUM_MASK: u64 = 0xff;
+/// Above it is the level.
+const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
+/// Features with which more than users' and groups' bytes is counted.
+const COUNTED: [(&str, u64); 2] = [
+    ("userobj_accounting", OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE),
+    ("project_quota", OBJSET_FLAG_PROJECTQUOTA_COMPLETE),
+];
+
+impl SyncContext {
+    /// A ZAP that the object directory names.
+    pub async fn make_linked_zap(&mut self, name: &str) -> Result<ObjectId> {
+        let edit = self.edit();
+        let id = NewZap::of(ObjectType::ZAP_METADATA).create(&edit).await?;
+        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(name, id.0).await?;
+        Ok(id)
+    }
+
+    /// Makes a dataset a user of a feature.
+    pub async fn count_of(&self, feature: &Feature) -> Result<Option<u64>> {
+        FeatureCounts::of(&self.edit()).count(feature.name).await
+    }
+
+    /// Notes that a dataset's content needs a feature (`dsl_dataset_activate_feature`).
+    pub async fn activate_feature(
+        &mut self,
+        dataset: ObjectId,
+        feature: &'static Feature,
+        value: ZapValue,
+    ) -> Result<()> {
+        self.zapify(dataset).await?;
+        ZapEdit::new(&self.edit(), dataset).update(feature.guid, &value).await?;
+        self.use_feature(feature.name, 1).await
+    }
+
+    /// Makes an object that has only a bonus a ZAP, for fields that were thought of later
+    /// (`dmu_object_zapify`).
+    pub async fn zapify(&mut self, object: ObjectId) -> Result<()> {
+        let edit = self.edit();
+        if edit.view().dnode(object).await?.object_type.is_zap() {
+            return Ok(());
+        }
+        edit.set_type(object, ObjectType::ZAP_METADATA).await?;
+        NewZap::of(ObjectType::ZAP_METADATA).fill(&edit, object).await?;
+        self.use_feature("extensible_dataset", 1).await
+    }
+
+    /// A number among the fields of a dataset.
+    pub async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
+        let edit = self.edit();
+        if !edit.view().dnode(id).await?.object_type.is_zap() {
+            return Ok(None);
+        }
+        let found = ZapEdit::new(&edit, id).get(field).await?.and_then(|value| value.as_u64());
+        Ok(found.filter(|&id| id != 0).map(ObjectId))
+    }
+
+    /// More or fewer use a feature (named as after `feature@`), which must be enabled.
+    pub async fn use_feature(&mut self, name: &str, delta: i64) -> Result<()> {
+        let count = FeatureCounts::of(&self.edit()).change(name, delta).await?;
+        if let Some(feature) = Feature::by_name(name) {
+            self.note_in_labels(feature, count);
+        }
+        Ok(())
+    }
+
+    /// Features that the MOS is written with are named in labels while they are in use.
+    pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
+        let in_labels = &mut self.engine.config.lock().features_for_read;
+        let listed = in_labels.iter().position(|guid| guid == feature.guid);
+        match listed {
+            Some(index) if count == 0 => _ = in_labels.remove(index),
+            None if count > 0 && feature.mos => {
+                in_labels.push(feature.guid.to_owned());
+                in_labels.sort();
+            }
+            _ => return,
+        }
+        self.config_changed = true;
+    }
+
+    /// A file system's intent log begins, or is gone: while there is one, records of attributes may be in it
+    /// (`zilsaxattr`).
+    pub(crate) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {
+        let Some(feature) = Feature::by_name("zilsaxattr") else { return Ok(()) };
+        if self.count_of(feature).await?.is_none() {
+            return Ok(());
+        }
+        let edit = self.edit();
+        let fields = ZapEdit::new(&edit, dataset);
+        let is_zap = edit.view().dnode(dataset).await?.object_type.is_zap();
+        let uses = is_zap && fields.get(feature.guid).await?.is_some();
+        match (uses, has_log) {
+            (false, true) => self.activate_feature(dataset, feature, ZapValue::from(0)).await,
+            (true, false) => {
+                fields.remove(feature.guid).await?;
+                self.use_feature(feature.name, -1).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What owners have of a new set is counted from the start; answers the flags that say so
+    /// (`dmu_objset_create_impl`).
+    pub(crate) async fn count_owners(&mut self, id: DatasetId, kind: ObjsetType) -> Result<u64> {
+        let mut flags = if self.has(Since::Userspace) { OBJSET_FLAG_USERACCOUNTING_COMPLETE } else { 0 };
+        if kind != ObjsetType::Zfs {
+            return Ok(flags);
+        }
+        for (name, flag) in COUNTED {
+            let Some(feature) = Feature::by_name(name) else { continue };
+            if self.count_of(feature).await?.is_some() {
+                self.activate_feature(ObjectId(id.0), feature, ZapValue::from(0)).await?;
+                flags |= flag;
+            }
+        }
+        Ok(flags)
+    }
+}
+
+impl Engine {
+    /// Sees to it that a head uses the features that its properties ask for.
+    pub(crate) async fn activate_missing(&self, name: &str) -> Result<()> {
+        let dataset = self.mos().await?.dataset(name).await?;
+        if dataset.is_snapshot() || missing(&dataset).await?.is_empty() {
+            return Ok(());
+        }
+        let id = dataset.id();
+        self.run(move |context| Box::pin(async move { context.activate_missing(id).await })).await
+    }
+}
+
+impl SyncContext {
+    /// Makes a dataset a user of the features that its properties ask for.
+    pub(crate) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
+        let dataset = self.mos().await?.dataset_by_id(id).await?;
+        self.activate(id, missing(&dataset).await?).await
+    }
+
+    /// Makes a dataset a user of the features that blocks came with which it shares.
+    pub(crate) async fn activate_of_blocks(
+        &mut self,
+        id: DatasetId,
+        features: &BTreeSet<&'static str>,
+    ) -> Result<()> {
+        if features.is_empty() {
+            return Ok(());
+        }
+        let dataset = self.mos().await?.dataset_by_id(id).await?;
+        let wanted: Vec<&str> = features.iter().copied().collect();
+        self.activate(id, not_used(&dataset, &wanted).await?).await
+    }
+
+    async fn activate(&mut self, id: DatasetId, features: Vec<&'static Feature>) -> Result<()> {
+        for feature in features {
+            self.activate_feature(ObjectId(id.0), feature, ZapValue::from(0)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use
+/// yet.
+pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
+    let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize"];
+    let numbers = dataset.numbers(names).await?;
+    let needed = names.iter().zip(numbers).filter_map(|(property, number)| feature_of(property, number));
+    not_used(dataset, &needed.collect::<Vec<&str>>()).await
+}
+
+/// Those of the features that the pool has and the dataset does not use yet.
+async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Feature>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut missing = Vec::new();
+    for (feature, state) in dataset.mos().features().await? {
+        let is_wanted =
+            feature.per_dataset && wanted.contains(&feature.name) && state != FeatureState::Disabled;
+        if is_wanted && dataset.field(feature.guid).await?.is_none() {
+            missing.push(feature);
+        }
+    }
+    Ok(missing)
+}
+
+/// Features that a block came with.
+pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static str> {
+    let asked = [
+        ("checksum", u64::from(bp.checksum_id())),
+        ("compression", u64::from(bp.compression_id())),
+        ("recordsize", bp.lsize().0),
+    ];
+    asked.into_iter().filter_map(|(property, number)| feature_of(property, number))
+}
+
+/// The feature that came with what a setting asks for.
+pub fn feature_of(property: &str, number: u64) -> Option<&'static str> {
+    match property {
+        "checksum" | "dedup" => match Checksum::try_from((number & CHECKSUM_MASK) as u8).ok()? {
+            Checksum::Sha512 => Some("sha512"),
+            Checksum::Skein => Some("skein"),
+            Checksum::EdonR => Some("edonr"),
+            Checksum::Blake3 => Some("blake3"),
+            _ => None,
+        },
+        "compression" => match Compression::try_from((number & COMPRESSION_MASK) as u8).ok()? {
+            Compression::Zstd => Some("zstd_compress"),
+            Compression::Lz4 => Some("lz4_compress"),
+            _ => None,
+        },
+        "recordsize" | "volblocksize" if number > SPA_OLD_MAXBLOCKSIZE => Some("large_blocks"),
+        "dnodesize" if number != 0 => Some("large_dnode"),
+        "filesystem_limit" | "snapshot_limit" if number != u64::MAX => Some("filesystem_limits"),
+        _ => None,
+    }
+}

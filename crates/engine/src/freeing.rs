@@ -1,0 +1,224 @@
+//! What was destroyed and is freed in the background, some in each txg.
+//!
+//! ```text
+//!   free_bpobj   blocks that destroyed snapshots had alone; only OpenZFS leaves any there
+//!   bptree_obj   [tree 0: gone] [tree 1: mark] [tree 2] ...   trees of destroyed file systems and volumes
+//! ```
+//!
+//! Idea: to destroy a data set is to put its tree into this list, whatever its size; what it used is then
+//! used by `$FREE`. Each txg frees a part, and notes in the list how far it came, so a cut loses nothing.
+//! Txgs are written for it as long as there is something to free.
+//!
+//! A tree that can't be read further stays as it is, and so do those after it: until the pool is opened again
+//! nothing more is tried.
+//!
+//! Source: OpenZFS `dsl_scan.c` (`dsl_process_async_destroys`), `bptree.c`, `dsl_destroy.c`
+//! (`dsl_async_dataset_destroy`).
+
+use std::sync::atomic::Ordering;
+
+use cenote_dataset::mos::FREE_DIR_NAME;
+use cenote_format::Phys;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bpobj::{BptreeEntry, BptreePhys};
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::words::Words;
+use cenote_object::dead_tree::DeadTree;
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{NewObject, Result, ZapEdit};
+
+use crate::account::Account;
+use crate::context::SyncContext;
+use crate::engine::{Engine, Shared};
+use crate::store::space_delta::SpaceDelta;
+
+const FEATURE: &str = "async_destroy";
+const ZB_DESTROYED_OBJSET: DatasetId = DatasetId(u64::MAX);
+/// `SPA_OLD_MAXBLOCKSIZE`.
+const LIST_BLOCK_BYTES: u32 = 128 << 10;
+/// Bytes of an entry of the list.
+const ENTRY_BYTES: u64 = BptreeEntry::COUNT as u64 * 8;
+
+impl Shared {
+    /// Whether the next txg frees something. In a pool that was not changed yet that alone is no reason to
+    /// write one.
+    pub(crate) fn frees_now(&self) -> bool {
+        self.freeing.is_pending() && !self.is_untouched()
+    }
+}
+
+impl Engine {
+    /// Whether txgs still have something to free of what was destroyed.
+    pub fn is_freeing(&self) -> bool {
+        self.0.frees_now()
+    }
+
+    /// Writes txgs until all that was destroyed is free, or can't be freed now.
+    ///
+    /// # Errors
+    /// A txg could not be written.
+    pub async fn finish_freeing(&self) -> Result<()> {
+        while self.is_freeing() {
+            self.sync_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Sets how many blocks of destroyed data sets a txg frees, about.
+    pub fn set_frees_per_txg(&self, blocks: u64) {
+        self.0.freeing.blocks_per_txg.store(blocks, Ordering::Relaxed);
+    }
+}
+
+/// Whether trees can be left to be freed in the background.
+pub async fn frees_in_background(context: &SyncContext) -> Result<bool> {
+    Ok(FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_some())
+}
+
+/// Leaves a tree to be freed: what of it was born after a txg, which takes so much space.
+pub async fn free_tree_later(
+    context: &mut SyncContext,
+    bp: Blkptr,
+    birth_txg: Txg,
+    space: SpaceDelta,
+) -> Result<()> {
+    let edit = context.edit();
+    let list = match context.find_directory_object(names::BPTREE_OBJ).await? {
+        Some(list) => list,
+        None => make_list_of_trees(context).await?,
+    };
+    let mut phys = list_of_trees(context, list).await?;
+    let entry = BptreeEntry { bp, birth_txg, resume: [0; 4] };
+    edit.write(list, phys.end * ENTRY_BYTES, entry.encode(Endian::NATIVE).into()).await?;
+    phys.end += 1;
+    change(&mut phys, space);
+    set_list_of_trees(context, list, &phys).await?;
+    let free_dir = context.special_dir(FREE_DIR_NAME).await?;
+    context.use_space(free_dir, space, Account::Head).await?;
+    context.engine.freeing.set_pending(true);
+    Ok(())
+}
+
+/// Frees some of what waits for it.
+pub(crate) async fn free_pending(context: &mut SyncContext) -> Result<()> {
+    if !context.engine.freeing.is_pending() {
+        return Ok(());
+    }
+    context.engine.freeing.set_pending(false);
+    if let Some(list) = context.find_directory_object(names::FREE_BPOBJ).await? {
+        free_list(context, list).await?;
+    }
+    match context.find_directory_object(names::BPTREE_OBJ).await? {
+        Some(list) => free_trees(context, list).await,
+        None => Ok(()),
+    }
+}
+
+async fn free_list(context: &mut SyncContext, list: ObjectId) -> Result<()> {
+    let mut freed = SpaceDelta::default();
+    for bp in context.take_list(list).await? {
+        freed = freed + context.space_of(&bp);
+        context.free_now(&bp).await?;
+    }
+    leave_free_dir(context, freed).await
+}
+
+async fn free_trees(context: &mut SyncContext, list: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    let mut phys = list_of_trees(context, list).await?;
+    let mut budget = context.engine.freeing.blocks_per_txg.load(Ordering::Relaxed);
+    let mut freed = SpaceDelta::default();
+    while phys.begin < phys.end && budget > 0 {
+        let at = phys.begin * ENTRY_BYTES;
+        let words = edit.view().object(list).await?.read_table(at / 8, BptreeEntry::COUNT as u64).await?;
+        let mut entry = BptreeEntry::from_words(&words).map_err(|e| edit.view().format(list, e))?;
+        budget = budget.saturating_sub(1);
+        let left = free_tree(context, &entry, &mut budget, &mut freed).await?;
+        match left {
+            None => {
+                phys.begin += 1;
+                edit.write(list, at, vec![0; ENTRY_BYTES as usize].into()).await?;
+            }
+            Some(resume) => {
+                entry.resume = resume;
+                edit.write(list, at, entry.encode(Endian::NATIVE).into()).await?;
+                break;
+            }
+        }
+    }
+    change(&mut phys, -freed);
+    leave_free_dir(context, freed).await?;
+    if phys.begin < phys.end {
+        // With some of the budget left a tree can't be read: what is wrong will not be better in the next
+        // txg.
+        context.engine.freeing.set_pending(budget == 0);
+        return set_list_of_trees(context, list, &phys).await;
+    }
+    edit.destroy(list).await?;
+    ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).remove(names::BPTREE_OBJ).await?;
+    context.use_feature(FEATURE, -1).await
+}
+
+/// Frees what is left of a tree, as far as the budget goes; answers where to go on.
+async fn free_tree(
+    context: &mut SyncContext,
+    entry: &BptreeEntry,
+    budget: &mut u64,
+    freed: &mut SpaceDelta,
+) -> Result<Option<[u64; 4]>> {
+    let mut tree = DeadTree::new(&context.syncing.pool, ZB_DESTROYED_OBJSET, entry);
+    loop {
+        let bp = match tree.next().await {
+            Ok(Some(bp)) => bp,
+            Ok(None) => return Ok(None),
+            Err(_) => return Ok(Some(tree.resume())),
+        };
+        if *budget == 0 && tree.may_stop() {
+            return Ok(Some(tree.resume()));
+        }
+        *freed = *freed + context.space_of(&bp);
+        context.free_now(&bp).await?;
+        *budget = budget.saturating_sub(1);
+    }
+}
+
+async fn leave_free_dir(context: &mut SyncContext, freed: SpaceDelta) -> Result<()> {
+    if freed == SpaceDelta::default() {
+        return Ok(());
+    }
+    let free_dir = context.special_dir(FREE_DIR_NAME).await?;
+    context.use_space(free_dir, -freed, Account::Head).await
+}
+
+async fn make_list_of_trees(context: &mut SyncContext) -> Result<ObjectId> {
+    let edit = context.edit();
+    let empty = BptreePhys::zeroed().encode(Endian::NATIVE);
+    let object_type = ObjectType::UINT64_METADATA;
+    let new = NewObject::of(object_type).block_bytes(LIST_BLOCK_BYTES).bonus(object_type, empty);
+    let list = edit.create(&new).await?;
+    ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::BPTREE_OBJ, list.0).await?;
+    context.use_feature(FEATURE, 1).await?;
+    Ok(list)
+}
+
+async fn list_of_trees(context: &SyncContext, list: ObjectId) -> Result<BptreePhys> {
+    let view = context.edit().view();
+    let dnode = view.dnode(list).await?;
+    BptreePhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| view.format(list, e))
+}
+
+async fn set_list_of_trees(context: &SyncContext, list: ObjectId, phys: &BptreePhys) -> Result<()> {
+    let bonus = phys.encode(Endian::NATIVE).into();
+    context.edit().set_bonus(list, ObjectType::UINT64_METADATA, bonus).await
+}
+
+/// Changes what the trees of the list take.
+fn change(phys: &mut BptreePhys, space: SpaceDelta) {
+    use crate::account::add;
+    add(&mut phys.bytes, space.used);
+    add(&mut phys.compressed_bytes, space.compressed);
+    add(&mut phys.uncompressed_bytes, space.uncompressed);
+}

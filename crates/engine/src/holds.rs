@@ -1,0 +1,181 @@
+//! Taking a hold for a change: it waits for memory and for room, or is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::{DatasetError, LiveObjset, Result};
+use cenote_pool::alloc::AllocClass;
+use cenote_runtime::AbortOnDrop;
+
+use crate::engine::{Engine, Shared};
+use crate::room::{ASIZE_INFLATION, Accounts, Asked, Need, PATIENCE, PoolRoom, RoomState, Verdict};
+use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
+use crate::txgs::Hold;
+
+impl Engine {
+    /// Takes a hold for a change of a dataset; waits while there is too much in memory, or where room may
+    /// come.
+    ///
+    /// # Errors
+    /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`].
+    pub async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
+        let mut patience = PATIENCE;
+        loop {
+            self.wait_for_memory().await?;
+            self.read_accounts(dataset.dataset_id()).await?;
+            let hold = self.hold().await?;
+            let verdict = match self.ask(dataset.dataset_id(), need) {
+                Ok(asked) => return Ok(hold.with(asked)),
+                Err(verdict) => verdict,
+            };
+            drop(hold);
+            if verdict != Verdict::Wait {
+                patience -= 1;
+                if patience == 0 || !self.has_more_room_soon() {
+                    return Err(self.refused(dataset.dataset_id(), need, verdict));
+                }
+            }
+            // A txg, whether anything has changed or not: time passes in txgs.
+            self.force_sync().await?;
+        }
+    }
+
+    fn has_more_room_soon(&self) -> bool {
+        let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
+        deferred > 0 || self.dirty_bytes() > 0
+    }
+
+    /// Asks for room, and notes it.
+    fn ask(&self, dataset: DatasetId, need: Need) -> Result<Asked, Verdict> {
+        let dirty_of_all = self.dirty_bytes();
+        let mut state = self.0.room.0.lock();
+        // Opened a moment ago: its first change goes through.
+        if let Some(accounts) = state.accounts.get(&dataset) {
+            // What fits beside all that is in flight anywhere need not be looked at more closely.
+            let of_all = (dirty_of_all + state.asked_by_all).saturating_mul(ASIZE_INFLATION);
+            if accounts.verdict(need, state.pool, |_| of_all) != Verdict::Fits {
+                let in_flight = self.in_flight(&state);
+                match accounts.verdict(need, state.pool, |dir| in_flight.get(&dir).copied().unwrap_or(0)) {
+                    Verdict::Fits => {}
+                    other => return Err(other),
+                }
+            }
+        }
+        let bytes = need.bytes();
+        *state.asked.entry(dataset).or_default() += bytes;
+        state.asked_by_all += bytes;
+        Ok(Asked { room: self.0.room.clone(), dataset, bytes })
+    }
+
+    /// What may yet be written below each directory.
+    fn in_flight(&self, state: &RoomState) -> BTreeMap<ObjectId, u64> {
+        let mut in_flight: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        for (id, open) in self.0.datasets.lock().iter() {
+            let asked = state.asked.get(id).copied().unwrap_or(0);
+            let bytes = (open.objset.dirty_bytes() + asked).saturating_mul(ASIZE_INFLATION);
+            for dir in state.accounts.get(id).iter().flat_map(|accounts| &accounts.dirs) {
+                *in_flight.entry(dir.id).or_default() += bytes;
+            }
+        }
+        in_flight
+    }
+
+    /// Reads the accounts of all opened datasets, once for each txg on disk, and when `dataset` has come
+    /// since.
+    async fn read_accounts(&self, dataset: DatasetId) -> Result<()> {
+        let as_of = self.synced()?;
+        {
+            let state = self.0.room.0.lock();
+            if state.as_of == as_of && state.accounts.contains_key(&dataset) {
+                return Ok(());
+            }
+        }
+        let open: Vec<DatasetId> = self.0.datasets.lock().keys().copied().collect();
+        let mos = self.mos().await?;
+        let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
+        let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);
+        let for_frees = for_writes.saturating_add(mos.slop_bytes() / 2);
+        let mut accounts = BTreeMap::new();
+        for id in open {
+            // One that is being destroyed has none.
+            if let Ok(dataset) = mos.dataset_by_id(id).await {
+                accounts.insert(id, Arc::new(Accounts::of(&dataset).await?));
+            }
+        }
+        let mut state = self.0.room.0.lock();
+        (state.as_of, state.pool, state.accounts) = (as_of, PoolRoom { for_writes, for_frees }, accounts);
+        Ok(())
+    }
+
+    fn refused(&self, dataset: DatasetId, need: Need, verdict: Verdict) -> DatasetError {
+        let name = self.0.pool.read().name().into();
+        match verdict {
+            Verdict::OverQuota => DatasetError::OverQuota { pool: name, dataset },
+            _ => DatasetError::NoSpace { name, needed_bytes: need.bytes(), available_bytes: 0 },
+        }
+    }
+}
+
+impl Engine {
+    /// Sets how many bytes may have changed and not be on disk yet (`zfs_dirty_data_max`), that of the txg
+    /// being written included.
+    pub fn set_dirty_bytes_max(&self, bytes: u64) {
+        self.0.throttle.max_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that have changed and are not on disk yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.0.throttle.dirty.bytes()
+    }
+
+    /// Writes txgs by itself, every five seconds or as memory fills, until what this answers is dropped;
+    /// who changes anything then need not care for txgs.
+    pub fn sync_in_background(&self) -> AbortOnDrop<()> {
+        let (weak, due) = (Arc::downgrade(&self.0), self.0.throttle.due.clone());
+        let runtime = self.0.runtime.clone();
+        let task = async move {
+            loop {
+                // Either will do.
+                _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
+                let Some(engine) = weak.upgrade().map(Engine) else { return };
+                if engine.0.has_work() && engine.sync_all().await.is_err() {
+                    return; // whoever works with the engine hears of it
+                }
+            }
+        };
+        self.0.runtime.spawn(task).abort_on_drop()
+    }
+
+    /// Waits until there is room in memory, and a little longer the fuller it is.
+    pub(crate) async fn wait_for_memory(&self) -> Result<()> {
+        let throttle = &self.0.throttle;
+        loop {
+            let (dirty, max) = (self.dirty_bytes(), throttle.max_bytes.load(Ordering::Relaxed));
+            if dirty > max / 100 * SYNC_PERCENT || throttle.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
+                throttle.due.notify_one();
+            }
+            if dirty >= max {
+                self.sync_all().await?;
+                continue;
+            }
+            if let Some(delay) = delay(dirty, max) {
+                let now = self.0.runtime.now();
+                let until = {
+                    let mut last = throttle.last_delay.lock();
+                    *last = (now + delay).max(*last + delay);
+                    *last
+                };
+                self.0.runtime.sleep(until.since(now)).await;
+            }
+            return Ok(());
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_dirty() || !self.tasks.lock().is_empty() || self.frees_now()
+    }
+}

@@ -1,0 +1,78 @@
+//! A pool that takes changes: transaction groups (txgs), what is written in them and in which order.
+//!
+//! ```text
+//!   operation --hold--> open txg: layers over object sets         (memory only)      holds, room, throttle
+//!   sync task --run---> syncing txg: the MOS                      (cenote-tasks)     run, context
+//!
+//!   sync:  freeze layers -> write datasets -> settle their space in the MOS -> sync tasks
+//!          -> write the MOS and space maps, again until nothing changes
+//!          -> labels and uberblock                                (the txg is on disk)
+//!
+//!   fsync: records in memory --commit--> log blocks, outside of any tree      zil
+//! ```
+//!
+//! Idea: two kinds of change. What concerns one object set (files, volumes) happens in the open txg under a
+//! [`Hold`] and is only memory until the txg is written. What concerns the pool or several datasets at once
+//! (a snapshot, say) is a *sync task*: it runs when its txg is written, alone, on the MOS as the txg leaves
+//! it. So a snapshot shows a dataset exactly at the end of a txg.
+//!
+//! ```text
+//!   txgs, run, sync            which txg is open; tasks; how one is written
+//!   context, features, history,  what a sync task sees and may do ([`SyncContext`])
+//!     account, deadlists
+//!   store, sharing, space        where blocks go: policy, deduplication, space maps
+//!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
+//!   logs, zil                    the intent log
+//!   open, state, rewind          a pool taken and given back
+//! ```
+//!
+//! Read in this order: `txgs` (which txg is open), `engine`, `context` (what a task may do), `sync` (how a
+//! txg is written), then [`zil`].
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync`), `dsl_pool.c` (`dsl_pool_sync`), `dsl_synctask.c`, `txg.c`.
+
+#![forbid(unsafe_code)]
+
+pub mod account;
+pub mod bookmarks;
+mod context;
+mod deadlists;
+mod engine;
+pub mod features;
+pub mod freeing;
+mod handles;
+pub mod history;
+mod holds;
+mod host;
+mod kept_deadlists;
+pub mod livelist;
+pub mod logs;
+mod open;
+mod open_dataset;
+mod pending_frees;
+mod rewind;
+mod room;
+mod run;
+mod sharing;
+pub mod space;
+mod space_check;
+mod state;
+pub mod store;
+mod sync;
+mod taking;
+mod throttle;
+mod txgs;
+mod writable;
+pub mod zil;
+
+pub use context::SyncContext;
+pub use engine::Engine;
+pub use host::Host;
+pub use logs::LostLog;
+pub use open::NewEngine;
+pub use open_dataset::OpenDataset;
+pub use rewind::OlderState;
+pub use room::Need;
+pub use space_check::SpaceCheck;
+pub use txgs::Hold;
+pub use zil::Log;

@@ -1,0 +1,222 @@
+//! Where the engine meets intent logs: opening datasets, writing txgs, closing the pool.
+//!
+//! ```text
+//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out.
+//!              One that can't be read to its end keeps the engine from starting, unless its end is given up
+//!   dataset    a log of its own for each dataset that is opened
+//!   sync       the head gets the log's header, blocks that are covered are freed, then records forgotten
+//!   export     logs end
+//! ```
+
+use std::sync::Arc;
+
+use cenote_dataset::{Dataset, Mos};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::objset::{ObjsetType, ZilHeader};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_object::{DatasetError, LiveObjset, Objset, Result};
+
+use crate::context::SyncContext;
+use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
+use crate::store::policy::StoragePolicy;
+use crate::store::txg::SyncingTxg;
+use crate::txgs::Hold;
+use crate::zil::claim::FoundLog;
+use crate::zil::log::Log;
+
+/// An intent log of which only the beginning can be read: what was committed after that is lost.
+#[derive(Debug)]
+pub struct LostLog {
+    /// Its dataset.
+    pub dataset: String,
+    /// How many records come before the loss. They are replayed.
+    pub kept: usize,
+    /// Why reading ended.
+    pub why: DatasetError,
+}
+
+/// A dataset's log, and the objects that it tells of.
+pub(crate) struct OpenedLog {
+    pub(crate) dataset: DatasetId,
+    pub(crate) objset: LiveObjset,
+    pub(crate) log: Log,
+}
+
+/// What logs need of the engine.
+impl Engine {
+    /// Logs that are to be replayed are claimed, before anything else is allocated. What can't be read is
+    /// given up, and noted in `lost` if there is such a list.
+    pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
+        let first = self.open_txg();
+        for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
+            let objset = head.objset_head().await?;
+            if objset.phys().zil_header.log.is_hole() {
+                continue;
+            }
+            let objset = head.objset().await?;
+            if let Some(found) = self.claim_log(head.name(), &objset, first, lost.as_deref_mut()).await? {
+                let policy = Arc::new(StoragePolicy::of(&head).await?);
+                let live = LiveObjset::counted(objset, first, self.0.throttle.dirty());
+                let log = Some(self.log(head.id(), &policy, found));
+                self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy, log });
+            }
+        }
+        Ok(())
+    }
+
+    /// What txg `first` has to know of a log; `None`: nothing, unless its dataset is opened.
+    async fn claim_log(
+        &self,
+        name: &str,
+        objset: &Objset,
+        first: Txg,
+        lost: Option<&mut Vec<LostLog>>,
+    ) -> Result<Option<FoundLog>> {
+        let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
+        let uberblock = objset.pool().uberblock();
+        let tree_txg = uberblock.rootbp.logical_birth();
+        // Somebody went back to an older tree, and nothing has been written since.
+        if tree_txg < uberblock.txg && !header.is_claimed() {
+            return Ok(Some(FoundLog::stale(log, header, tree_txg, first)));
+        }
+        if let Some(why) = log.damaged.clone() {
+            let Some(lost) = lost else {
+                let (pool, source) = (objset.pool().name().into(), Arc::new(why));
+                return Err(DatasetError::LogUnreadable { pool, name: name.into(), source });
+            };
+            lost.push(LostLog { dataset: name.into(), kept: log.records.len(), why });
+        }
+        let mut found = FoundLog::of(log, header, first);
+        if !found.is_pressing() {
+            return Ok(None);
+        }
+        found.claim(objset, &self.0.allocator, first).await?;
+        self.share_with_log(&found.to_share).await?;
+        Ok(Some(found))
+    }
+
+    /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
+    async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
+        let (mos, pool) = (self.0.mos.edit(), self.pool());
+        let mut shared = self.0.shared.lock().await;
+        for bp in blocks {
+            shared.share_clone(&mos, &pool, bp).await?;
+        }
+        Ok(())
+    }
+
+    /// A log for a dataset that is opened.
+    pub(crate) async fn open_log(
+        &self,
+        dataset: DatasetId,
+        objset: &Objset,
+        policy: &StoragePolicy,
+    ) -> Result<Log> {
+        let header = &objset.phys().zil_header;
+        let found = match header.log.is_hole() {
+            true => FoundLog::nothing(),
+            false => FoundLog::of(objset.intent_log().await, header, self.open_txg()),
+        };
+        Ok(self.log(dataset, policy, found))
+    }
+
+    fn log(&self, dataset: DatasetId, policy: &StoragePolicy, found: FoundLog) -> Log {
+        let total = self.0.throttle.dirty().clone();
+        Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)
+    }
+
+    /// All logs there are.
+    pub(crate) fn opened_logs(&self) -> Vec<OpenedLog> {
+        let datasets = self.0.datasets.lock();
+        let with_log = |(&id, dataset): (&DatasetId, &LiveDataset)| {
+            Some(OpenedLog { dataset: id, objset: dataset.objset.clone(), log: dataset.log.clone()? })
+        };
+        datasets.iter().filter_map(with_log).collect()
+    }
+
+    /// Ends all logs: the next txg on disk covers what they hold, and leaves no log. Those that wait for
+    /// their replay stay.
+    pub(crate) async fn end_logs(&self) -> Result<()> {
+        let hold = self.hold().await?;
+        for opened in self.opened_logs() {
+            opened.log.end(hold.txg());
+        }
+        Ok(())
+    }
+
+    /// How an opened dataset is stored.
+    pub(crate) fn policy_of(&self, dataset: DatasetId) -> Option<Arc<StoragePolicy>> {
+        self.0.datasets.lock().get(&dataset).map(|open| open.policy.clone())
+    }
+
+    /// For blocks of the txg that is held open, which its tree will not have.
+    pub(crate) fn apart_from_tree(&self, hold: &Hold) -> SyncingTxg {
+        let allocator = self.0.allocator.clone();
+        SyncingTxg {
+            pool: self.pool(),
+            allocator,
+            txg: hold.txg(),
+            pass: 1,
+            hole_birth: false,
+            embed: false,
+            compression: self.0.features.compression,
+            tables: None,
+        }
+    }
+}
+
+impl Shared {
+    /// SyncingTxg `txg` is on disk: nobody has to write its records any more.
+    pub(crate) fn forget_records(&self, txg: Txg) {
+        for dataset in self.datasets.lock().values() {
+            dataset.log.as_ref().inspect(|log| log.drop_through(txg));
+        }
+    }
+}
+
+/// The header that the head of a dataset gets; what its log does not need any more is freed.
+pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
+    let objset = &dataset.objset;
+    let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };
+    let settled = log.settle(context.syncing.txg).await;
+    // Not at once: the txg that frees what a log shared may be the one in which a file gets it.
+    context.dead.extend(settled.dead);
+    let on_disk = objset.on_disk();
+    let (had_log, has_log) = (!on_disk.phys().zil_header.log.is_hole(), !settled.header.log.is_hole());
+    if had_log != has_log && on_disk.phys().objset_type == ObjsetType::Zfs {
+        context.use_log_feature(ObjectId(objset.dataset_id().0), has_log).await?;
+    }
+    Ok(settled.header)
+}
+
+/// Frees the log of a dataset that goes, or gets another tree.
+pub async fn free_log(context: &mut SyncContext, head: &Dataset) -> Result<()> {
+    let open = context.engine.datasets.lock().get(&head.id()).cloned();
+    let blocks = match open.as_ref().and_then(|open| open.log.as_ref()) {
+        Some(log) => log.abandon(),
+        None => {
+            let objset = head.objset_head().await?;
+            FoundLog::of(objset.intent_log().await, &objset.phys().zil_header, context.txg()).into_blocks()
+        }
+    };
+    for bp in blocks {
+        context.free_now(&bp).await?;
+    }
+    Ok(())
+}
+
+/// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that
+/// leads to none.
+pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
+    let dataset = context.mos().await?.dataset_by_id(head).await?;
+    let objset = dataset.objset().await?;
+    if objset.phys().zil_header.log.is_hole() {
+        return Ok(());
+    }
+    let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+    let engine = Engine(context.engine.clone());
+    let live = LiveObjset::counted(objset, context.txg(), engine.0.throttle.dirty());
+    let log = Some(engine.log(head, &policy, FoundLog::nothing()));
+    context.born_objsets.push(LiveDataset { objset: live, policy, log });
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! From a pool that is opened for writing to an engine: the space of its vdevs is loaded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use cenote_cache::BlockCache;
+use cenote_codec::compress::Compression;
+use cenote_dataset::keys::Keyring;
+use cenote_dataset::{FeatureState, Mos};
+use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
+use cenote_format::features::Feature;
+use cenote_format::label::PoolConfig;
+use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::units::{DatasetId, Txg, VdevId};
+use cenote_object::{LiveObjset, Objset, Result};
+use cenote_pool::alloc::Allocator;
+use cenote_pool::{Pool, VdevState};
+
+use crate::engine::{Engine, Features, Missed, Shared};
+use crate::logs::LostLog;
+use crate::pending_frees::Freeing;
+use crate::sharing::release::SharedBlocks;
+use crate::space::maps::SpaceMaps;
+use crate::space::{checkpoint, removed};
+use crate::store::policy::StoragePolicy;
+use crate::store::space_delta::SpaceDelta;
+use crate::throttle::Throttle;
+use crate::txgs::Txgs;
+use crate::writable;
+
+impl Engine {
+    /// Takes over a pool whose devices are open for writing and which nobody else has. Logs that it was left
+    /// with are claimed, and to be replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
+    ///
+    /// # Errors
+    /// Space maps are damaged or contradict each other; the pool uses what this version can't write; or
+    /// [`DatasetError::LogUnreadable`].
+    ///
+    /// [`DatasetError::LogUnreadable`]: cenote_object::DatasetError::LogUnreadable
+    pub async fn start(mos: &Mos) -> Result<Engine> {
+        let engine = Engine::load(mos).await?;
+        engine.claim_logs(mos, None).await?;
+        Ok(engine)
+    }
+
+    /// The same for a pool whose log devices are lost: of intent logs, what can't be read is given up (`zpool
+    /// import -m`). Says what that is.
+    ///
+    /// # Errors
+    /// Those of [`Engine::start`], but for logs.
+    pub async fn start_without_lost_logs(mos: &Mos) -> Result<(Engine, Vec<LostLog>)> {
+        let (engine, mut lost) = (Engine::load(mos).await?, Vec::new());
+        engine.claim_logs(mos, Some(&mut lost)).await?;
+        Ok((engine, lost))
+    }
+
+    /// All but the logs: nothing is written yet.
+    pub(crate) async fn load(mos: &Mos) -> Result<Engine> {
+        writable::check(mos).await?;
+        let pool = mos.pool().clone();
+        let config = pool_config(mos)?;
+        let log = mos.log_spacemaps().await?;
+        let allocator = mos.allocator(&log).await?;
+        checkpoint::keep(mos, &allocator).await?;
+        removed::follow(mos, &allocator).await?;
+        for log in pool.status().root.children.iter().filter(|top| top.state < VdevState::Degraded) {
+            allocator.set_allocates(VdevId(log.id), false);
+        }
+        let space_maps = SpaceMaps::of(mos, &log).await?;
+        Ok(Engine::begin(Beginning {
+            pool,
+            cache: mos.objset().cache().clone(),
+            allocator,
+            keys: mos.keyring().clone(),
+            mos: mos.objset().clone(),
+            freeing: Freeing::of(mos).await?,
+            features: features(mos).await?,
+            config,
+            space_maps,
+            shared: SharedBlocks::load(mos).await?,
+        }))
+    }
+
+    /// An engine for a pool that has nothing on disk yet but its devices: the first txg makes it.
+    pub fn of_new_pool(new: NewEngine) -> Engine {
+        let NewEngine { pool, config, keys, cache_bytes, features, allocator } = new;
+        let cache = Arc::new(BlockCache::new(cache_bytes));
+        let mos = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
+        let has = |name| features.iter().any(|feature| feature.name == name);
+        let compression = if has("lz4_compress") { Compression::Lz4 } else { Compression::Lzjb };
+        Engine::begin(Beginning {
+            pool,
+            cache,
+            allocator,
+            keys: keys.into(),
+            mos,
+            freeing: Freeing::default(),
+            features: Features {
+                hole_birth: has("hole_birth"),
+                embedded_data: has("embedded_data"),
+                compression,
+            },
+            config,
+            space_maps: SpaceMaps::default(),
+            shared: SharedBlocks::default(),
+        })
+    }
+
+    fn begin(from: Beginning) -> Engine {
+        let runtime = from.pool.runtime().clone();
+        let synced = from.pool.uberblock().txg;
+        Engine(Arc::new(Shared {
+            cache: from.cache,
+            allocator: Arc::new(from.allocator),
+            keys: from.keys,
+            txgs: Arc::new(Txgs::after(synced)),
+            mos_on_disk: from.mos.clone().into(),
+            room: Arc::default(),
+            freeing: from.freeing,
+            throttle: Throttle::new(&runtime),
+            mos: LiveObjset::new(from.mos, Txg(synced.0 + 1)),
+            mos_policy: Arc::new(StoragePolicy::of_mos()),
+            features: from.features,
+            config: from.config.into(),
+            space_maps: from.space_maps.into(),
+            shared: Arc::new(from.shared.into()),
+            missed: Missed::default().into(),
+            uncharged: SpaceDelta::default().into(),
+            datasets: BTreeMap::new().into(),
+            handles: Default::default(),
+            first_tasks: Vec::new().into(),
+            tasks: Vec::new().into(),
+            names: tokio::sync::RwLock::default(),
+            syncing: tokio::sync::Mutex::default(),
+            taking: OnceLock::new(),
+            pool: from.pool.into(),
+            runtime,
+        }))
+    }
+}
+
+/// What a new pool's engine begins with.
+pub struct NewEngine {
+    /// Its devices, assembled; the uberblock is that before the first txg.
+    pub pool: Pool,
+    /// Its configuration.
+    pub config: PoolConfig,
+    /// Keys of its encrypted datasets.
+    pub keys: Keyring,
+    /// Memory for metadata blocks.
+    pub cache_bytes: usize,
+    /// Features to enable.
+    pub features: Vec<&'static Feature>,
+    /// Its vdevs, of which nothing is allocated.
+    pub allocator: Allocator,
+}
+
+/// What an engine begins with.
+struct Beginning {
+    pool: Pool,
+    cache: Arc<BlockCache>,
+    allocator: Allocator,
+    keys: Arc<Keyring>,
+    mos: Objset,
+    freeing: Freeing,
+    features: Features,
+    config: PoolConfig,
+    space_maps: SpaceMaps,
+    shared: SharedBlocks,
+}
+
+async fn features(mos: &Mos) -> Result<Features> {
+    let mut features = Features::default();
+    for (feature, state) in mos.features().await? {
+        match feature.guid {
+            "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
+            "org.illumos:lz4_compress" if state == FeatureState::Active => {
+                features.compression = Compression::Lz4
+            }
+            "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
+            _ => {}
+        }
+    }
+    Ok(features)
+}
+
+/// The configuration of a pool, as a value.
+pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
+    let of = |source| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
+    PoolConfig::decode(mos.config()).map_err(of)
+}

@@ -1,0 +1,241 @@
+//! Whether there is room for a change: the pool's size, quotas and reservations.
+//!
+//! Idea: a change says how much it may write before it is made, and takes a hold for that
+//! ([`Engine::hold_for`]). It is compared, on the way from its dataset up to the root, with what the last
+//! txg on disk uses and with all that has changed since, at its worst.
+//!
+//! ```text
+//!   used                      >= quota          refused: ENOSPC at the root, else EDQUOT
+//!   used + changes * 24       >= quota * 33/32  wait for the txg: most will have become much less
+//!   else                                        go on; a reservation shields those above it
+//! ```
+//!
+//! Frees need no room but the pool's own, and of that half of the slop is for them. Space that was freed
+//! comes back two txgs later: who finds the pool full waits for that.
+//!
+//! Source: OpenZFS `dsl_dir.c` (`dsl_dir_tempreserve_impl`), `dsl_dataset.c` (`dsl_dataset_check_quota`),
+//! `dsl_pool.c` (`dsl_pool_unreserved_space`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cenote_dataset::{Dataset, Dir};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_object::Result;
+use parking_lot::Mutex;
+
+/// `spa_asize_inflation`: three copies, each with all the parity there can be, and as much again for what
+/// leads to them.
+pub(crate) const ASIZE_INFLATION: u64 = 24;
+/// Txgs after which all that was freed can be allocated again: `TXG_DEFER_SIZE`, and the one that frees.
+pub(crate) const PATIENCE: usize = 4;
+
+/// What a change needs.
+#[derive(Debug, Clone, Copy)]
+pub enum Need {
+    /// Bytes of content that it writes at most, and something for names and attributes.
+    Write(u64),
+    /// It frees more than it writes.
+    Free,
+}
+
+/// Accounts of opened datasets, and what holds have asked for.
+#[derive(Default)]
+pub(crate) struct Room(pub(crate) Mutex<RoomState>);
+
+#[derive(Default)]
+pub(crate) struct RoomState {
+    pub(crate) as_of: Txg,
+    pub(crate) pool: PoolRoom,
+    pub(crate) accounts: BTreeMap<DatasetId, Arc<Accounts>>,
+    pub(crate) asked: BTreeMap<DatasetId, u64>,
+    pub(crate) asked_by_all: u64,
+}
+
+/// What the pool can hold.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct PoolRoom {
+    pub(crate) for_writes: u64,
+    pub(crate) for_frees: u64,
+}
+
+/// A dataset and the directories from its own up to the root, as a txg left them.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    pub(crate) referenced: u64,
+    pub(crate) unique: u64,
+    pub(crate) refquota: u64,
+    pub(crate) refreservation: u64,
+    pub(crate) dirs: Vec<DirAccount>,
+}
+
+#[derive(Debug)]
+pub(crate) struct DirAccount {
+    pub(crate) id: ObjectId,
+    pub(crate) used: u64,
+    pub(crate) quota: u64,
+    pub(crate) reserved: u64,
+}
+
+/// Whether a change may be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fits,
+    /// It may, once what has changed is on disk.
+    Wait,
+    /// The pool is full.
+    Full,
+    OverQuota,
+}
+
+/// Gives back what a hold has asked for.
+pub(crate) struct Asked {
+    pub(crate) room: Arc<Room>,
+    pub(crate) dataset: DatasetId,
+    pub(crate) bytes: u64,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut state = self.room.0.lock();
+        if let Some(asked) = state.asked.get_mut(&self.dataset) {
+            *asked -= self.bytes;
+            state.asked_by_all -= self.bytes;
+        }
+    }
+}
+
+impl Need {
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Need::Write(bytes) => bytes,
+            Need::Free => 0,
+        }
+    }
+}
+
+impl Accounts {
+    pub(crate) async fn of(dataset: &Dataset) -> Result<Accounts> {
+        let phys = dataset.phys();
+        let chain = std::iter::successors(Some(dataset.dir()), |dir| dir.parent());
+        let account = |dir: &Dir| {
+            let phys = dir.phys();
+            DirAccount {
+                id: dir.id(),
+                used: phys.used_bytes,
+                quota: phys.quota_bytes,
+                reserved: phys.reserved_bytes,
+            }
+        };
+        Ok(Accounts {
+            referenced: phys.referenced_bytes,
+            unique: phys.unique_bytes,
+            refquota: dataset.setting("refquota").await?,
+            refreservation: dataset.setting("refreservation").await?,
+            dirs: chain.map(account).collect(),
+        })
+    }
+
+    /// `in_flight`: what may yet be written below a directory.
+    pub(crate) fn verdict(&self, need: Need, pool: PoolRoom, in_flight: impl Fn(ObjectId) -> u64) -> Verdict {
+        let frees = matches!(need, Need::Free);
+        let mut asked = need.bytes().max(1).saturating_mul(ASIZE_INFLATION);
+        for (depth, dir) in self.dirs.iter().enumerate() {
+            let is_root = depth + 1 == self.dirs.len();
+            let flying = in_flight(dir.id);
+            let (mut used, mut promised) = (dir.used, 0);
+            if depth == 0 {
+                if !frees && self.refquota != 0 && self.referenced.saturating_add(flying) >= self.refquota {
+                    let may_shrink = flying > 0 || self.referenced < self.refquota;
+                    return if may_shrink { Verdict::Wait } else { Verdict::OverQuota };
+                }
+                // What is kept for this dataset counts as used, but not against itself.
+                let kept = self.refreservation.saturating_sub(self.unique);
+                used = used.saturating_sub(kept);
+                promised = asked.min(kept.saturating_sub(flying));
+            }
+            let mut quota = if frees || dir.quota == 0 { u64::MAX } else { dir.quota };
+            let mut over = Verdict::OverQuota;
+            let pool_room = if frees { pool.for_frees } else { pool.for_writes };
+            if is_root && pool_room < quota {
+                (quota, over) = (pool_room, Verdict::Full);
+            }
+            if used >= quota {
+                return over;
+            }
+            let stretch = if quota == u64::MAX { 0 } else { quota >> 5 };
+            if used.saturating_add(flying) >= quota.saturating_add(stretch) {
+                return Verdict::Wait;
+            }
+            let before = used.saturating_add(flying);
+            let after = before.saturating_add(asked - promised);
+            asked = after.max(dir.reserved) - before.max(dir.reserved);
+            if asked == 0 {
+                return Verdict::Fits;
+            }
+        }
+        Verdict::Fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const POOL: PoolRoom = PoolRoom { for_writes: 1000 * MIB, for_frees: 1010 * MIB };
+
+    /// Used, quota and reservation of a directory, in MiB.
+    fn accounts(dirs: &[(u64, u64, u64)]) -> Accounts {
+        let dir = |(id, &(used, quota, reserved)): (u64, &(u64, u64, u64))| DirAccount {
+            id: ObjectId(id),
+            used: used * MIB,
+            quota: quota * MIB,
+            reserved: reserved * MIB,
+        };
+        Accounts { dirs: (0..).zip(dirs).map(dir).collect(), ..Accounts::default() }
+    }
+
+    fn verdict(accounts: &Accounts, need: Need, flying: u64) -> Verdict {
+        accounts.verdict(need, POOL, |_| flying * MIB)
+    }
+
+    #[test]
+    fn a_full_pool_refuses_writes_and_takes_frees() {
+        let full = accounts(&[(10, 0, 0), (1000, 0, 0)]);
+        assert_eq!(verdict(&full, Need::Write(1), 0), Verdict::Full);
+        assert_eq!(verdict(&full, Need::Free, 0), Verdict::Fits);
+        assert_eq!(verdict(&accounts(&[(10, 0, 0), (1010, 0, 0)]), Need::Free, 0), Verdict::Full);
+        let nearly = accounts(&[(10, 0, 0), (999, 0, 0)]);
+        assert_eq!(verdict(&nearly, Need::Write(MIB), 0), Verdict::Fits);
+        assert_eq!(verdict(&nearly, Need::Write(MIB), 40), Verdict::Wait);
+    }
+
+    #[test]
+    fn quotas_hold_at_every_level() {
+        assert_eq!(verdict(&accounts(&[(10, 10, 0), (10, 0, 0)]), Need::Write(1), 0), Verdict::OverQuota);
+        assert_eq!(verdict(&accounts(&[(10, 0, 0), (50, 40, 0), (50, 0, 0)]), Need::Write(1), 0), {
+            Verdict::OverQuota
+        });
+        assert_eq!(verdict(&accounts(&[(10, 10, 0), (10, 0, 0)]), Need::Free, 0), Verdict::Fits);
+        let small = Accounts { referenced: 5 * MIB, refquota: 6 * MIB, ..accounts(&[(10, 0, 0)]) };
+        assert_eq!(verdict(&small, Need::Write(1), 0), Verdict::Fits);
+        assert_eq!(verdict(&small, Need::Write(1), 1), Verdict::Wait);
+        let over = Accounts { referenced: 6 * MIB, ..small };
+        assert_eq!(verdict(&over, Need::Write(1), 0), Verdict::OverQuota);
+    }
+
+    #[test]
+    fn what_is_reserved_can_be_written_though_the_pool_is_full() {
+        assert_eq!(verdict(&accounts(&[(10, 0, 100), (1000, 0, 0)]), Need::Write(MIB), 0), Verdict::Fits);
+        assert_eq!(verdict(&accounts(&[(90, 0, 100), (1000, 0, 0)]), Need::Write(MIB), 0), Verdict::Full);
+        let volume = Accounts {
+            unique: 10 * MIB,
+            refreservation: 200 * MIB,
+            ..accounts(&[(200, 0, 0), (1000, 0, 0)])
+        };
+        assert_eq!(verdict(&volume, Need::Write(MIB), 0), Verdict::Fits);
+        let used_up = Accounts { unique: 200 * MIB, ..volume };
+        assert_eq!(verdict(&used_up, Need::Write(MIB), 0), Verdict::Full);
+    }
+}

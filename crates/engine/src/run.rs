@@ -1,0 +1,143 @@
+//! Sync tasks queued, and txgs brought to the disk.
+
+use cenote_format::units::Txg;
+use cenote_object::{DatasetError, Result};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::context::SyncContext;
+use crate::engine::{Engine, Task};
+use crate::space_check::{SpaceCheck, check_space};
+use crate::sync;
+
+impl Engine {
+    /// Runs a task when the open txg is written, and writes that txg: when this returns, it is on disk. A
+    /// txg in which nothing has changed, since all its tasks were refused, is not written.
+    ///
+    /// A task checks before it changes: one that refuses must leave all as it was. If one meets damage when
+    /// it has begun to change things, its txg is not written, and the engine stops.
+    ///
+    /// # Errors
+    /// The task's own; or the txg could not be written.
+    pub async fn run<T, F>(&self, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_within(SpaceCheck::None, task).await
+    }
+
+    /// The same for a task that may use so much of the slop.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`], and that there is no room.
+    pub async fn run_within<T, F>(&self, check: SpaceCheck, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_among(&self.0.tasks, check, task).await
+    }
+
+    /// The same for a task that must come before anything is freed in its txg.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    pub async fn run_first<T, F>(&self, check: SpaceCheck, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_among(&self.0.first_tasks, check, task).await
+    }
+
+    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let hold = self.hold().await?;
+        let txg = hold.txg();
+        let task: Task = Box::new(move |context| {
+            Box::pin(async move {
+                let before = context.changes();
+                let outcome = match check_space(context, check).await {
+                    Ok(()) => task(context).await,
+                    Err(full) => Err(full),
+                };
+                if let Err(error) = &outcome
+                    && !error.is_refusal()
+                    && context.changes() != before
+                {
+                    context.broken = Some(error.clone());
+                }
+                // Whoever asked may have gone: the task is done all the same.
+                drop(answer.send(outcome));
+            })
+        });
+        queue.lock().push(task);
+        drop(hold);
+        self.sync(txg).await?;
+        answered.await.unwrap_or_else(|_| Err(self.stopped()))
+    }
+
+    /// Brings txg `txg`, and all before it, to the disk.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn sync(&self, txg: Txg) -> Result<()> {
+        if self.0.txgs.synced()? >= txg {
+            return Ok(());
+        }
+        // A task of its own: who waits for it may give up, and the txg is written all the same.
+        let engine = self.clone();
+        let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
+        writing.await.unwrap_or_else(|error| {
+            let stopped = self.stop(txg, error.to_string());
+            self.0.txgs.done(Err(stopped.clone()));
+            Err(stopped)
+        })
+    }
+
+    async fn write_through(&self, txg: Txg) -> Result<()> {
+        loop {
+            if self.0.txgs.synced()? >= txg {
+                return Ok(());
+            }
+            let _alone = self.0.syncing.lock().await;
+            if self.0.txgs.synced()? < txg {
+                let outcome = sync::sync_open_txg(&self.0).await;
+                self.0.txgs.done(outcome.map_err(|(txg, error)| self.stop(txg, error.to_string())));
+            }
+        }
+    }
+
+    /// Brings everything done so far to the disk.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn sync_all(&self) -> Result<()> {
+        // In this order: what was done so far is in the open txg, or in one before.
+        let has_work = self.0.has_work();
+        let open = self.0.txgs.open();
+        let last = if has_work { open } else { Txg(open.0 - 1) };
+        self.sync(last).await
+    }
+
+    /// Why there is no answer from a task.
+    fn stopped(&self) -> DatasetError {
+        let given_up = |txg| DatasetError::Stopped {
+            pool: self.0.pool.read().name().into(),
+            txg,
+            why: "a task was given up".into(),
+        };
+        self.0.txgs.synced().map_or_else(|error| error, given_up)
+    }
+
+    fn stop(&self, txg: Txg, why: String) -> DatasetError {
+        let pool = self.0.pool.read().name().into();
+        DatasetError::Stopped { pool, txg, why: why.into() }
+    }
+}

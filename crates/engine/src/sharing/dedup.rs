@@ -1,0 +1,385 @@
+//! Deduplication tables, changed.
+//!
+//! ```text
+//!   find: entries of this pass -> ZAPs by class
+//!   write: class by references -> one ZAP, out of the other
+//! ```
+//!
+//! Idea: an entry that is looked at is taken into memory, and with it out of the statistics; at the end of
+//! the pass it goes where its references say: to the ZAP of blocks with one reference or that of those with
+//! several; a block without any is free. So each entry is written once a pass, however often it changes.
+//!
+//! Tables of feature `fast_dedup` collect changes in a log before they go to the ZAPs. Here logs that are
+//! found are worked off with the first change, as at an import long after, and none is begun.
+//!
+//! An entry that is missing was pruned: its block has one owner.
+//!
+//! Memory: the entries of a pass; what the logs hold.
+//!
+//! A block that is found in fewer copies than it is to have is stored beside the table; OpenZFS would add
+//! copies to the entry.
+//!
+//! Source: OpenZFS `ddt.c` (`ddt_lookup`, `ddt_sync_flush_entry`, `ddt_sync_update_stats`), `ddt_zap.c`.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use bytes::Bytes;
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::{Compression, ZstdLevel};
+use cenote_dataset::Mos;
+use cenote_dataset::sharing::ddt::{statistics, unpack};
+use cenote_format::blkptr::{Blkptr, Dva, SPA_DVAS_PER_BP};
+use cenote_format::bytes::Endian;
+use cenote_format::ddt::{
+    DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_DIR_VERSION, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtClass, DdtHistogram,
+    DdtKey, DdtPhys, DdtValue, ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
+};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::units::ObjectId;
+use cenote_format::words::{Phys, Words};
+use cenote_format::zap::{ZAP_FLAG_HASH64, ZAP_FLAG_PRE_HASHED_KEY, ZAP_FLAG_UINT64_KEY};
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{Edit, NewObject, NewZap, Result, Zap, ZapEdit, ZapValue};
+use cenote_pool::Pool;
+
+/// `ddt_zap_default_bs`, `ddt_zap_default_ibs`.
+const BLOCK_SHIFT: u8 = 15;
+const FEATURE: &str = "fast_dedup";
+/// `DDT_VERSION_FDT`.
+const DDT_VERSION_FDT: u64 = 1;
+/// The set of a traditional entry that held extra copies and is given up wherever it is met
+/// (`DDT_PHYS_DITTO`).
+const DITTO_SET: usize = 0;
+
+/// The tables, by checksum algorithm.
+#[derive(Debug, Default)]
+pub(crate) struct DedupTables(BTreeMap<u8, Table>);
+
+#[derive(Debug)]
+struct Table {
+    checksum_id: u8,
+    checksum: &'static str,
+    flat: bool,
+    /// Names the ZAPs and logs: the table's own, or the pool's.
+    directory: ObjectId,
+    zaps: [Option<ObjectId>; DdtClass::ALL.len()],
+    histograms: [DdtHistogram; DdtClass::ALL.len()],
+    /// In memory and not in the statistics.
+    live: BTreeMap<DdtWords, Live>,
+    /// Logs, whose entries are in memory.
+    logs: Vec<(String, ObjectId)>,
+    is_changed: bool,
+}
+
+type DdtWords = Vec<u64>;
+
+/// An entry in memory.
+#[derive(Debug)]
+struct Live {
+    key: DdtKey,
+    value: DdtValue,
+    /// Whose ZAP it is in.
+    stored: Option<DdtClass>,
+}
+
+impl DedupTables {
+    pub(crate) async fn load(mos: &Mos) -> Result<DedupTables> {
+        let mut tables = BTreeMap::new();
+        for ddt in mos.dedup_tables().await? {
+            let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == ddt.checksum_id) else {
+                continue;
+            };
+            let own = mos.directory_u64(&ddt_dir_name(checksum)).await?.map(ObjectId);
+            let directory = own.unwrap_or(DMU_POOL_DIRECTORY_OBJECT);
+            let names = Zap::open_id(mos.objset(), directory).await?;
+            let mut table = Table::new(ddt.checksum_id, checksum, ddt.is_flat(), directory);
+            for class in DdtClass::ALL {
+                let name = ddt_object_name(checksum, class);
+                table.zaps[class as usize] = names.get_u64(&name).await?.map(ObjectId);
+                table.histograms[class as usize] = histogram(mos, &name).await?;
+            }
+            for index in 0..2 {
+                let name = ddt_log_name(checksum, index);
+                if let Some(log) = names.get_u64(&name).await? {
+                    table.logs.push((name, ObjectId(log)));
+                }
+            }
+            for (words, item) in ddt.logged().await? {
+                table.live.insert(words, Live { key: item.key, value: item.value, stored: item.class });
+            }
+            tables.insert(ddt.checksum_id, table);
+        }
+        Ok(DedupTables(tables))
+    }
+
+    /// A block like `bp`, which has no addresses yet, in as many copies.
+    pub(crate) async fn find_alike(
+        &mut self,
+        mos: &Edit,
+        pool: &Pool,
+        bp: &Blkptr,
+        copies: u8,
+    ) -> Result<Alike> {
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(Alike::None) };
+        let number = table.set_for(copies.into());
+        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(Alike::None) };
+        let Some(set) = live.value.sets().get(number).copied() else { return Ok(Alike::None) };
+        if set.phys_birth.0 == 0 {
+            return Ok(Alike::None);
+        }
+        let found = bp.with_dvas(&set.dvas).with_births(mos.txg(), set.phys_birth).with_dedup(true);
+        match found.dvas().count() >= copies.into() {
+            true => Ok(Alike::Block(found)),
+            false => Ok(Alike::TooFew),
+        }
+    }
+
+    /// One reference more to a block; `false`: no table knows it.
+    pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
+        self.count(mos, pool, bp, 1).await
+    }
+
+    /// A new block, with its first reference.
+    pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
+        if let Entry::Vacant(place) = self.0.entry(bp.checksum_id()) {
+            let Some(table) = Table::create(mos, bp.checksum_id()).await? else { return Ok(()) };
+            place.insert(table);
+        }
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(()) };
+        let (key, number) = (DdtKey::of(bp), table.set_for(bp.dvas().count()));
+        let mut dvas = [Dva::default(); SPA_DVAS_PER_BP];
+        dvas.iter_mut().zip(bp.dvas()).for_each(|(place, dva)| *place = dva);
+        let set = DdtPhys { dvas, refcount: 1, phys_birth: bp.physical_birth() };
+        let new_value = DdtValue::empty(table.flat, pool.runtime().unix_time_ns() / 1_000_000_000);
+        table.find(mos, pool, key).await?;
+        let new = || Live { key, value: new_value, stored: None };
+        table.live.entry(key.to_words()).or_insert_with(new).value.put_set(number, set);
+        table.is_changed = true;
+        Ok(())
+    }
+
+    /// One reference less to a block; `false`: no table knows it.
+    pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
+        self.count(mos, pool, bp, -1).await
+    }
+
+    /// Counts references to a block; `false`: no table knows it.
+    async fn count(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr, delta: i64) -> Result<bool> {
+        let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(false) };
+        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(false) };
+        let first = bp.dvas().next();
+        let is_of = |set: &DdtPhys| first == Some(set.dvas[0]) && set.phys_birth == bp.physical_birth();
+        let sets = live.value.sets();
+        let Some(number) = sets.iter().position(is_of) else { return Ok(false) };
+        let set = sets[number];
+        live.value.put_set(number, DdtPhys { refcount: set.refcount.saturating_add_signed(delta), ..set });
+        table.is_changed = true;
+        Ok(true)
+    }
+
+    /// Writes what has changed. Answers blocks without references, which are free.
+    pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
+        let mut free = Vec::new();
+        for table in self.0.values_mut() {
+            if std::mem::take(&mut table.is_changed) {
+                table.write(mos, pool, &mut free).await?;
+            }
+        }
+        self.0.retain(|_, table| table.zaps.iter().any(Option::is_some) || !table.live.is_empty());
+        Ok(free)
+    }
+}
+
+/// What a table knows of a block that is about to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alike {
+    /// Nothing.
+    None,
+    /// One like it, to which that pointer leads.
+    Block(Blkptr),
+    /// One like it, but in fewer copies.
+    TooFew,
+}
+
+impl Table {
+    /// Makes the table of an algorithm, in the newest form that the pool has; `None`: blocks can't be told by
+    /// it.
+    async fn create(mos: &Edit, checksum_id: u8) -> Result<Option<Table>> {
+        let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == checksum_id) else {
+            return Ok(None);
+        };
+        let pool_directory = ZapEdit::new(mos, DMU_POOL_DIRECTORY_OBJECT);
+        if pool_directory.get(names::DDT_STATS).await?.is_none() {
+            let all = NewZap::of(ObjectType::DDT_STATS).create(mos).await?;
+            pool_directory.add(names::DDT_STATS, all.0).await?;
+        }
+        if FeatureCounts::of(mos).count(FEATURE).await?.is_none() {
+            return Ok(Some(Table::new(checksum_id, checksum, false, DMU_POOL_DIRECTORY_OBJECT)));
+        }
+        let directory = NewZap::of(ObjectType::ZAP_METADATA).create(mos).await?;
+        pool_directory.add(&ddt_dir_name(checksum), directory.0).await?;
+        let fields = ZapEdit::new(mos, directory);
+        fields.add(DDT_DIR_VERSION, DDT_VERSION_FDT).await?;
+        fields.add(DDT_DIR_FLAGS, DDT_FLAG_FLAT | DDT_FLAG_LOG).await?;
+        FeatureCounts::of(mos).change(FEATURE, 1).await?;
+        Ok(Some(Table::new(checksum_id, checksum, true, directory)))
+    }
+
+    /// The set of an entry that is for so many copies.
+    fn set_for(&self, copies: usize) -> usize {
+        if self.flat { 0 } else { copies }
+    }
+
+    fn new(checksum_id: u8, checksum: &'static str, flat: bool, directory: ObjectId) -> Table {
+        Table {
+            checksum_id,
+            checksum,
+            flat,
+            directory,
+            zaps: Default::default(),
+            histograms: std::array::from_fn(|_| DdtHistogram::default()),
+            live: BTreeMap::new(),
+            logs: Vec::new(),
+            is_changed: false,
+        }
+    }
+
+    /// The entry of a block, in memory.
+    async fn find(&mut self, mos: &Edit, pool: &Pool, key: DdtKey) -> Result<Option<&mut Live>> {
+        let words = key.to_words();
+        if !self.live.contains_key(&words) {
+            let Some((class, value)) = self.stored(mos, &words).await? else { return Ok(None) };
+            let entry = statistics(pool, &key, &value);
+            if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
+                *bucket -= &entry;
+            }
+            self.is_changed = true;
+            self.live.insert(words.clone(), Live { key, value, stored: Some(class) });
+        }
+        Ok(self.live.get_mut(&words))
+    }
+
+    async fn stored(&self, mos: &Edit, words: &[u64]) -> Result<Option<(DdtClass, DdtValue)>> {
+        for class in DdtClass::ALL {
+            let Some(zap) = self.zaps[class as usize] else { continue };
+            if let Some(value) = ZapEdit::new(mos, zap).get(words).await? {
+                let value = unpack(&value, self.flat);
+                let value = value.ok_or_else(|| mos.damaged(zap, "has an entry that is none of a block"))?;
+                return Ok(Some((class, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn write(&mut self, mos: &Edit, pool: &Pool, free: &mut Vec<Blkptr>) -> Result<()> {
+        for (words, mut live) in std::mem::take(&mut self.live) {
+            self.drop_unused(&mut live, free);
+            let references = live.value.refcount();
+            let class = match references {
+                0 => None,
+                1 => Some(DdtClass::Unique),
+                _ => Some(DdtClass::Duplicate),
+            };
+            if let Some(stored) = live.stored.filter(|stored| Some(*stored) != class)
+                && let Some(zap) = self.zaps[stored as usize]
+            {
+                ZapEdit::new(mos, zap).remove(&words[..]).await?;
+            }
+            let Some(class) = class else { continue };
+            let entry = statistics(pool, &live.key, &live.value);
+            if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
+                *bucket += &entry;
+            }
+            let zap = self.zap(mos, class).await?;
+            ZapEdit::new(mos, zap).update(&words[..], pack(&live.value)).await?;
+        }
+        self.drop_logs(mos).await?;
+        self.write_statistics(mos).await
+    }
+
+    /// Sets without references, and such as are no longer made, are given up with their blocks.
+    fn drop_unused(&self, live: &mut Live, free: &mut Vec<Blkptr>) {
+        for (number, set) in live.value.sets().into_iter().enumerate() {
+            let is_ditto = !self.flat && number == DITTO_SET;
+            if set.phys_birth.0 != 0 && (set.refcount == 0 || is_ditto) {
+                free.push(ddt_blkptr(self.checksum_id, &live.key, &set));
+                live.value.put_set(number, DdtPhys::from_words(&[0; DdtPhys::COUNT]).unwrap_or(set));
+            }
+        }
+    }
+
+    /// The ZAP of a class, made when it is needed first.
+    async fn zap(&mut self, mos: &Edit, class: DdtClass) -> Result<ObjectId> {
+        if let Some(zap) = self.zaps[class as usize] {
+            return Ok(zap);
+        }
+        let is_hash = Checksum::try_from(self.checksum_id).is_ok_and(|checksum| checksum != Checksum::EdonR);
+        let prehashed = if is_hash { ZAP_FLAG_PRE_HASHED_KEY } else { 0 };
+        let object = NewObject::of(ObjectType::DDT_ZAP).indirect_block_shift(BLOCK_SHIFT);
+        let flags = ZAP_FLAG_HASH64 | ZAP_FLAG_UINT64_KEY | prehashed;
+        let zap = NewZap::in_object(object).with_flags(flags, BLOCK_SHIFT.into()).create(mos).await?;
+        ZapEdit::new(mos, self.directory).add(&ddt_object_name(self.checksum, class), zap.0).await?;
+        self.zaps[class as usize] = Some(zap);
+        Ok(zap)
+    }
+
+    /// All that the logs held is in the ZAPs.
+    async fn drop_logs(&mut self, mos: &Edit) -> Result<()> {
+        for (name, log) in std::mem::take(&mut self.logs) {
+            mos.destroy(log).await?;
+            ZapEdit::new(mos, self.directory).remove(&name).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_statistics(&mut self, mos: &Edit) -> Result<()> {
+        let all = ZapEdit::new(mos, DMU_POOL_DIRECTORY_OBJECT).get(names::DDT_STATS).await?;
+        let all = all.and_then(|id| id.as_u64()).map(ObjectId);
+        let all =
+            all.ok_or_else(|| mos.damaged(DMU_POOL_DIRECTORY_OBJECT, "has no statistics of its tables"))?;
+        let mut entries = 0;
+        for zap in self.zaps.iter().flatten() {
+            entries += Zap::open_id(&mos.view(), *zap).await?.count();
+        }
+        for class in DdtClass::ALL {
+            let Some(zap) = self.zaps[class as usize] else { continue };
+            let name = ddt_object_name(self.checksum, class);
+            if entries > 0 {
+                let words = self.histograms[class as usize].to_words();
+                ZapEdit::new(mos, all).update(&name, ZapValue::from_words(&words)).await?;
+                continue;
+            }
+            mos.destroy(zap).await?;
+            self.zaps[class as usize] = None;
+            ZapEdit::new(mos, self.directory).remove(&name).await?;
+            ZapEdit::new(mos, all).remove(&name).await?;
+        }
+        if entries == 0 && self.directory != DMU_POOL_DIRECTORY_OBJECT {
+            mos.destroy(self.directory).await?;
+            ZapEdit::new(mos, DMU_POOL_DIRECTORY_OBJECT).remove(&ddt_dir_name(self.checksum)).await?;
+            FeatureCounts::of(mos).change(FEATURE, -1).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The statistics of a ZAP, as they are in the MOS.
+async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
+    let Some(all) = mos.directory_zap(names::DDT_STATS).await? else { return Ok(DdtHistogram::default()) };
+    match all.lookup(name.as_bytes()).await? {
+        None => Ok(DdtHistogram::default()),
+        Some(value) => {
+            let words: Vec<u64> = value.words().collect();
+            DdtHistogram::from_words(&words).map_err(|e| all.object().format(e))
+        }
+    }
+}
+
+/// An entry as a ZAP holds it, packed if that makes it shorter (`ddt_zap_compress`).
+fn pack(value: &DdtValue) -> ZapValue {
+    let raw = value.encode_unpacked(Endian::NATIVE);
+    let packed = Compression::Zle.compress(&raw, raw.len() - 1, ZstdLevel::DEFAULT).ok().flatten();
+    ZapValue::new(1, Bytes::from(value.encode_as(Endian::NATIVE, packed.as_deref())))
+}

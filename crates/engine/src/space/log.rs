@@ -1,0 +1,219 @@
+//! The log of space changes: one map a txg, for the changes of all metaslabs.
+//!
+//! ```text
+//!   txg                5      6      7      8         a map for each
+//!   metaslabs changed    a b    b c    c      a
+//!   unflushed since      a 5    b 5    c 6           a metaslab's own map has all before that txg
+//!
+//!   txg 9: a's own map gets what the log has of it; a is unflushed since 9
+//!   txg 10: b, too; now nobody needs map 5 any more
+//! ```
+//!
+//! Idea: what is freed lies anywhere, so a txg may change hundreds of metaslabs. Appending to the map of
+//! each is a block a metaslab; one log for all is a few blocks in a row. Each metaslab is brought up to date
+//! in its turn, before the log has become too long to be read when the pool is opened; until then memory
+//! holds what its own map lacks, in which what was allocated and freed again cancels out.
+//!
+//! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`). How many
+//! metaslabs a txg flushes is decided more simply here: as many as it takes to go round before the log is
+//! full at its present rate.
+
+use std::collections::BTreeMap;
+
+use cenote_dataset::spacemaps::{LogMap, LogSpacemaps, MetaslabPlace};
+use cenote_format::space_map::MapType;
+use cenote_format::units::{Txg, VdevId};
+use cenote_pool::VdevConfig;
+use cenote_pool::ranges::Ranges;
+
+/// `zfs_log_sm_blksz`, and that of an array of txgs, `SPA_OLD_MAXBLOCKSIZE`.
+pub(crate) const BLOCK_BYTES: u32 = 128 << 10;
+/// `zfs_unflushed_log_block_pct`, as a factor: blocks of the log for each metaslab that is not up to date...
+const BLOCKS_PER_METASLAB: u64 = 4;
+/// ...but so many at least, `zfs_unflushed_log_block_min`...
+const BLOCKS_MIN: u64 = 1000;
+/// ...and at most, `zfs_unflushed_log_block_max`.
+const BLOCKS_MAX: u64 = 1 << 17;
+/// `zfs_unflushed_log_txg_max`: maps of so many txgs at most.
+const TXGS_MAX: u64 = 1000;
+/// `zfs_max_log_walking`: so many txgs tell the present rate.
+const RATE_TXGS: usize = 5;
+/// `zfs_unflushed_max_mem_ppm`: what metaslabs' own maps lack may take a thousandth of memory...
+const MEMORY_SHARE: u64 = 1000;
+/// ...and at most so much, `zfs_unflushed_max_mem_amt`.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// What a range takes in memory, about.
+const RANGE_BYTES: u64 = 32;
+
+pub(crate) type MetaslabId = (VdevId, u64);
+
+/// What is in the log.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceLog {
+    /// Each txg's map.
+    pub(crate) maps: BTreeMap<Txg, LogMap>,
+    /// The metaslabs that have ever been in the log.
+    pub(crate) metaslabs: BTreeMap<MetaslabId, Unflushed>,
+    /// The next txg brings all metaslabs up to date.
+    pub(crate) is_to_be_flushed: bool,
+}
+
+/// A metaslab, and what its own map lacks.
+#[derive(Debug)]
+pub(crate) struct Unflushed {
+    pub(crate) start_bytes: u64,
+    /// Changes of txgs before this are in its own map.
+    pub(crate) since: Txg,
+    pub(crate) allocated: Ranges,
+    pub(crate) freed: Ranges,
+}
+
+impl Unflushed {
+    pub(crate) fn since(txg: Txg, start_bytes: u64) -> Unflushed {
+        Unflushed { start_bytes, since: txg, allocated: Ranges::default(), freed: Ranges::default() }
+    }
+
+    /// Its own map lacks nothing.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.allocated.is_empty() && self.freed.is_empty()
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.allocated.len() + self.freed.len()) as u64 * RANGE_BYTES
+    }
+
+    /// A change goes into the log: it undoes one that its own map lacks, too, or comes to those.
+    pub(crate) fn note(&mut self, map_type: MapType, start: u64, end: u64) {
+        let (into, against) = match map_type {
+            MapType::Alloc => (&mut self.allocated, &mut self.freed),
+            MapType::Free => (&mut self.freed, &mut self.allocated),
+        };
+        let news = against.complement(start, end);
+        against.remove(start, end - start);
+        news.iter().for_each(|(start, end)| _ = into.insert(start, end - start));
+    }
+}
+
+impl SpaceLog {
+    /// As an opened pool has it; its vdevs follow.
+    pub(crate) fn of(log: &LogSpacemaps) -> SpaceLog {
+        SpaceLog { maps: log.maps.clone(), ..SpaceLog::default() }
+    }
+
+    pub(crate) fn add_vdev(&mut self, vdev: &VdevConfig, places: &[MetaslabPlace], log: &LogSpacemaps) {
+        let logged = log.by_metaslab(vdev);
+        for place in places {
+            let Some(since) = place.unflushed else { continue };
+            let mut unflushed = Unflushed::since(since, place.start_bytes);
+            let changes = logged.get(&place.index).into_iter().flatten();
+            for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
+                let end = change.offset_bytes.saturating_add(change.run_bytes);
+                unflushed.note(change.map_type, change.offset_bytes, end);
+            }
+            self.metaslabs.insert((VdevId(vdev.id), place.index), unflushed);
+        }
+    }
+
+    /// The next txg brings all metaslabs up to date: the pool is given up, or a new vdev might take the
+    /// number of one that is in the log.
+    pub(crate) fn flush_all(&mut self) {
+        self.is_to_be_flushed = true;
+    }
+
+    /// The pool keeps a log.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.maps.is_empty()
+    }
+
+    /// How many metaslabs a txg brings up to date: all those that are behind have their turn before the log
+    /// is full.
+    pub(crate) fn turns(&self) -> u64 {
+        let behind = self.metaslabs.values().filter(|metaslab| !metaslab.is_clean()).count() as u64;
+        let recent = self.maps.values().rev().take(RATE_TXGS).map(|map| map.blocks);
+        let blocks_per_txg = recent.max().unwrap_or(0).max(1);
+        let txgs = (self.blocks_max() / blocks_per_txg).clamp(1, TXGS_MAX);
+        behind.div_ceil(txgs)
+    }
+
+    fn blocks_max(&self) -> u64 {
+        (self.metaslabs.len() as u64 * BLOCKS_PER_METASLAB).clamp(BLOCKS_MIN, BLOCKS_MAX)
+    }
+
+    /// The log is longer than it may be, or memory for what it says is, but for what nobody needs who has had
+    /// a turn.
+    pub(crate) fn is_too_long(&self, memory_bytes: u64) -> bool {
+        let oldest = self.oldest();
+        let needed = || self.maps.range(oldest..).map(|(_, map)| map.blocks);
+        let memory: u64 = self.metaslabs.values().map(Unflushed::bytes).sum();
+        needed().sum::<u64>() > self.blocks_max()
+            || needed().count() as u64 > TXGS_MAX
+            || memory > (memory_bytes / MEMORY_SHARE).min(MEMORY_BYTES_MAX)
+    }
+
+    /// Maps of txgs before this serve nobody.
+    pub(crate) fn oldest(&self) -> Txg {
+        self.metaslabs.values().map(|metaslab| metaslab.since).min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cenote_format::units::ObjectId;
+
+    use super::*;
+
+    fn ranges(ranges: &Ranges) -> Vec<(u64, u64)> {
+        ranges.iter().collect()
+    }
+
+    #[test]
+    fn what_is_allocated_and_freed_again_comes_to_nothing() {
+        let mut metaslab = Unflushed::since(Txg(5), 0);
+        metaslab.note(MapType::Alloc, 0, 100);
+        metaslab.note(MapType::Free, 20, 50);
+        // 100..150 was allocated before the log began.
+        metaslab.note(MapType::Free, 90, 150);
+        assert_eq!(
+            (ranges(&metaslab.allocated), ranges(&metaslab.freed)),
+            (vec![(0, 20), (50, 90)], vec![(100, 150)])
+        );
+        metaslab.note(MapType::Alloc, 100, 150);
+        metaslab.note(MapType::Free, 0, 20);
+        metaslab.note(MapType::Free, 50, 90);
+        assert!(metaslab.is_clean());
+    }
+
+    /// A log of so many txgs, with so many blocks each, of which one metaslab a txg has not caught up.
+    fn log(txgs: u64, blocks: u64, metaslabs: u64) -> SpaceLog {
+        let mut log = SpaceLog::default();
+        log.maps.extend((1..=txgs).map(|txg| (Txg(txg), LogMap { object: ObjectId(txg), blocks })));
+        for index in 0..metaslabs {
+            let mut metaslab = Unflushed::since(Txg(1 + index % txgs), 0);
+            metaslab.note(MapType::Alloc, 0, 100);
+            log.metaslabs.insert((VdevId(0), index), metaslab);
+        }
+        log
+    }
+
+    #[test]
+    fn all_have_their_turn_before_the_log_is_full() {
+        assert_eq!(log(10, 1, 1).turns(), 1, "one at least, so that a small pool's log stays short");
+        // Room for 4,000 blocks, which 10 a txg fill in 400 txgs.
+        assert_eq!(log(10, 10, 1000).turns(), 3);
+        assert_eq!(log(10, 2000, 200).turns(), 200, "each txg fills it");
+        assert_eq!(log(10, 1, 0).turns(), 0);
+    }
+
+    #[test]
+    fn the_log_is_bounded_in_blocks_groups_and_memory() {
+        let memory_bytes = 1 << 30;
+        assert!(!log(1000, 1, 1000).is_too_long(memory_bytes));
+        assert!(log(1001, 1, 1001).is_too_long(memory_bytes), "txgs");
+        assert!(log(3, 400, 3).is_too_long(memory_bytes), "blocks");
+        assert!(log(3, 1, 3).is_too_long(90_000), "memory");
+        // What only metaslabs needed that have caught up is gone in a moment.
+        let mut caught_up = log(3, 400, 3);
+        caught_up.metaslabs.values_mut().for_each(|metaslab| metaslab.since = Txg(3));
+        assert!(!caught_up.is_too_long(memory_bytes));
+    }
+}

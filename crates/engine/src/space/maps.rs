@@ -1,0 +1,54 @@
+//! Where metaslabs' space maps are.
+
+use std::collections::BTreeMap;
+
+use cenote_dataset::Mos;
+use cenote_dataset::spacemaps::LogSpacemaps;
+use cenote_format::space_map::MapType;
+use cenote_format::units::{ObjectId, VdevId};
+use cenote_object::Result;
+use cenote_pool::ranges::Ranges;
+
+use crate::space::log::SpaceLog;
+use crate::space::map_edit::SpaceMapChange;
+
+/// Where metaslabs' maps are.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceMaps {
+    /// For each vdev the object whose words are the maps' numbers.
+    pub(crate) arrays: BTreeMap<VdevId, ObjectId>,
+    pub(crate) maps: BTreeMap<(VdevId, u64), ObjectId>,
+    /// What is not in them yet.
+    pub(crate) log: SpaceLog,
+}
+
+impl SpaceMaps {
+    /// As an opened pool has them.
+    pub(crate) async fn of(mos: &Mos, log: &LogSpacemaps) -> Result<SpaceMaps> {
+        let mut all = SpaceMaps { log: SpaceLog::of(log), ..SpaceMaps::default() };
+        for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.metaslab_array.0 != 0) {
+            let id = VdevId(vdev.id);
+            all.add_vdev(id, vdev.metaslab_array);
+            let places = mos.metaslab_places(vdev).await?;
+            all.maps.extend(places.iter().filter_map(|place| Some(((id, place.index), place.map?))));
+            all.log.add_vdev(vdev, &places, log);
+        }
+        Ok(all)
+    }
+
+    /// A vdev whose maps' numbers are in that object.
+    pub(crate) fn add_vdev(&mut self, vdev: VdevId, array: ObjectId) {
+        self.arrays.insert(vdev, array);
+    }
+}
+
+/// Ranges of a vdev as changes of the map of the metaslab that begins at `start_bytes`.
+pub(crate) fn changes(map_type: MapType, ranges: &Ranges, start_bytes: u64) -> Vec<SpaceMapChange> {
+    let change = |(start, end)| SpaceMapChange {
+        map_type,
+        vdev: None,
+        offset_bytes: start - start_bytes,
+        run_bytes: end - start,
+    };
+    ranges.iter().map(change).collect()
+}

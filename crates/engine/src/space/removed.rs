@@ -1,0 +1,78 @@
+//! Removed vdevs: parts of their mappings that serve no block any more.
+//!
+//! Idea: a block on a removed vdev is freed where its copies are (pool/alloc does that); its range in the
+//! mapping is noted in a map of what is obsolete, from which OpenZFS learns when it is worth making the
+//! mapping shorter. A removal that is under way stays as far as it has come: OpenZFS goes on with it, and
+//! finds that what was freed needs no copy.
+//!
+//! Source: OpenZFS `vdev_indirect.c` (`vdev_indirect_sync_obsolete`), `vdev_removal.c`
+//! (`free_from_removing_vdev`).
+
+use cenote_dataset::Mos;
+use cenote_dataset::import::indirect::read_mapping;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
+use cenote_format::indirect::IndirectMapping;
+use cenote_format::space_map::MapType;
+use cenote_format::units::VdevId;
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{Result, ZapEdit, ZapValue};
+use cenote_pool::alloc::{Allocator, MetaslabChanges};
+
+use crate::context::SyncContext;
+use crate::space::checkpoint::map_of_vdev;
+use crate::space::map_edit::SpaceMapEdit;
+use crate::space::maps::changes;
+
+const FEATURE: &str = "obsolete_counts";
+/// Maps of what is obsolete count bytes.
+const SHIFT: u32 = 0;
+/// `sr_copied`'s place among the words of `spa_removing_phys_t`.
+const COPIED: usize = 6;
+
+/// Tells the allocator where the blocks of removed vdevs are.
+pub(crate) async fn follow(mos: &Mos, allocator: &Allocator) -> Result<()> {
+    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.indirect_object.0 != 0) {
+        let object = vdev.indirect_object;
+        let mapping = IndirectMapping::new(read_mapping(mos.objset(), object).await?);
+        allocator.set_moved(VdevId(vdev.id), mapping.map_err(|error| mos.objset().format(object, error))?);
+    }
+    Ok(())
+}
+
+/// Notes what has become obsolete.
+pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
+    for (vdev, ranges) in context.syncing.allocator.take_obsolete() {
+        if FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_none() {
+            continue;
+        }
+        let (map, is_new) = map_of_vdev(context, vdev, vdev_zap::INDIRECT_OBSOLETE_SM, SHIFT).await?;
+        if is_new {
+            context.use_feature(FEATURE, 1).await?;
+        }
+        let edit = context.edit();
+        let map = SpaceMapEdit::new(&edit, map, SHIFT);
+        map.append(&changes(MapType::Alloc, &ranges, 0), context.syncing.pass as u16).await?;
+    }
+    Ok(())
+}
+
+/// What is freed of a vdev that is being removed, before it was copied, is done with.
+pub(crate) async fn note_removal(context: &mut SyncContext, change: &MetaslabChanges) -> Result<()> {
+    let copied_to = context.syncing.allocator.moved_up_to(change.vdev);
+    let is_removing = context.syncing.pool.vdevs().top(change.vdev).is_some_and(|top| top.removing);
+    if !is_removing {
+        return Ok(());
+    }
+    let uncopied = change.freed.iter().map(|(start, end)| end.saturating_sub(start.max(copied_to)));
+    let uncopied: u64 = uncopied.sum();
+    let edit = context.edit();
+    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+    let Some(state) = directory.get(names::REMOVING).await?.filter(|_| uncopied != 0) else {
+        return Ok(());
+    };
+    let mut words: Vec<u64> = state.words().collect();
+    if let Some(copied) = words.get_mut(COPIED) {
+        *copied = copied.saturating_add(uncopied);
+    }
+    directory.update(names::REMOVING, &ZapValue::from_words(&words)).await
+}

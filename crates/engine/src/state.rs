@@ -1,0 +1,163 @@
+//! Who has the pool: what labels say while it is in use, and afterwards.
+//!
+//! Idea: a pool that is being changed says so in its labels, with the machine's id and name; one that was
+//! closed in order says that it is exported, so that the next machine takes it without being forced to.
+//!
+//! Source: OpenZFS `spa.c` (`spa_import`, `spa_export_common`).
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cenote_device::Gate;
+use cenote_format::label::{PoolConfig, PoolState};
+use cenote_format::units::Txg;
+use cenote_object::Result;
+use cenote_pool::PoolError;
+
+use crate::context::SyncContext;
+use crate::engine::{Engine, LiveDataset, Shared};
+use crate::host::Host;
+use crate::sync::write_config;
+use crate::taking::{HELD_BYTES_MAX, Preparing, Taking, refuse_changed};
+use crate::zil::log::Log;
+
+impl Engine {
+    /// Writes a txg whose labels say that `host` has the pool in this state. A pool that is given up has no
+    /// intent logs any more.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
+        if state != PoolState::Active {
+            self.end_logs().await?;
+        }
+        self.run(move |context| Box::pin(async move { set_state(context, state, host).await })).await
+    }
+}
+
+async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> Result<()> {
+    {
+        let mut config = context.engine.config.lock();
+        config.state = state;
+        config.hostid = host.hostid();
+        config.hostname = Some(host.name);
+    }
+    if state != PoolState::Active {
+        context.engine.space_maps.lock().await.log.flush_all();
+    }
+    context.config_changed = true;
+    // Now, since a txg in which nothing else changes needs no pass.
+    write_config(context).await
+}
+
+impl Engine {
+    /// The pool, whose devices lie behind `gate`, is this host's from its first change on. Once, before
+    /// anything is changed.
+    pub fn take(&self, gate: &Gate, host: Host) {
+        let pool = self.pool();
+        let mut config = self.0.config.lock();
+        (config.state, config.hostid) = (PoolState::Active, host.hostid());
+        config.hostname = Some(host.name.clone());
+        let found = pool.found();
+        let taking = Taking {
+            gate: gate.clone(),
+            host,
+            found_state: found.state(),
+            found_label_txg: found.config.txg,
+            found_txg: found.uberblocks.first().map_or(Txg(0), |newest| newest.txg),
+            mark: Some(PoolConfig { txg: pool.uberblock().txg, ..config.clone() }).into(),
+            preparing: AtomicUsize::new(0),
+            is_prepared: AtomicBool::new(false),
+        };
+        // A second one changes nothing.
+        drop(self.0.taking.set(taking));
+    }
+
+    /// Does what was left to do before anybody can change the pool. It is written with the first change, or
+    /// not at all.
+    ///
+    /// # Errors
+    /// Those of `work`; or a txg could not be written.
+    pub async fn prepare<T, E: From<cenote_object::DatasetError>>(
+        &self,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> std::result::Result<T, E> {
+        // What has changed must not be taken for preparation, but for the claims on logs that a pool begins
+        // with.
+        let is_prepared = |taking: &Taking| taking.is_prepared.swap(true, Ordering::AcqRel);
+        let taking = self.0.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
+        let Some(taking) = taking else { return work.await };
+        let _preparing = Preparing::of(taking);
+        let done = work.await;
+        self.sync_all().await?;
+        done
+    }
+
+    /// Whether anything has changed since the pool was taken, on disk or in memory.
+    pub fn has_changed(&self) -> bool {
+        !self.0.is_untouched() || self.0.is_dirty()
+    }
+
+    /// Writes everything that has changed in a last txg, and gives the pool back in `state`. One that has not
+    /// changed and was in that state is left as it is.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn close(&self, state: PoolState) -> Result<()> {
+        let Some(taking) = self.0.taking.get() else { return self.sync_all().await };
+        match self.has_changed() || taking.found_state != state {
+            true => self.set_state(state, taking.host.clone()).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Writes a txg, whether anything has changed or not.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn force_sync(&self) -> Result<()> {
+        let force = |context: &mut SyncContext| context.is_forced = true;
+        self.run(move |context| {
+            force(context);
+            Box::pin(async { Ok(()) })
+        })
+        .await
+    }
+}
+
+impl Shared {
+    /// The pool was taken, and nothing that it holds has been changed on disk.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.taking.get().is_some_and(|taking| !taking.gate.is_open())
+    }
+
+    /// Something has changed in memory.
+    pub(crate) fn is_dirty(&self) -> bool {
+        let open = self.txgs.open();
+        let datasets = self.datasets.lock();
+        let has_log = |log: &Log| log.is_touched(open);
+        let is_dirty =
+            |dataset: &LiveDataset| dataset.objset.is_dirty() || dataset.log.as_ref().is_some_and(has_log);
+        let is_dirty = datasets.values().any(is_dirty);
+        is_dirty || self.mos.is_dirty()
+    }
+}
+
+/// Before anything of this txg is written: the pool is marked as in use, if that was not done yet.
+pub(crate) async fn begin_writing(context: &mut SyncContext) -> Result<()> {
+    context.has_begun = true;
+    let engine = context.engine.clone();
+    let Some(taking) = engine.taking.get() else { return Ok(()) };
+    let mark = taking.mark.lock().take();
+    if let Some(mark) = mark {
+        // As it is on disk: a task may have changed the vdevs of the txg's.
+        let pool = engine.pool.read().clone();
+        refuse_changed(&pool, taking).await?;
+        pool.write_config(&mark).await?;
+        context.config_changed = true;
+    }
+    let may_wait = taking.preparing.load(Ordering::Acquire) > 0 && taking.gate.held_bytes() < HELD_BYTES_MAX;
+    if !taking.gate.is_open() && !may_wait {
+        taking.gate.open().await.map_err(PoolError::from)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! How an object set's blocks are stored: what properties say of it.
+//!
+//! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dmu_objset.c` (the `*_changed_cb`).
+
+use std::sync::Arc;
+
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::{Compression, ZstdLevel};
+use cenote_dataset::Dataset;
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::DatasetId;
+use cenote_object::Result;
+use cenote_pool::DatasetKey;
+
+use crate::zil::policy::LogPolicy;
+
+/// `SPA_COMPRESSBITS`: above these bits of property `compression` is a level.
+const SPA_COMPRESSBITS: u32 = 7;
+/// `ZIO_CHECKSUM_VERIFY`.
+const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
+/// `zfs_redundant_metadata_most_ditto_level`.
+const MOST_DITTO_LEVEL: u8 = 2;
+
+/// How an object set's blocks are stored.
+#[derive(Debug, Clone)]
+pub(crate) struct StoragePolicy {
+    pub(crate) dataset: DatasetId,
+    pub(crate) checksum: Checksum,
+    pub(crate) compression: Compression,
+    pub(crate) zstd_level: ZstdLevel,
+    pub(crate) copies: u8,
+    pub(crate) redundant_metadata: RedundantMetadata,
+    /// Data blocks of at most so many bytes go to special vdevs.
+    pub(crate) special_small_blocks: u64,
+    /// `refreservation`: what the head is charged at least.
+    pub(crate) reserved_bytes: u64,
+    pub(crate) key: Option<Arc<DatasetKey>>,
+    pub(crate) log: LogPolicy,
+    /// Blocks of files and volumes that are alike are stored once.
+    pub(crate) dedup: Option<Dedup>,
+}
+
+/// How blocks that are alike are told: property `dedup`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dedup {
+    pub(crate) checksum: Checksum,
+    /// By their bytes as well.
+    pub(crate) verify: bool,
+}
+
+impl Dedup {
+    fn of(number: u64) -> Option<Dedup> {
+        let checksum = match Checksum::try_from(number as u8).ok()? {
+            Checksum::On => Checksum::Sha256,
+            Checksum::Off | Checksum::Inherit => return None,
+            checksum => checksum,
+        };
+        // Of others it can't be ruled out that different blocks have the same.
+        let is_strong =
+            matches!(checksum, Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::Blake3);
+        Some(Dedup { checksum, verify: !is_strong || number & ZIO_CHECKSUM_VERIFY != 0 })
+    }
+}
+
+/// Which metadata gets one copy more than data: property `redundant_metadata`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RedundantMetadata {
+    All,
+    Most,
+    Some,
+    None,
+}
+
+impl StoragePolicy {
+    /// That of the MOS: as many copies as a pointer has room for.
+    pub(crate) fn of_mos() -> StoragePolicy {
+        StoragePolicy {
+            dataset: DatasetId(0),
+            checksum: Checksum::Fletcher4,
+            compression: Compression::On,
+            zstd_level: ZstdLevel::DEFAULT,
+            copies: 3,
+            redundant_metadata: RedundantMetadata::All,
+            special_small_blocks: 0,
+            reserved_bytes: 0,
+            key: None,
+            dedup: None,
+            log: LogPolicy::default(),
+        }
+    }
+
+    /// That of a dataset, as its properties are now.
+    ///
+    /// # Errors
+    /// Properties can't be read, or the key is missing.
+    pub(crate) async fn of(dataset: &Dataset) -> Result<StoragePolicy> {
+        let names = [
+            "checksum",
+            "compression",
+            "copies",
+            "redundant_metadata",
+            "special_small_blocks",
+            "refreservation",
+            "sync",
+            "logbias",
+            "dedup",
+        ];
+        let [
+            checksum,
+            compression,
+            copies,
+            redundant_metadata,
+            special_small_blocks,
+            reserved_bytes,
+            sync,
+            logbias,
+            dedup,
+        ] = dataset.numbers(names).await?;
+        let key = dataset.key().await?;
+        let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
+        let level = (compression >> SPA_COMPRESSBITS) as u8;
+        Ok(StoragePolicy {
+            dataset: dataset.id(),
+            checksum: match Checksum::try_from(checksum as u8) {
+                Ok(Checksum::Inherit | Checksum::On) | Err(_) => Checksum::Fletcher4,
+                Ok(checksum) => checksum,
+            },
+            compression: match Compression::try_from(algorithm) {
+                Ok(Compression::Inherit) | Err(_) => Compression::On,
+                Ok(compression) => compression,
+            },
+            zstd_level: ZstdLevel::new(level).unwrap_or(ZstdLevel::DEFAULT),
+            copies: copies.clamp(1, 3) as u8,
+            redundant_metadata: match redundant_metadata {
+                1 => RedundantMetadata::Most,
+                2 => RedundantMetadata::Some,
+                3 => RedundantMetadata::None,
+                _ => RedundantMetadata::All,
+            },
+            special_small_blocks,
+            reserved_bytes,
+            // The same bytes are stored differently each time if they are encrypted.
+            dedup: Dedup::of(dedup).filter(|_| key.is_none()),
+            key,
+            log: LogPolicy::of_numbers(sync, logbias),
+        })
+    }
+
+    /// Copies of a metadata block beyond those of data.
+    pub(crate) fn extra_copies(&self, object_type: ObjectType, level: u8, is_spill: bool) -> u8 {
+        let is_critical = object_type.is_metadata()
+            && ![ObjectType::DNODE, ObjectType::DIRECTORY_CONTENTS, ObjectType::SA].contains(&object_type);
+        u8::from(match self.redundant_metadata {
+            RedundantMetadata::All => true,
+            RedundantMetadata::Most => level >= MOST_DITTO_LEVEL || object_type.is_metadata() || is_spill,
+            RedundantMetadata::Some => is_critical,
+            RedundantMetadata::None => false,
+        })
+    }
+}

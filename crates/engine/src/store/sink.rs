@@ -1,0 +1,234 @@
+//! Where a txg's blocks go while an object set is written, and what of its old blocks is dead.
+//!
+//! Idea: whoever writes a tree hands a block over and gets a pointer. Policy (which checksum, how many
+//! copies, which class) is decided here, once; how a block is stored is the pool's business. All births and
+//! deaths are noted, since the dataset that owns the blocks has to account for them.
+//!
+//! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dsl_dataset.c` (`dsl_dataset_block_born`,
+//! `dsl_dataset_block_kill`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
+use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
+use cenote_format::units::{Psize, Txg};
+use cenote_object::Result;
+use cenote_object::object::SPILL_BLOCK;
+use cenote_object::write::{BlockSink, NewBlock};
+use cenote_pool::alloc::BlockUse;
+use cenote_pool::write::{Prepared, WriteProps, Written};
+use cenote_pool::{Pool, ReadContext, Zbookmark};
+use parking_lot::Mutex;
+
+use crate::features::features_of_block;
+use crate::sharing::dedup::Alike;
+use crate::store::policy::{Dedup, StoragePolicy};
+use crate::store::space_delta::SpaceDelta;
+use crate::store::txg::{SyncingTxg, Tables};
+
+/// What became of blocks while a set was written.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// All blocks that were born.
+    pub(crate) born: SpaceDelta,
+    /// Each of them, if the sink lists births.
+    pub(crate) births: Vec<Blkptr>,
+    /// Blocks that the set does not refer to any more.
+    pub(crate) dead: Vec<Blkptr>,
+    /// Features that blocks of other sets came with.
+    pub(crate) features: BTreeSet<&'static str>,
+}
+
+/// Takes the blocks of one object set in one txg. Cloning it is cheap.
+#[derive(Clone)]
+pub(crate) struct PoolSink {
+    syncing: SyncingTxg,
+    policy: Arc<StoragePolicy>,
+    lists_births: bool,
+    ledger: Arc<Mutex<Ledger>>,
+    /// Bytes of this object born less those dead, for its dnode.
+    used: Arc<AtomicI64>,
+}
+
+impl PoolSink {
+    pub(crate) fn new(syncing: &SyncingTxg, policy: &Arc<StoragePolicy>) -> PoolSink {
+        let (ledger, used) = (Arc::default(), Arc::default());
+        PoolSink { syncing: syncing.clone(), policy: policy.clone(), lists_births: false, ledger, used }
+    }
+
+    /// The same, with each block that is born in the ledger.
+    pub(crate) fn listing_births(self, lists_births: bool) -> PoolSink {
+        PoolSink { lists_births, ..self }
+    }
+
+    /// What was born and died since this was asked last.
+    pub(crate) fn take_ledger(&self) -> Ledger {
+        std::mem::take(&mut *self.ledger.lock())
+    }
+
+    /// How it is told whether there is such a block already; `None`: it is stored in any case.
+    fn dedup(&self, new: &NewBlock) -> Option<Dedup> {
+        let is_data = new.level == 0 && !new.object_type.is_metadata() && new.block != SPILL_BLOCK;
+        self.policy.dedup.filter(|_| is_data)
+    }
+
+    /// Writes a block unless there is one like it; then that gets one more owner.
+    ///
+    /// One at a time: of two alike, the second must find the first.
+    async fn write_once(
+        &self,
+        tables: &Tables,
+        dedup: Dedup,
+        data: Bytes,
+        props: WriteProps,
+    ) -> Result<Written> {
+        let syncing = &self.syncing;
+        let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
+        let (bp, stored) = match syncing.pool.prepare(data.clone(), &props, syncing.txg).await? {
+            Prepared::Written(written) => return Ok(written),
+            Prepared::Block { bp, stored } => (bp, stored),
+        };
+        let (mut shared, mos) = (tables.shared.lock().await, tables.mos.edit());
+        let alike = shared.find_alike(&mos, &syncing.pool, &bp, props.copies).await?;
+        if let Alike::Block(found) = alike {
+            let context = ReadContext::new(props.place);
+            if !dedup.verify || syncing.pool.read(&found, &context).await.is_ok_and(|known| known == data) {
+                shared.share(&mos, &syncing.pool, &found).await?;
+                return Ok(Written { bp: found, keeps_place: false });
+            }
+        }
+        let written = syncing.pool.store(&syncing.allocator, bp, &stored, &props, syncing.txg).await?;
+        if !matches!(alike, Alike::None) {
+            return Ok(written);
+        }
+        shared.enter(&mos, &syncing.pool, &written.bp).await?;
+        Ok(Written { bp: written.bp.with_dedup(true), ..written })
+    }
+
+    fn bear(&self, bp: &Blkptr) {
+        let space = self.space_of(bp);
+        self.used.fetch_add(space.used, Ordering::Relaxed);
+        let mut ledger = self.ledger.lock();
+        ledger.born = ledger.born + space;
+        if self.lists_births {
+            ledger.births.push(*bp);
+        }
+    }
+
+    fn space_of(&self, bp: &Blkptr) -> SpaceDelta {
+        SpaceDelta::of(&self.syncing.pool, bp)
+    }
+
+    /// How a block is to be stored.
+    fn props(&self, new: &NewBlock) -> WriteProps {
+        let (syncing, policy) = (&self.syncing, &self.policy);
+        let is_spill = new.block == SPILL_BLOCK;
+        let is_metadata = new.level > 0 || new.object_type.is_metadata() || is_spill;
+        let place =
+            Zbookmark { dataset: policy.dataset, object: new.object, level: new.level, block: new.block };
+        let checksum = match Checksum::try_from(new.checksum_id) {
+            Ok(Checksum::Inherit) | Err(_) => policy.checksum,
+            Ok(own) => own,
+        };
+        // Metadata is not worth less than a strong checksum of the data, and always worth fletcher4.
+        let checksum = if is_metadata && !checksum.is_metadata() { Checksum::Fletcher4 } else { checksum };
+        let compression = match Compression::try_from(new.compression_id) {
+            _ if is_metadata => Compression::On,
+            Ok(Compression::Inherit) | Err(_) => policy.compression,
+            Ok(own) => own,
+        };
+        let compression = if compression == Compression::On { syncing.compression } else { compression };
+        let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
+        let block_use = BlockUse {
+            object_type: new.object_type,
+            level: new.level,
+            psize: Psize(new.data.len() as u64),
+            special_small_blocks: policy.special_small_blocks,
+        };
+        WriteProps {
+            checksum,
+            compression,
+            zstd_level: policy.zstd_level,
+            copies: (policy.copies + extra).min(SPA_DVAS_PER_BP as u8),
+            fill: new.fill,
+            class: syncing.allocator.preferred_class(&block_use),
+            key: policy.key.clone(),
+            embed: syncing.embed,
+            hole_birth: syncing.hole_birth,
+            nop_write: !is_metadata,
+            previous: new.old,
+            sync_pass: syncing.pass,
+            ..WriteProps::new(place, new.object_type)
+        }
+    }
+}
+
+impl BlockSink for PoolSink {
+    fn pool(&self) -> &Pool {
+        &self.syncing.pool
+    }
+
+    fn txg(&self) -> Txg {
+        self.syncing.txg
+    }
+
+    /// The same for another object, whose space is counted by itself.
+    fn for_object(&self) -> PoolSink {
+        PoolSink { used: Arc::default(), ..self.clone() }
+    }
+
+    /// Bytes of the object born less those dead so far.
+    fn used_bytes(&self) -> i64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Writes a block; what it replaces is dead.
+    async fn write(&self, new: NewBlock) -> Result<Blkptr> {
+        let (syncing, old) = (&self.syncing, new.old);
+        let props = self.props(&new);
+        let written = match (self.dedup(&new), &syncing.tables) {
+            (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
+            _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
+        };
+        if !written.keeps_place {
+            self.bear(&written.bp);
+            self.kill(&old);
+        }
+        Ok(written.bp)
+    }
+
+    /// A block that is on disk gets one owner more; what it takes the place of is dead.
+    async fn share(&self, bp: &Blkptr, old: &Blkptr) -> Result<Blkptr> {
+        let syncing = &self.syncing;
+        if let Some(tables) = syncing.tables.as_ref().filter(|_| !bp.is_embedded()) {
+            let mut shared = tables.shared.lock().await;
+            shared.share_clone(&tables.mos.edit(), &syncing.pool, bp).await?;
+        }
+        let shared = bp.shared_in(syncing.txg);
+        self.ledger.lock().features.extend(features_of_block(&shared));
+        self.bear(&shared);
+        self.kill(old);
+        Ok(shared)
+    }
+
+    /// A block is not referred to any more.
+    fn kill(&self, bp: &Blkptr) {
+        if !bp.is_hole() {
+            self.used.fetch_sub(self.space_of(bp).used, Ordering::Relaxed);
+            self.ledger.lock().dead.push(*bp);
+        }
+    }
+
+    /// What stands where `old` stood and nothing does now.
+    fn hole(&self, old: &Blkptr) -> Blkptr {
+        let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
+        match self.syncing.hole_birth && lsize.0 != 0 {
+            true => Blkptr::hole(&BlockIdentity { lsize, object_type, level, birth: self.syncing.txg }),
+            false => Blkptr::HOLE,
+        }
+    }
+}

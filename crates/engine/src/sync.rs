@@ -1,0 +1,303 @@
+//! Writing the open txg: the order of its steps.
+//!
+//! ```text
+//!   close the txg; freeze the layers of all object sets
+//!   datasets     settle the intent log, write each frozen layer, settle births and deaths in the MOS
+//!   tasks        change the MOS, may make new datasets: write those, too
+//!   freeing      some of what was destroyed
+//!   pass 1..     write the MOS, free what died, write space maps: these are objects of the MOS, so it has
+//!                changed again; from pass 2 on blocks of this txg are overwritten in place, and frees are
+//!                left to the next txg
+//!   labels, uberblock
+//! ```
+//!
+//! Why the passes end: each pass can only touch blocks of the MOS that no earlier one did; those touched
+//! again keep their place.
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync`, `spa_sync_iterate_to_convergence`), `dsl_pool.c` (`dsl_pool_sync`).
+
+use std::sync::Arc;
+
+use cenote_dataset::mos::MOS_DIR_NAME;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::objset::ZilHeader;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
+use cenote_object::live::Layer;
+use cenote_object::write::write_objset;
+use cenote_object::{DatasetError, Objset, Result};
+use cenote_pool::label::LabelUpdate;
+use parking_lot::Mutex;
+
+use crate::account::Account;
+use crate::context::SyncContext;
+use crate::engine::{LiveDataset, Shared, Task};
+use crate::freeing::free_pending;
+use crate::livelist::livelist;
+use crate::logs::settle_log;
+use crate::space::missed::{has_missed, write_missed};
+use crate::space::write::write_space_maps;
+use crate::state::begin_writing;
+use crate::store::sink::PoolSink;
+use crate::store::space_delta::SpaceDelta;
+use crate::store::txg::{SyncingTxg, Tables};
+
+/// `zfs_sync_pass_deferred_free`: from this pass on, blocks that die are freed in the next txg.
+const SYNC_PASS_DEFERRED_FREE: u32 = 2;
+/// Passes after which something must be wrong; a handful is usual.
+const MAX_PASSES: u32 = 64;
+
+/// What a txg leaves to be written.
+struct Frozen {
+    first_tasks: Vec<Task>,
+    datasets: Vec<(LiveDataset, Arc<Layer>)>,
+    tasks: Vec<Task>,
+}
+
+impl Frozen {
+    fn has_tasks(&self) -> bool {
+        !self.first_tasks.is_empty() || !self.tasks.is_empty()
+    }
+}
+
+/// Closes the open txg and brings it to the disk; answers its number, with an error as well.
+pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, DatasetError)> {
+    let (txg, frozen) = engine.txgs.close(|next| freeze(engine, next)).await;
+    if frozen.datasets.is_empty() && !frozen.has_tasks() && !engine.mos.is_dirty() && !engine.frees_now() {
+        return Ok(txg);
+    }
+    write_txg(engine, txg, frozen).await.map_err(|error| (txg, error))?;
+    Ok(txg)
+}
+
+async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()> {
+    engine.mos.relabel(txg);
+    // Until the txg is on disk, nobody opens what tasks are about to change. Not a moment earlier: who
+    // holds a txg open may be waiting.
+    let _names = if frozen.has_tasks() { Some(engine.names.write().await) } else { None };
+    let context = &mut new_context(engine, txg);
+    let has_tasks = frozen.has_tasks();
+    write_frozen(context, frozen).await?;
+    if has_tasks && !has_changed(context) {
+        return Ok(());
+    }
+    begin_writing(context).await?;
+    converge(context).await?;
+    write_labels(context).await?;
+    engine.allocator.finish(txg);
+    engine.forget_records(txg);
+    Ok(())
+}
+
+fn freeze(engine: &Shared, next: Txg) -> Frozen {
+    let datasets = engine.datasets.lock();
+    let closing = Txg(next.0 - 1);
+    let has_log = |dataset: &LiveDataset| dataset.log.as_ref().is_some_and(|log| log.is_touched(closing));
+    let is_dirty = |dataset: &&LiveDataset| dataset.objset.is_dirty() || has_log(dataset);
+    let (dirty, idle): (Vec<&LiveDataset>, Vec<_>) = datasets.values().partition(is_dirty);
+    let datasets = dirty.into_iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
+    // Their next change belongs to the next txg, and so does what the intent log says of it.
+    idle.into_iter().for_each(|dataset| dataset.objset.relabel(next));
+    let taken = |tasks: &Mutex<Vec<Task>>| std::mem::take(&mut *tasks.lock());
+    Frozen { first_tasks: taken(&engine.first_tasks), datasets, tasks: taken(&engine.tasks) }
+}
+
+fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
+    let pool = engine.pool.read().clone();
+    let syncing = SyncingTxg {
+        pool,
+        allocator: engine.allocator.clone(),
+        txg,
+        pass: 1,
+        hole_birth: engine.features.hole_birth,
+        embed: engine.features.embedded_data,
+        compression: engine.features.compression,
+        tables: Some(Tables { shared: engine.shared.clone(), mos: engine.mos.clone() }),
+    };
+    SyncContext {
+        engine: engine.clone(),
+        syncing,
+        dead: Vec::new(),
+        born_objsets: Vec::new(),
+        config_changed: false,
+        deadlists: Default::default(),
+        has_begun: false,
+        is_forced: false,
+        broken: None,
+    }
+}
+
+async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
+    for task in frozen.first_tasks {
+        run(context, task).await?;
+    }
+    if !frozen.datasets.is_empty() {
+        begin_writing(context).await?;
+    }
+    for (dataset, layer) in frozen.datasets {
+        write_dataset(context, &dataset, &layer).await?;
+    }
+    for task in frozen.tasks {
+        run(context, task).await?;
+        write_born(context).await?;
+    }
+    Ok(())
+}
+
+async fn run(context: &mut SyncContext, task: Task) -> Result<()> {
+    task(context).await;
+    match context.broken.take() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Whether there is anything to write: not if all tasks were refused.
+fn has_changed(context: &SyncContext) -> bool {
+    let in_memory = context.engine.mos.is_dirty() || !context.dead.is_empty() || has_missed(context);
+    context.has_begun || context.is_forced || context.config_changed || in_memory
+}
+
+/// Writes datasets that a task has made, so that the next one may take a snapshot of them.
+async fn write_born(context: &mut SyncContext) -> Result<()> {
+    if !context.born_objsets.is_empty() {
+        begin_writing(context).await?;
+    }
+    for dataset in std::mem::take(&mut context.born_objsets) {
+        let layer = dataset.objset.freeze(Txg(context.syncing.txg.0 + 1));
+        write_dataset(context, &dataset, &layer).await?;
+        context.engine.datasets.lock().insert(dataset.objset.dataset_id(), dataset);
+    }
+    Ok(())
+}
+
+async fn write_dataset(context: &mut SyncContext, dataset: &LiveDataset, layer: &Layer) -> Result<()> {
+    let log = settle_log(context, dataset).await?;
+    let id = dataset.objset.dataset_id();
+    let dir = context.dataset_phys(ObjectId(id.0)).await?.dir;
+    let has_livelist = livelist(context, dir).await?.is_some();
+    let sink = PoolSink::new(&context.syncing, &dataset.policy).listing_births(has_livelist);
+    let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
+    let bp = *on_disk.bp();
+    dataset.objset.synced(on_disk);
+    let ledger = sink.take_ledger();
+    context.activate_of_blocks(id, &ledger.features).await?;
+    context.settle(id, bp, ledger, dataset.policy.reserved_bytes).await
+}
+
+/// Writes the MOS and space maps until writing them changes nothing more.
+async fn converge(context: &mut SyncContext) -> Result<()> {
+    free_deferred(context).await?;
+    free_pending(context).await?;
+    while context.engine.mos.is_dirty() || !context.dead.is_empty() || has_missed(context) {
+        if context.syncing.pass > MAX_PASSES {
+            return Err(context.damaged("writing it changes it again and again"));
+        }
+        write_missed(context).await?;
+        if context.config_changed {
+            write_config(context).await?;
+        }
+        charge_mos(context).await?;
+        write_mos(context).await?;
+        free_dead(context).await?;
+        write_shared(context).await?;
+        write_space_maps(context).await?;
+        context.syncing.pass += 1;
+    }
+    Ok(())
+}
+
+/// The pool's configuration, as this txg leaves it, in the MOS.
+pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
+    let mut config = context.engine.config.lock().clone();
+    config.txg = context.syncing.txg;
+    let packed = config.encode().encode();
+    *context.engine.config.lock() = config;
+    let edit = context.edit();
+    let object = context.directory_object(names::CONFIG).await?;
+    let len = (packed.len() as u64).to_ne_bytes().to_vec();
+    edit.write(object, 0, packed.into()).await?;
+    edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
+}
+
+/// The MOS can't be charged for while it is being written: what the last pass cost goes into this one, or
+/// into the next txg.
+async fn charge_mos(context: &mut SyncContext) -> Result<()> {
+    let space = std::mem::take(&mut *context.engine.uncharged.lock());
+    if space == SpaceDelta::default() {
+        return Ok(());
+    }
+    let mos_dir = context.special_dir(MOS_DIR_NAME).await?;
+    context.use_space(mos_dir, space, Account::Head).await
+}
+
+/// Writes what has changed in the MOS.
+async fn write_mos(context: &mut SyncContext) -> Result<()> {
+    let engine = context.engine.clone();
+    let layer = engine.mos.freeze(context.syncing.txg);
+    let sink = PoolSink::new(&context.syncing, &engine.mos_policy);
+    let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
+    engine.mos.synced(on_disk);
+    let ledger = sink.take_ledger();
+    let mut cost = ledger.born;
+    for bp in ledger.dead {
+        cost = cost + -context.space_of(&bp);
+        context.free(bp);
+    }
+    let mut uncharged = engine.uncharged.lock();
+    *uncharged = *uncharged + cost;
+    Ok(())
+}
+
+/// Frees what died: at once in the first pass, later on the list for the next txg.
+async fn free_dead(context: &mut SyncContext) -> Result<()> {
+    let dead = std::mem::take(&mut context.dead);
+    if context.syncing.pass >= SYNC_PASS_DEFERRED_FREE && !dead.is_empty() {
+        let list = context.directory_object(names::SYNC_BPOBJ).await?;
+        return context.append_to_list(list, &dead).await;
+    }
+    for bp in dead {
+        context.free_now(&bp).await?;
+    }
+    Ok(())
+}
+
+/// Frees what the last txg has left over.
+async fn free_deferred(context: &mut SyncContext) -> Result<()> {
+    let list = context.directory_object(names::SYNC_BPOBJ).await?;
+    for bp in context.take_list(list).await? {
+        context.free_now(&bp).await?;
+    }
+    Ok(())
+}
+
+/// Brings the tables of shared blocks up to date, and frees what nobody has any more.
+async fn write_shared(context: &SyncContext) -> Result<()> {
+    let free = context.engine.shared.lock().await.write(&context.edit(), &context.syncing.pool).await?;
+    for bp in free {
+        context.free_unshared(&bp).await?;
+    }
+    Ok(())
+}
+
+/// The txg becomes what an import finds.
+async fn write_labels(context: &mut SyncContext) -> Result<()> {
+    let pool = &context.syncing.pool;
+    let uberblock = Uberblock {
+        txg: context.syncing.txg,
+        timestamp_s: pool.runtime().unix_time_ns() / 1_000_000_000,
+        rootbp: *context.engine.mos.on_disk().bp(),
+        checkpoint_txg: Txg(0),
+        ..*pool.uberblock()
+    };
+    let config = context.engine.config.lock().clone();
+    let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
+    let dirty = if context.config_changed { &all[..] } else { &[] };
+    pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
+    let pool = pool.at(&uberblock);
+    let (cache, root) = (&context.engine.cache, uberblock.rootbp);
+    *context.engine.mos_on_disk.write() = Objset::open(&pool, cache, DatasetId(0), root, None).await?;
+    *context.engine.pool.write() = pool;
+    Ok(())
+}

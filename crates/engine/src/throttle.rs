@@ -1,0 +1,91 @@
+//! How much may have changed in memory, and how those who change it are slowed down before it is too much.
+//!
+//! ```text
+//!   delay of a change                        .   (max - dirty) -> 0: as long as it takes
+//!      ^                                    .
+//!      |                                 ..
+//!      |____________________________.....     delay = scale * (dirty - min) / (max - dirty), at most 100 ms
+//!      0        20 %            60 %         max
+//!               the txg is written, or sooner: once 64 MiB of it are blocks written from start to end
+//! ```
+//!
+//! Idea: writers are to run at the speed of the disks, all of them alike, rather than at full speed until
+//! memory is full and then not at all. Delays are served one after the other, so the number of writers does
+//! not matter.
+//!
+//! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c`
+//! (`txg_sync_thread`).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use cenote_object::live::DirtyTotal;
+use cenote_runtime::{Instant, Runtime};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// `zfs_dirty_data_max_percent`: changes in memory at most, unless said otherwise.
+const DIRTY_MAX_PERCENT: u64 = 10;
+/// `zfs_dirty_data_max_max`: and never more than that.
+const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
+/// `zfs_dirty_data_sync_percent`: a txg is written when so much has changed.
+pub(crate) const SYNC_PERCENT: u64 = 20;
+/// Or when blocks of so many bytes were written from start to end, as of a file that is copied: the disks
+/// then have work while more comes. OpenZFS waits.
+pub(crate) const SYNC_FINISHED_BYTES: u64 = 64 << 20;
+/// `zfs_delay_min_dirty_percent`.
+const DELAY_MIN_PERCENT: u64 = 60;
+/// `zfs_delay_scale`.
+const DELAY_SCALE_NS: u64 = 500_000;
+/// `zfs_delay_max_ns`.
+const DELAY_MAX: Duration = Duration::from_millis(100);
+/// `zfs_txg_timeout`: changes are on disk after so long.
+pub(crate) const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The bound on changes in memory.
+pub(crate) struct Throttle {
+    pub(crate) max_bytes: AtomicU64,
+    pub(crate) dirty: DirtyTotal,
+    /// When the last delay ends.
+    pub(crate) last_delay: Mutex<Instant>,
+    /// It is time to write a txg.
+    pub(crate) due: Arc<Notify>,
+}
+
+impl Throttle {
+    pub(crate) fn new(runtime: &Runtime) -> Throttle {
+        let (dirty, last_delay, due) = Default::default();
+        let max_bytes = (runtime.memory_bytes() / 100 * DIRTY_MAX_PERCENT).min(DIRTY_BYTES_MAX_MAX);
+        Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due }
+    }
+
+    /// What has changed, of all datasets.
+    pub(crate) fn dirty(&self) -> &DirtyTotal {
+        &self.dirty
+    }
+}
+
+/// What a change waits while so much has changed; nothing up to a point.
+pub(crate) fn delay(dirty: u64, max: u64) -> Option<Duration> {
+    let min = max / 100 * DELAY_MIN_PERCENT;
+    let over = dirty.checked_sub(min).filter(|&over| over > 0)?;
+    let left = max.saturating_sub(dirty).max(1);
+    let ns = u128::from(DELAY_SCALE_NS) * u128::from(over) / u128::from(left);
+    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(DELAY_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_begin_at_sixty_percent_and_grow_without_bound_but_one() {
+        assert_eq!(delay(60, 100), None);
+        assert_eq!(delay(80, 100), Some(Duration::from_micros(500)));
+        assert_eq!(delay(96, 100), Some(Duration::from_micros(4500)));
+        assert_eq!(delay(99_999_999, 100_000_000), Some(DELAY_MAX));
+        let curve: Vec<_> = (61..100).map(|dirty| delay(dirty, 100)).collect();
+        assert!(curve.is_sorted());
+    }
+}

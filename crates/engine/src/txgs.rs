@@ -1,0 +1,165 @@
+//! Transaction groups: which one is open, who holds it open, what is on disk.
+//!
+//! Idea: an operation takes a hold on the open txg, changes memory and lets go. To close a txg, new holds
+//! are kept waiting until the old ones are gone; so no operation sees two open txgs, and a closed txg
+//! changes no more. That takes as long as the longest operation under way, once a txg.
+//!
+//! ```text
+//!   open n --close: new holds wait, old ones end--> open n+1, and n is written
+//! ```
+//!
+//! Source: OpenZFS `txg.c`, with quiescing made a moment rather than a state.
+
+use std::sync::Arc;
+
+use cenote_format::units::Txg;
+use cenote_object::DatasetError;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::room::Asked;
+
+/// The txgs of a pool.
+pub(crate) struct Txgs {
+    state: Mutex<TxgState>,
+    /// A hold ended, or the next txg is open.
+    changed: Notify,
+    /// The last txg on disk, or why there will be no further one.
+    synced: Mutex<Result<Txg, DatasetError>>,
+}
+
+struct TxgState {
+    open: Txg,
+    holds: u64,
+    closing: bool,
+}
+
+/// A hold on the open txg: it is not closed before this is dropped.
+pub struct Hold {
+    txgs: Arc<Txgs>,
+    txg: Txg,
+    asked: Option<Asked>,
+}
+
+impl Txgs {
+    /// The next txg after `synced`, the last on disk, is open.
+    pub(crate) fn after(synced: Txg) -> Txgs {
+        let state = TxgState { open: Txg(synced.0 + 1), holds: 0, closing: false };
+        Txgs { state: Mutex::new(state), changed: Notify::new(), synced: Mutex::new(Ok(synced)) }
+    }
+
+    /// The txg that is open.
+    pub(crate) fn open(&self) -> Txg {
+        self.state.lock().open
+    }
+
+    /// The last txg on disk.
+    ///
+    /// # Errors
+    /// Why no txg can be written any more.
+    pub(crate) fn synced(&self) -> Result<Txg, DatasetError> {
+        self.synced.lock().clone()
+    }
+
+    /// Takes a hold on the open txg.
+    ///
+    /// # Errors
+    /// Why no txg can be written any more.
+    pub(crate) async fn hold(self: &Arc<Txgs>) -> Result<Hold, DatasetError> {
+        loop {
+            self.synced()?;
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Registered before the look, or the last notice could fall between the two.
+            changed.as_mut().enable();
+            {
+                let mut state = self.state.lock();
+                if !state.closing {
+                    state.holds += 1;
+                    return Ok(Hold { txgs: self.clone(), txg: state.open, asked: None });
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Closes the open txg: waits until nobody holds it, runs `freeze` with the next txg's number, and
+    /// opens that.
+    pub(crate) async fn close<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
+        self.state.lock().closing = true;
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.state.lock().holds == 0 {
+                break;
+            }
+            changed.await;
+        }
+        let closed = self.open();
+        let next = Txg(closed.0 + 1);
+        // First, so that a dataset that is opened meanwhile, and not frozen, begins in the next txg.
+        self.state.lock().open = next;
+        let frozen = freeze(next);
+        self.state.lock().closing = false;
+        self.changed.notify_waiters();
+        (closed, frozen)
+    }
+
+    /// A txg is on disk, or can't be brought there.
+    pub(crate) fn done(&self, outcome: Result<Txg, DatasetError>) {
+        *self.synced.lock() = outcome;
+    }
+}
+
+impl Hold {
+    /// The txg held open.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// For a change that has asked for room.
+    pub(crate) fn with(mut self, asked: Asked) -> Hold {
+        self.asked = Some(asked);
+        self
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.asked = None;
+        let mut state = self.txgs.state.lock();
+        state.holds -= 1;
+        if state.holds == 0 && state.closing {
+            drop(state);
+            self.txgs.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_runtime::{Runtime, SimConfig};
+    use std::time::Duration;
+
+    #[test]
+    fn a_txg_closes_when_its_last_holder_lets_go_and_new_ones_get_the_next() {
+        let main = |rt: Runtime| async move {
+            let txgs = Arc::new(Txgs::after(Txg(4)));
+            let first = txgs.hold().await.unwrap();
+            assert_eq!(first.txg(), Txg(5));
+            let (g, r) = (txgs.clone(), rt.clone());
+            let closing = rt.spawn(async move { (g.close(|next| next).await, r.now()) });
+            rt.sleep(Duration::from_millis(1)).await;
+            let g = txgs.clone();
+            let late = rt.spawn(async move { g.hold().await.unwrap().txg() });
+            rt.sleep(Duration::from_millis(1)).await;
+            let let_go = rt.now();
+            drop(first);
+            let ((closed, next), at) = closing.await.unwrap();
+            assert_eq!((closed, next), (Txg(5), Txg(6)));
+            assert!(at >= let_go);
+            assert_eq!(late.await.unwrap(), Txg(6));
+        };
+        Runtime::simulate(SimConfig::default(), main);
+    }
+}

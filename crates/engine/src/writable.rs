@@ -1,0 +1,44 @@
+//! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
+//!
+//! Refused are pools with something that each write or free must take into account and that this engine does
+//! not know how to: heartbeats of a shared pool, accounts of the oldest versions. Reading needs none of it.
+
+use cenote_dataset::Mos;
+use cenote_format::bytes::Endian;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::features::{Feature, Since};
+use cenote_object::{DatasetError, Result};
+
+/// Refuses a pool that this engine would damage.
+pub(crate) async fn check(mos: &Mos) -> Result<()> {
+    let refused = |why: &str| {
+        let why = format!("can be read here but not changed: {why}; OpenZFS can change it");
+        Err(DatasetError::Unsuitable { name: mos.pool().name().into(), why: why.into() })
+    };
+    if mos.uberblock().endian != Endian::NATIVE {
+        return refused("it was written by a machine of the other byte order");
+    }
+    if !mos.pool().has(Since::Unique) {
+        return refused("its version is older than 9: `zpool upgrade` brings it up to date");
+    }
+    // Of devices for logs alone it can do without all.
+    if !mos.pool().status().is_importable() {
+        let why =
+            "can be read in part but not changed: devices that it can't do without are missing or cut short";
+        return Err(DatasetError::Unsuitable { name: mos.pool().name().into(), why: why.into() });
+    }
+    if mos.uberblock().mmp_is_on() {
+        return refused("it is shared by machines (multihost=on)");
+    }
+    if let Some(counts) = mos.directory_zap(names::FEATURES_FOR_WRITE).await? {
+        for entry in counts.to_vec().await? {
+            if entry.value.as_u64() != Some(0) && Feature::by_guid(&entry.name_text()).is_none() {
+                return refused(&format!(
+                    "it uses the feature {}, which is not known here",
+                    entry.name_text()
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! What operations leave in memory until their txg is on disk.
+//!
+//! Bytes that were written are not kept: they lie in the blocks that they went into, and a commit takes them
+//! from there, as they are by then. What came later to the same place is then in the log a little early;
+//! replay writes it again. But what was cut off or freed since is in no block: no note says that it was
+//! written any more, and a commit that has taken the note before hears of it.
+//!
+//! Memory: counted as changes are, and bounded with them.
+//!
+//! Source: OpenZFS `zil.c` (`zil_itx_assign`, `zil_async_to_sync`, `zil_remove_async`, `zil_clean`),
+//! `zfs_log.c` (`WR_NEED_COPY`); `zfs_get_data` there drops what lies beyond the file's end by the time of
+//! the commit, even if the cut is not in the log.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use cenote_format::units::{ObjectId, Txg};
+use cenote_format::zil::record::Operation;
+use cenote_object::live::{Dirty, DirtyTotal};
+
+/// What an operation leaves.
+pub(crate) enum Note {
+    /// A record, as it will be written.
+    Said(Box<Operation>),
+    /// That bytes were written.
+    WriteNote(WriteNote),
+}
+
+/// Bytes were written to an object, within one of its blocks.
+pub(crate) struct WriteNote {
+    pub(crate) object: ObjectId,
+    pub(crate) range: Range<u64>,
+    /// Bytes of the object's blocks at that time.
+    pub(crate) block_bytes: u64,
+    /// If the block was written whole, it goes to a place of its own and not into the log.
+    pub(crate) is_apart: bool,
+}
+
+impl Note {
+    /// As [`Operation::late_object`].
+    fn late_object(&self) -> Option<ObjectId> {
+        match self {
+            Note::WriteNote(written) => Some(written.object),
+            Note::Said(operation) => operation.late_object(),
+        }
+    }
+
+    /// Bytes of memory.
+    fn bytes(&self) -> u64 {
+        let said = match self {
+            Note::Said(operation) => size_of::<Operation>() + operation.encoded_bytes(),
+            Note::WriteNote(_) => 0,
+        };
+        (size_of::<Note>() + said) as u64
+    }
+}
+
+impl WriteNote {
+    /// Takes what was written right behind it in the same block.
+    fn join(&mut self, next: &WriteNote) -> bool {
+        let follows = self.range.end == next.range.start
+            && !self.range.end.is_multiple_of(self.block_bytes)
+            && (self.block_bytes, self.is_apart) == (next.block_bytes, next.is_apart);
+        if follows {
+            self.range.end = next.range.end;
+        }
+        follows
+    }
+}
+
+/// Notes by txg.
+pub(crate) struct Records {
+    txgs: BTreeMap<Txg, OfTxg>,
+    /// The last txg with something that no record says.
+    unsaid: Txg,
+    /// Objects that the last commit writes bytes of, and where they were cut since.
+    taken: BTreeMap<ObjectId, u64>,
+    total: DirtyTotal,
+}
+
+struct OfTxg {
+    /// To be written with the next commit, in this order.
+    ordered: Vec<Note>,
+    /// To be written with it too, each list before the ordered note of that index.
+    released: BTreeMap<ObjectId, Vec<(usize, Vec<Note>)>>,
+    /// To be written when their object is committed.
+    waiting: BTreeMap<ObjectId, Vec<Note>>,
+    dirty: Dirty,
+}
+
+impl OfTxg {
+    /// What was written to an object and is not in the log yet.
+    fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
+        let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
+        released.chain(self.waiting.get_mut(&object))
+    }
+
+    /// What is to be written, in order.
+    fn take(&mut self) -> impl Iterator<Item = Note> + use<> {
+        let released = std::mem::take(&mut self.released).into_values().flatten();
+        let released =
+            released.flat_map(|(place, notes)| notes.into_iter().map(move |note| ((place, false), note)));
+        let ordered = std::mem::take(&mut self.ordered).into_iter().enumerate();
+        let ordered = ordered.map(|(place, note)| ((place, true), note));
+        let mut all: Vec<_> = released.chain(ordered).collect();
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, note)| note)
+    }
+}
+
+impl Drop for OfTxg {
+    fn drop(&mut self) {
+        self.dirty.settle();
+    }
+}
+
+impl Records {
+    /// None yet; what they take is counted in a sum.
+    pub(crate) fn new(total: DirtyTotal) -> Records {
+        Records { txgs: BTreeMap::new(), unsaid: Txg(0), taken: BTreeMap::new(), total }
+    }
+
+    pub(crate) fn append(&mut self, txg: Txg, note: Note) {
+        let new = || OfTxg {
+            ordered: Vec::new(),
+            released: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            dirty: Dirty::of(&self.total),
+        };
+        let noted = self.txgs.entry(txg).or_insert_with(new);
+        let list = match note.late_object() {
+            Some(object) => noted.waiting.entry(object).or_default(),
+            None => &mut noted.ordered,
+        };
+        if let (Some(Note::WriteNote(last)), Note::WriteNote(next)) = (list.last_mut(), &note)
+            && last.join(next)
+        {
+            return;
+        }
+        noted.dirty.replace(0, note.bytes());
+        list.push(note);
+    }
+
+    pub(crate) fn cannot_say(&mut self, txg: Txg) {
+        self.unsaid = self.unsaid.max(txg);
+    }
+
+    /// The last txg with something that only that txg itself can make durable.
+    pub(crate) fn unsaid(&self) -> Txg {
+        self.unsaid
+    }
+
+    /// What waits with an object, or with any, is to be written with the next commit.
+    pub(crate) fn release(&mut self, object: Option<ObjectId>) {
+        for noted in self.txgs.values_mut() {
+            let waiting = match object {
+                Some(object) => noted.waiting.remove_entry(&object).into_iter().collect(),
+                None => std::mem::take(&mut noted.waiting),
+            };
+            for (object, notes) in waiting {
+                noted.released.entry(object).or_default().push((noted.ordered.len(), notes));
+            }
+        }
+    }
+
+    /// What was written to an object beyond so many bytes is about to be cut off.
+    pub(crate) fn cut(&mut self, object: ObjectId, size_bytes: u64) {
+        for notes in self.txgs.values_mut().flat_map(|noted| noted.notes_of(object)) {
+            notes.retain_mut(|note| match note {
+                Note::WriteNote(written) => {
+                    written.range.end = written.range.end.min(size_bytes);
+                    !written.range.is_empty()
+                }
+                Note::Said(_) => true,
+            });
+        }
+        self.taken.entry(object).and_modify(|end| *end = size_bytes.min(*end));
+    }
+
+    /// An object is about to be freed: its number may soon be another's.
+    pub(crate) fn forget(&mut self, object: ObjectId) {
+        for noted in self.txgs.values_mut() {
+            noted.released.remove(&object);
+            noted.waiting.remove(&object);
+        }
+        self.taken.entry(object).and_modify(|end| *end = 0);
+    }
+
+    pub(crate) fn drop_through(&mut self, txg: Txg) {
+        self.txgs = self.txgs.split_off(&Txg(txg.0 + 1));
+    }
+
+    /// Whether anything is to be written that txg `synced` does not cover.
+    pub(crate) fn has_any(&self, synced: Txg) -> bool {
+        let has_any = |noted: &OfTxg| !noted.ordered.is_empty() || !noted.released.is_empty();
+        self.txgs.iter().any(|(txg, noted)| *txg > synced && has_any(noted))
+    }
+
+    /// What is to be written and not covered by txg `synced`, in order, for a commit.
+    pub(crate) fn take(&mut self, synced: Txg) -> Vec<(Txg, Note)> {
+        self.drop_through(synced);
+        let of_txg = |(&txg, noted): (&Txg, &mut OfTxg)| noted.take().map(move |note| (txg, note));
+        let all: Vec<(Txg, Note)> = self.txgs.iter_mut().flat_map(of_txg).collect();
+        let written = all.iter().filter_map(|(_, note)| match note {
+            Note::WriteNote(written) => Some((written.object, u64::MAX)),
+            Note::Said(_) => None,
+        });
+        self.taken = written.collect();
+        all
+    }
+
+    /// Whether what the commit has taken is in the object's blocks still.
+    pub(crate) fn is_there(&self, written: &WriteNote) -> bool {
+        self.taken.get(&written.object).is_none_or(|&end| written.range.end <= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn written(range: Range<u64>) -> Note {
+        Note::WriteNote(WriteNote { object: ObjectId(7), range, block_bytes: 100, is_apart: false })
+    }
+
+    fn ranges(records: &mut Records) -> Vec<Range<u64>> {
+        records.release(None);
+        let range = |(_, note)| match note {
+            Note::WriteNote(written) => Some(written.range),
+            Note::Said(_) => None,
+        };
+        records.take(Txg(0)).into_iter().filter_map(range).collect()
+    }
+
+    #[test]
+    fn writes_that_follow_one_another_in_a_block_are_one_note() {
+        let mut records = Records::new(DirtyTotal::default());
+        for start in (50..150).step_by(10).chain([10, 20, 40]) {
+            records.append(Txg(3), written(start..start + 10));
+        }
+        assert_eq!(ranges(&mut records), [50..100, 100..150, 10..30, 40..50]);
+        // What was taken for a commit stays as it is.
+        records.append(Txg(3), written(50..60));
+        assert_eq!(ranges(&mut records).first(), Some(&(50..60)));
+    }
+
+    #[test]
+    fn what_was_released_is_written_before_what_came_later() {
+        let name = || Note::Said(Operation::Unknown { txtype: 99, payload: Bytes::new() }.into());
+        let mut records = Records::new(DirtyTotal::default());
+        for start in [0, 10, 20] {
+            records.append(Txg(3), written(100 * start..100 * start + 10));
+            records.release(Some(ObjectId(7)));
+            records.append(Txg(3), name());
+        }
+        records.append(Txg(3), written(5000..5010));
+        let start = |(_, note)| match note {
+            Note::WriteNote(written) => Some(written.range.start),
+            Note::Said(_) => None,
+        };
+        let order: Vec<_> = records.take(Txg(0)).into_iter().map(start).collect();
+        assert_eq!(order, [Some(0), None, Some(1000), None, Some(2000), None]);
+    }
+
+    #[test]
+    fn what_was_cut_off_was_not_written() {
+        let mut records = Records::new(DirtyTotal::default());
+        for start in [0, 100, 200] {
+            records.append(Txg(3), written(start..start + 50));
+        }
+        records.release(Some(ObjectId(7)));
+        records.append(Txg(4), written(300..350));
+        records.cut(ObjectId(8), 0);
+        records.cut(ObjectId(7), 120);
+        records.append(Txg(4), written(110..130));
+        assert_eq!(ranges(&mut records), [0..50, 100..120, 110..130]);
+        records.append(Txg(4), written(110..130));
+        records.forget(ObjectId(7));
+        assert_eq!(ranges(&mut records), [0..0; 0]);
+    }
+
+    #[test]
+    fn a_commit_hears_of_what_was_cut_off_since_it_began() {
+        let whole = |range| WriteNote { object: ObjectId(7), range, block_bytes: 100, is_apart: false };
+        let mut records = Records::new(DirtyTotal::default());
+        let taken = |records: &mut Records| {
+            records.append(Txg(3), written(0..50));
+            assert_eq!(ranges(records).len(), 1);
+            assert!(records.is_there(&whole(0..50)));
+        };
+        taken(&mut records);
+        records.cut(ObjectId(7), 50);
+        records.forget(ObjectId(8));
+        assert!(records.is_there(&whole(0..50)));
+        records.cut(ObjectId(7), 49);
+        assert!(!records.is_there(&whole(0..50)) && records.is_there(&whole(0..49)));
+        records.cut(ObjectId(7), 100);
+        assert!(!records.is_there(&whole(0..50)));
+        taken(&mut records);
+        records.forget(ObjectId(7));
+        assert!(!records.is_there(&whole(0..1)));
+    }
+
+    #[test]
+    fn notes_count_as_changes_until_their_group_is_on_disk() {
+        let total = DirtyTotal::default();
+        let mut records = Records::new(total.clone());
+        records.append(Txg(3), written(0..10));
+        let one = total.bytes();
+        assert!(one > 0);
+        records.append(Txg(3), written(10..20));
+        assert_eq!(total.bytes(), one);
+        records.append(Txg(4), written(10..20));
+        records.append(Txg(4), written(10..20));
+        assert_eq!(total.bytes(), 3 * one);
+        records.drop_through(Txg(3));
+        assert_eq!(total.bytes(), 2 * one);
+        drop(records);
+        assert_eq!(total.bytes(), 0);
+    }
+}

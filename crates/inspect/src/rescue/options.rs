@@ -1,0 +1,18 @@
+//! What to rescue, and how.
+
+use cenote_dataset::ImportOptions;
+
+/// What to rescue.
+#[derive(Debug, Clone)]
+pub struct RescueOptions {
+    /// How the pool is opened: keys, cache.
+    pub import: ImportOptions,
+    /// Include snapshots.
+    pub snapshots: bool,
+    /// Only these datasets and those below; all if empty.
+    pub datasets: Vec<String>,
+    /// How many older transaction groups to try.
+    pub back: usize,
+    /// Restore owners, modes, times and so on.
+    pub metadata: bool,
+}

@@ -1,0 +1,135 @@
+//! Finds the older state to which a pool can be rewound: the newest that is intact.
+//!
+//! Idea: the ring of uberblocks leads to as many states as it has slots. A state whose metadata opens is
+//! intact if none of its blocks can have been overwritten since ([`OlderState::is_kept`]); this holds for the
+//! last few. Older states must be checked: all their blocks are read, and their space maps must agree with
+//! them. As a last resort damaged files are accepted, as long as all metadata is intact.
+//!
+//! ```text
+//!   newest -> opens? -> kept? ----------------------------------> intact
+//!      |        no        `-no-> metadata and space intact? -yes-> extreme, or all files intact?
+//!      `-- the next older <----------- no -----------'             yes: intact     no: refused
+//! ```
+//!
+//! Source: OpenZFS `spa.c` (`spa_load_best`, `spa_load_verify`), which counts damaged metadata and files in
+//! the same way.
+
+use cenote_dataset::ImportOptions;
+use cenote_engine::OlderState;
+use cenote_object::DatasetError;
+use cenote_pool::FoundPool;
+use cenote_runtime::Runtime;
+
+use crate::error::{InspectError, Result};
+use crate::verify::{Finding, Progress, Severity, VerifyOptions, verify};
+
+/// How much of the older state may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing (`zpool import -F`).
+    Whole,
+    /// Blocks of files that were overwritten since, or are damaged (`zpool import -FX`).
+    Extreme,
+}
+
+/// The newest state that opens. Unless its blocks are kept, it is unknown whether it is intact.
+///
+/// # Errors
+/// None opens; or this program can't write to the pool.
+pub async fn newest_that_opens(
+    rt: &Runtime,
+    found: &FoundPool,
+    options: &ImportOptions,
+) -> Result<OlderState> {
+    newest(rt, found, options, async |_| Ok(())).await
+}
+
+/// Finds the newest intact state without writing anything. `progress` is called while the blocks of a state
+/// are read.
+///
+/// # Errors
+/// No state is intact; the newest with intact metadata has damaged files and `reach` does not allow that; or
+/// this program can't write to the pool.
+pub async fn newest_whole(
+    rt: &Runtime,
+    found: &FoundPool,
+    options: &ImportOptions,
+    reach: Reach,
+    progress: impl Fn(Progress),
+) -> Result<OlderState> {
+    let state = newest(rt, found, options, async |state| match state.is_kept() {
+        true => Ok(()),
+        false => metadata_is_whole(state, &progress).await,
+    })
+    .await?;
+    if reach == Reach::Whole && !state.is_kept() {
+        files_are_whole(found, &state, &progress).await?;
+    }
+    Ok(state)
+}
+
+async fn newest(
+    rt: &Runtime,
+    found: &FoundPool,
+    options: &ImportOptions,
+    check: impl AsyncFn(&OlderState) -> Result<()>,
+) -> Result<OlderState> {
+    let mut failure = None;
+    for uberblock in &found.uberblocks {
+        let checked = async {
+            let state = OlderState::open(rt, found, uberblock, options).await?;
+            check(&state).await.map(|()| state)
+        };
+        match checked.await {
+            Ok(state) => return Ok(state),
+            Err(error) if is_final(&error) => return Err(error),
+            // Report the error of the newest state.
+            Err(error) => _ = failure.get_or_insert(error),
+        }
+    }
+    let (newest, oldest) = (found.uberblocks.first(), found.uberblocks.last());
+    Err(InspectError::NoWholeState {
+        pool: found.name().into(),
+        states: found.uberblocks.len(),
+        oldest: oldest.map_or(0, |uberblock| uberblock.txg.0),
+        newest: newest.map_or(0, |uberblock| uberblock.txg.0),
+        why: failure.map_or("no device has a valid uberblock".into(), |error| error.to_string()),
+    })
+}
+
+/// Whether every other state would fail the same way.
+fn is_final(error: &InspectError) -> bool {
+    use DatasetError::{UnsupportedFeatures, UnsupportedVersion};
+    error.dataset().is_some_and(|error| {
+        error.is_refusal() || matches!(error, UnsupportedFeatures { .. } | UnsupportedVersion { .. })
+    })
+}
+
+async fn metadata_is_whole(state: &OlderState, progress: &impl Fn(Progress)) -> Result<()> {
+    let options = VerifyOptions { data: false, max_findings: 1, ..VerifyOptions::default() };
+    let report = verify(state.mos(), options, progress).await?;
+    match report.findings.first() {
+        // Lost redundancy does not prevent writing.
+        Some(worst) if worst.severity() == Severity::Lost || is_unsafe(worst) => {
+            Err(InspectError::Request(format!("txg {}: {worst}", report.txg)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the next writes could overwrite blocks in use.
+fn is_unsafe(finding: &Finding) -> bool {
+    matches!(finding, Finding::NotAllocated(_) | Finding::DoublyAllocated(_) | Finding::Unchecked { .. })
+}
+
+async fn files_are_whole(found: &FoundPool, state: &OlderState, progress: &impl Fn(Progress)) -> Result<()> {
+    let options = VerifyOptions { space: false, max_findings: 1, ..VerifyOptions::default() };
+    match verify(state.mos(), options, progress).await?.lost_blocks {
+        0 => Ok(()),
+        blocks => Err(InspectError::FilesDamaged {
+            pool: found.name().into(),
+            txg: state.uberblock().txg.0,
+            blocks,
+        }),
+    }
+}

@@ -1,0 +1,391 @@
+//! Deadlists that change: blocks die, snapshots come and go.
+//!
+//! Idea: each snapshot begins a new list under the txg it was taken in; a block that dies goes to the list
+//! of the newest snapshot that was taken before the block was born. When a snapshot is destroyed, the list
+//! that began with it is added to the one before; when its deadlist is merged into the next one's, list goes
+//! to list.
+//!
+//! ```text
+//!   keys  0       40      70               a block born in 55 dies: list 40
+//!         [b b b] [b b]   [ ]              remove_key(40): list 0 gets what 40 had
+//! ```
+//!
+//! Source: OpenZFS `dsl_deadlist.c`.
+
+use std::collections::BTreeMap;
+
+use cenote_format::Phys;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bpobj::BpobjEntry;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::deadlist::{DeadlistPhys, deadlist_key};
+use cenote_format::units::{ObjectId, Txg};
+use cenote_format::words::{Pad, Words};
+
+use crate::deadlist::append::{BlockLists, BlockSpace};
+use crate::deadlist::{Bpobj, Deadlist};
+use crate::error::Result;
+use crate::live::NewObject;
+use crate::zap::{NewZap, ZapEdit};
+
+/// A deadlist, or a livelist, that is changed.
+#[derive(Debug)]
+pub struct DeadlistEdit<'a> {
+    lists: BlockLists<'a>,
+    object: ObjectId,
+    /// Lists by the txg after which their blocks were born; `None`: it is one plain list (pools before
+    /// version 26).
+    by_birth: Option<BTreeMap<Txg, ObjectId>>,
+    space: BlockSpace,
+    /// Keys that the table on disk still has. A deadlist may lose thousands of them and then go itself.
+    gone: Vec<Txg>,
+}
+
+/// An opened deadlist that is put aside, to be gone on with.
+#[derive(Debug)]
+pub struct PutAside {
+    by_birth: Option<BTreeMap<Txg, ObjectId>>,
+    space: BlockSpace,
+    gone: Vec<Txg>,
+}
+
+impl PutAside {
+    /// How many keys it holds in memory.
+    pub fn key_count(&self) -> usize {
+        self.by_birth.as_ref().map_or(0, BTreeMap::len) + self.gone.len()
+    }
+}
+
+impl<'a> DeadlistEdit<'a> {
+    /// Makes one without any key (`dsl_deadlist_alloc`).
+    ///
+    /// # Errors
+    /// The MOS is damaged.
+    pub async fn create(lists: BlockLists<'a>) -> Result<DeadlistEdit<'a>> {
+        if !lists.has_deadlists() {
+            let object = lists.create().await?;
+            return Ok(DeadlistEdit::new(lists, object, None, BlockSpace::default()));
+        }
+        let new = NewObject::of(ObjectType::DEADLIST);
+        let new = new.bonus(ObjectType::DEADLIST_HDR, vec![0; DeadlistPhys::COUNT * 8]);
+        let object = NewZap::in_object(new).create(lists.mos).await?;
+        Ok(DeadlistEdit::new(lists, object, Some(BTreeMap::new()), BlockSpace::default()))
+    }
+
+    fn new(
+        lists: BlockLists<'a>,
+        object: ObjectId,
+        by_birth: Option<BTreeMap<Txg, ObjectId>>,
+        space: BlockSpace,
+    ) -> DeadlistEdit<'a> {
+        DeadlistEdit { lists, object, by_birth, space, gone: Vec::new() }
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub async fn open(lists: BlockLists<'a>, object: ObjectId) -> Result<DeadlistEdit<'a>> {
+        let opened = Deadlist::open(&lists.mos.view(), object).await?;
+        let (by_birth, space) = match &opened {
+            Deadlist::Flat(list) => {
+                (None, list.as_ref().map_or(BlockSpace::default(), |list| BlockSpace::of_list(&list.phys)))
+            }
+            Deadlist::ByBirth { phys, .. } => {
+                (Some(opened.by_birth().await?.into_iter().collect()), space_of(phys))
+            }
+        };
+        Ok(DeadlistEdit::new(lists, object, by_birth, space))
+    }
+
+    /// Goes on with one that was put aside.
+    pub fn resume(lists: BlockLists<'a>, object: ObjectId, aside: PutAside) -> DeadlistEdit<'a> {
+        let PutAside { by_birth, space, gone } = aside;
+        DeadlistEdit { lists, object, by_birth, space, gone }
+    }
+
+    /// Puts it aside. Until it is stored, nobody may open it anew.
+    pub fn put_aside(self) -> PutAside {
+        PutAside { by_birth: self.by_birth, space: self.space, gone: self.gone }
+    }
+
+    /// Takes from the table on disk the keys that [`DeadlistEdit::drop_from`] has left there.
+    ///
+    /// # Errors
+    /// The MOS is damaged.
+    pub async fn store(&mut self) -> Result<()> {
+        let table = ZapEdit::new(self.lists.mos, self.object);
+        for key in std::mem::take(&mut self.gone) {
+            table.remove(&deadlist_key(key)).await?;
+        }
+        Ok(())
+    }
+
+    /// Its object.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// BlockSpace of all its blocks.
+    pub fn space(&self) -> BlockSpace {
+        self.space
+    }
+
+    /// Space of blocks born after `from` and up to `to`, where lists begin: of the lists with these keys; in
+    /// a plain list, of each such block (`dsl_deadlist_space_range`).
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
+        let mut space = BlockSpace::default();
+        if let Some(by_birth) = &self.by_birth {
+            let empty = self.lists.shared_empty().await?;
+            for (_, list) in by_birth.range(from..to.max(from)).filter(|(_, list)| Some(**list) != empty) {
+                let list = Bpobj::open(&self.lists.mos.view(), *list).await?;
+                space = space.plus(BlockSpace::of_list(list.phys()));
+            }
+            return Ok(space);
+        }
+        let mut entries = Bpobj::open(&self.lists.mos.view(), self.object).await?.entries();
+        while let Some(batch) = entries.next_batch().await {
+            let born = |entry: &BpobjEntry| entry.bp.logical_birth();
+            let between: Vec<BpobjEntry> =
+                batch?.into_iter().filter(|entry| born(entry) > from && born(entry) <= to).collect();
+            space = space.plus(self.lists.space(&between));
+        }
+        Ok(space)
+    }
+
+    /// The lists with keys from `from` on, by key, without the shared empty one; none if it is a plain list.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn lists_from(&self, from: Txg) -> Result<Vec<Bpobj>> {
+        let empty = self.lists.shared_empty().await?;
+        let mut lists = Vec::new();
+        for (_, list) in self.by_birth.iter().flat_map(|by_birth| by_birth.range(from..)) {
+            if Some(*list) != empty {
+                lists.push(Bpobj::open(&self.lists.mos.view(), *list).await?);
+            }
+        }
+        Ok(lists)
+    }
+
+    /// The list with the highest key.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub async fn last_list(&self) -> Result<Option<Bpobj>> {
+        match self.by_birth.iter().flatten().next_back() {
+            Some((_, list)) => Bpobj::open(&self.lists.mos.view(), *list).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Forgets the lists with keys from `from` on with all that they hold.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn drop_from(&mut self, from: Txg) -> Result<()> {
+        for list in self.lists_from(from).await? {
+            self.space = self.space.minus(BlockSpace::of_list(list.phys()));
+        }
+        let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
+        let dropped = by_birth.split_off(&from);
+        self.gone.extend(dropped.keys());
+        self.lists.free_all(dropped.into_values()).await?;
+        self.store_space().await
+    }
+
+    /// Takes the blocks born after `from` off a plain list; none if it is sorted by birth. Memory: all blocks
+    /// of the list.
+    ///
+    /// # Errors
+    /// The list is damaged.
+    pub async fn take_from_plain(&mut self, from: Txg) -> Result<Vec<Blkptr>> {
+        if self.by_birth.is_some() {
+            return Ok(Vec::new());
+        }
+        let all = self.lists.take_all(self.object).await?;
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|bp| bp.logical_birth() > from);
+        let kept: Vec<BpobjEntry> = kept.into_iter().map(|bp| BpobjEntry { bp, freed: false }).collect();
+        self.space = BlockSpace::default();
+        self.insert(&kept).await?;
+        Ok(taken)
+    }
+
+    /// Adds blocks that died; to a livelist, blocks that were written or freed (`dsl_deadlist_insert`).
+    ///
+    /// # Errors
+    /// A block is older than every key; a list is damaged.
+    pub async fn insert(&mut self, entries: &[BpobjEntry]) -> Result<()> {
+        let Some(by_birth) = &self.by_birth else {
+            self.space = self.space.plus(self.lists.append(self.object, entries).await?);
+            return Ok(());
+        };
+        let mut sorted: BTreeMap<Txg, Vec<BpobjEntry>> = BTreeMap::new();
+        for entry in entries {
+            let key = by_birth.range(..entry.bp.logical_birth()).next_back();
+            let (key, _) = key.ok_or_else(|| self.damaged("has no list for a block as old as this"))?;
+            sorted.entry(*key).or_default().push(*entry);
+        }
+        for (key, entries) in sorted {
+            let list = self.own_list(key).await?;
+            self.space = self.space.plus(self.lists.append(list, &entries).await?);
+        }
+        self.store_space().await
+    }
+
+    /// Begins a list for what is born after a txg, the last of all (`dsl_deadlist_add_key`).
+    ///
+    /// # Errors
+    /// The key is there; the MOS is damaged.
+    pub async fn add_key(&mut self, after: Txg) -> Result<()> {
+        let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
+        let list = self.lists.create_empty().await?;
+        ZapEdit::new(self.lists.mos, self.object).add(&deadlist_key(after), list.0).await?;
+        by_birth.insert(after, list);
+        Ok(())
+    }
+
+    /// Adds a list to the one before it (`dsl_deadlist_remove_key`).
+    ///
+    /// # Errors
+    /// There is no such key, or none before; a list is damaged.
+    pub async fn remove_key(&mut self, after: Txg) -> Result<()> {
+        let Some(by_birth) = &self.by_birth else { return Ok(()) };
+        let before = by_birth.range(..after).next_back().map(|(key, _)| *key);
+        let before = before.ok_or_else(|| self.damaged("has no list before that which is removed"))?;
+        let list = self.take_key(after).await?;
+        self.add_to(before, list).await.map(|_| ())
+    }
+
+    /// Takes all that another holds, which goes (`dsl_deadlist_merge`).
+    ///
+    /// # Errors
+    /// Either is damaged.
+    pub async fn merge(&mut self, mut other: DeadlistEdit<'_>) -> Result<()> {
+        let Some(keys) = other.by_birth.take() else {
+            let mut entries = Bpobj::open(&self.lists.mos.view(), other.object).await?.entries();
+            while let Some(batch) = entries.next_batch().await {
+                self.insert(&batch?).await?;
+            }
+            return self.lists.free(other.object).await;
+        };
+        let empty = self.lists.shared_empty().await?;
+        let (without, with): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(_, list)| Some(*list) == empty);
+        for (key, list) in with {
+            // A list without a key of its own here goes to the one before.
+            let by_birth = self.by_birth.as_ref();
+            let own = by_birth.and_then(|keys| keys.range(..=key).next_back()).map(|(own, _)| *own);
+            let own = own.ok_or_else(|| self.damaged("has no list for blocks as old as these"))?;
+            self.space = self.space.plus(self.add_to(own, list).await?);
+        }
+        self.lists.free_all(without.into_iter().map(|(_, list)| list)).await?;
+        self.lists.mos.destroy(other.object).await?;
+        self.store_space().await
+    }
+
+    /// Makes a deadlist with the keys below a txg and nothing in its lists (`dsl_deadlist_clone`).
+    ///
+    /// # Errors
+    /// The MOS is damaged.
+    pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
+        let clone = DeadlistEdit::create(self.lists).await?;
+        let keys: Vec<Txg> =
+            self.by_birth.iter().flat_map(|keys| keys.range(..below)).map(|(key, _)| *key).collect();
+        let table = ZapEdit::new(self.lists.mos, clone.object);
+        for (key, list) in keys.iter().zip(self.lists.create_empties(keys.len()).await?) {
+            table.add(&deadlist_key(*key), list.0).await?;
+        }
+        Ok(clone.object)
+    }
+
+    /// Moves the lists from a key on into a plain list, such as that of blocks to free
+    /// (`dsl_deadlist_move_bpobj`).
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn move_to(&mut self, list: ObjectId, from: Txg) -> Result<()> {
+        let keys = self.by_birth.iter().flatten().map(|(key, _)| *key);
+        for key in keys.filter(|key| *key >= from).collect::<Vec<_>>() {
+            let moved = self.take_key(key).await?;
+            self.space = self.space.minus(self.lists.append_list(list, moved).await?);
+        }
+        self.store_space().await
+    }
+
+    /// Gives it up with all its lists (`dsl_deadlist_free`).
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub async fn free(self) -> Result<()> {
+        let Some(by_birth) = self.by_birth else { return self.lists.free(self.object).await };
+        self.lists.free_all(by_birth.into_values()).await?;
+        self.lists.mos.destroy(self.object).await
+    }
+
+    /// The list of a key, its own: not the shared empty one.
+    async fn own_list(&mut self, key: Txg) -> Result<ObjectId> {
+        let list = self.list(key)?;
+        if self.lists.shared_empty().await? != Some(list) {
+            return Ok(list);
+        }
+        let own = self.lists.create().await?;
+        self.lists.free(list).await?;
+        self.set_list(key, own).await?;
+        Ok(own)
+    }
+
+    /// Adds a list to that of a key, of which it takes the place if that is the shared empty one.
+    async fn add_to(&mut self, key: Txg, added: ObjectId) -> Result<BlockSpace> {
+        let list = self.list(key)?;
+        if self.lists.shared_empty().await? != Some(list) {
+            return self.lists.append_list(list, added).await;
+        }
+        let space = BlockSpace::of_list(Bpobj::open(&self.lists.mos.view(), added).await?.phys());
+        self.lists.free(list).await?;
+        self.set_list(key, added).await?;
+        Ok(space)
+    }
+
+    fn list(&self, key: Txg) -> Result<ObjectId> {
+        let list = self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&key)).copied();
+        list.ok_or_else(|| self.damaged("has no list under that key"))
+    }
+
+    async fn set_list(&mut self, key: Txg, list: ObjectId) -> Result<()> {
+        if let Some(by_birth) = &mut self.by_birth {
+            by_birth.insert(key, list);
+        }
+        ZapEdit::new(self.lists.mos, self.object).update(&deadlist_key(key), list.0).await
+    }
+
+    /// Removes a key, and answers the list that was under it.
+    async fn take_key(&mut self, key: Txg) -> Result<ObjectId> {
+        let list = self.list(key)?;
+        ZapEdit::new(self.lists.mos, self.object).remove(&deadlist_key(key)).await?;
+        if let Some(by_birth) = &mut self.by_birth {
+            by_birth.remove(&key);
+        }
+        Ok(list)
+    }
+
+    async fn store_space(&self) -> Result<()> {
+        let BlockSpace { used_bytes, compressed_bytes, uncompressed_bytes } = self.space;
+        let phys = DeadlistPhys { used_bytes, compressed_bytes, uncompressed_bytes, pad: Pad };
+        match self.by_birth {
+            Some(_) => self.lists.mos.set_bonus_words(self.object, &phys.to_words()).await,
+            None => Ok(()),
+        }
+    }
+
+    fn damaged(&self, why: &str) -> crate::error::DatasetError {
+        self.lists.mos.damaged(self.object, why)
+    }
+}
+
+fn space_of(phys: &DeadlistPhys) -> BlockSpace {
+    let (compressed_bytes, uncompressed_bytes) = (phys.compressed_bytes, phys.uncompressed_bytes);
+    BlockSpace { used_bytes: phys.used_bytes, compressed_bytes, uncompressed_bytes }
+}

@@ -1,0 +1,62 @@
+//! Changing how often a pool's features are in use.
+//!
+//! Source: OpenZFS `zfeature.c`.
+
+use cenote_format::dsl::names::pool as names;
+use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::ObjectId;
+
+use crate::error::Result;
+use crate::live::Edit;
+use crate::zap::ZapEdit;
+
+/// `DMU_POOL_DIRECTORY_OBJECT`.
+pub const POOL_DIRECTORY: ObjectId = ObjectId(1);
+
+/// How often features are in use, in a MOS that is changed.
+#[derive(Debug, Clone, Copy)]
+pub struct FeatureCounts<'a>(&'a Edit);
+
+impl<'a> FeatureCounts<'a> {
+    /// Those of the pool whose MOS that is.
+    pub fn of(mos: &'a Edit) -> FeatureCounts<'a> {
+        FeatureCounts(mos)
+    }
+
+    /// How often a feature (by its name after `feature@`) is in use; 0: enabled only; `None`: disabled, or
+    /// not known.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    pub async fn count(&self, name: &str) -> Result<Option<u64>> {
+        let Some((table, guid)) = self.place(name).await? else { return Ok(None) };
+        Ok(ZapEdit::new(self.0, table).get(guid).await?.and_then(|count| count.as_u64()))
+    }
+
+    /// Uses a feature so many times more or fewer; answers how often it is in use then. Whoever makes it
+    /// active or inactive that the labels repeat has to write those.
+    ///
+    /// # Errors
+    /// It is not enabled, or less often in use; a table is damaged.
+    pub async fn change(&self, name: &str, delta: i64) -> Result<u64> {
+        let no_feature = || self.0.damaged(POOL_DIRECTORY, &format!("has no feature {name} enabled"));
+        let (table, guid) = self.place(name).await?.ok_or_else(no_feature)?;
+        let counts = ZapEdit::new(self.0, table);
+        let count = counts.get(guid).await?.and_then(|count| count.as_u64()).ok_or_else(no_feature)?;
+        let changed = count.checked_add_signed(delta);
+        let changed = changed.ok_or_else(|| self.0.damaged(table, "uses a feature less often than none"))?;
+        counts.update(guid, changed).await?;
+        Ok(changed)
+    }
+
+    /// The table that a feature is in, and its key there.
+    async fn place(&self, name: &str) -> Result<Option<(ObjectId, &'static str)>> {
+        let Some(feature) = SPA_FEATURES.iter().find(|feature| feature.name == name) else { return Ok(None) };
+        let table = match feature.readonly_compatible {
+            true => names::FEATURES_FOR_WRITE,
+            false => names::FEATURES_FOR_READ,
+        };
+        let table = ZapEdit::new(self.0, POOL_DIRECTORY).get(table).await?.and_then(|id| id.as_u64());
+        Ok(table.map(|table| (ObjectId(table), feature.guid)))
+    }
+}

@@ -1,0 +1,150 @@
+//! The intent log of a dataset (ZIL): what was promised to be durable after the last transaction group, in
+//! records.
+//!
+//! Idea: the head of the object set points to the first block of a chain. Each block names its successor,
+//! which may not have been written yet: the chain ends where a block does not carry the identity that its
+//! pointer demands. That is how every log ends, and no error. What is read here is what the kernel would
+//! replay on import: records of txgs that were not synced, and not replayed before.
+//!
+//! ```text
+//!   objset head: claim txg, replayed seq, first block --> [records | next] --> [records | next] --> (none)
+//! ```
+//!
+//! Memory: the log's records, at most [`MAX_LOG_BYTES`].
+//! Source: OpenZFS `zil.c` (`zil_parse`, `zil_read_log_block`, `zil_replay_log_record`).
+
+use bytes::Bytes;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_format::zil::record::{LogRecord, Operation, WriteData};
+use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
+use cenote_pool::PoolError;
+
+use crate::error::{DatasetError, Result};
+use crate::objset::Objset;
+
+/// Bytes of log blocks read at most. Logs are bounded by what a pool writes in a few transaction groups.
+pub const MAX_LOG_BYTES: u64 = 4 << 30;
+
+/// A log, read to its end.
+#[derive(Debug, Clone, Default)]
+pub struct IntentLog {
+    /// Records to replay, in order.
+    pub records: Vec<LogRecord>,
+    /// Records that are in the tree already.
+    pub synced: u64,
+    /// Blocks in the chain.
+    pub blocks: u64,
+    /// The chain, with the block that its last one leads to.
+    pub chain: Vec<Blkptr>,
+    /// Content in blocks of its own, written since the log began.
+    pub data: Vec<Blkptr>,
+    /// Blocks of other files that records share: one entry for each share.
+    pub clones: Vec<Blkptr>,
+    /// Number of the last block of `chain`.
+    pub last_block: u64,
+    /// Number of the last record, synced ones included.
+    pub last_record: u64,
+    /// Why reading ended before the log did: a device fails to read a block, a claimed one is damaged, or a
+    /// record can't be decoded.
+    pub damaged: Option<DatasetError>,
+}
+
+impl Objset {
+    /// Reads the intent log. Only a live dataset has one: a snapshot's head may still name the log of its
+    /// day, which is long gone. Records of encrypted datasets need the key that the object set was opened
+    /// with.
+    pub async fn intent_log(&self) -> IntentLog {
+        let header = &self.phys().zil_header;
+        let claimed = header.is_claimed();
+        // An import would claim the log in the txg after the one that is open here.
+        let first_txg = if claimed { header.claim_txg } else { Txg(self.pool().uberblock().txg.0 + 1) };
+        let (last_block, last_record) = (header.last_block(), header.last_record());
+
+        let mut log = IntentLog::default();
+        let mut bp = header.log;
+        let mut bytes = 0;
+        while !bp.is_hole() && bp.checksum()[ZIL_ZC_SEQ] <= last_block && bytes < MAX_LOG_BYTES {
+            bytes += bp.lsize().0;
+            log.chain.push(bp);
+            log.last_block = bp.checksum()[ZIL_ZC_SEQ];
+            let block = match self.read_log_block(&bp).await {
+                Ok(Some(block)) => block,
+                Ok(None) => break,
+                Err(error) => {
+                    let is_end = match claimed {
+                        true => header.may_end_before(log.last_block, log.last_record),
+                        false => is_torn(&error),
+                    };
+                    log.damaged = (!is_end).then_some(error);
+                    break;
+                }
+            };
+            log.blocks += 1;
+            for record in block.records() {
+                let record = match record {
+                    Ok(record) if record.seq > last_record => return log,
+                    Ok(record) => record,
+                    Err(source) => {
+                        log.damaged = Some(self.format(ObjectId(0), source));
+                        return log;
+                    }
+                };
+                if let Some(data) = content_of(&record).filter(|bp| bp.logical_birth() >= first_txg) {
+                    // One that did not get to the disk was promised to nobody.
+                    if !claimed && let Err(error) = self.read_stored(&data).await {
+                        log.damaged = (!is_torn(&error)).then_some(error);
+                        return log;
+                    }
+                    log.data.extend((!log.data.contains(&data)).then_some(data));
+                }
+                if let Operation::CloneRange { blocks, .. } = &record.operation {
+                    let shared = blocks.iter().filter(|bp| !bp.is_hole() && !bp.is_embedded());
+                    if shared.clone().any(|bp| bp.physical_birth() >= first_txg) {
+                        return log;
+                    }
+                    log.clones.extend(shared);
+                }
+                log.last_record = record.seq;
+                match record.seq <= header.replay_seq || record.txg < first_txg {
+                    true => log.synced += 1,
+                    false => log.records.push(record),
+                }
+            }
+            bp = block.next;
+        }
+        log
+    }
+
+    async fn read_stored(&self, bp: &Blkptr) -> Result<Bytes> {
+        Ok(self.pool().read_physical(bp, &self.context(ObjectId(0), 0, BlockId(0))).await?)
+    }
+
+    /// Reads one block of the chain; `None` if what is there is not that block: the end.
+    ///
+    /// # Errors
+    /// It can't be read, or is no log block.
+    pub async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
+        let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
+            return Err(self.damaged(ObjectId(0), "an intent log block has another checksum than logs have"));
+        };
+        let context = self.context(ObjectId(0), 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
+        let block: Bytes = self.pool().read_log_block(bp, &context).await?;
+        let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
+        Ok(block.continues(bp).then_some(block))
+    }
+}
+
+/// Whether a block is not there, or not whole: it was being written when the power went. One that a device
+/// fails to read may be.
+fn is_torn(error: &DatasetError) -> bool {
+    matches!(error, DatasetError::Pool(PoolError::Checksum { .. }))
+}
+
+/// The block that a record's content is in.
+fn content_of(record: &LogRecord) -> Option<Blkptr> {
+    match &record.operation {
+        Operation::Write { bp, data: WriteData::Indirect, .. } if !bp.is_hole() => Some(*bp),
+        _ => None,
+    }
+}

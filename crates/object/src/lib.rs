@@ -1,0 +1,36 @@
+//! Object sets, objects and the structures in them, read and changed in memory: what OpenZFS calls the DMU.
+//!
+//! ```text
+//!   LiveObjset --view--> Objset --object(n)--> Object --> blocks, bytes
+//!     |  edit            |  dnodes in batches   |  Zap: names to values
+//!     v                  '- IntentLog           |  Bpobj, Deadlist: lists of block pointers
+//!   Edit: ZapEdit, BlockLists, ...              '- Walk, DeadTree: all block pointers
+//!     |
+//!     '--> layers in memory --write::write_objset--> BlockSink: the engine stores the blocks
+//! ```
+//!
+//! The crate knows neither datasets nor transaction groups: an object set is a root pointer, and a layer of
+//! changes has a txg. Where blocks go when a set is written is the business of a [`write::BlockSink`].
+//!
+//! Read in this order: [`objset`], [`object`] (the tree of blocks), [`zap`], [`deadlist`], then [`live`]
+//! (changes in memory) and [`write`].
+#![forbid(unsafe_code)]
+
+pub mod dead_tree;
+pub mod deadlist;
+mod error;
+pub mod feature_counts;
+mod intent_log;
+pub mod live;
+pub mod object;
+pub mod objset;
+pub mod trail;
+pub mod write;
+pub mod zap;
+
+pub use error::{DatasetError, Result};
+pub use intent_log::IntentLog;
+pub use live::{Edit, LiveObjset, NewObject};
+pub use object::Object;
+pub use objset::Objset;
+pub use zap::{Cursor, NewZap, Zap, ZapEdit, ZapEntry, ZapKey, ZapValue};

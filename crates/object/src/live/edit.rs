@@ -1,0 +1,337 @@
+//! Changing objects in the open txg.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
+use cenote_format::units::{BlockId, ObjectId, Txg};
+
+use crate::error::{DatasetError, Result};
+use crate::live::in_place::Blocks;
+use crate::live::layer::{Changed, Layer};
+use crate::live::{LiveObjset, slots};
+use crate::objset::Objset;
+
+/// `zfs_default_ibs`: indirect blocks of 128 KiB.
+const DEFAULT_INDIRECT_BLOCK_SHIFT: u8 = 17;
+
+/// What an object is to be like.
+#[derive(Debug, Clone)]
+pub struct NewObject {
+    /// What it holds.
+    pub object_type: ObjectType,
+    /// Bytes of its blocks: a multiple of 512.
+    pub block_bytes: u32,
+    /// What its bonus holds.
+    pub bonus_type: ObjectType,
+    /// The bonus.
+    pub bonus: Bytes,
+    /// Slots of 512 bytes that its dnode takes.
+    pub slots: u8,
+    /// log2 of the size of its indirect blocks.
+    pub indirect_block_shift: u8,
+}
+
+impl NewObject {
+    /// An object of a type with the smallest blocks and no bonus.
+    pub fn of(object_type: ObjectType) -> NewObject {
+        let (bonus_type, bonus) = (ObjectType::NONE, Bytes::new());
+        let indirect_block_shift = DEFAULT_INDIRECT_BLOCK_SHIFT;
+        NewObject { object_type, block_bytes: 512, bonus_type, bonus, slots: 1, indirect_block_shift }
+    }
+
+    /// With blocks of so many bytes.
+    pub fn block_bytes(self, block_bytes: u32) -> NewObject {
+        NewObject { block_bytes, ..self }
+    }
+
+    /// With a bonus.
+    pub fn bonus(self, bonus_type: ObjectType, bonus: impl Into<Bytes>) -> NewObject {
+        NewObject { bonus_type, bonus: bonus.into(), ..self }
+    }
+
+    /// With indirect blocks of `1 << shift` bytes.
+    pub fn indirect_block_shift(self, indirect_block_shift: u8) -> NewObject {
+        NewObject { indirect_block_shift, ..self }
+    }
+
+    /// With a dnode of so many slots.
+    pub fn slots(self, slots: u8) -> NewObject {
+        NewObject { slots, ..self }
+    }
+
+    fn head(&self) -> DnodeHead {
+        // Space that the bonus does not need goes to block pointers; attributes may grow into theirs.
+        let spare = DnodeHead::bonus_room(self.slots, 1).saturating_sub(self.bonus.len()) / BLKPTR_BYTES;
+        let blkptr_count = match self.bonus_type {
+            ObjectType::SA => 1,
+            _ => (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8,
+        };
+        DnodeHead {
+            object_type: self.object_type,
+            bonus_type: self.bonus_type,
+            bonus: self.bonus.clone(),
+            checksum_id: 0,
+            compression_id: 0,
+            flags: 0,
+            indirect_block_shift: self.indirect_block_shift,
+            blkptr_count,
+            slots: self.slots,
+            data_block_bytes: self.block_bytes,
+            max_block_id: BlockId(0),
+        }
+    }
+}
+
+/// A hand on an object set in one transaction group.
+#[derive(Debug, Clone)]
+pub struct Edit {
+    live: LiveObjset,
+    pub(super) layer: Arc<Layer>,
+}
+
+impl Edit {
+    pub(super) fn new(live: LiveObjset, layer: Arc<Layer>) -> Edit {
+        Edit { live, layer }
+    }
+
+    /// The txg that the changes belong to.
+    pub fn txg(&self) -> Txg {
+        self.layer.txg
+    }
+
+    /// The set as it is now, these changes included.
+    pub fn view(&self) -> Objset {
+        self.live.view()
+    }
+
+    /// How often the txg has changed something in this set.
+    pub fn changes(&self) -> u64 {
+        self.layer.changes()
+    }
+
+    /// Makes an object under a free number.
+    ///
+    /// # Errors
+    /// Blocks of dnodes can't be read.
+    pub async fn create(&self, new: &NewObject) -> Result<ObjectId> {
+        loop {
+            let wanted = {
+                let mut slots = self.live.0.slots.lock();
+                if let Some(object) = slots.take(new.slots) {
+                    drop(slots);
+                    self.make(object, new);
+                    return Ok(object);
+                }
+                slots.wanted()
+            };
+            let (block, free) = slots::free_slots(&self.view(), wanted).await?;
+            let mut slots = self.live.0.slots.lock();
+            // Somebody else may have looked meanwhile and handed out some of these.
+            if slots.wanted() == wanted {
+                slots.begin(block, free);
+            }
+        }
+    }
+
+    /// Makes an object under a given number, which must be free.
+    ///
+    /// # Errors
+    /// The number is taken.
+    pub async fn create_at(&self, object: ObjectId, new: &NewObject) -> Result<()> {
+        match self.view().dnode(object).await {
+            Err(DatasetError::NoObject { .. }) => {
+                self.live.0.slots.lock().is_taken(object, new.slots);
+                self.make(object, new);
+                Ok(())
+            }
+            Ok(_) => Err(self.live.view().damaged(object, "is in use already")),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make(&self, object: ObjectId, new: &NewObject) {
+        let make = |changed: &mut Changed| {
+            *changed = Changed { head: Some(new.head()), fresh: true, ..Changed::default() };
+        };
+        self.layer.change(object, None, make);
+    }
+
+    /// Frees an object with all its blocks.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn destroy(&self, object: ObjectId) -> Result<()> {
+        self.view().dnode(object).await?;
+        let free = |changed: &mut Changed| *changed = Changed { fresh: true, ..Changed::default() };
+        self.layer.change(object, None, free);
+        Ok(())
+    }
+
+    /// Writes bytes at an offset. Whole blocks are taken as they are, without a copy; parts of blocks are put
+    /// into what is there.
+    ///
+    /// # Errors
+    /// There is no such object, or a block that is written in part can't be read.
+    pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
+        let head = self.view().head(object).await?;
+        let size = u64::from(head.data_block_bytes);
+        if size == 0 {
+            return Err(self.view().damaged(object, "has blocks of no size"));
+        }
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset_bytes + done as u64;
+            let (block, skip) = (BlockId(at / size), (at % size) as usize);
+            let take = (size as usize - skip).min(data.len() - done);
+            let piece = data.slice(done..done + take);
+            if take == size as usize {
+                self.put(object, head.clone(), block, piece);
+                self.layer.dirty().finished(size);
+            } else if self.write_part(object, block, skip, &piece).await? {
+                self.layer.dirty().finished(size);
+            }
+            done += take;
+        }
+        Ok(())
+    }
+
+    /// Writes a part of a block, which is copied up once in a txg and then written to where it lies.
+    /// Answers whether the block has been written from its start to its end by now.
+    async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<bool> {
+        let write = |blocks: &mut Blocks<'_>| {
+            let bytes = blocks.get_mut(block)?;
+            let (size, part) = (bytes.len(), skip..skip + piece.len());
+            bytes[part.clone()].copy_from_slice(piece);
+            *blocks.index() = None;
+            Ok(blocks.run().goes_on_with(block, part) == (0..size))
+        };
+        self.in_place(object, |_| {}, write).await
+    }
+
+    /// Writes one whole block.
+    ///
+    /// # Errors
+    /// There is no such object, or its blocks are of another size.
+    pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
+        let head = self.view().head(object).await?;
+        if data.len() != head.data_block_bytes as usize {
+            return Err(self.view().damaged(object, "has blocks of another size than what is written"));
+        }
+        self.put(object, head, block, data);
+        Ok(())
+    }
+
+    fn put(&self, object: ObjectId, current: DnodeHead, block: BlockId, data: Bytes) {
+        self.layer.change(object, Some(current), |changed| changed.put(block, data));
+    }
+
+    /// Gives an object shares of blocks on disk, from `first` on, in the place of its own; where they are
+    /// holes it gets holes. They must be data that this set can read, and have owners until the txg is
+    /// written.
+    ///
+    /// # Errors
+    /// There is no such object, or its blocks are of another size.
+    pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
+        let head = self.view().head(object).await?;
+        let is_other_size = |bp: &Blkptr| bp.lsize().0 != u64::from(head.data_block_bytes);
+        if blocks.iter().filter(|bp| !bp.is_hole()).any(is_other_size) {
+            return Err(self.view().damaged(object, "has blocks of another size than what it is to share"));
+        }
+        self.layer.change(object, Some(head), |changed| {
+            for (block, bp) in (first.0..).zip(blocks) {
+                match bp.is_hole() {
+                    true => changed.punch(block..block + 1),
+                    false => changed.share(BlockId(block), *bp),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Frees `count` whole blocks from `first` on: they read as zeros.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn punch(&self, object: ObjectId, first: BlockId, count: u64) -> Result<()> {
+        let end = first.0.saturating_add(count);
+        self.change_head(object, |changed| changed.punch(first.0..end)).await
+    }
+
+    /// Sets the bonus.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn set_bonus(&self, object: ObjectId, bonus_type: ObjectType, bonus: Bytes) -> Result<()> {
+        self.change_head(object, |changed| {
+            if let Some(head) = &mut changed.head {
+                (head.bonus_type, head.bonus) = (bonus_type, bonus);
+            }
+        })
+        .await
+    }
+
+    /// Makes an object one of another type; its content stays.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn set_type(&self, object: ObjectId, object_type: ObjectType) -> Result<()> {
+        self.change_head(object, |changed| {
+            if let Some(head) = &mut changed.head {
+                head.object_type = object_type;
+            }
+        })
+        .await
+    }
+
+    /// Sets the spill block, or removes it.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn set_spill(&self, object: ObjectId, spill: Option<Bytes>) -> Result<()> {
+        self.change_head(object, |changed| changed.spill = Some(spill)).await
+    }
+
+    /// Gives an object of at most one block larger blocks; its content stays.
+    ///
+    /// # Errors
+    /// It has more than one block, or the block can't be read.
+    pub async fn set_block_bytes(&self, object: ObjectId, block_bytes: u32) -> Result<()> {
+        let opened = self.view().object(object).await?;
+        if opened.dnode().max_block_id.0 > 0 {
+            return Err(opened.damaged("has several blocks: their size can't change"));
+        }
+        let has_data = opened.next_data_block(BlockId(0)).await?.is_some();
+        let (old, _) = opened.read_block(BlockId(0)).await?;
+        self.change_head(object, |changed| {
+            if let Some(head) = &mut changed.head {
+                head.data_block_bytes = block_bytes;
+            }
+            if has_data {
+                changed.put(BlockId(0), crate::object::fit(old, block_bytes as usize));
+            }
+        })
+        .await
+    }
+
+    /// Sets the compression and checksum that an object's blocks get whatever its dataset says; 0: as the
+    /// dataset says.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub async fn set_storage(&self, object: ObjectId, checksum_id: u8, compression_id: u8) -> Result<()> {
+        self.change_head(object, |changed| {
+            if let Some(head) = &mut changed.head {
+                (head.checksum_id, head.compression_id) = (checksum_id, compression_id);
+            }
+        })
+        .await
+    }
+
+    async fn change_head(&self, object: ObjectId, change: impl FnOnce(&mut Changed)) -> Result<()> {
+        let current = self.view().head(object).await?;
+        self.layer.change(object, Some(current), change);
+        Ok(())
+    }
+}

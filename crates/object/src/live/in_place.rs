@@ -1,0 +1,179 @@
+//! Changing an object's blocks where they lie.
+//!
+//! Idea: structures such as tables change a few bytes of a block at a time, and of several blocks together.
+//! They are given the blocks of the open layer to change in place. One that is not there yet is copied up
+//! from below when it is first changed in the txg; from then on a change costs what it changes.
+//!
+//! A change is plain code, run under the layer's lock. When it asks for a block that is not in memory it
+//! stops, the block is read, and it runs again from its start: so **it asks for all that a step needs before
+//! it changes anything in that step**, and what it has done by then must be valid, and be found done when it
+//! runs again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::FormatError;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::DnodeHead;
+use cenote_format::units::{BlockId, ObjectId};
+
+use crate::error::{DatasetError, Result};
+use crate::live::Edit;
+use crate::live::layer::{Changed, WriteRun};
+use crate::zap::micro_index::MicroIndex;
+
+/// Why a change stops.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It needs blocks that are not in memory.
+    Missing(Range<u64>),
+    /// What it found is damaged.
+    Format(FormatError),
+}
+
+impl From<FormatError> for Stop {
+    fn from(error: FormatError) -> Stop {
+        Stop::Format(error)
+    }
+}
+
+/// What a step of a change answers.
+pub(crate) type Step<T> = std::result::Result<T, Stop>;
+
+/// An object's blocks and head, to be changed in place.
+pub(crate) struct Blocks<'a> {
+    changed: &'a mut Changed,
+    /// Blocks as they lie below, for those that the layer does not have.
+    below: &'a mut BTreeMap<BlockId, Bytes>,
+    /// Blocks taken out of the layer to be written to: few.
+    open: Vec<(BlockId, BytesMut)>,
+}
+
+impl Blocks<'_> {
+    /// A block, to read.
+    pub(crate) fn get(&self, block: BlockId) -> Step<&[u8]> {
+        if let Some((_, open)) = self.open.iter().find(|(id, _)| *id == block) {
+            return Ok(open);
+        }
+        let found = self.changed.blocks.get(&block).or_else(|| self.below.get(&block));
+        found.map(|bytes| &bytes[..]).ok_or(Stop::Missing(block.0..block.0 + 1))
+    }
+
+    /// A block, to keep and read.
+    pub(crate) fn bytes(&self, block: BlockId) -> Step<Bytes> {
+        let shared = self.changed.blocks.get(&block).or_else(|| self.below.get(&block));
+        match shared {
+            Some(bytes) if self.open.iter().all(|(id, _)| *id != block) => Ok(bytes.clone()),
+            _ => self.get(block).map(Bytes::copy_from_slice),
+        }
+    }
+
+    /// Sees to it that these blocks are in memory.
+    pub(crate) fn need(&self, range: Range<u64>) -> Step<()> {
+        let is_missing = |id: u64| self.get(BlockId(id)).is_err();
+        if range.clone().any(is_missing) { Err(Stop::Missing(range)) } else { Ok(()) }
+    }
+
+    /// A block, to change. One beyond the end begins as zeros.
+    pub(crate) fn get_mut(&mut self, block: BlockId) -> Step<&mut [u8]> {
+        let at = match self.open.iter().position(|(id, _)| *id == block) {
+            Some(at) => at,
+            None => {
+                let here = self.changed.blocks.get_mut(&block).map(std::mem::take);
+                let bytes = here.or_else(|| self.below.remove(&block));
+                let bytes = bytes.ok_or(Stop::Missing(block.0..block.0 + 1))?;
+                // If nobody else looks at it, the same memory is used.
+                self.put(block, bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[at].1)
+    }
+
+    /// Sets a whole block, which may lie beyond the end.
+    pub(crate) fn put(&mut self, block: BlockId, bytes: BytesMut) {
+        self.open.retain(|(id, _)| *id != block);
+        self.open.push((block, bytes));
+        if let Some(head) = self.head() {
+            head.max_block_id = head.max_block_id.max(block);
+        }
+    }
+
+    /// Frees blocks.
+    pub(crate) fn punch(&mut self, range: Range<u64>) {
+        self.open.retain(|(id, _)| !range.contains(&id.0));
+        self.changed.punch(range);
+    }
+
+    /// The object's head; `None` only if it is freed meanwhile.
+    pub(crate) fn head(&mut self) -> Option<&mut DnodeHead> {
+        self.changed.head.as_mut()
+    }
+
+    /// What was written one piece after the other.
+    pub(crate) fn run(&mut self) -> &mut WriteRun {
+        &mut self.changed.run
+    }
+
+    /// What the owner of a micro ZAP knows of its block.
+    pub(crate) fn index(&mut self) -> &mut Option<Arc<MicroIndex>> {
+        &mut self.changed.index
+    }
+}
+
+impl Drop for Blocks<'_> {
+    fn drop(&mut self) {
+        for (block, bytes) in self.open.drain(..) {
+            self.changed.clones.remove(&block);
+            self.changed.blocks.insert(block, bytes.freeze());
+        }
+    }
+}
+
+impl Edit {
+    /// Changes blocks of an object in place; see above for how `change` is to go about it. `swap` brings a
+    /// block of another byte order into this machine's.
+    ///
+    /// # Errors
+    /// There is no such object, a block can't be read, or `change` finds damage.
+    pub(crate) async fn in_place<T>(
+        &self,
+        object: ObjectId,
+        swap: fn(&mut [u8]),
+        mut change: impl FnMut(&mut Blocks<'_>) -> Step<T>,
+    ) -> Result<T> {
+        let mut below = BTreeMap::new();
+        let mut current = None;
+        loop {
+            if current.is_none() && !self.layer.has_head(object) {
+                current = Some(self.view().head(object).await?);
+            }
+            let outcome = self.layer.change(object, current.clone(), |changed| {
+                change(&mut Blocks { changed, below: &mut below, open: Vec::new() })
+            });
+            match outcome {
+                Ok(answer) => return Ok(answer),
+                Err(Stop::Format(error)) => return Err(self.view().format(object, error)),
+                Err(Stop::Missing(range)) => {
+                    let opened = self.view().object(object).await?;
+                    for block in range.map(BlockId).filter(|id| !below.contains_key(id)).collect::<Vec<_>>() {
+                        let (mut bytes, endian) = opened.read_block(block).await?;
+                        if endian != Endian::NATIVE {
+                            let mut swapped = BytesMut::from(&bytes[..]);
+                            swap(&mut swapped);
+                            bytes = swapped.freeze();
+                        }
+                        below.insert(block, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An error that names an object of this set.
+    pub fn damaged(&self, object: ObjectId, why: &str) -> DatasetError {
+        self.view().damaged(object, why)
+    }
+}

@@ -1,0 +1,319 @@
+//! A layer: what one transaction group changes in one object set, in memory.
+//!
+//! Idea: blocks on disk are never changed, so a change is a layer of whole blocks and heads of dnodes that
+//! lies over the last tree on disk and hides what it replaces. Looking something up goes from the newest
+//! layer down; each answers with its own, with "nothing here", or passes the question on.
+//!
+//! ```text
+//!   open layer       [obj 7: head, block 0, block 3]            operations write here
+//!   syncing layer    [obj 7: head] [obj 9: freed]               frozen: being written
+//!   tree on disk     obj 7, obj 8, obj 9 ...
+//! ```
+//!
+//! Invariants: a block is there whole, of the size that the head says. A layer that syncs is not changed any
+//! more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::dnode::DnodeHead;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use parking_lot::Mutex;
+
+use crate::live::dirty::{Dirty, DirtyTotal};
+use crate::zap::micro_index::MicroIndex;
+
+/// What a txg changes in an object set.
+#[derive(Debug)]
+pub struct Layer {
+    pub(crate) txg: Txg,
+    objects: Mutex<BTreeMap<ObjectId, Changed>>,
+    /// Bytes of blocks held: what the bound on dirty data counts.
+    dirty: Dirty,
+    /// How often something was changed: who has failed knows whether it had begun.
+    changes: AtomicU64,
+}
+
+/// An object as a txg leaves it.
+#[derive(Debug, Clone, Default)]
+pub struct Changed {
+    /// Its head; `None`: it is freed.
+    pub(crate) head: Option<DnodeHead>,
+    /// It was freed in this txg, and perhaps made again: nothing of what lies below belongs to it.
+    pub(crate) fresh: bool,
+    /// Blocks written.
+    pub(crate) blocks: BTreeMap<BlockId, Bytes>,
+    /// Blocks that it shares from now on: where they lie on disk. None of them is in `blocks`.
+    pub(crate) clones: BTreeMap<BlockId, Blkptr>,
+    /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` and `clones` came after
+    /// that.
+    pub(crate) punched: BTreeMap<u64, u64>,
+    /// The spill block: written, or removed.
+    pub(crate) spill: Option<Option<Bytes>>,
+    /// Where the names of a micro ZAP lie, for those who change it; forgotten when its block is written to in
+    /// any other way.
+    pub(crate) index: Option<Arc<MicroIndex>>,
+    /// The last parts of blocks that were written.
+    pub(crate) run: WriteRun,
+}
+
+/// A part of a block that was written piece by piece, each behind the one before.
+#[derive(Debug, Clone, Default)]
+pub struct WriteRun {
+    block: BlockId,
+    part: Range<usize>,
+}
+
+impl WriteRun {
+    /// The next piece: the run with it, or another that begins with it.
+    pub(crate) fn goes_on_with(&mut self, block: BlockId, part: Range<usize>) -> Range<usize> {
+        let follows = (self.block, self.part.end) == (block, part.start);
+        let start = if follows { self.part.start } else { part.start };
+        *self = WriteRun { block, part: start..part.end };
+        self.part.clone()
+    }
+}
+
+/// What a layer shows of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// Its content.
+    Data(Bytes),
+    /// Where it lies on disk, although not in this object's tree yet.
+    Stored(Blkptr),
+    /// Zeros.
+    Hole,
+    /// What lies below.
+    Below,
+}
+
+impl Layer {
+    pub(crate) fn new(txg: Txg, total: &DirtyTotal) -> Layer {
+        Layer { txg, objects: Mutex::default(), dirty: Dirty::of(total), changes: AtomicU64::new(0) }
+    }
+
+    /// What it shows of a block.
+    pub(crate) fn block(&self, object: ObjectId, block: BlockId) -> Shown {
+        self.objects.lock().get(&object).map_or(Shown::Below, |changed| changed.block(block))
+    }
+
+    /// What it says of an object, blocks left out; `None`: nothing.
+    pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
+        let objects = self.objects.lock();
+        let changed = objects.get(&object)?;
+        Some(Changed {
+            head: changed.head.clone(),
+            fresh: changed.fresh,
+            spill: changed.spill.clone(),
+            ..Changed::default()
+        })
+    }
+
+    /// An object's head, or that it is freed; `None`: it says nothing of it.
+    pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
+        self.objects.lock().get(&object).map(|changed| changed.head.clone())
+    }
+
+    /// Whether it says anything of an object.
+    pub(crate) fn touches(&self, object: ObjectId) -> bool {
+        self.objects.lock().contains_key(&object)
+    }
+
+    /// Whether it knows an object's head.
+    pub(crate) fn has_head(&self, object: ObjectId) -> bool {
+        self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
+    }
+
+    /// Changed objects among `range`.
+    pub(crate) fn touched(&self, range: Range<ObjectId>) -> Vec<ObjectId> {
+        self.objects.lock().range(range).map(|(&object, _)| object).collect()
+    }
+
+    /// The first block from `from` on of which it shows anything.
+    pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
+        let objects = self.objects.lock();
+        let changed = objects.get(&object)?;
+        if changed.fresh || changed.is_punched(from) {
+            return Some(from);
+        }
+        let written = changed.blocks.range(from..).next().map(|(&block, _)| block);
+        let cloned = changed.clones.range(from..).next().map(|(&block, _)| block);
+        let punched = changed.punched.range(from.0..).next().map(|(&start, _)| BlockId(start));
+        written.into_iter().chain(cloned).chain(punched).min()
+    }
+
+    /// One past the last block of the hole that it shows at `block`.
+    pub(crate) fn hole_end(&self, object: ObjectId, block: BlockId) -> u64 {
+        self.objects.lock().get(&object).map_or(block.0, |changed| changed.hole_end(block))
+    }
+
+    /// Nothing was changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.lock().is_empty()
+    }
+
+    pub(crate) fn dirty(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    /// How often something was changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Changes an object; `current` is its head as it is now, in case this is the txg's first change of it.
+    pub(crate) fn change<T>(
+        &self,
+        object: ObjectId,
+        current: Option<DnodeHead>,
+        change: impl FnOnce(&mut Changed) -> T,
+    ) -> T {
+        let mut objects = self.objects.lock();
+        let is_first = !objects.contains_key(&object);
+        let head_before = if is_first { current.clone() } else { None };
+        let changed =
+            objects.entry(object).or_insert_with(|| Changed { head: current, ..Changed::default() });
+        let before = if is_first { 0 } else { changed.bytes() };
+        let result = change(changed);
+        if is_first && changed.is_only(&head_before) {
+            objects.remove(&object);
+            return result;
+        }
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.dirty.replace(before, changed.bytes());
+        result
+    }
+
+    /// Its changes, for the sync of a txg that takes no more of them.
+    pub fn freeze(&self) -> BTreeMap<ObjectId, Changed> {
+        self.objects.lock().clone()
+    }
+}
+
+impl Changed {
+    pub(crate) fn block(&self, block: BlockId) -> Shown {
+        match (self.blocks.get(&block), self.clones.get(&block)) {
+            (Some(data), _) => Shown::Data(data.clone()),
+            (None, Some(bp)) => Shown::Stored(*bp),
+            (None, None) if self.fresh || self.is_punched(block) => Shown::Hole,
+            (None, None) => Shown::Below,
+        }
+    }
+
+    /// Writes a block.
+    pub(crate) fn put(&mut self, block: BlockId, data: Bytes) {
+        self.index = None;
+        self.clones.remove(&block);
+        self.blocks.insert(block, data);
+        self.reach(block);
+    }
+
+    /// Shares a block.
+    pub(crate) fn share(&mut self, block: BlockId, bp: Blkptr) {
+        self.blocks.remove(&block);
+        self.clones.insert(block, bp);
+        self.reach(block);
+    }
+
+    fn reach(&mut self, block: BlockId) {
+        if let Some(head) = &mut self.head {
+            head.max_block_id = head.max_block_id.max(block);
+        }
+    }
+
+    /// Frees blocks: those of this txg are forgotten, what lies below is hidden.
+    pub(crate) fn punch(&mut self, range: Range<u64>) {
+        self.index = None;
+        if range.is_empty() {
+            return;
+        }
+        forget(&mut self.blocks, &range);
+        forget(&mut self.clones, &range);
+        if self.fresh {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        let touching: Vec<u64> =
+            self.punched.range(..=end).filter(|(_, e)| **e >= start).map(|(&s, _)| s).collect();
+        for key in touching {
+            if let Some(other_end) = self.punched.remove(&key) {
+                start = start.min(key);
+                end = end.max(other_end);
+            }
+        }
+        self.punched.insert(start, end);
+    }
+
+    fn hole_end(&self, block: BlockId) -> u64 {
+        let punched = self.punched.range(..=block.0).next_back().map_or(block.0, |(_, &end)| end);
+        let end = if self.fresh { u64::MAX } else { punched };
+        let written = self.blocks.range(block..).next().map(|(&block, _)| block.0);
+        let cloned = self.clones.range(block..).next().map(|(&block, _)| block.0);
+        written.into_iter().chain(cloned).fold(end, u64::min)
+    }
+
+    fn is_punched(&self, block: BlockId) -> bool {
+        self.punched.range(..=block.0).next_back().is_some_and(|(_, &end)| block.0 < end)
+    }
+
+    /// It says nothing but what the head was before.
+    fn is_only(&self, head: &Option<DnodeHead>) -> bool {
+        let changes_content = self.fresh || self.spill.is_some();
+        let has_blocks = !self.blocks.is_empty() || !self.clones.is_empty();
+        !changes_content && !has_blocks && self.punched.is_empty() && self.head == *head
+    }
+
+    fn bytes(&self) -> u64 {
+        // Kept simple: objects have few blocks changed at a time, or are written in large ones.
+        let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
+        let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
+        let clones = self.clones.len() * BLKPTR_BYTES;
+        self.blocks.len() as u64 * block + clones as u64 + spill + 512
+    }
+}
+
+fn forget<V>(blocks: &mut BTreeMap<BlockId, V>, range: &Range<u64>) {
+    let gone: Vec<BlockId> =
+        blocks.range(BlockId(range.start)..BlockId(range.end)).map(|(&block, _)| block).collect();
+    gone.iter().for_each(|block| _ = blocks.remove(block));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_that_follow_one_another_in_a_block_are_a_run() {
+        let mut run = WriteRun::default();
+        let mut then = |block, part| run.goes_on_with(BlockId(block), part);
+        assert_eq!(then(0, 0..10), 0..10);
+        assert_eq!(then(0, 10..30), 0..30);
+        assert_eq!(then(1, 30..40), 30..40);
+        assert_eq!(then(1, 0..10), 0..10);
+        assert_eq!(then(1, 20..30), 20..30);
+    }
+
+    #[test]
+    fn punched_ranges_join_and_hide_what_is_below() {
+        let mut changed = Changed::default();
+        changed.punch(10..20);
+        changed.punch(30..40);
+        changed.punch(20..25);
+        changed.punch(24..30);
+        assert_eq!(changed.punched, BTreeMap::from([(10, 40)]));
+        assert_eq!(changed.block(BlockId(9)), Shown::Below);
+        assert_eq!(changed.block(BlockId(10)), Shown::Hole);
+        assert_eq!(changed.block(BlockId(39)), Shown::Hole);
+        assert_eq!(changed.block(BlockId(40)), Shown::Below);
+        changed.blocks.insert(BlockId(12), Bytes::from_static(b"x"));
+        assert_eq!(changed.block(BlockId(12)), Shown::Data(Bytes::from_static(b"x")));
+        assert_eq!((changed.hole_end(BlockId(10)), changed.hole_end(BlockId(13))), (12, 40));
+        changed.punch(0..13);
+        assert_eq!(changed.block(BlockId(12)), Shown::Hole);
+        assert_eq!(changed.punched, BTreeMap::from([(0, 40)]));
+    }
+}

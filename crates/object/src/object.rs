@@ -1,0 +1,438 @@
+//! Object: a numbered, sparse array of blocks under one dnode, and how to find and read them.
+//!
+//! Idea: the blocks of an object are the leaves of a tree of indirect blocks, each an array of block
+//! pointers. Which pointer leads to block N is arithmetic on N; nothing is searched. All reading is built on
+//! one function, [`Object::pointers`]: the pointers of a range at a level, found from the top down, all
+//! indirect blocks of one level read together.
+//!
+//! ```text
+//!   dnode    [p0 p1 p2]                  level L-1       fanout F = indirect block / 128
+//!   level 2  [............]              block N at level l is under block N / F at level l+1
+//!   level 1  [....][....]
+//!   level 0  data blocks of one size     offset o lies in block o / size
+//! ```
+//!
+//! A hole at any level means zeros below. Indirect blocks and metadata come from the block cache, data of
+//! files and volumes from the pool directly, many blocks at once.
+//!
+//! Invariants: every index is checked against `max_block_id` and the length of the block that it points into.
+//!
+//! Source: OpenZFS `dbuf.c` (`dbuf_findbp`), `dnode.c` (`dnode_next_offset`).
+
+mod chunks;
+pub(crate) mod holes;
+mod stored;
+mod walk;
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_pool::ReadContext;
+
+use crate::error::{DatasetError, Result};
+use crate::live::layer::Shown;
+use crate::objset::Objset;
+
+pub use chunks::{Chunk, Chunks};
+pub use walk::{SPILL_BLOCK, Visited, Walk};
+
+/// Bytes read at once, at most: as long as a pool's history can be.
+const MOST_BYTES: usize = 1 << 30;
+/// Words of an array that are read at once, at most: 128 MiB. Arrays of counts and of metaslabs have far
+/// less.
+const MOST_WORDS: usize = 1 << 24;
+/// Words of a table read at once.
+const TABLE_WINDOW_WORDS: u64 = 1 << 16;
+
+/// An opened object. Cloning it copies the dnode's header and two reference counts.
+#[derive(Debug, Clone)]
+pub struct Object {
+    objset: Objset,
+    id: ObjectId,
+    dnode: Dnode,
+}
+
+/// Pointers of neighbouring blocks, or why they can't be had.
+#[derive(Debug)]
+pub struct PointerRun {
+    /// The first block's number at its level.
+    pub first: BlockId,
+    /// How many blocks this is about.
+    pub count: u64,
+    /// Their pointers, `count` of them.
+    pub pointers: Result<Vec<Blkptr>>,
+}
+
+/// A data block as read.
+#[derive(Debug)]
+pub struct DataBlock {
+    /// Its position.
+    pub id: BlockId,
+    /// The byte order that it was written in.
+    pub endian: Endian,
+    /// Its bytes, as many as the object's blocks have; `None` for a hole.
+    pub data: Result<Option<Bytes>>,
+}
+
+impl Object {
+    /// An object whose dnode is at hand.
+    pub fn new(objset: Objset, id: ObjectId, dnode: Dnode) -> Object {
+        Object { objset, id, dnode }
+    }
+
+    /// The set that it belongs to.
+    pub fn objset(&self) -> &Objset {
+        &self.objset
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its head.
+    pub fn dnode(&self) -> &Dnode {
+        &self.dnode
+    }
+
+    /// Bytes of a data block.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.dnode.data_block_bytes)
+    }
+
+    /// Bytes that its blocks can hold; the last may not be filled. What a file's size is, its attributes say.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.dnode.max_block_id.0.saturating_add(1).saturating_mul(self.block_bytes())
+    }
+
+    /// An error that names this object.
+    pub fn damaged(&self, why: &str) -> DatasetError {
+        self.objset.damaged(self.id, why)
+    }
+
+    /// A decoding error of this object.
+    pub fn format(&self, source: cenote_format::FormatError) -> DatasetError {
+        self.objset.format(self.id, source)
+    }
+
+    /// The pointer to one block; a hole if there is none, or beyond the end.
+    ///
+    /// # Errors
+    /// An indirect block above it can't be read.
+    pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
+        let mut at = self.dnode.levels - 1;
+        if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
+            return Ok(Blkptr::HOLE);
+        }
+        let mut bp = self.dnode.blkptr(self.ancestor(block, level, at) as u8);
+        while at > level && !bp.is_hole() {
+            let parent = BlockId(self.ancestor(block, level, at));
+            let indirect = self.read_metadata(at, parent, &bp).await?;
+            at -= 1;
+            let index = self.ancestor(block, level, at) & ((1 << self.dnode.fanout_shift()) - 1);
+            bp = self.child(&indirect, &bp, index)?;
+        }
+        Ok(bp)
+    }
+
+    /// The pointers of blocks `range` at `level`, as runs that share an indirect block. Blocks under a hole
+    /// are holes.
+    ///
+    /// Allocates in proportion to the range: callers ask for windows, not for whole objects.
+    pub async fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerRun> {
+        let top = self.dnode.levels - 1;
+        if level > top || range.is_empty() {
+            return Vec::new();
+        }
+        let span_at = |at: u8| {
+            let last = BlockId(range.end - 1);
+            self.ancestor(BlockId(range.start), level, at)..self.ancestor(last, level, at) + 1
+        };
+        let span = span_at(top);
+        let count = span.end - span.start;
+        let slots = u64::from(DN_MAX_NBLKPTR);
+        // Slots that the dnode does not have are holes: `Dnode::blkptr` says so for any of them.
+        let pointers = span.clone().map(|i| self.dnode.blkptr(i.min(slots) as u8));
+        let pointers =
+            if top == level || span.start < slots { Ok(pointers.collect()) } else { Ok(Vec::new()) };
+        let mut runs = vec![PointerRun { first: BlockId(span.start), count, pointers }];
+        for at in (level..top).rev() {
+            runs = self.descend(runs, at, span_at(at)).await;
+        }
+        runs
+    }
+
+    /// From runs of level `at + 1` to those of level `at`, clipped to `span`.
+    async fn descend(&self, parents: Vec<PointerRun>, at: u8, span: Range<u64>) -> Vec<PointerRun> {
+        let shift = self.dnode.fanout_shift();
+        let mut slots = Vec::new();
+        let mut requests = Vec::new();
+        for run in parents {
+            match run.pointers {
+                Ok(pointers) => slots.extend(pointers.into_iter().enumerate().map(|(i, bp)| {
+                    let parent = run.first.0 + i as u64;
+                    if !bp.is_hole() {
+                        requests.push((bp, self.objset.context(self.id, at + 1, BlockId(parent))));
+                    }
+                    (parent, 1, Ok(bp))
+                })),
+                Err(error) => slots.push((run.first.0, run.count, Err(error))),
+            }
+        }
+        let blocks = self.objset.cache().read_many(self.objset.pool(), requests).await;
+        let mut blocks = blocks.into_iter();
+        let mut runs = Vec::with_capacity(slots.len());
+        for (parent, parents, bp) in slots {
+            let first = (parent << shift).max(span.start);
+            let end = (parent + parents).checked_shl(shift).unwrap_or(u64::MAX).min(span.end);
+            let count = end.saturating_sub(first);
+            let pointers = match bp {
+                Err(error) => Err(error),
+                Ok(bp) if bp.is_hole() => Ok(vec![bp; count as usize]),
+                Ok(bp) => match blocks.next() {
+                    Some(Ok(block)) => (first..end)
+                        .map(|child| self.child(&block, &bp, child & ((1 << shift) - 1)))
+                        .collect(),
+                    Some(Err(error)) => Err(error.into()),
+                    None => Err(self.damaged("a block was not read")),
+                },
+            };
+            runs.push(PointerRun { first: BlockId(first), count, pointers });
+        }
+        runs
+    }
+
+    /// Reads one block of an indirect level or of metadata, through the cache.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub async fn read_metadata(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
+        let ctx = self.objset.context(self.id, level, block);
+        Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx).await?)
+    }
+
+    /// Reads one data block, whole, through the cache, with its byte order: for metadata objects. A hole is
+    /// zeros.
+    ///
+    /// # Errors
+    /// The block or an indirect block above it can't be read.
+    pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
+        let size = self.block_bytes() as usize;
+        let bp = match self.objset.layers().block(self.id, block) {
+            Shown::Data(data) => return Ok((fit(data, size), Endian::NATIVE)),
+            Shown::Hole => return Ok((zeros(size), Endian::NATIVE)),
+            Shown::Stored(bp) => bp,
+            Shown::Below => self.blkptr(0, block).await?,
+        };
+        let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
+        // A hole's pointer need not say: what is zero reads the same.
+        let endian = if bp.is_hole() { Endian::NATIVE } else { bp.endian() };
+        Ok((fit(bytes, size), endian))
+    }
+
+    /// The spill block, if there is one, and the byte order that it was written in.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub async fn read_spill(&self) -> Result<Option<(Endian, Bytes)>> {
+        if let Some(changed) = self.objset.layers().spill(self.id) {
+            return Ok(changed.map(|spill| (Endian::NATIVE, spill)));
+        }
+        let Some(bp) = self.dnode.spill().filter(|bp| !bp.is_hole()) else { return Ok(None) };
+        let bytes = self.read_metadata(0, SPILL_BLOCK, &bp).await?;
+        Ok(Some((bp.endian(), bytes)))
+    }
+
+    /// Reads `len_bytes` at `offset_bytes`, all blocks at once. Holes, and what lies beyond the end, are
+    /// zeros.
+    ///
+    /// # Errors
+    /// Any block can't be read; more is asked for than is read at once.
+    pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
+        if len_bytes > MOST_BYTES {
+            return Err(self.damaged("would be longer than anything that is read whole"));
+        }
+        let size = self.block_bytes();
+        let end = offset_bytes.saturating_add(len_bytes as u64).min(self.capacity_bytes());
+        if size == 0 || offset_bytes >= end {
+            return Ok(zeros(len_bytes));
+        }
+        let first = offset_bytes / size;
+        let blocks = self.read_blocks(first..end.div_ceil(size)).await;
+        let skip = (offset_bytes - first * size) as usize;
+        if blocks.len() == 1 && skip + len_bytes <= size as usize {
+            let block = blocks.into_iter().next().map_or(Ok(None), |block| block.data)?;
+            return Ok(block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes)));
+        }
+        let mut out = BytesMut::with_capacity(len_bytes);
+        for block in blocks {
+            let from = if block.id.0 == first { skip } else { 0 };
+            let take = (size as usize - from).min(len_bytes - out.len());
+            match block.data? {
+                Some(bytes) => out.extend_from_slice(&bytes[from..from + take]),
+                None => out.resize(out.len() + take, 0),
+            }
+        }
+        out.resize(len_bytes, 0);
+        Ok(out.freeze())
+    }
+
+    /// The content as 64-bit words, each in the byte order of the block it lies in: `count` of them from word
+    /// `first`.
+    ///
+    /// # Errors
+    /// Any block can't be read; more is asked for than fits into memory.
+    pub async fn read_words(&self, first: u64, count: usize) -> Result<Vec<u64>> {
+        if count > MOST_WORDS {
+            return Err(self.damaged("would be a longer array than any is"));
+        }
+        let per_block = (self.block_bytes() / 8).max(1);
+        let end = first.saturating_add(count as u64);
+        let mut words = Vec::with_capacity(count);
+        for block in self.read_blocks(first / per_block..end.div_ceil(per_block)).await {
+            let base = block.id.0 * per_block;
+            let cut = first.saturating_sub(base) as usize..(end - base).min(per_block) as usize;
+            match block.data? {
+                None => words.resize(words.len() + cut.len(), 0),
+                Some(bytes) => {
+                    let raw = bytes.as_chunks::<8>().0.get(cut).unwrap_or_default();
+                    words.extend(raw.iter().map(|w| block.endian.u64(*w)));
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    /// Words of a table without holes: `count` of them from word `first`. A claim that is larger than the
+    /// table costs no more than the table.
+    ///
+    /// # Errors
+    /// Any block can't be read, or is a hole.
+    pub async fn read_table(&self, first: u64, count: u64) -> Result<Vec<u64>> {
+        let per_block = (self.block_bytes() / 8).max(1);
+        let end = first.saturating_add(count);
+        let mut words = Vec::new();
+        let mut at = first;
+        while at < end {
+            let stop =
+                end.min((at / per_block + TABLE_WINDOW_WORDS.div_ceil(per_block)).saturating_mul(per_block));
+            let last = (stop - 1) / per_block;
+            for block in [at / per_block, last] {
+                let region = self.next_region(block).await;
+                if region.is_none_or(|region| region.start != block) {
+                    return Err(self.damaged("has a hole where its table goes on"));
+                }
+            }
+            words.extend(self.read_words(at, (stop - at) as usize).await?);
+            at = stop;
+        }
+        Ok(words)
+    }
+
+    /// Reads data blocks past the cache, neighbours on disk together.
+    pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
+        let size = self.block_bytes() as usize;
+        let hole = |id| DataBlock { id: BlockId(id), endian: Endian::NATIVE, data: Ok(None) };
+        let mut blocks: Vec<DataBlock> = range.clone().map(hole).collect();
+        let mut requests = Vec::new();
+        let mut waiting = Vec::new();
+        for run in self.pointers(0, range.clone()).await {
+            let at = (run.first.0 - range.start) as usize;
+            for (i, block) in blocks.iter_mut().enumerate().skip(at).take(run.count as usize) {
+                match &run.pointers {
+                    Err(error) => block.data = Err(error.clone()),
+                    Ok(pointers) => {
+                        if let Some(bp) = pointers.get(i - at).filter(|bp| !bp.is_hole()) {
+                            block.endian = bp.endian();
+                            requests.push((*bp, self.objset.context(self.id, 0, block.id)));
+                            waiting.push(i);
+                        }
+                    }
+                }
+            }
+        }
+        self.show_changes(&mut blocks, &mut waiting, &mut requests);
+        let results = self.objset.pool().read_many(requests).await;
+        for (index, result) in waiting.into_iter().zip(results) {
+            blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
+        }
+        blocks
+    }
+
+    /// Puts in place what was changed and is not on disk yet, which then need not be read.
+    fn show_changes(
+        &self,
+        blocks: &mut [DataBlock],
+        waiting: &mut Vec<usize>,
+        requests: &mut Vec<(Blkptr, ReadContext)>,
+    ) {
+        if !self.objset.layers().touches(self.id) {
+            return;
+        }
+        let size = self.block_bytes() as usize;
+        let mut is_below = vec![true; blocks.len()];
+        let mut stored = Vec::new();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let (endian, data) = match self.objset.layers().block(self.id, block.id) {
+                Shown::Below => continue,
+                Shown::Hole => (Endian::NATIVE, None),
+                Shown::Data(data) => (Endian::NATIVE, Some(fit(data, size))),
+                Shown::Stored(bp) => {
+                    stored.push((index, (bp, self.objset.context(self.id, 0, block.id))));
+                    (bp.endian(), None)
+                }
+            };
+            (block.endian, block.data) = (endian, Ok(data));
+            is_below[index] = false;
+        }
+        let below = waiting.iter().copied().zip(requests.drain(..)).filter(|(index, _)| is_below[*index]);
+        (*waiting, *requests) = below.chain(stored).unzip();
+    }
+
+    /// All block pointers of the object, indirect ones included, batch by batch.
+    pub fn walk(&self) -> Walk {
+        Walk::new(self.clone())
+    }
+
+    /// The content from `offset_bytes` to `end_bytes` in order, read ahead of the caller.
+    pub fn chunks(&self, offset_bytes: u64, end_bytes: u64) -> Chunks {
+        Chunks::new(self.clone(), offset_bytes, end_bytes)
+    }
+
+    /// The block at level `at` that `block` of `level` is under.
+    fn ancestor(&self, block: BlockId, level: u8, at: u8) -> u64 {
+        let shift = self.dnode.fanout_shift() * u32::from(at - level);
+        block.0.checked_shr(shift).unwrap_or(0)
+    }
+
+    /// Entry `index` of an indirect block that `parent` points to.
+    fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
+        let at = index as usize * BLKPTR_BYTES;
+        let raw = indirect.get(at..).unwrap_or_default();
+        let child = Blkptr::decode(raw, parent.endian()).map_err(|e| self.format(e))?;
+        if !child.is_hole() && child.level() + 1 != parent.level() {
+            return Err(self.damaged("a block of its tree leads to another place of it"));
+        }
+        Ok(child)
+    }
+}
+
+/// A block at the size that its dnode says: cut, or filled up with zeros.
+pub(crate) fn fit(bytes: Bytes, size: usize) -> Bytes {
+    if bytes.len() >= size {
+        return bytes.slice(..size);
+    }
+    let mut whole = BytesMut::zeroed(size);
+    whole[..bytes.len()].copy_from_slice(&bytes);
+    whole.freeze()
+}
+
+/// Zeros, without allocation where they are few.
+pub(crate) fn zeros(len: usize) -> Bytes {
+    static ZEROS: [u8; 1 << 17] = [0; 1 << 17];
+    if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { BytesMut::zeroed(len).freeze() }
+}

@@ -1,0 +1,35 @@
+//! Where an object's blocks lie on disk, for who wants to share them.
+
+use std::ops::Range;
+
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::BlockId;
+
+use crate::error::Result;
+use crate::live::layer::Shown;
+use crate::object::Object;
+
+impl Object {
+    /// The pointers of data blocks; `None`: some have changed and are only in memory.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    pub async fn stored_blocks(&self, range: Range<u64>) -> Result<Option<Vec<Blkptr>>> {
+        let mut blocks = vec![Blkptr::HOLE; range.end.saturating_sub(range.start) as usize];
+        for run in self.pointers(0, range.clone()).await {
+            let at = (run.first.0 - range.start) as usize;
+            for (place, bp) in blocks.iter_mut().skip(at).zip(run.pointers?) {
+                *place = bp;
+            }
+        }
+        for (block, place) in range.zip(&mut blocks) {
+            match self.objset().layers().block(self.id(), BlockId(block)) {
+                Shown::Below => {}
+                Shown::Hole => *place = Blkptr::HOLE,
+                Shown::Stored(bp) => *place = bp,
+                Shown::Data(_) => return Ok(None),
+            }
+        }
+        Ok(Some(blocks))
+    }
+}

@@ -1,0 +1,333 @@
+//! Object set: a numbered array of objects, the content of a dataset, a snapshot or the pool itself (the
+//! MOS).
+//!
+//! Idea: the head of the set holds the meta dnode, an object whose data are the dnodes of all others, 512
+//! bytes a slot. So object N is a read of the meta dnode at N x 512. A dnode may take several slots; the
+//! numbers of its inner slots are no objects.
+//!
+//! ```text
+//!   block pointer --> objset head (1, 2 or 4 KiB)
+//!                       meta dnode --> [dnode 0..31] [dnode 32..63] ...     16 KiB blocks
+//!                       user, group, project accounting: objects -1, -2, -3
+//! ```
+//!
+//! Single look-ups go through the block cache. Whoever wants them all takes [`Objset::dnodes`], which reads
+//! in disk order past the cache.
+//!
+//! Source: OpenZFS `dmu_objset.c`, `dnode.c` (`dnode_hold_impl`).
+
+mod dnodes;
+mod gather;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_cache::BlockCache;
+use cenote_format::FormatError;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeHead, DnodeTree};
+use cenote_format::objset::ObjsetPhys;
+use cenote_format::units::{BlockId, DatasetId, ObjectId};
+use cenote_pool::{DatasetKey, Pool, PoolError, ReadContext, Zbookmark};
+
+use crate::error::{DatasetError, Result};
+use crate::live::layers::Layers;
+use crate::object::Object;
+
+pub use dnodes::{DnodeBatch, Dnodes};
+pub use gather::Gathered;
+
+/// `DMU_USERUSED_OBJECT`: the object of space used by user.
+pub const USERUSED_OBJECT: ObjectId = ObjectId(u64::MAX);
+/// `DMU_GROUPUSED_OBJECT`: the object of space used by group.
+pub const GROUPUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 1);
+/// `DMU_PROJECTUSED_OBJECT`: the object of space used by project.
+pub const PROJECTUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 2);
+/// `DMU_META_DNODE_OBJECT`: the object of dnodes.
+pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
+
+/// An opened object set. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Objset {
+    tree: Arc<ObjsetTree>,
+    /// Changes that are not on disk yet; none in a set that is only read.
+    layers: Layers,
+}
+
+struct ObjsetTree {
+    pool: Pool,
+    cache: Arc<BlockCache>,
+    dataset: DatasetId,
+    key: Option<Arc<DatasetKey>>,
+    bp: Blkptr,
+    phys: ObjsetPhys,
+    meta: Option<Dnode>,
+}
+
+impl Objset {
+    /// Reads the head of an object set. `dataset` is 0 for the MOS; `key` opens it if it is encrypted.
+    ///
+    /// # Errors
+    /// The head can't be read or decoded.
+    pub async fn open(
+        pool: &Pool,
+        cache: &Arc<BlockCache>,
+        dataset: DatasetId,
+        bp: Blkptr,
+        key: Option<Arc<DatasetKey>>,
+    ) -> Result<Objset> {
+        let ctx = ReadContext::new(Zbookmark { dataset, ..Zbookmark::default() }).with_key(key.clone());
+        let block = cache.read(pool, &bp, &ctx).await?;
+        let phys = ObjsetPhys::decode(&block, bp.endian()).map_err(|source| DatasetError::Format {
+            dataset,
+            object: META_DNODE_OBJECT,
+            source,
+        })?;
+        let meta = phys.meta_dnode.clone();
+        let tree = ObjsetTree { pool: pool.clone(), cache: cache.clone(), dataset, key, bp, phys, meta };
+        Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
+    }
+
+    /// A set that has nothing on disk yet.
+    pub fn empty(
+        pool: &Pool,
+        cache: &Arc<BlockCache>,
+        dataset: DatasetId,
+        key: Option<Arc<DatasetKey>>,
+        phys: ObjsetPhys,
+    ) -> Objset {
+        let (pool, cache) = (pool.clone(), cache.clone());
+        let tree = ObjsetTree { pool, cache, dataset, key, bp: Blkptr::HOLE, phys, meta: None };
+        Objset { tree: Arc::new(tree), layers: Layers::default() }
+    }
+
+    /// The same tree, seen through changes that are not on disk yet.
+    pub(crate) fn under(&self, layers: Layers) -> Objset {
+        Objset { tree: self.tree.clone(), layers }
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The pool that it lies on.
+    pub fn pool(&self) -> &Pool {
+        &self.tree.pool
+    }
+
+    /// The cache that its metadata is read through.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.tree.cache
+    }
+
+    /// The dataset whose content it is; 0 for the MOS.
+    pub fn dataset_id(&self) -> DatasetId {
+        self.tree.dataset
+    }
+
+    /// What opens its encrypted blocks.
+    pub fn key(&self) -> Option<&Arc<DatasetKey>> {
+        self.tree.key.as_ref()
+    }
+
+    /// The head.
+    pub fn phys(&self) -> &ObjsetPhys {
+        &self.tree.phys
+    }
+
+    /// The pointer to the head.
+    pub fn bp(&self) -> &Blkptr {
+        &self.tree.bp
+    }
+
+    /// The object that holds the dnodes; `None` in a set without any.
+    pub fn meta(&self) -> Option<Object> {
+        self.tree.meta.clone().map(|dnode| Object::new(self.clone(), META_DNODE_OBJECT, dnode))
+    }
+
+    /// One past the highest number that an object can have, as the meta dnode's size allows.
+    pub fn last_object(&self) -> ObjectId {
+        let Some(meta) = &self.tree.meta else { return ObjectId(0) };
+        let blocks = meta.max_block_id.0.saturating_add(1);
+        ObjectId(blocks.saturating_mul(u64::from(meta.data_block_bytes)) / DNODE_MIN_BYTES as u64)
+    }
+
+    /// The dnode of an object.
+    ///
+    /// # Errors
+    /// [`DatasetError::NoObject`] if the slot is free, inside a large dnode, or beyond the end.
+    pub async fn dnode(&self, object: ObjectId) -> Result<Dnode> {
+        let Some(changed) = self.layers.object(object) else { return self.dnode_on_disk(object).await };
+        let head = changed.head.ok_or_else(|| self.no_object(object))?;
+        let mut tree = match changed.fresh {
+            true => DnodeTree::default(),
+            false => self.dnode_on_disk(object).await?.tree(),
+        };
+        if let Some(spill) = self.layers.spill(object) {
+            // It has no address yet, but takes room in the dnode.
+            tree.spill = spill.map(|_| tree.spill.unwrap_or(Blkptr::HOLE));
+        }
+        head.build(&tree).map_err(|e| self.format(object, e))
+    }
+
+    /// The head of an object's dnode, without what leads to its blocks: that of one that was changed lately
+    /// is at hand.
+    ///
+    /// # Errors
+    /// As [`Objset::dnode`].
+    pub async fn head(&self, object: ObjectId) -> Result<DnodeHead> {
+        let Some(head) = self.layers.head(object) else {
+            return Ok(self.dnode_on_disk(object).await?.head());
+        };
+        let mut head = head.ok_or_else(|| self.no_object(object))?;
+        if let Some(spill) = self.layers.spill(object) {
+            head.set_spill(spill.is_some());
+        }
+        Ok(head)
+    }
+
+    /// The dnode as the last txg on disk left it.
+    pub(crate) async fn dnode_on_disk(&self, object: ObjectId) -> Result<Dnode> {
+        if let Some(special) = self.accounting_dnode(object) {
+            return special.ok_or_else(|| self.no_object(object));
+        }
+        let meta = self.meta().ok_or_else(|| self.no_object(object))?;
+        let block_bytes = meta.dnode().data_block_bytes as usize;
+        let per_block = (block_bytes / DNODE_MIN_BYTES) as u64;
+        if per_block == 0 || object >= self.last_object() || object.0 == 0 {
+            return Err(self.no_object(object));
+        }
+        let block_id = BlockId(object.0 / per_block);
+        let bp = meta.blkptr(0, block_id).await?;
+        if bp.is_hole() {
+            return Err(self.no_object(object));
+        }
+        let block = match &self.tree.key {
+            None if bp.is_encrypted() => {
+                let ctx = self.context(META_DNODE_OBJECT, 0, block_id);
+                self.pool().read_physical(&bp, &ctx).await?
+            }
+            _ => meta.read_metadata(0, block_id, &bp).await?,
+        };
+        self.dnode_in(&block, &mut 0, (object.0 % per_block) as usize, object, &bp)
+    }
+
+    /// Opens an object.
+    ///
+    /// # Errors
+    /// As [`Objset::dnode`].
+    pub async fn object(&self, object: ObjectId) -> Result<Object> {
+        let dnode = self.dnode(object).await?;
+        Ok(Object::new(self.clone(), object, dnode))
+    }
+
+    /// The same as the last txg on disk left them.
+    pub(crate) fn dnodes_on_disk(&self, from: ObjectId, to: ObjectId) -> Dnodes {
+        Dnodes::new(self.under(Layers::default()), from, to)
+    }
+
+    /// All objects numbered `from` up to, not including, `to`, in order, batch by batch.
+    pub fn dnodes(&self, from: ObjectId, to: ObjectId) -> Dnodes {
+        Dnodes::new(self.clone(), from, to)
+    }
+
+    /// Reads blocks of dnodes, past the cache. Without the key an encrypted one comes as it is stored: block
+    /// pointers and sizes are in clear there, the bonus is ciphertext.
+    pub(crate) async fn read_dnode_blocks(
+        &self,
+        requests: Vec<(Blkptr, ReadContext)>,
+    ) -> Vec<Result<Bytes, PoolError>> {
+        if self.tree.key.is_some() || !requests.iter().any(|(bp, _)| bp.is_encrypted()) {
+            return self.pool().read_many(requests).await;
+        }
+        let mut blocks = Vec::with_capacity(requests.len());
+        for (bp, ctx) in &requests {
+            blocks.push(if bp.is_encrypted() {
+                self.pool().read_physical(bp, ctx).await
+            } else {
+                self.pool().read(bp, ctx).await
+            });
+        }
+        blocks
+    }
+
+    /// Where a block of this set belongs, with the key that opens it.
+    pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
+        ReadContext::new(Zbookmark { dataset: self.tree.dataset, object, level, block })
+            .with_key(self.tree.key.clone())
+    }
+
+    /// An error that names an object of this set.
+    pub fn damaged(&self, object: ObjectId, why: impl Into<Arc<str>>) -> DatasetError {
+        DatasetError::Damaged { dataset: self.tree.dataset, object, why: why.into() }
+    }
+
+    /// A decoding error of an object of this set.
+    pub fn format(&self, object: ObjectId, source: FormatError) -> DatasetError {
+        DatasetError::Format { dataset: self.tree.dataset, object, source }
+    }
+
+    fn no_object(&self, object: ObjectId) -> DatasetError {
+        DatasetError::NoObject { dataset: self.tree.dataset, object }
+    }
+
+    fn accounting_dnode(&self, object: ObjectId) -> Option<Option<Dnode>> {
+        match object {
+            USERUSED_OBJECT => Some(self.tree.phys.userused_dnode.clone()),
+            GROUPUSED_OBJECT => Some(self.tree.phys.groupused_dnode.clone()),
+            PROJECTUSED_OBJECT => Some(self.tree.phys.projectused_dnode.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Objset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Objset({:?} dataset {})", self.tree.pool, self.tree.dataset)
+    }
+}
+
+/// Slots that the dnode at the start of `slot` takes, 1 if it is free. Reads single bytes: no byte order.
+fn slots_of(slot: &[u8]) -> usize {
+    const EXTRA_SLOTS: usize = 12;
+    match slot {
+        [0, ..] => 1,
+        _ => slot.get(EXTRA_SLOTS).map_or(1, |&extra| usize::from(extra) + 1),
+    }
+}
+
+/// How many dnodes of a block are in use.
+pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
+    let (mut used, mut slot) = (0, 0);
+    while let Some(bytes) = block.get(slot * DNODE_MIN_BYTES..).filter(|bytes| !bytes.is_empty()) {
+        used += u64::from(bytes[0] != 0);
+        slot += slots_of(bytes);
+    }
+    used
+}
+
+/// The dnodes of one block: what begins at which slot. Free slots are left out.
+pub fn dnodes_of_block(
+    block: &Bytes,
+    endian: Endian,
+) -> impl Iterator<Item = (usize, Result<Dnode, FormatError>)> + '_ {
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        while (slot + 1) * DNODE_MIN_BYTES <= block.len() {
+            let here = slot;
+            let bytes = block.slice(here * DNODE_MIN_BYTES..);
+            slot += slots_of(&bytes);
+            match Dnode::decode(bytes, endian) {
+                Ok(None) => continue,
+                Ok(Some(dnode)) => return Some((here, Ok(dnode))),
+                Err(error) => {
+                    // Its size can't be trusted either: look for the next one slot on.
+                    slot = here + 1;
+                    return Some((here, Err(error)));
+                }
+            }
+        }
+        None
+    })
+}

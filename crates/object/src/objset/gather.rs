@@ -1,0 +1,147 @@
+//! The dnodes of a given set of objects, read in disk order.
+//!
+//! Idea: whoever has many object numbers at once (the entries of a thousand directories, say) should not look
+//! them up one by one. Sorted, they fall into few blocks of the meta dnode; those are read together,
+//! neighbours on disk at once, and each block is opened once for all the dnodes wanted of it.
+
+use bytes::Bytes;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_pool::PoolError;
+
+use crate::error::{DatasetError, Result};
+use crate::objset::{META_DNODE_OBJECT, Objset, slots_of};
+
+/// A dnode, and the pointer to the block that holds it: where the object's metadata lies and when it was last
+/// written.
+#[derive(Debug)]
+pub struct Gathered<'a> {
+    /// The object.
+    pub object: ObjectId,
+    /// Its dnode.
+    pub dnode: Result<Dnode>,
+    /// The block of dnodes; a hole if it could not be found.
+    pub block: &'a Blkptr,
+}
+
+/// Blocks of dnodes read at once: 512, as stored some 2 MiB, at most 8. Decoded they are in memory one by
+/// one.
+const MOST_BLOCKS: usize = 512;
+
+/// How far apart two wanted blocks may be to be found with one walk of the indirect blocks.
+const NEAR_BLOCKS: u64 = 64;
+
+impl Objset {
+    /// The dnodes of `objects`, which must be sorted. Calls `each` once for every number, in order.
+    pub async fn gather(&self, objects: &[ObjectId], mut each: impl FnMut(Gathered<'_>)) {
+        debug_assert!(objects.is_sorted());
+        let per_block = self.meta().map_or(0, |meta| meta.block_bytes() / DNODE_MIN_BYTES as u64);
+        if per_block == 0 {
+            for &object in objects {
+                each(Gathered { object, dnode: Err(self.no_object(object)), block: &Blkptr::HOLE });
+            }
+            return;
+        }
+        // Groups of objects in one block; then as many groups at once as memory allows.
+        let groups: Vec<&[ObjectId]> = objects.chunk_by(|a, b| a.0 / per_block == b.0 / per_block).collect();
+        for groups in groups.chunks(MOST_BLOCKS) {
+            self.gather_groups(groups, per_block, &mut each).await;
+        }
+    }
+
+    async fn gather_groups(
+        &self,
+        groups: &[&[ObjectId]],
+        per_block: u64,
+        each: &mut impl FnMut(Gathered<'_>),
+    ) {
+        let ids: Vec<u64> = groups.iter().map(|group| group[0].0 / per_block).collect();
+        let pointers = self.dnode_block_pointers(&ids).await;
+        let mut requests = Vec::with_capacity(ids.len());
+        let mut wanted_again = Vec::with_capacity(ids.len());
+        for ((&id, group), bp) in ids.iter().zip(groups).zip(&pointers) {
+            if let Ok(bp) = bp
+                && !bp.is_hole()
+            {
+                requests.push((*bp, self.context(META_DNODE_OBJECT, 0, BlockId(id))));
+                // A block of which most dnodes are wanted now will hardly be wanted again.
+                wanted_again.push((group.len() as u64) < per_block / 2);
+            }
+        }
+        let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);
+        let mut rest = groups.iter().zip(&pointers);
+        // Hands on the txgs up to the next that has a block: this one.
+        let mut hand_on = |mut block: Option<Result<Bytes, PoolError>>| {
+            for (group, pointer) in rest.by_ref() {
+                let (bp, found) = match pointer {
+                    Err(error) => (&Blkptr::HOLE, Err(error.clone())),
+                    Ok(bp) if bp.is_hole() => (&Blkptr::HOLE, Ok(None)),
+                    Ok(bp) => (bp, block.take().transpose().map_err(DatasetError::from)),
+                };
+                let mut known = 0;
+                for &object in *group {
+                    let dnode = match &found {
+                        Err(error) => Err(error.clone()),
+                        Ok(None) => Err(self.no_object(object)),
+                        Ok(Some(bytes)) => {
+                            self.dnode_in(bytes, &mut known, (object.0 % per_block) as usize, object, bp)
+                        }
+                    };
+                    each(Gathered { object, dnode, block: bp });
+                }
+                if !bp.is_hole() {
+                    return;
+                }
+            }
+        };
+        self.cache().read_each(self.pool(), requests, keep, |block| hand_on(Some(block))).await;
+        hand_on(None);
+    }
+
+    /// The dnode that begins at `slot` of a block; an error if a larger one lies across it. `known` is a
+    /// slot, not behind this one, at which one is known to begin, or a free slot; the way goes on from there,
+    /// from one to the next, and where it comes to is noted there.
+    pub(super) fn dnode_in(
+        &self,
+        block: &Bytes,
+        known: &mut usize,
+        slot: usize,
+        object: ObjectId,
+        bp: &Blkptr,
+    ) -> Result<Dnode> {
+        while *known < slot {
+            *known += block.get(*known * DNODE_MIN_BYTES..).map_or(1, slots_of);
+        }
+        let start = slot * DNODE_MIN_BYTES;
+        if object.0 == 0 || *known != slot || start >= block.len() {
+            return Err(self.no_object(object));
+        }
+        let dnode = Dnode::decode(block.slice(start..), bp.endian()).map_err(|e| self.format(object, e))?;
+        dnode.ok_or_else(|| self.no_object(object))
+    }
+
+    /// Pointers to blocks of the meta dnode; `ids` are sorted and distinct.
+    async fn dnode_block_pointers(&self, ids: &[u64]) -> Vec<Result<Blkptr>> {
+        let Some(meta) = self.meta() else { return ids.iter().map(|_| Ok(Blkptr::HOLE)).collect() };
+        let mut found = Vec::with_capacity(ids.len());
+        for near in ids.chunk_by(|a, b| b - a <= NEAR_BLOCKS) {
+            let (first, last) = (near[0], near[near.len() - 1]);
+            let runs = meta.pointers(0, first..last + 1).await;
+            let mut runs = runs.iter().peekable();
+            for &id in near {
+                while runs.next_if(|run| run.first.0 + run.count <= id).is_some() {}
+                found.push(match runs.peek() {
+                    Some(run) if run.first.0 <= id => match &run.pointers {
+                        Ok(pointers) => {
+                            Ok(pointers.get((id - run.first.0) as usize).copied().unwrap_or_default())
+                        }
+                        Err(error) => Err(error.clone()),
+                    },
+                    _ => Ok(Blkptr::HOLE),
+                });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,50 @@
+//! Steps of writing, run in tasks of several steps each.
+
+use cenote_runtime::Runtime;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::error::Result;
+
+/// Tasks that write at once, for each core: one computes while others wait for their disks.
+const TASKS_PER_CORE: usize = 2;
+
+/// Of the steps of a task, how many wait for their disks while the next computes: their writes meet on the
+/// way down and go as one.
+const STEPS_AT_ONCE: usize = 16;
+
+/// Runs `step` on all items, `per_task` of them in a task; results in the items' order. What fits in one
+/// task needs none.
+pub(super) async fn in_batches<I, T, F, Step>(
+    runtime: &Runtime,
+    items: impl IntoIterator<Item = I>,
+    per_task: usize,
+    step: F,
+) -> Result<Vec<T>>
+where
+    I: Send + 'static,
+    T: Send + 'static,
+    F: Fn(I) -> Step,
+    Step: Future<Output = Result<T>> + Send + 'static,
+{
+    let mut steps = items.into_iter().map(step).peekable();
+    let first: Vec<Step> = steps.by_ref().take(per_task).collect();
+    if steps.peek().is_none() {
+        return side_by_side(first).await;
+    }
+    let rest = std::iter::from_fn(|| {
+        let batch: Vec<Step> = steps.by_ref().take(per_task).collect();
+        (!batch.is_empty()).then_some(batch)
+    });
+    let limit = TASKS_PER_CORE * runtime.parallelism();
+    let batches = std::iter::once(first).chain(rest);
+    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, side_by_side));
+    let mut all = Vec::new();
+    while let Some(batch) = results.next().await {
+        all.extend(batch?);
+    }
+    Ok(all)
+}
+
+async fn side_by_side<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    futures::stream::iter(steps).buffered(STEPS_AT_ONCE).try_collect().await
+}

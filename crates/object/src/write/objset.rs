@@ -1,0 +1,209 @@
+//! A frozen layer of an object set, written: from changes to the pointer of a new head.
+//!
+//! ```text
+//!   objects     each tree bottom up, many at once     -> new dnodes
+//!   accounting  what users own more or less           -> three more objects
+//!   dnodes      into their blocks, object 0's tree    -> new meta dnode
+//!   head                                              -> the new root pointer
+//! ```
+//!
+//! Nothing of the layer is changed, and nothing of the old tree: whoever reads goes on with those until the
+//! caller puts the new tree in their place.
+//!
+//! Source: OpenZFS `dmu_objset.c` (`dmu_objset_sync`).
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{
+    DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
+};
+use cenote_format::features::Since;
+use cenote_format::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
+use cenote_format::units::{BlockId, ObjectId};
+
+use crate::error::Result;
+use crate::live::layer::Changed;
+use crate::object::Object;
+use crate::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use crate::write::batches::in_batches;
+use crate::write::owners::{self, Owners};
+use crate::write::sink::{BlockSink, NewBlock};
+use crate::write::tree::{free_tree, write_tree};
+
+/// Objects whose trees are written by one task, one after the other.
+const OBJECTS_PER_TASK: usize = 32;
+/// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
+const META_DNODE_LEVELS: u8 = 6;
+
+/// Writes what `changed` says of the set `old`, and where its intent log is; answers the set as it then is on
+/// disk.
+pub async fn write_objset(
+    sink: &impl BlockSink,
+    old: &Objset,
+    changed: BTreeMap<ObjectId, Changed>,
+    log: ZilHeader,
+) -> Result<Objset> {
+    let mut phys = ObjsetPhys { zil_header: log, ..old.phys().clone() };
+    let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
+    let mut owners = Owners::default();
+    let write = |(object, changed)| {
+        let (sink, old) = (sink.clone(), old.clone());
+        async move { write_object(&sink, &old, object, changed).await }
+    };
+    for written in in_batches(sink.pool().runtime(), changed, OBJECTS_PER_TASK, write).await? {
+        owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
+        match accounting_slot(written.object, &mut phys) {
+            Some(slot) => *slot = written.after,
+            None => put_dnode(old, &mut blocks, written).await?,
+        }
+    }
+    for (object, changed) in owners.settle(old, sink.txg()).await? {
+        let written = write_object(sink, old, object, changed).await?;
+        if let Some(slot) = accounting_slot(object, &mut phys) {
+            *slot = written.after;
+        }
+    }
+    let blocks = blocks.into_iter().map(|(block, bytes)| (block, bytes.freeze())).collect();
+    let meta = write_meta_dnode(sink, old, blocks).await?;
+    let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
+    phys.meta_dnode = Some(meta);
+    let bp = write_head(sink, old, &phys, fill).await?;
+    Objset::open(sink.pool(), old.cache(), old.dataset_id(), bp, old.key().cloned()).await
+}
+
+/// An object whose tree is written.
+struct WrittenObject {
+    object: ObjectId,
+    before: Option<Dnode>,
+    /// `None`: it is freed.
+    after: Option<Dnode>,
+}
+
+async fn write_object(
+    sink: &impl BlockSink,
+    old: &Objset,
+    object: ObjectId,
+    changed: Changed,
+) -> Result<WrittenObject> {
+    let sink = sink.for_object();
+    let mut before = match old.dnode(object).await {
+        Ok(dnode) => Some(Object::new(old.clone(), object, dnode)),
+        Err(crate::error::DatasetError::NoObject { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let dnode_before = before.as_ref().map(|before| before.dnode().clone());
+    if changed.fresh
+        && let Some(gone) = before.take()
+    {
+        free_tree(&sink.for_object(), &gone).await?;
+    }
+    let Some(mut head) = changed.head.clone() else {
+        return Ok(WrittenObject { object, before: dnode_before, after: None });
+    };
+    if object < PROJECTUSED_OBJECT {
+        head.flags |= owners::dnode_flags(old.phys());
+    }
+    let tree = write_tree(&sink, object, &head, before.as_ref(), changed, 1).await?;
+    let after = head.build(&tree).map_err(|e| old.format(object, e))?;
+    Ok(WrittenObject { object, before: dnode_before, after: Some(after) })
+}
+
+/// Puts a dnode into its block, which is read when its first dnode changes.
+async fn put_dnode(
+    old: &Objset,
+    blocks: &mut BTreeMap<BlockId, BytesMut>,
+    WrittenObject { object, before, after }: WrittenObject,
+) -> Result<()> {
+    let slots = before.iter().chain(&after).map(|dnode| dnode.slots).max().unwrap_or(0);
+    let id = BlockId(object.0 / DNODES_PER_BLOCK);
+    let block = match blocks.entry(id) {
+        std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+        std::collections::btree_map::Entry::Vacant(entry) => entry.insert(dnode_block(old, id).await?),
+    };
+    let at = (object.0 % DNODES_PER_BLOCK) as usize * DNODE_MIN_BYTES;
+    let end = (at + usize::from(slots) * DNODE_MIN_BYTES).min(block.len());
+    block[at..end].fill(0);
+    if let Some(dnode) = after {
+        let raw = dnode.raw();
+        let Some(place) = block.get_mut(at..at + raw.len()) else {
+            return Err(old.damaged(object, "is too large for what is left of its block"));
+        };
+        place.copy_from_slice(raw);
+    }
+    Ok(())
+}
+
+/// A block of dnodes as it is on disk.
+async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
+    let Some(meta) = old.meta() else { return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES)) };
+    let (bytes, endian) = meta.read_block(id).await?;
+    if endian != Endian::NATIVE {
+        return Err(old.damaged(META_DNODE_OBJECT, "was written by a machine of the other byte order"));
+    }
+    Ok(BytesMut::from(&bytes[..]))
+}
+
+async fn write_meta_dnode(
+    sink: &impl BlockSink,
+    old: &Objset,
+    blocks: BTreeMap<BlockId, Bytes>,
+) -> Result<Dnode> {
+    let before = old.meta();
+    let mut head = before.as_ref().map_or_else(new_meta_head, |meta| meta.dnode().head());
+    if let Some((&last, _)) = blocks.last_key_value() {
+        head.max_block_id = head.max_block_id.max(last);
+    }
+    let changed = Changed { head: Some(head.clone()), blocks, ..Changed::default() };
+    // The kernel module wants no tree of dnodes that grows in height, but for the MOS.
+    let least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
+    let sink = sink.for_object();
+    let tree = write_tree(&sink, META_DNODE_OBJECT, &head, before.as_ref(), changed, least_levels).await?;
+    head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
+}
+
+/// The object of dnodes of a new set.
+fn new_meta_head() -> DnodeHead {
+    DnodeHead {
+        object_type: ObjectType::DNODE,
+        bonus_type: ObjectType::NONE,
+        bonus: Bytes::new(),
+        checksum_id: 0,
+        compression_id: 0,
+        flags: 0,
+        indirect_block_shift: 17,
+        blkptr_count: DN_MAX_NBLKPTR,
+        slots: 1,
+        data_block_bytes: DNODE_BLOCK_BYTES as u32,
+        max_block_id: BlockId(0),
+    }
+}
+
+async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Blkptr> {
+    let has_accounts = sink.pool().has(Since::Userspace);
+    let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
+    let new = NewBlock {
+        object: META_DNODE_OBJECT,
+        object_type: ObjectType::OBJSET,
+        level: 0,
+        block: BlockId(0),
+        data: phys.encode(head_bytes).into(),
+        old: *old.bp(),
+        fill,
+        checksum_id: 0,
+        compression_id: 0,
+    };
+    sink.for_object().write(new).await
+}
+
+/// Where the head keeps the dnode of an accounting object.
+fn accounting_slot(object: ObjectId, phys: &mut ObjsetPhys) -> Option<&mut Option<Dnode>> {
+    match object {
+        USERUSED_OBJECT => Some(&mut phys.userused_dnode),
+        GROUPUSED_OBJECT => Some(&mut phys.groupused_dnode),
+        PROJECTUSED_OBJECT => Some(&mut phys.projectused_dnode),
+        _ => None,
+    }
+}

@@ -1,0 +1,319 @@
+//! An object's changed blocks, written bottom up.
+//!
+//! Idea: blocks are never overwritten, so a new data block means a new pointer in the indirect block above
+//! it, which so becomes a new block as well, up to the dnode. Level by level: write what changed, collect the
+//! new pointers, put them into the blocks above.
+//!
+//! ```text
+//!   dnode     [p0' p1]                     made by whoever writes the blocks of dnodes
+//!   level 1   [....][.x'.]                 read as it was, patched, written
+//!   level 0          d'                    written data, freed ranges
+//! ```
+//!
+//! A tree that grew gets new levels on top: the dnode's old pointers become the first entries of the new
+//! indirect block. It never gets lower again. An indirect block with nothing but holes is a hole itself.
+//!
+//! Source: OpenZFS `dnode_sync.c`, `dbuf.c` (`dbuf_sync_list`, `dbuf_write_ready`); levels here follow from
+//! the last block's number when the tree is written, not when it is changed.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlockIdentity};
+use cenote_format::bytes::{Endian, Writer};
+use cenote_format::dnode::{DnodeHead, DnodeTree, ObjectType};
+use cenote_format::units::{BlockId, Lsize, ObjectId};
+
+use crate::error::Result;
+use crate::live::layer::{Changed, Shown};
+use crate::object::{Object, SPILL_BLOCK};
+use crate::objset::used_dnodes;
+use crate::write::batches::in_batches;
+use crate::write::sink::{BlockSink, NewBlock};
+
+/// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
+const BLOCKS_PER_TASK: usize = 16;
+/// Pointers of a freed range that are looked up at once.
+const FREE_WINDOW_BLOCKS: u64 = 1 << 14;
+
+/// Writes an object's changes through a sink of its own; answers where its blocks are now. `old` is the
+/// object as it is on disk, if it is, and not freed since.
+pub(super) async fn write_tree(
+    sink: &impl BlockSink,
+    object: ObjectId,
+    head: &DnodeHead,
+    old: Option<&Object>,
+    changed: Changed,
+    least_levels: u8,
+) -> Result<DnodeTree> {
+    let old_tree = old.map(|old| old.dnode().tree()).unwrap_or_default();
+    let writer = TreeWriter { sink, object, head, old, old_tree: &old_tree };
+    let mut updates = Updates::new();
+    for (&start, &end) in &changed.punched {
+        writer.free_range(start, end, &changed, &mut updates).await?;
+    }
+    writer.share(changed.clones, &mut updates).await?;
+    writer.write_data(changed.blocks, &mut updates).await?;
+    let levels = old_tree.levels.max(levels_needed(head)).max(least_levels);
+    for level in 1..levels {
+        updates = writer.write_level(level, updates).await?;
+    }
+    let blkptrs = writer.top(levels, updates);
+    let spill = match changed.spill {
+        None => old_tree.spill,
+        Some(spill) => writer.write_spill(spill).await?,
+    };
+    let used_bytes = old_tree.used_bytes.saturating_add_signed(sink.used_bytes());
+    Ok(DnodeTree { levels, blkptrs, spill, used_bytes })
+}
+
+/// Levels that a tree must have for its last block.
+fn levels_needed(head: &DnodeHead) -> u8 {
+    let fanout_shift = u32::from(head.indirect_block_shift) - BLKPTR_BYTES.ilog2();
+    let reach = |levels: u8| {
+        let top = u64::from(head.blkptr_count);
+        let shift = fanout_shift * u32::from(levels - 1);
+        if shift >= top.leading_zeros() { u64::MAX } else { top << shift }
+    };
+    (1..=u8::MAX).find(|&levels| reach(levels) > head.max_block_id.0).unwrap_or(u8::MAX)
+}
+
+struct TreeWriter<'a, S> {
+    sink: &'a S,
+    object: ObjectId,
+    head: &'a DnodeHead,
+    old: Option<&'a Object>,
+    old_tree: &'a DnodeTree,
+}
+
+type Updates = BTreeMap<u64, Blkptr>;
+
+impl<S: BlockSink> TreeWriter<'_, S> {
+    fn fanout_shift(&self) -> u32 {
+        u32::from(self.head.indirect_block_shift) - BLKPTR_BYTES.ilog2()
+    }
+
+    fn block(&self, level: u8, block: u64, data: Bytes, old: Blkptr, fill: u64) -> NewBlock {
+        let object_type = self.head.object_type;
+        let (checksum_id, compression_id) = (self.head.checksum_id, self.head.compression_id);
+        let (object, block) = (self.object, BlockId(block));
+        NewBlock { object, object_type, level, block, data, old, fill, checksum_id, compression_id }
+    }
+
+    async fn old_pointer(&self, level: u8, block: u64) -> Result<Blkptr> {
+        match self.old {
+            Some(old) => old.blkptr(level, BlockId(block)).await,
+            None => Ok(Blkptr::HOLE),
+        }
+    }
+
+    /// Frees what a range has on disk, but for blocks that get new content: those are freed when that is
+    /// done.
+    async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
+        let Some(old) = self.old else { return Ok(()) };
+        let mut next = start;
+        while let Some(BlockId(first)) = old.next_data_block(BlockId(next)).await?.filter(|b| b.0 < end) {
+            next = end.min(first.saturating_add(FREE_WINDOW_BLOCKS));
+            for run in old.pointers(0, first..next).await {
+                for (i, bp) in run.pointers?.into_iter().enumerate().filter(|(_, bp)| !bp.is_hole()) {
+                    let block = run.first.0 + i as u64;
+                    if changed.block(BlockId(block)) == Shown::Hole {
+                        self.sink.kill(&bp);
+                        updates.insert(block, self.sink.hole(&bp));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts pointers in place to blocks that the object shares from now on.
+    async fn share(&self, clones: BTreeMap<BlockId, Blkptr>, updates: &mut Updates) -> Result<()> {
+        for (BlockId(block), bp) in clones {
+            let old = self.old_pointer(0, block).await?;
+            updates.insert(block, self.sink.share(&bp, &old).await?);
+        }
+        Ok(())
+    }
+
+    async fn write_data(&self, blocks: BTreeMap<BlockId, Bytes>, updates: &mut Updates) -> Result<()> {
+        let mut orders = Vec::with_capacity(blocks.len());
+        for (BlockId(block), data) in blocks {
+            let old = self.old_pointer(0, block).await?;
+            let fill = data_fill(self.head.object_type, &data);
+            orders.push(self.block(0, block, data, old, fill));
+        }
+        let write = |order: NewBlock| {
+            let sink = self.sink.clone();
+            async move { Ok((order.block.0, sink.write(order).await?)) }
+        };
+        updates.extend(in_batches(self.sink.pool().runtime(), orders, BLOCKS_PER_TASK, write).await?);
+        Ok(())
+    }
+
+    /// Writes the indirect blocks of `level` above `updates`; answers their pointers.
+    async fn write_level(&self, level: u8, updates: Updates) -> Result<Updates> {
+        let shift = self.fanout_shift();
+        let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
+        if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(|bp| !bp.is_hole()) {
+            // What the dnode pointed to moves down into the first block of the new level.
+            parents.entry(0).or_default();
+        }
+        for (child, bp) in updates {
+            parents.entry(child >> shift).or_default().push(((child & ((1 << shift) - 1)) as usize, bp));
+        }
+        let mut written = Updates::new();
+        for (parent, children) in parents {
+            let (old_bp, mut block) = self.old_indirect(level, parent).await?;
+            for (index, bp) in children {
+                put_pointer(&mut block, index, &bp);
+            }
+            let fill = pointers(&block).map(|bp| bp.fill()).sum::<u64>();
+            let bp = if pointers(&block).all(|bp| bp.is_hole()) {
+                self.sink.kill(&old_bp);
+                self.sink.hole(&old_bp)
+            } else {
+                self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await?
+            };
+            written.insert(parent, bp);
+        }
+        Ok(written)
+    }
+
+    /// An indirect block as it was, in this machine's byte order, and the pointer to it.
+    async fn old_indirect(&self, level: u8, parent: u64) -> Result<(Blkptr, BytesMut)> {
+        let mut block = BytesMut::zeroed(1 << self.head.indirect_block_shift);
+        if level >= self.old_tree.levels {
+            if level == self.old_tree.levels && parent == 0 {
+                for (index, bp) in self.old_tree.blkptrs.iter().enumerate() {
+                    put_pointer(&mut block, index, bp);
+                }
+            }
+            return Ok((Blkptr::HOLE, block));
+        }
+        let bp = self.old_pointer(level, parent).await?;
+        match self.old {
+            Some(old) if !bp.is_hole() => {
+                let bytes = old.read_metadata(level, BlockId(parent), &bp).await?;
+                if bp.endian() == Endian::NATIVE && bytes.len() == block.len() {
+                    block.copy_from_slice(&bytes);
+                } else {
+                    for (index, raw) in bytes.chunks_exact(BLKPTR_BYTES).enumerate() {
+                        let child = Blkptr::decode(raw, bp.endian()).map_err(|e| old.format(e))?;
+                        put_pointer(&mut block, index, &child);
+                    }
+                }
+            }
+            // A hole that knows when it was made passes that on to the holes that it consists of.
+            _ if bp.logical_birth().0 != 0 => {
+                let below = if level == 1 { self.head.data_block_bytes.into() } else { block.len() as u64 };
+                let child = hole_below(&bp, Lsize(below));
+                for index in 0..block.len() / BLKPTR_BYTES {
+                    put_pointer(&mut block, index, &child);
+                }
+            }
+            _ => {}
+        }
+        Ok((bp, block))
+    }
+
+    /// The dnode's own pointers.
+    fn top(&self, levels: u8, updates: Updates) -> Vec<Blkptr> {
+        let mut blkptrs = vec![Blkptr::HOLE; self.head.blkptr_count.into()];
+        if levels == self.old_tree.levels {
+            for (slot, old) in blkptrs.iter_mut().zip(&self.old_tree.blkptrs) {
+                *slot = *old;
+            }
+        }
+        for (index, bp) in updates {
+            if let Some(slot) = blkptrs.get_mut(index as usize) {
+                *slot = bp;
+            }
+        }
+        blkptrs
+    }
+
+    async fn write_spill(&self, spill: Option<Bytes>) -> Result<Option<Blkptr>> {
+        let old = self.old_tree.spill.unwrap_or_default();
+        let Some(data) = spill else {
+            self.sink.kill(&old);
+            return Ok(None);
+        };
+        let order =
+            NewBlock { object_type: self.head.bonus_type, ..self.block(0, SPILL_BLOCK.0, data, old, 1) };
+        Ok(Some(self.sink.write(order).await?))
+    }
+}
+
+/// Frees all blocks of an object.
+pub(super) async fn free_tree(sink: &impl BlockSink, object: &Object) -> Result<()> {
+    let mut walk = object.walk();
+    while let Some(batch) = walk.next_batch().await {
+        for visited in batch {
+            match visited {
+                crate::object::Visited::Block { bp, .. } => sink.kill(&bp),
+                crate::object::Visited::Unreadable { error, .. } => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fill count of a data block: 1, or how many dnodes are in it.
+fn data_fill(object_type: ObjectType, data: &[u8]) -> u64 {
+    match object_type {
+        ObjectType::DNODE => used_dnodes(data),
+        _ => 1,
+    }
+}
+
+/// One of the holes that the hole `parent` consists of.
+fn hole_below(parent: &Blkptr, child_lsize: Lsize) -> Blkptr {
+    let identity = BlockIdentity {
+        lsize: child_lsize,
+        object_type: parent.object_type(),
+        level: parent.level().saturating_sub(1),
+        birth: parent.logical_birth(),
+    };
+    Blkptr::hole(&identity)
+}
+
+fn pointers(block: &[u8]) -> impl Iterator<Item = Blkptr> + '_ {
+    block.chunks_exact(BLKPTR_BYTES).map(|raw| Blkptr::decode(raw, Endian::NATIVE).unwrap_or_default())
+}
+
+fn put_pointer(block: &mut BytesMut, index: usize, bp: &Blkptr) {
+    let mut w = Writer::new(Endian::NATIVE);
+    bp.write(&mut w);
+    if let Some(slot) = block.get_mut(index * BLKPTR_BYTES..(index + 1) * BLKPTR_BYTES) {
+        slot.copy_from_slice(&w.finish());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_format::dnode::ObjectType;
+
+    #[test]
+    fn trees_are_as_high_as_their_last_block_needs() {
+        let head = |max_block_id, blkptr_count| DnodeHead {
+            object_type: ObjectType::PLAIN_FILE_CONTENTS,
+            bonus_type: ObjectType::NONE,
+            bonus: Bytes::new(),
+            checksum_id: 0,
+            compression_id: 0,
+            flags: 0,
+            indirect_block_shift: 17,
+            blkptr_count,
+            slots: 1,
+            data_block_bytes: 512,
+            max_block_id: BlockId(max_block_id),
+        };
+        let cases = [(0, 1, 1), (1, 1, 2), (2, 3, 1), (3, 3, 2), (1023, 1, 2), (1024, 1, 3), (3072, 3, 3)];
+        for (max_block_id, blkptr_count, levels) in cases {
+            assert_eq!(levels_needed(&head(max_block_id, blkptr_count)), levels, "{max_block_id}");
+        }
+        assert_eq!(levels_needed(&head(1 << 60, 1)), 8);
+    }
+}

@@ -1,0 +1,85 @@
+//! Listing a ZAP in the order of hashes, from any point on.
+//!
+//! Idea: a name's hash and its differentiator never change while the name exists, whatever happens to other
+//! names. So a point between two of them is a place to go on from, days later and in a table that has
+//! changed: names that were there all the time come exactly once. That is what `readdir` has to promise.
+//!
+//! Layout: a point is a number: the hash's upper 28 bits (the others are zero) below, the differentiator of
+//! the next name that may come above. With hashes of 48 bits the differentiator has the 16 bits that are
+//! left.
+//!
+//! Source: OpenZFS `zap.c` (`zap_cursor_serialize`).
+
+use cenote_format::zap::{ZAP_FLAG_HASH64, ZapBlock0};
+
+use super::{Zap, ZapEntry, ZapValue};
+use crate::error::Result;
+
+/// A point in the order of hashes. Points are ordered by [`Cursor::START`] first only; compare nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor(pub u64);
+
+impl Cursor {
+    /// In front of all names.
+    pub const START: Cursor = Cursor(0);
+
+    fn at(hash: u64, cd: u64, hash_bits: u32) -> Cursor {
+        Cursor(hash >> (64 - hash_bits) | cd << hash_bits)
+    }
+
+    /// Hash and differentiator of the first name that may come.
+    fn parts(self, hash_bits: u32) -> (u64, u64) {
+        (self.0 << (64 - hash_bits), self.0 >> hash_bits)
+    }
+}
+
+impl Zap {
+    /// The entries from `from` on, in the order of hashes, each with the point behind it: as many as one leaf
+    /// has. None: there are no more.
+    ///
+    /// # Errors
+    /// A block of the table is damaged.
+    pub async fn entries_from(&self, from: Cursor) -> Result<Vec<(ZapEntry, Cursor)>> {
+        let hash_bits = if self.block0.hasher().flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };
+        let (mut hash, cd) = from.parts(hash_bits);
+        let mut first = (hash, cd);
+        let fat = match &*self.block0 {
+            ZapBlock0::Micro(micro) => {
+                let mut entries: Vec<_> = micro
+                    .entries()
+                    .map(|entry| (self.hash(entry.name), u64::from(entry.cd), entry))
+                    .collect();
+                entries.retain(|(hash, cd, _)| (*hash, *cd) >= first);
+                entries.sort_unstable_by_key(|(hash, cd, _)| (*hash, *cd));
+                let with_point = |(hash, cd, entry): (u64, u64, cenote_format::zap::MicroEntry<'_>)| {
+                    let name = bytes::Bytes::copy_from_slice(entry.name);
+                    let value = ZapValue::from_u64(entry.value);
+                    (ZapEntry { name, value }, Cursor::at(hash, cd + 1, hash_bits))
+                };
+                return Ok(entries.into_iter().map(with_point).collect());
+            }
+            ZapBlock0::Fat(fat) => fat,
+        };
+        loop {
+            let leaf = self.leaf(fat, hash).await?;
+            let mut entries = Vec::new();
+            for entry in leaf.entries() {
+                let entry = entry.map_err(|e| self.object.format(e))?;
+                if (entry.hash, u64::from(entry.cd)) >= first {
+                    let point = Cursor::at(entry.hash, u64::from(entry.cd) + 1, hash_bits);
+                    entries.push(((entry.hash, entry.cd), (self.entry(&entry)?, point)));
+                }
+            }
+            if !entries.is_empty() {
+                entries.sort_unstable_by_key(|(order, _)| *order);
+                return Ok(entries.into_iter().map(|(_, entry)| entry).collect());
+            }
+            // The leaf behind it; there is none behind the last prefix.
+            let next = leaf.prefix.checked_add(1).filter(|_| leaf.prefix_len > 0);
+            let next = next.and_then(|prefix| prefix.checked_mul(1u64.checked_shl(64 - leaf.prefix_len)?));
+            let Some(next) = next else { return Ok(Vec::new()) };
+            hash = next;
+            first = (next, 0);
+        }
+    }
+}

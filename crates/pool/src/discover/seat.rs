@@ -1,0 +1,51 @@
+//! Where a device's bytes lie, so that a device found twice counts once.
+//!
+//! Links lead to the same file. A partition is found both as the kernel's device and, through the partition
+//! table, inside its disk.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// The unit of sizes in /sys, whatever the disk's own sector size.
+const SYSFS_SECTOR_BYTES: u64 = 512;
+
+/// A file or disk, and the offset on it at which something begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Seat {
+    device: Identity,
+    start_bytes: u64,
+}
+
+/// What all paths to one device or file share: the device's number, or the file's device and inode.
+type Identity = (bool, u64, u64);
+
+impl Seat {
+    /// The seat of a file or device; a partition's is on its disk.
+    pub(super) fn of(path: &Path) -> Option<Seat> {
+        let device = identity(path)?;
+        on_disk(path).or(Some(Seat { device, start_bytes: 0 }))
+    }
+
+    /// The seat of a partition `start_bytes` further on.
+    pub(super) fn behind(self, start_bytes: u64) -> Seat {
+        Seat { start_bytes: self.start_bytes.saturating_add(start_bytes), ..self }
+    }
+}
+
+fn on_disk(path: &Path) -> Option<Seat> {
+    let partition = Path::new("/sys/class/block").join(std::fs::canonicalize(path).ok()?.file_name()?);
+    identity(path).filter(|(is_device, ..)| *is_device)?;
+    // Whole disks don't have this file.
+    let start = std::fs::read_to_string(partition.join("start")).ok()?;
+    let disk = std::fs::canonicalize(partition.join("..")).ok()?;
+    let start_bytes = start.trim().parse::<u64>().ok()?.checked_mul(SYSFS_SECTOR_BYTES)?;
+    Some(Seat { device: identity(&Path::new("/dev").join(disk.file_name()?))?, start_bytes })
+}
+
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(match metadata.file_type().is_block_device() {
+        true => (true, metadata.rdev(), 0),
+        false => (false, metadata.dev(), metadata.ino()),
+    })
+}

@@ -1,0 +1,182 @@
+//! Other keys for encrypted datasets: `zfs change-key`.
+//!
+//! Idea: blocks are encrypted with keys made at random, which stay. What changes is by whose key those are
+//! wrapped, for all datasets that have their key from the same encryption root.
+//!
+//! Source: OpenZFS `dsl_crypt.c` (`spa_keystore_change_key_sync`), `libzfs_crypto.c` (`zfs_crypto_rewrap`),
+//! whose words these are.
+
+use cenote_dataset::{Dataset, EncryptionInfo, Value};
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::dsl::names::crypto_key;
+use cenote_format::units::ObjectId;
+use cenote_object::{DatasetError, Result, ZapEdit};
+
+use crate::crypt::{PROMPT, UsersKey, Wanted, key_above, store_key};
+use crate::new_dataset::Settings;
+use crate::set::{forget_setting, store_setting};
+
+/// Gives an encryption root another key, or makes a dataset one that had its key from above. What
+/// `settings` (`keyformat`, `keylocation`, `pbkdf2iters`) don't say, stays.
+///
+/// # Errors
+/// It is not encrypted, or a clone; the old key or the new one is missing.
+pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Result<()> {
+    let dataset = engine.mos().await?.dataset(name).await?;
+    let info = encrypted(&dataset).await?;
+    dataset.key().await?;
+    let is_root = info.root_dir == dataset.dir().id();
+    let mut wanted = Wanted::of(&settings);
+    if wanted.format.is_none() && is_root {
+        wanted.format = Some(info.keyformat);
+    }
+    if wanted.format.is_none() {
+        let why = "Keyformat required for new encryption root.";
+        return Err(DatasetError::unsuitable(name, why));
+    }
+    let old_location = info.keylocation.clone().filter(|_| is_root);
+    wanted.location = wanted.location.or(old_location.as_deref());
+    let location = wanted.location.unwrap_or(PROMPT).to_owned();
+    let key = wanted.key(engine.runtime(), engine.keys(), name, info.suite).await?;
+    let name = name.to_owned();
+    engine
+        .run(move |context| {
+            Box::pin(async move { change_key_sync(context, &name, key, location, is_root).await })
+        })
+        .await
+}
+
+/// An encryption root takes the key of the one above it.
+///
+/// # Errors
+/// It is no encryption root; what is above is not encrypted; a key is missing.
+pub async fn inherit_key(engine: &Engine, name: &str) -> Result<()> {
+    let dataset = engine.mos().await?.dataset(name).await?;
+    let info = encrypted(&dataset).await?;
+    if info.root_dir != dataset.dir().id() {
+        return Err(DatasetError::unsuitable(
+            name,
+            "Key inheritting can only be performed on encryption roots.",
+        ));
+    }
+    dataset.key().await?;
+    let parent = match dataset.dir().parent() {
+        Some(parent) => parent.head().await?,
+        None => return Err(DatasetError::unsuitable(name, "Root dataset cannot inherit key.")),
+    };
+    if parent.key().await?.is_none() {
+        return Err(DatasetError::unsuitable(name, "Parent dataset is not encrypted."));
+    }
+    let name = name.to_owned();
+    engine.run(move |context| Box::pin(async move { inherit_key_sync(context, &name).await })).await
+}
+
+/// How a dataset is encrypted that may get another key.
+async fn encrypted(dataset: &Dataset) -> Result<EncryptionInfo> {
+    let name = dataset.name();
+    let why = match dataset.dir().encryption().await? {
+        _ if dataset.is_snapshot() => "Key change unsupported for snapshots.",
+        None => "Dataset not encrypted.",
+        Some(_) if dataset.origin().await?.is_some() => {
+            "Key cannot be changed for a clone: it has its origin's."
+        }
+        Some(info) => return Ok(info),
+    };
+    Err(DatasetError::unsuitable(name, why))
+}
+
+async fn change_key_sync(
+    context: &mut SyncContext,
+    name: &str,
+    key: UsersKey,
+    location: String,
+    is_root: bool,
+) -> Result<()> {
+    let dataset = context.mos().await?.dataset(name).await?;
+    let (dir, info) = (dataset.dir().id(), encrypted(&dataset).await?);
+    // Whatever has the key of this root gets the new one, clones' children elsewhere, too.
+    let within = (!is_root).then_some(name);
+    rewrap(context, info.root_dir, within, dir, &key).await?;
+    context.keys().learn(dir, key.wrapping).await;
+    store_setting(context, &dataset, "keylocation", &Value::Text(location)).await
+}
+
+async fn inherit_key_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+    let dataset = context.mos().await?.dataset(name).await?;
+    let dir = dataset.dir().id();
+    let (root, key) = key_above(context, dir).await?;
+    rewrap(context, dir, None, root, &key).await?;
+    context.keys().forget_root(dir).await;
+    forget_setting(context, &dataset, "keylocation").await
+}
+
+/// Wraps all keys of an encryption root anew, or only those of a dataset and what is below it: they have
+/// the key of `root` from now on.
+async fn rewrap(
+    context: &SyncContext,
+    old: ObjectId,
+    within: Option<&str>,
+    root: ObjectId,
+    key: &UsersKey,
+) -> Result<()> {
+    let is_below = |name: &str| {
+        within.is_none_or(|top| {
+            name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    let heads = context.mos().await?.all_datasets().await?;
+    for head in heads.into_iter().filter(|head| !head.is_snapshot() && is_below(head.name())) {
+        let Some(info) = head.dir().encryption().await?.filter(|info| info.root_dir == old) else {
+            continue;
+        };
+        // A clone's keys are its origin's.
+        if head.origin().await?.is_none()
+            && let Some(keys) = head.key().await?
+        {
+            store_key(context, info.key_object, keys.master(), root, key).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A clone has become what its origin's owner was: the encryption root, too, if that was one
+/// (`dsl_dataset_promote_crypt_sync`).
+pub(crate) async fn move_root(context: &mut SyncContext, owner: &Dataset, clone: &Dataset) -> Result<()> {
+    let (from, to) = (owner.dir().id(), clone.dir().id());
+    let Some(info) = own_root(owner).await? else { return Ok(()) };
+    for head in context.mos().await?.all_datasets().await? {
+        let other = head.dir().encryption().await?;
+        if let Some(other) = other.filter(|other| other.root_dir == from) {
+            ZapEdit::new(&context.edit(), other.key_object).update(crypto_key::ROOT_DDOBJ, to.0).await?;
+        }
+    }
+    context.keys().move_root(from, to).await;
+    let location = info.keylocation.unwrap_or(PROMPT.into());
+    store_setting(context, clone, "keylocation", &Value::Text(location)).await?;
+    forget_setting(context, owner, "keylocation").await
+}
+
+/// How the owner of an origin is encrypted, if it is an encryption root and not a clone itself.
+async fn own_root(owner: &Dataset) -> Result<Option<EncryptionInfo>> {
+    let info = owner.dir().encryption().await?;
+    let is_clone = owner.origin().await?.is_some();
+    Ok(info.filter(|info| info.root_dir == owner.dir().id() && !is_clone))
+}
+
+/// Where a clone is to take over the keys of its origin's owner, both must have them from the same encryption
+/// root (`dsl_dataset_promote_crypt_check`).
+pub(crate) async fn check_key_stays(owner: &Dataset, clone: &Dataset) -> Result<()> {
+    let is_encrypted = owner.dir().encryption().await?.is_some();
+    if !is_encrypted || owner.origin().await?.is_some() || own_root(owner).await?.is_some() {
+        return Ok(());
+    }
+    let above = async |dataset: &Dataset| match dataset.dir().parent() {
+        Some(parent) => Ok::<_, DatasetError>(parent.encryption().await?.map(|info| info.root_dir)),
+        None => Ok(None),
+    };
+    let (of_owner, of_clone) = (above(owner).await?, above(clone).await?);
+    match of_owner.is_some() && of_owner == of_clone {
+        true => Ok(()),
+        false => Err(DatasetError::unsuitable(clone.name(), "cannot promote across encryption roots")),
+    }
+}

@@ -1,0 +1,115 @@
+//! Clones: `zfs clone pool/a@s pool/b`, and whole trees of them.
+//!
+//! A clone's head begins with the snapshot's tree, and owes nothing for it. Several are made in one txg:
+//! all, or none.
+//!
+//! Source: OpenZFS `dmu_objset.c` (`dmu_objset_clone_sync`).
+
+use cenote_dataset::{Dataset, name};
+use cenote_engine::livelist::make_livelist;
+use cenote_engine::logs::without_log;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::objset::ObjsetType;
+use cenote_format::props::AppliesTo;
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::Result;
+
+use crate::counts::count_if_others_are;
+use crate::create::parent_of_new;
+use crate::crypt::share_key;
+use crate::destroy::remove_head;
+use crate::make::{make_dir, make_head};
+use crate::new_dataset::Settings;
+use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
+
+/// Makes a file system or volume that begins as a snapshot is.
+///
+/// # Errors
+/// There is no such snapshot, the name can't be or is taken, there is no parent, a setting can't be.
+pub async fn clone_snapshot(engine: &Engine, snapshot: &str, name: &str, settings: Settings) -> Result<()> {
+    clone_snapshots(engine, vec![(snapshot.to_owned(), name.to_owned())], settings).await
+}
+
+/// Makes clones, as pairs of a snapshot and the clone's name, all of them or none. A clone may be the
+/// parent of one that comes after it.
+///
+/// # Errors
+/// The same.
+pub async fn clone_snapshots(
+    engine: &Engine,
+    clones: Vec<(String, String)>,
+    settings: Settings,
+) -> Result<()> {
+    engine
+        .run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move { clone_snapshots_sync(context, &clones, &settings).await })
+        })
+        .await
+}
+
+async fn clone_snapshots_sync(
+    context: &mut SyncContext,
+    clones: &[(String, String)],
+    settings: &Settings,
+) -> Result<()> {
+    let mut made = Vec::new();
+    for (snapshot, name) in clones {
+        if let Err(error) = clone_snapshot_sync(context, snapshot, name, settings, &mut made).await {
+            for head in made.into_iter().rev() {
+                context.unmake_objset(DatasetId(head.0));
+                remove_head(context, head).await?;
+            }
+            return Err(error);
+        }
+    }
+    for ((snapshot, name), head) in clones.iter().zip(made) {
+        let origin = context.mos().await?.dataset(snapshot).await?.id();
+        context.log_of_dataset((name, head), "clone", &format!("origin={snapshot} ({origin})")).await?;
+    }
+    Ok(())
+}
+
+/// Makes one clone, and adds it to those that were `made` as soon as there is something to take back.
+async fn clone_snapshot_sync(
+    context: &mut SyncContext,
+    snapshot: &str,
+    name: &str,
+    settings: &Settings,
+    made: &mut Vec<ObjectId>,
+) -> Result<()> {
+    name::split_at(snapshot, '@')?;
+    let origin = context.mos().await?.dataset(snapshot).await?;
+    // Its log is read on the way.
+    origin.key().await?;
+    let parent = parent_of_new(context, name).await?;
+    check_clone_settings(context, &origin, name, settings).await?;
+    let (_, own) = name::split_child(name)?;
+    let dir = make_dir(context, Some(parent.dir().id()), own).await?;
+    let head = make_head(context, dir, Some(ObjectId(origin.id().0)), 0).await?;
+    made.push(head);
+    share_key(context, origin.dir(), dir).await?;
+    count_if_others_are(context, &context.mos().await?.dataset(name).await?).await?;
+    make_livelist(context, dir).await?;
+    without_log(context, DatasetId(head.0)).await?;
+    for (property, value) in settings {
+        let clone = context.mos().await?.dataset(name).await?;
+        check_limit(&clone, property, value).await?;
+        store_setting(context, &clone, property, value).await?;
+    }
+    Ok(())
+}
+
+async fn check_clone_settings(
+    context: &SyncContext,
+    origin: &Dataset,
+    name: &str,
+    settings: &Settings,
+) -> Result<()> {
+    let is_volume = origin.content_type().await? == ObjsetType::Zvol;
+    let applies = if is_volume { AppliesTo::VOL } else { AppliesTo::FS };
+    for (property, value) in settings {
+        check_setting(name, property, value, applies, SetAt::Existing)?;
+        require_feature(context, name, property, value).await?;
+    }
+    Ok(())
+}

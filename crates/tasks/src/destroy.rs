@@ -1,0 +1,267 @@
+//! File systems and volumes destroyed: `zfs destroy pool/a`.
+//!
+//! Idea: what is to be freed is what the head has and no snapshot: all that was born after the version it
+//! began with (a clone's origin; the empty one otherwise). A clone's livelist says what that is; other trees
+//! are left to be freed in the background (`engine/freeing`). Pools without feature `async_destroy` have no
+//! list for that: all is freed in one txg. It is walked twice, first only to see that all can be read: a
+//! task that fails must leave all as it was.
+//!
+//! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
+
+use cenote_dataset::{Dataset, name};
+use cenote_engine::account::Account;
+use cenote_engine::freeing::{free_tree_later, frees_in_background};
+use cenote_engine::livelist::{drop_livelist, free_livelist, livelist, survey_livelist};
+use cenote_engine::logs::free_log;
+use cenote_engine::store::space_delta::SpaceDelta;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::bpobj::BptreeEntry;
+use cenote_format::dsl::names::{dataset_field, dir_field, pool as names};
+use cenote_format::dsl::{DslDatasetPhys, bookmark};
+use cenote_format::features::Feature;
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::words::Phys;
+use cenote_object::dead_tree::DeadTree;
+use cenote_object::{DatasetError, Objset, Result, Zap, ZapEdit};
+
+use crate::counts::count;
+use crate::crypt::leave_key;
+use crate::destroy_snapshot::remove_if_deferred;
+use crate::make::remove_number;
+use crate::mark::drop_bookmark;
+use crate::remapped::drop_remapped;
+use crate::set::{refreservation, set_reservation};
+
+/// Destroys a file system or volume that has no snapshots and no children, and which nobody has open.
+///
+/// # Errors
+/// It has some, or is open; a block that leads to others can't be read.
+pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
+    let name = name.to_owned();
+    engine
+        .run_within(SpaceCheck::ExtraReserved, move |context| {
+            Box::pin(async move { destroy_dataset_sync(context, &name).await })
+        })
+        .await
+}
+
+async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+    name::split_child(name)?;
+    let head = context.mos().await?.dataset(name).await?;
+    if let Some(snapshot) = head.snapshots().await?.first() {
+        let why = format!("it has snapshots ('{}'); destroy them first", snapshot.name());
+        return Err(DatasetError::busy(name, why));
+    }
+    if let Some(child) = head.children().await?.first() {
+        return Err(DatasetError::busy(
+            name,
+            format!("it has children ('{}'); destroy them first", child.name()),
+        ));
+    }
+    refuse_if_open(context, &head)?;
+    let phys = *head.phys();
+    let origin = head.origin().await?;
+    let livelist = livelist(context, phys.dir).await?;
+    let is_later = livelist.is_none() && !phys.bp.is_hole() && frees_in_background(context).await?;
+    let how = match livelist {
+        Some(livelist) => {
+            free_clone(context, &head, livelist).await?;
+            "livelist"
+        }
+        None if is_later => {
+            refuse_log(&head.objset_head().await?, name)?;
+            "bptree"
+        }
+        None => {
+            survey_blocks(context, &head, phys.prev_snapshot_txg).await?;
+            free_blocks(context, &head, phys.prev_snapshot_txg).await?;
+            "synchronous"
+        }
+    };
+    free_log(context, &head).await?;
+    let details = format!("({how}, mintxg={})", phys.prev_snapshot_txg);
+    context.log_of_dataset((name, ObjectId(head.id().0)), "destroy", &details).await?;
+    let used = remove_head(context, ObjectId(head.id().0)).await?;
+    if is_later {
+        free_tree_later(context, phys.bp, phys.prev_snapshot_txg, used).await?;
+    }
+    if let Some(origin) = origin {
+        remove_if_deferred(context, &origin).await?;
+    }
+    Ok(())
+}
+
+/// Nobody may have a dataset open that is to go or to change under them.
+pub(crate) fn refuse_if_open(context: &SyncContext, head: &Dataset) -> Result<()> {
+    match context.is_open(head.id()) {
+        true => Err(DatasetError::busy(head.name(), "it is open; close or unmount it first")),
+        false => Ok(()),
+    }
+}
+
+/// Frees what a clone has to itself, as its livelist says.
+async fn free_clone(context: &mut SyncContext, clone: &Dataset, livelist: ObjectId) -> Result<()> {
+    refuse_log(&clone.objset_head().await?, clone.name())?;
+    survey_livelist(context, livelist).await?;
+    free_livelist(context, livelist).await?;
+    ZapEdit::new(&context.edit(), clone.dir().id()).remove(dir_field::LIVELIST).await
+}
+
+/// What a log holds must be in the tree first.
+fn refuse_log(objset: &Objset, name: &str) -> Result<()> {
+    match objset.phys().zil_header.is_claimed() {
+        true => Err(DatasetError::busy(name, "its intent log has to be replayed first")),
+        false => Ok(()),
+    }
+}
+
+/// Sees that all blocks born after a txg can be found, and that no log waits for its replay.
+pub(crate) async fn survey_blocks(context: &SyncContext, head: &Dataset, born_after: Txg) -> Result<()> {
+    if head.phys().bp.is_hole() {
+        return Ok(());
+    }
+    refuse_log(&head.objset_head().await?, head.name())?;
+    let mut tree = tree_since(context, head, born_after);
+    while tree.next().await?.is_some() {}
+    Ok(())
+}
+
+/// Frees all blocks of a head born after a txg.
+pub(crate) async fn free_blocks(context: &SyncContext, head: &Dataset, born_after: Txg) -> Result<()> {
+    let mut tree = tree_since(context, head, born_after);
+    while let Some(bp) = tree.next().await? {
+        context.free_now(&bp).await?;
+    }
+    Ok(())
+}
+
+fn tree_since(context: &SyncContext, head: &Dataset, birth_txg: Txg) -> DeadTree {
+    let entry = BptreeEntry { bp: head.phys().bp, birth_txg, resume: [0; 4] };
+    DeadTree::new(context.pool(), head.id(), &entry)
+}
+
+/// Removes a head whose blocks are free or will be, and its directory; answers what they took.
+pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Result<SpaceDelta> {
+    let edit = context.edit();
+    let phys = context.dataset_phys(id).await?;
+    let held_back = refreservation(context, id).await?.saturating_sub(phys.unique_bytes);
+    let space = SpaceDelta { used: -(held_back as i64), ..SpaceDelta::default() };
+    context.use_space(phys.dir, space, Account::Refreservation).await?;
+    drop_livelist(context, phys.dir).await?;
+    drop_remapped(context, id).await?;
+    drop_bookmarks(context, id).await?;
+    drop_features(context, id).await?;
+    leave_origin(context, id, &phys).await?;
+    context.free_deadlist(phys.deadlist).await?;
+
+    let dir = context.dir_phys(phys.dir).await?;
+    let used = SpaceDelta {
+        used: dir.used_bytes as i64,
+        compressed: dir.compressed_bytes as i64,
+        uncompressed: dir.uncompressed_bytes as i64,
+    };
+    context.use_space(phys.dir, -used, Account::Head).await?;
+    let mut dir = context.dir_phys(phys.dir).await?;
+    dir.head_dataset = ObjectId(0);
+    context.set_dir_phys(phys.dir, &dir).await?;
+    edit.destroy(phys.snapshot_names_zap).await?;
+    clear_bootfs(context, id).await?;
+    free_zapified(context, id).await?;
+    context.close(DatasetId(id.0));
+    remove_dir(context, phys.dir).await?;
+    Ok(used)
+}
+
+/// A clone's origin has one child less.
+async fn leave_origin(context: &mut SyncContext, id: ObjectId, head: &DslDatasetPhys) -> Result<()> {
+    if head.prev_snapshot.0 == 0 {
+        return Ok(());
+    }
+    let edit = context.edit();
+    let mut origin = context.dataset_phys(head.prev_snapshot).await?;
+    origin.num_children = origin.num_children.saturating_sub(1);
+    context.set_dataset_phys(head.prev_snapshot, &origin).await?;
+    if origin.next_clones_zap.0 != 0 {
+        remove_number(&ZapEdit::new(&edit, origin.next_clones_zap), id).await?;
+    }
+    let clones = context.dir_phys(origin.dir).await?.clones_zap;
+    if clones.0 != 0 {
+        remove_number(&ZapEdit::new(&edit, clones), id).await?;
+    }
+    Ok(())
+}
+
+/// Removes a directory that has no head any more.
+async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    set_reservation(context, id, 0).await?;
+    let dir = context.dir_phys(id).await?;
+    count(context, dir.parent, dir_field::FILESYSTEM_COUNT, -1).await?;
+    leave_key(context, id).await?;
+    if dir.deleg_zap.0 != 0 {
+        for who in Zap::open_id(&edit.view(), dir.deleg_zap).await?.to_vec().await? {
+            if let Some(permissions) = who.value.as_u64() {
+                edit.destroy(ObjectId(permissions)).await?;
+            }
+        }
+    }
+    for zap in [dir.child_dirs_zap, dir.props_zap, dir.clones_zap, dir.deleg_zap] {
+        if zap.0 != 0 {
+            edit.destroy(zap).await?;
+        }
+    }
+    let siblings = context.dir_phys(dir.parent).await?.child_dirs_zap;
+    let entries = Zap::open_id(&edit.view(), siblings).await?.to_vec().await?;
+    let own = entries.into_iter().find(|entry| entry.value.as_u64() == Some(id.0));
+    let own = own.ok_or_else(|| context.damaged("a directory is not among its parent's children"))?;
+    ZapEdit::new(&edit, siblings).remove(own.name_text().as_str()).await?;
+    free_zapified(context, id).await
+}
+
+/// A dataset that goes needs its features no longer.
+pub(crate) async fn drop_features(context: &mut SyncContext, id: ObjectId) -> Result<()> {
+    let view = context.edit().view();
+    if !view.dnode(id).await?.object_type.is_zap() {
+        return Ok(());
+    }
+    for entry in Zap::open_id(&view, id).await?.to_vec().await? {
+        if let Some(feature) = Feature::by_guid(&entry.name_text()).filter(|feature| feature.per_dataset) {
+            ZapEdit::new(&context.edit(), id).remove(feature.guid).await?;
+            context.use_feature(feature.name, -1).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Frees an object that may have become a ZAP (`dmu_object_free_zapified`).
+pub(crate) async fn free_zapified(context: &mut SyncContext, id: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    if edit.view().dnode(id).await?.object_type.is_zap() {
+        context.use_feature("extensible_dataset", -1).await?;
+    }
+    edit.destroy(id).await
+}
+
+/// All bookmarks of a head go with it.
+async fn drop_bookmarks(context: &mut SyncContext, id: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    let Some(zap) = context.dataset_field(id, dataset_field::BOOKMARK_NAMES).await? else { return Ok(()) };
+    for entry in Zap::open_id(&edit.view(), zap).await?.to_vec().await? {
+        let words: Vec<u64> = entry.value.words().collect();
+        let mark = bookmark::Bookmark::from_words(&words).map_err(|e| edit.view().format(zap, e))?;
+        drop_bookmark(context, &mark, words.len()).await?;
+    }
+    edit.destroy(zap).await?;
+    context.use_feature("bookmarks", -1).await
+}
+
+/// The pool does not boot from what is gone (`spa_prop_clear_bootfs`).
+pub(crate) async fn clear_bootfs(context: &SyncContext, id: ObjectId) -> Result<()> {
+    let Some(props) = context.find_directory_object(names::PROPS).await? else { return Ok(()) };
+    let edit = context.edit();
+    let props = ZapEdit::new(&edit, props);
+    match props.get("bootfs").await?.and_then(|value| value.as_u64()) {
+        Some(bootfs) if bootfs == id.0 => props.remove("bootfs").await,
+        _ => Ok(()),
+    }
+}

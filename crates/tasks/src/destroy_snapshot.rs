@@ -1,0 +1,255 @@
+//! Snapshots destroyed: `zfs destroy pool/a@s`.
+//!
+//! Idea: what only a snapshot holds is on the deadlist of the version after it, under the keys of births
+//! after the version before it: born since then, dead by the next version. That is freed; its own deadlist is
+//! merged into the next one's.
+//!
+//! ```text
+//!   prev@10 ---- snapshot@40 ---- next          next's deadlist:  key 0 [older: kept]   key 10 [freed]
+//!     |  unique: now also what died between snapshot and next and was born before prev
+//! ```
+//!
+//! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_snapshot_sync_impl`).
+
+use std::collections::HashSet;
+
+use cenote_dataset::{Dataset, Mos, name};
+use cenote_engine::account::{Account, add};
+use cenote_engine::history::NO_DETAILS;
+use cenote_engine::store::space_delta::SpaceDelta;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::dsl::names::dir_field;
+use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
+use cenote_format::features::Since;
+use cenote_format::units::{ObjectId, Txg};
+use cenote_object::{DatasetError, Result, ZapEdit};
+
+use crate::counts::count;
+use crate::destroy::{clear_bootfs, drop_features, free_zapified};
+use crate::make::{add_number, remove_number};
+use crate::mark::leave_bookmarks;
+use crate::remapped::{forget_key, leave_remapped, remove_key_of_clones};
+use crate::set::refreservation;
+use crate::snapshot::note_snapshots_changed;
+
+/// What to do with a snapshot that is held or has clones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// Refuse.
+    Refuse,
+    /// Destroy it when the last hold and clone are gone (`zfs destroy -d`).
+    Defer,
+}
+
+/// Destroys snapshots, all or none of them. One that there is not is passed over: deferred, it went with
+/// its last hold or clone.
+///
+/// # Errors
+/// One is held or has clones.
+pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse) -> Result<()> {
+    let names = names.to_vec();
+    engine
+        .run_within(SpaceCheck::ExtraReserved, move |context| {
+            Box::pin(async move { destroy_snapshots_sync(context, &names, in_use).await })
+        })
+        .await
+}
+
+async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_use: InUse) -> Result<()> {
+    let (mut heads, mut met) = (Heads::of(context.mos().await?), HashSet::new());
+    let mut found: Vec<Dataset> = Vec::new();
+    for name in names {
+        let Some(snapshot) = heads.snapshot(name).await? else { continue };
+        // Only what can be held can wait for it.
+        if in_use == InUse::Refuse || !context.has(Since::Holds) {
+            refuse_if_used(&snapshot).await?;
+        }
+        if met.insert(snapshot.id()) {
+            found.push(snapshot);
+        }
+    }
+    context.keep_deadlists();
+    let done = destroy_found(context, found).await;
+    context.store_deadlists().await?;
+    done
+}
+
+async fn destroy_found(context: &mut SyncContext, snapshots: Vec<Dataset>) -> Result<()> {
+    for snapshot in snapshots {
+        let id = ObjectId(snapshot.id().0);
+        let mut phys = context.dataset_phys(id).await?;
+        if phys.num_children > 1 || !snapshot.holds().await?.is_empty() {
+            phys.flags |= DS_FLAG_DEFER_DESTROY;
+            context.set_dataset_phys(id, &phys).await?;
+            context.log_of_dataset((snapshot.name(), id), "defer_destroy", NO_DETAILS).await?;
+        } else {
+            remove_snapshot(context, id, snapshot.name()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Destroys a snapshot that was to go with its last hold or clone, if that is gone now.
+pub(crate) async fn remove_if_deferred(context: &mut SyncContext, snapshot: &Dataset) -> Result<()> {
+    let snapshot = context.mos().await?.dataset(snapshot.name()).await?;
+    let is_used = snapshot.phys().num_children > 1 || !snapshot.holds().await?.is_empty();
+    if !snapshot.is_deferred_destroy() || is_used {
+        return Ok(());
+    }
+    remove_snapshot(context, ObjectId(snapshot.id().0), snapshot.name()).await
+}
+
+async fn remove_snapshot(context: &mut SyncContext, id: ObjectId, full: &str) -> Result<()> {
+    let (_, name) = name::split_at(full, '@')?;
+    context.log_of_dataset((full, id), "destroy", NO_DETAILS).await?;
+    let snapshot = context.dataset_phys(id).await?;
+    let keeps_key = leave_bookmarks(context, &snapshot).await?;
+    drop_features(context, id).await?;
+    unlink_from_previous(context, id, &snapshot).await?;
+
+    let next_id = snapshot.next_snapshot;
+    let mut next = context.dataset_phys(next_id).await?;
+    let unique_before = next.unique_bytes;
+    next.prev_snapshot = snapshot.prev_snapshot;
+    next.prev_snapshot_txg = snapshot.prev_snapshot_txg;
+    let freed = context.dead_space(next.deadlist, snapshot.prev_snapshot_txg, Txg(u64::MAX)).await?;
+    context.use_space(snapshot.dir, -freed, Account::Snapshots).await?;
+    context.free_dead_from(next.deadlist, snapshot.prev_snapshot_txg).await?;
+    context.merge_deadlist(next.deadlist, snapshot.deadlist).await?;
+    leave_remapped(context, id, &snapshot).await?;
+    if !keeps_key {
+        remove_key_of_clones(context, snapshot.dir, snapshot.creation_txg).await?;
+    }
+
+    let head = context.dir_phys(snapshot.dir).await?.head_dataset;
+    if next.is_snapshot() {
+        // Blocks that only the two had, and that died right after the next one, are now the next one's
+        // alone.
+        let after_next = context.dataset_phys(next.next_snapshot).await?.deadlist;
+        let (from, to) = (snapshot.prev_snapshot_txg, snapshot.creation_txg);
+        add(&mut next.unique_bytes, context.dead_space(after_next, from, to).await?.used);
+        context.set_dataset_phys(next_id, &next).await?;
+        if !keeps_key {
+            forget_key(context, head, snapshot.creation_txg).await?;
+        }
+    } else {
+        next.unique_bytes = unique_of_head(context, &next).await?;
+        context.set_dataset_phys(next_id, &next).await?;
+        release_reserved(context, &next, next_id, unique_before).await?;
+    }
+    forget_snapshot(context, id, &snapshot, head, name).await
+}
+
+/// The version before a snapshot that goes is followed by the one after it.
+async fn unlink_from_previous(
+    context: &mut SyncContext,
+    id: ObjectId,
+    snapshot: &DslDatasetPhys,
+) -> Result<()> {
+    if snapshot.prev_snapshot.0 == 0 {
+        return Ok(());
+    }
+    let mut previous = context.dataset_phys(snapshot.prev_snapshot).await?;
+    if previous.next_snapshot != id {
+        // It is the first of a clone.
+        if previous.next_clones_zap.0 != 0 {
+            let edit = context.edit();
+            let clones = ZapEdit::new(&edit, previous.next_clones_zap);
+            remove_number(&clones, id).await?;
+            add_number(&clones, snapshot.next_snapshot).await?;
+        }
+        return Ok(());
+    }
+    previous.next_snapshot = snapshot.next_snapshot;
+    let next = context.dataset_phys(snapshot.next_snapshot).await?;
+    let (from, to) = (previous.prev_snapshot_txg, snapshot.prev_snapshot_txg);
+    add(&mut previous.unique_bytes, context.dead_space(next.deadlist, from, to).await?.used);
+    context.set_dataset_phys(snapshot.prev_snapshot, &previous).await
+}
+
+/// What a head has and its last snapshot has not (`dsl_dataset_recalc_head_uniq`).
+async fn unique_of_head(context: &SyncContext, head: &DslDatasetPhys) -> Result<u64> {
+    let before = match head.prev_snapshot {
+        ObjectId(0) => 0,
+        previous => context.dataset_phys(previous).await?.referenced_bytes,
+    };
+    let dead = context.all_dead_space(head.deadlist).await?.used as u64;
+    Ok(head.referenced_bytes.saturating_sub(before.saturating_sub(dead)))
+}
+
+/// A head has more to itself than before: so much less is held back for it.
+async fn release_reserved(
+    context: &mut SyncContext,
+    head: &DslDatasetPhys,
+    id: ObjectId,
+    unique_before: u64,
+) -> Result<()> {
+    let reserved = refreservation(context, id).await?;
+    let held_back = |unique: u64| reserved.saturating_sub(unique) as i64;
+    let used = held_back(head.unique_bytes) - held_back(unique_before);
+    context.use_space(head.dir, SpaceDelta { used, ..SpaceDelta::default() }, Account::Refreservation).await
+}
+
+async fn forget_snapshot(
+    context: &mut SyncContext,
+    id: ObjectId,
+    snapshot: &DslDatasetPhys,
+    head: ObjectId,
+    name: &str,
+) -> Result<()> {
+    let edit = context.edit();
+    let names = context.dataset_phys(head).await?.snapshot_names_zap;
+    ZapEdit::new(&edit, names).remove(name).await?;
+    count(context, snapshot.dir, dir_field::SNAPSHOT_COUNT, -1).await?;
+    note_snapshots_changed(context, snapshot.dir).await?;
+    for zap in [snapshot.next_clones_zap, snapshot.props_zap, snapshot.userrefs_zap] {
+        if zap.0 != 0 {
+            edit.destroy(zap).await?;
+        }
+    }
+    clear_bootfs(context, id).await?;
+    free_zapified(context, id).await
+}
+
+/// Finds snapshots by name, those of one dataset after opening that once.
+pub(crate) struct Heads {
+    mos: Mos,
+    last: Option<Dataset>,
+}
+
+impl Heads {
+    pub(crate) fn of(mos: Mos) -> Heads {
+        Heads { mos, last: None }
+    }
+
+    /// The snapshot of that full name.
+    pub(crate) async fn snapshot(&mut self, full: &str) -> Result<Option<Dataset>> {
+        let (path, own) = name::split_at(full, '@')?;
+        let head = match self.last.take().filter(|head| head.name() == path) {
+            Some(head) => head,
+            None => match self.mos.dataset(path).await {
+                Err(DatasetError::NoDataset { .. }) => return Ok(None),
+                head => head?,
+            },
+        };
+        let found = head.snapshot(own).await;
+        self.last = Some(head);
+        found
+    }
+}
+
+async fn refuse_if_used(snapshot: &Dataset) -> Result<()> {
+    let name = snapshot.name();
+    if !snapshot.holds().await?.is_empty() {
+        let why = format!("it's being held. Run 'zfs holds -r {name}' to see holders.");
+        return Err(DatasetError::busy(name, why));
+    }
+    if let Some(clone) = snapshot.clones().await?.first() {
+        let why = format!("'{}' is a clone of it; destroy or promote that first", clone.name());
+        return Err(DatasetError::busy(name, why));
+    }
+    if snapshot.phys().num_children > 1 {
+        return Err(DatasetError::busy(name, "it has clones, which pools of this version have no list of"));
+    }
+    Ok(())
+}

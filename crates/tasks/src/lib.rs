@@ -1,0 +1,62 @@
+//! Sync tasks: what changes datasets, and the pool as a whole.
+//!
+//! ```text
+//!   snapshot(&engine, names)     checked, and done, when the open txg is written
+//!     engine.run_within(..)      cenote-engine: after the txg's datasets; how much of the slop it may use
+//!       check                    what is refused, is refused here: nothing has changed yet
+//!       make, account, ...       objects, chains of versions, deadlists, what each directory is charged
+//!       log_of_dataset           the event goes to the pool's history, in the same txg
+//!
+//!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
+//!              mark, change_key; and what they share: make, counts, crypt, remapped
+//!   pool       create, vdevs, auxiliary, settings, features, upgrade, checkpoint
+//! ```
+//!
+//! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
+//! while the txg is written, alone, on a [`SyncContext`]. A task checks before it changes: one that refuses
+//! leaves all as it was.
+//!
+//! Source: OpenZFS `dsl_synctask.c`, `dsl_dir.c`, `dsl_dataset.c`, `dsl_destroy.c`, `spa.c`.
+//!
+//! [`Engine`]: cenote_engine::Engine
+//! [`SyncContext`]: cenote_engine::SyncContext
+
+#![forbid(unsafe_code)]
+
+mod change_key;
+mod clone;
+mod counts;
+mod create;
+mod crypt;
+mod destroy;
+mod destroy_snapshot;
+mod hold;
+mod make;
+mod mark;
+mod new_dataset;
+mod pool;
+mod promote;
+mod remapped;
+mod rename;
+mod rollback;
+mod set;
+mod snapshot;
+
+pub use change_key::{change_key, inherit_key};
+pub use clone::{clone_snapshot, clone_snapshots};
+pub use create::{create_filesystem, create_volume};
+pub use destroy::destroy_dataset;
+pub use destroy_snapshot::{InUse, destroy_snapshots};
+pub use hold::{hold_snapshots, release_snapshots};
+pub use mark::{bookmark, destroy_bookmark};
+pub use new_dataset::{Fill, Settings};
+pub use pool::auxiliary::{add_cache, add_spares};
+pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
+pub use pool::create::{NewPool, create_pool};
+pub use pool::settings::{PoolSetting, set_pool};
+pub use pool::vdevs::{add_vdevs, attach, detach};
+pub use promote::promote;
+pub use rename::{rename, rename_snapshots};
+pub use rollback::rollback;
+pub use set::{Instead, check_settings, inherit, set_property};
+pub use snapshot::{snapshot, snapshot_with};

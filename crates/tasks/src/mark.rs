@@ -1,0 +1,203 @@
+//! Bookmarks made and removed: `zfs bookmark`, `zfs destroy pool/a#mark`; and what becomes of them when their
+//! snapshot goes.
+//!
+//! A bookmark is three words: guid, txg, time. With feature `bookmark_written` it also tells what the
+//! snapshot referenced and how much of that was freed up to the next snapshot, so that what was written since
+//! is known without it.
+//!
+//! Source: OpenZFS `dsl_bookmark.c`.
+
+use cenote_dataset::bookmark::Bookmark as Named;
+use cenote_dataset::{Dataset, name};
+use cenote_engine::bookmarks::{StoredMark, add_freed, has_sizes, marks};
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::DslDatasetPhys;
+use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS};
+use cenote_format::dsl::names::dataset_field;
+use cenote_format::units::{Guid, ObjectId};
+use cenote_format::words::Phys;
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::zap::fold;
+use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+
+use crate::remapped::{forget_key, remove_key_of_clones};
+
+/// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
+const OLD_WORDS: usize = 3;
+
+/// Makes a bookmark `pool/a#mark` of a snapshot or another bookmark of the same dataset.
+///
+/// # Errors
+/// There is no such snapshot or bookmark, the name can't be or is taken, or the pool has no bookmarks.
+pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
+    let (source, mark) = (source.to_owned(), mark.to_owned());
+    engine
+        .run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move { bookmark_sync(context, &source, &mark).await })
+        })
+        .await
+}
+
+/// Removes a bookmark.
+///
+/// # Errors
+/// There is none of that name.
+pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
+    let mark = mark.to_owned();
+    engine
+        .run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { destroy_bookmark_sync(context, &mark).await })
+        })
+        .await
+}
+
+async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
+    let (path, own) = name::split_at(mark, '#')?;
+    if source.split(['@', '#']).next() != Some(path) {
+        let why = "source is not an ancestor of the new bookmark's dataset";
+        return Err(DatasetError::unsuitable(mark, why));
+    }
+    let head = context.mos().await?.dataset(path).await?;
+    if FeatureCounts::of(&context.edit()).count("bookmarks").await?.is_none() {
+        return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
+    }
+    let marks = head.bookmarks().await?;
+    if marks.iter().any(|other| other.name == mark) {
+        return Err(DatasetError::DatasetExists { name: mark.into() });
+    }
+    let (phys, origin) = match marks.iter().find(|other| other.name == source) {
+        Some(Named { phys, .. }) => {
+            let copy = Bookmark { redaction_list: ObjectId(0), ..*phys };
+            (copy, format!("source_guid={}", phys.guid))
+        }
+        None => {
+            name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
+            let snapshot = context.mos().await?.dataset(source).await?;
+            let origin = format!("target_snap={} redact_obj=0", snapshot.id());
+            (bookmark_of(context, &snapshot).await?, origin)
+        }
+    };
+    let (edit, id) = (context.edit(), ObjectId(head.id().0));
+    let zap = bookmark_table(context, id).await?;
+    let words = phys.to_words();
+    let is_long = has_sizes(&phys) || phys.ivset_guid.0 != 0;
+    let words = if is_long { &words[..] } else { &words[..OLD_WORDS] };
+    ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(words)).await?;
+    if is_long {
+        context.use_feature("bookmark_v2", 1).await?;
+    }
+    if has_sizes(&phys) {
+        context.use_feature("bookmark_written", 1).await?;
+    }
+    let details = format!("name={own} creation_txg={} {origin}", phys.creation_txg);
+    context.log_of_dataset((path, id), "bookmark", &details).await
+}
+
+/// What a bookmark keeps of a snapshot; sizes only if the pool has feature `bookmark_written`
+/// (`dsl_bookmark_set_phys`).
+async fn bookmark_of(context: &SyncContext, dataset: &Dataset) -> Result<Bookmark> {
+    let snapshot = dataset.phys();
+    let ivset = dataset.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
+    let mut mark = Bookmark {
+        ivset_guid: Guid(ivset.unwrap_or(0)),
+        guid: snapshot.guid,
+        creation_txg: snapshot.creation_txg,
+        creation_time_s: snapshot.creation_time_s,
+        ..Bookmark::zeroed()
+    };
+    if FeatureCounts::of(&context.edit()).count("bookmark_written").await?.is_none() {
+        return Ok(mark);
+    }
+    mark.flags = ZBM_FLAG_HAS_FBN | ZBM_FLAG_SNAPSHOT_EXISTS;
+    mark.referenced_bytes = snapshot.referenced_bytes;
+    mark.compressed_bytes = snapshot.compressed_bytes;
+    mark.uncompressed_bytes = snapshot.uncompressed_bytes;
+    let next = context.dataset_phys(snapshot.next_snapshot).await?;
+    add_freed(&mut mark, context.all_dead_space(next.deadlist).await?);
+    Ok(mark)
+}
+
+/// The table of a head's bookmarks, made when it is needed first.
+pub(crate) async fn bookmark_table(context: &mut SyncContext, head: ObjectId) -> Result<ObjectId> {
+    if let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? {
+        return Ok(zap);
+    }
+    let edit = context.edit();
+    let new = NewZap::of(ObjectType::ZAP_METADATA).normalized(fold::U8_TEXTPREP_TOUPPER);
+    let zap = new.create(&edit).await?;
+    context.use_feature("bookmarks", 1).await?;
+    context.zapify(head).await?;
+    ZapEdit::new(&edit, head).add(dataset_field::BOOKMARK_NAMES, zap.0).await?;
+    Ok(zap)
+}
+
+async fn destroy_bookmark_sync(context: &mut SyncContext, mark: &str) -> Result<()> {
+    let (path, own) = name::split_at(mark, '#')?;
+    let missing = || DatasetError::NoDataset { name: mark.into() };
+    let head = context.mos().await?.dataset(path).await?;
+    let id = ObjectId(head.id().0);
+    let zap = context.dataset_field(id, dataset_field::BOOKMARK_NAMES).await?.ok_or_else(missing)?;
+    let marks = marks(context, zap).await?;
+    let found = marks.iter().find(|stored| stored.name == own);
+    let StoredMark { mark: phys, words, .. } = found.cloned().ok_or_else(missing)?;
+    ZapEdit::new(&context.edit(), zap).remove(own).await?;
+    // It may have been the last for which deadlists keep births of that time apart.
+    let keeps = |other: &Bookmark| has_sizes(other) && other.creation_txg == phys.creation_txg;
+    let others = marks.iter().filter(|other| other.name != own && keeps(&other.mark)).count();
+    let is_past = phys.creation_txg < head.phys().prev_snapshot_txg;
+    if has_sizes(&phys) && phys.flags & ZBM_FLAG_SNAPSHOT_EXISTS == 0 && others == 0 && is_past {
+        remove_key_of_clones(context, head.dir().id(), phys.creation_txg).await?;
+        forget_key(context, id, phys.creation_txg).await?;
+    }
+    drop_bookmark(context, &phys, words).await?;
+    context.log_of_dataset((path, id), "remove bookmark", &format!("name={own}")).await
+}
+
+/// What a bookmark of so many words counted for, beside its entry.
+pub(crate) async fn drop_bookmark(context: &mut SyncContext, mark: &Bookmark, words: usize) -> Result<()> {
+    if words > OLD_WORDS {
+        context.use_feature("bookmark_v2", -1).await?;
+    }
+    if has_sizes(mark) {
+        context.use_feature("bookmark_written", -1).await?;
+    }
+    if mark.redaction_list.0 != 0 {
+        let edit = context.edit();
+        if edit.view().dnode(mark.redaction_list).await?.spill().is_some() {
+            context.use_feature("redaction_list_spill", -1).await?;
+        }
+        edit.destroy(mark.redaction_list).await?;
+        context.use_feature("redaction_bookmarks", -1).await?;
+    }
+    Ok(())
+}
+
+/// A snapshot goes, its bookmarks stay. Answers whether one of them needs deadlists to go on telling
+/// births by it.
+pub(crate) async fn leave_bookmarks(context: &mut SyncContext, snapshot: &DslDatasetPhys) -> Result<bool> {
+    let head = context.dir_phys(snapshot.dir).await?.head_dataset;
+    let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else {
+        return Ok(false);
+    };
+    let next = context.dataset_phys(snapshot.next_snapshot).await?.deadlist;
+    let mut is_needed = false;
+    for StoredMark { name, mut mark, .. } in marks(context, zap).await? {
+        if !has_sizes(&mark) {
+            continue;
+        }
+        if mark.creation_txg == snapshot.creation_txg {
+            mark.flags &= !ZBM_FLAG_SNAPSHOT_EXISTS;
+            is_needed = true;
+        } else if (snapshot.prev_snapshot_txg..snapshot.creation_txg).contains(&mark.creation_txg) {
+            // What was freed up to the next snapshot is freed up to the one after that.
+            let freed = context.dead_space(next, Default::default(), mark.creation_txg).await?;
+            add_freed(&mut mark, freed);
+        } else {
+            continue;
+        }
+        let words = ZapValue::from_words(&mark.to_words());
+        ZapEdit::new(&context.edit(), zap).update(name.as_str(), &words).await?;
+    }
+    Ok(is_needed)
+}

@@ -1,0 +1,11 @@
+//! What a new dataset begins with.
+
+use cenote_dataset::Value;
+use cenote_object::{LiveObjset, Result};
+use futures::future::BoxFuture;
+
+/// Properties by name, as they are stored.
+pub type Settings = Vec<(String, Value)>;
+
+/// Fills the object set of a new file system or volume, in the txg that makes it.
+pub type Fill = Box<dyn FnOnce(LiveObjset) -> BoxFuture<'static, Result<()>> + Send>;

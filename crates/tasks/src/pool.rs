@@ -1,0 +1,9 @@
+//! Sync tasks on the pool as a whole: its vdevs, properties, features and checkpoint; and the first of all.
+
+pub(crate) mod auxiliary;
+pub(crate) mod checkpoint;
+pub(crate) mod create;
+pub(crate) mod features;
+pub(crate) mod settings;
+pub(crate) mod upgrade;
+pub(crate) mod vdevs;

@@ -1,0 +1,134 @@
+//! Devices beside the tree of vdevs: hot spares, and caches of what is read often.
+//!
+//! ```text
+//!   object directory --spares--> packed list: disk, disk, dspare "draid1-0-0" (space within a dRAID)
+//!                   --l2cache-> packed list: disk
+//! ```
+//!
+//! Their labels say what they are and nothing of a pool: a spare may be several pools'.
+//!
+//! Source: OpenZFS `spa.c` (`spa_validate_aux_devs`, `spa_sync_aux_dev`), `vdev_draid.c`
+//! (`vdev_draid_spare_create`).
+
+use cenote_dataset::import::packed_nvlist;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::SPA_VERSION_FEATURES;
+use cenote_format::label::{AuxConfig, LabelConfig, VdevConfig, VdevKind};
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::units::Guid;
+use cenote_object::{NewObject, Result, ZapEdit};
+use cenote_pool::create::NewDevice;
+use cenote_pool::label::init_device;
+
+/// `ASHIFT_MIN`.
+const ASHIFT_MIN: u32 = 9;
+/// Blocks of a packed list, `SPA_CONFIG_BLOCKSIZE`.
+const LIST_BLOCK_BYTES: u32 = 16 << 10;
+
+/// What a device beside the tree is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Spare,
+    Cache,
+}
+
+impl Role {
+    /// The list that has all of them.
+    fn list(self) -> &'static str {
+        match self {
+            Role::Spare => names::SPARES,
+            Role::Cache => names::L2CACHE,
+        }
+    }
+}
+
+/// Adds devices that keep copies of what is read often; this engine itself puts nothing there.
+///
+/// # Errors
+/// A device fails.
+pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
+    engine
+        .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Cache, &devices).await }))
+        .await
+}
+
+/// Adds hot spares; this engine itself puts none in the place of a device.
+///
+/// # Errors
+/// A device fails.
+pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
+    engine
+        .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Spare, &devices).await }))
+        .await
+}
+
+async fn add_auxiliary(context: &mut SyncContext, role: Role, devices: &[NewDevice]) -> Result<()> {
+    let mut added = Vec::new();
+    for new in devices {
+        let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
+        let mut vdev = VdevConfig::new(kind, 0, Guid(context.random().max(1)));
+        (vdev.path, vdev.create_txg) = (Some(new.path.clone()), context.txg());
+        match role {
+            Role::Spare => vdev.is_spare = true,
+            Role::Cache => vdev.ashift = new.device.info().sector_bytes.max(1 << ASHIFT_MIN).ilog2(),
+        }
+        let label = AuxConfig {
+            version: SPA_VERSION_FEATURES,
+            guid: vdev.guid,
+            ashift: (role == Role::Cache).then_some(vdev.ashift),
+            path: vdev.path.clone(),
+            devid: None,
+            phys_path: None,
+            other: Nvlist::new(),
+        };
+        let label = match role {
+            Role::Spare => LabelConfig::Spare(label),
+            Role::Cache => LabelConfig::L2cache(label),
+        };
+        init_device(&*new.device, &label).await?;
+        added.push(vdev);
+    }
+    extend_list(context, role, added).await
+}
+
+/// The spares within new dRAIDs, which stand in for any of their devices.
+pub(crate) async fn add_distributed_spares(context: &mut SyncContext, tops: &[VdevConfig]) -> Result<()> {
+    let mut added = Vec::new();
+    for top in tops {
+        for spare in 0..top.draid.map_or(0, |shape| shape.spares) {
+            let mut vdev = VdevConfig::new(VdevKind::DistributedSpare, 0, Guid(context.random().max(1)));
+            vdev.path = Some(format!("draid{}-{}-{spare}", top.parity, top.id));
+            (vdev.top_guid, vdev.spare_id) = (Some(top.guid), Some(spare));
+            (vdev.is_spare, vdev.whole_disk) = (true, Some(true));
+            (vdev.ashift, vdev.create_txg) = (top.ashift, context.txg());
+            added.push(vdev);
+        }
+    }
+    if added.is_empty() { Ok(()) } else { extend_list(context, Role::Spare, added).await }
+}
+
+async fn extend_list(context: &mut SyncContext, role: Role, added: Vec<VdevConfig>) -> Result<()> {
+    let edit = context.edit();
+    let name = role.list();
+    let (object, mut all) = match context.find_directory_object(name).await? {
+        Some(object) => {
+            let list = packed_nvlist(&edit.view(), object).await?;
+            let all = VdevConfig::decode_array(&list, name);
+            (object, all.map_err(|error| edit.view().format(object, error))?)
+        }
+        None => {
+            let new = NewObject::of(ObjectType::PACKED_NVLIST)
+                .block_bytes(LIST_BLOCK_BYTES)
+                .bonus(ObjectType::PACKED_NVLIST_SIZE, vec![0; 8]);
+            let object = edit.create(&new).await?;
+            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(name, object.0).await?;
+            (object, Vec::new())
+        }
+    };
+    all.extend(added);
+    let mut list = Nvlist::new();
+    list.insert(name, NvValue::NvlistArray(all.iter().map(VdevConfig::encode_auxiliary).collect()));
+    edit.write_nvlist(object, &list).await
+}

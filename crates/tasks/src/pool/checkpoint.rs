@@ -1,0 +1,124 @@
+//! Checkpoints: a state of the whole pool that can be gone back to.
+//!
+//! ```text
+//!   take      the uberblock of the txg before goes into the object directory; from this txg on
+//!   free      what was born up to then stays allocated, and is noted in a map of its vdev (pool/alloc)
+//!   discard   what these maps hold is freed
+//! ```
+//!
+//! Idea: the checkpoint is the state that an uberblock leads to, so nothing of it may be overwritten: a block
+//! that it has can only be *unused* by the current state. That is known by the birth of the block, no list of
+//! what the checkpoint has is needed.
+//!
+//! A checkpoint is taken as the first thing of a txg, before anything is freed in it.
+//!
+//! Source: OpenZFS `spa_checkpoint.c`, `metaslab.c` (`metaslab_sync`).
+
+use cenote_dataset::spacemaps::read_space_map;
+use cenote_engine::space::checkpoint::top_zaps;
+use cenote_engine::space::map_edit::SpaceMapEdit;
+use cenote_engine::space::write::ashift;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::bytes::Endian;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
+
+const FEATURE: &str = "zpool_checkpoint";
+
+/// Keeps the pool as it is now, to be gone back to (`zpool checkpoint`).
+///
+/// # Errors
+/// There is one already, the pool can't have one, or a vdev is being removed.
+pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
+    engine.sync_all().await?;
+    engine
+        .run_first(SpaceCheck::Normal, |context| Box::pin(async move { take_checkpoint_sync(context).await }))
+        .await
+}
+
+/// Gives the checkpoint up, and with it the space that only it has (`zpool checkpoint -d`).
+///
+/// # Errors
+/// There is none; a map of what it has is damaged.
+pub async fn discard_checkpoint(engine: &Engine) -> Result<()> {
+    engine
+        .run_first(SpaceCheck::ExtraReserved, |context| {
+            Box::pin(async move { discard_checkpoint_sync(context).await })
+        })
+        .await
+}
+
+async fn take_checkpoint_sync(context: &mut SyncContext) -> Result<()> {
+    let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
+    match FeatureCounts::of(&context.edit()).count(FEATURE).await? {
+        None => return refused("pool must be upgraded to support this (feature@zpool_checkpoint)"),
+        Some(0) => {}
+        Some(_) => return refused("checkpoint exists"),
+    }
+    if context.pool().vdevs().tops().any(|vdev| vdev.removing) {
+        return refused("device removal in progress");
+    }
+    if context.pool().vdevs().tops().any(|vdev| vdev.raidz_expanding) {
+        return refused("raidz expansion in progress");
+    }
+    let uberblock = *context.pool().uberblock();
+    let uberblock = Uberblock { checkpoint_txg: uberblock.txg, ..uberblock };
+    let raw = Uberblock { endian: Endian::NATIVE, ..uberblock }.encode();
+    let words: Vec<u64> = raw.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let directory = context.edit();
+    let directory = ZapEdit::new(&directory, DMU_POOL_DIRECTORY_OBJECT);
+    directory.add(names::ZPOOL_CHECKPOINT, &ZapValue::from_words(&words)).await?;
+    context.use_feature(FEATURE, 1).await?;
+    context.allocator().keep_for_checkpoint(uberblock.txg);
+    context.log_event("spa checkpoint", &format!("checkpointed uberblock txg={}", uberblock.txg)).await
+}
+
+async fn discard_checkpoint_sync(context: &mut SyncContext) -> Result<()> {
+    let edit = context.edit();
+    if FeatureCounts::of(&edit).count(FEATURE).await?.unwrap_or(0) == 0 {
+        return Err(DatasetError::NoCheckpoint { pool: context.pool().name().into() });
+    }
+    // One whose maps OpenZFS has begun to work off has no uberblock any more.
+    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+    if directory.get(names::ZPOOL_CHECKPOINT).await?.is_some() {
+        directory.remove(names::ZPOOL_CHECKPOINT).await?;
+    }
+    context.allocator().keep_for_checkpoint(Txg(0));
+    for (vdev, top_zap) in top_zaps(context) {
+        free_kept(context, vdev, top_zap).await?;
+    }
+    context.use_feature(FEATURE, -1).await?;
+    let details = "finished discarding checkpointed state from the pool";
+    context.log_event("spa discard checkpoint", details).await
+}
+
+/// Refuses what a pool can't be brought back from to its checkpoint: another tree of vdevs.
+pub(crate) async fn refuse_checkpoint(context: &SyncContext) -> Result<()> {
+    match FeatureCounts::of(&context.edit()).count(FEATURE).await?.unwrap_or(0) {
+        0 => Ok(()),
+        _ => Err(DatasetError::unsuitable(context.pool().name(), "checkpoint exists")),
+    }
+}
+
+/// Frees what a checkpoint alone had of a vdev.
+async fn free_kept(context: &mut SyncContext, vdev: VdevId, top_zap: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    let fields = ZapEdit::new(&edit, top_zap);
+    let map = fields.get(vdev_zap::POOL_CHECKPOINT_SM).await?.and_then(|value| value.as_u64()).map(ObjectId);
+    let Some(map) = map else { return Ok(()) };
+    let ashift = ashift(context, vdev);
+    let mut kept = Vec::new();
+    read_space_map(&edit.view().object(map).await?, ashift, |change| {
+        kept.push((change.offset_bytes, change.run_bytes));
+    })
+    .await?;
+    for (offset_bytes, run_bytes) in kept {
+        let freed = context.allocator().free_range(vdev, offset_bytes, run_bytes);
+        freed.map_err(|error| edit.damaged(map, &error.to_string()))?;
+    }
+    SpaceMapEdit::new(&edit, map, ashift).free().await?;
+    fields.remove(vdev_zap::POOL_CHECKPOINT_SM).await
+}

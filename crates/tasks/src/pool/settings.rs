@@ -1,0 +1,117 @@
+//! Properties of the pool itself: `zpool set`, `upgrade`, and a new name (`zpool import OLD NEW`).
+//!
+//! What labels tell (name, comment, compatibility) is in the configuration; the rest is a table in the MOS.
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync_props`), `zfeature.c` (`spa_feature_enable`).
+
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
+use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+
+use crate::pool::features::enable_feature;
+use crate::pool::upgrade::{begin_feature_flags, require_feature_flags};
+
+/// What of a pool is set.
+#[derive(Debug, Clone)]
+pub enum PoolSetting {
+    /// Its name.
+    Name(String),
+    /// `comment`; empty for none.
+    Comment(String),
+    /// `compatibility`; `off` for none.
+    Compatibility(String),
+    /// A property that is a number.
+    Number(String, u64),
+    /// A property of the administrator's own, with a colon in its name; empty to remove it.
+    Text(String, String),
+    /// Its version, if that is an older one, becomes that of feature flags.
+    FeatureFlags,
+    /// A feature is enabled, with those that it needs.
+    Feature(&'static Feature),
+}
+
+/// Sets a property of the pool.
+///
+/// # Errors
+/// A feature can't be enabled, or feature flags be begun with.
+pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await
+}
+
+async fn set_pool_sync(context: &mut SyncContext, setting: PoolSetting) -> Result<()> {
+    let event = match setting {
+        PoolSetting::Name(name) => {
+            context.config().name = name;
+            context.config_has_changed();
+            return Ok(());
+        }
+        PoolSetting::Comment(text) => {
+            context.config().comment = Some(text.clone()).filter(|text| !text.is_empty());
+            context.config_has_changed();
+            format!("comment={text}")
+        }
+        PoolSetting::Compatibility(text) => {
+            context.config().compatibility = Some(text.clone()).filter(|text| text != "off");
+            context.config_has_changed();
+            format!("compatibility={text}")
+        }
+        PoolSetting::Number(name, number) => {
+            store_pool_property(context, &name, Some(ZapValue::from(number))).await?;
+            format!("{name}={number}")
+        }
+        PoolSetting::Text(name, text) => {
+            let value = (!text.is_empty()).then(|| ZapValue::from_text(&text));
+            store_pool_property(context, &name, value).await?;
+            format!("{name}={text}")
+        }
+        PoolSetting::FeatureFlags => {
+            begin_feature_flags(context).await?;
+            format!("version={SPA_VERSION_FEATURES}")
+        }
+        PoolSetting::Feature(feature) => {
+            require_feature_flags(context)?;
+            refuse_conversion(context, feature).await?;
+            enable_feature(context, feature).await?;
+            format!("feature@{}=enabled", feature.name)
+        }
+    };
+    context.log_event("set", &event).await
+}
+
+async fn store_pool_property(context: &mut SyncContext, name: &str, value: Option<ZapValue>) -> Result<()> {
+    let edit = context.edit();
+    let props = match context.find_directory_object(names::PROPS).await? {
+        Some(props) => props,
+        None => {
+            let props = NewZap::of(ObjectType::POOL_PROPS).create(&edit).await?;
+            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::PROPS, props.0).await?;
+            props
+        }
+    };
+    let props = ZapEdit::new(&edit, props);
+    match value {
+        Some(value) => props.update(name, &value).await,
+        None => match props.remove(name).await {
+            Err(DatasetError::NoEntry { .. }) => Ok(()),
+            removed => removed,
+        },
+    }
+}
+
+/// With `head_errlog`, logs of errors have another form from then on (`spa_upgrade_errlog`): only empty
+/// ones have it already.
+async fn refuse_conversion(context: &SyncContext, feature: &Feature) -> Result<()> {
+    if feature.name != "head_errlog" {
+        return Ok(());
+    }
+    for log in [names::ERRLOG_LAST, names::ERRLOG_SCRUB] {
+        if context.find_directory_object(log).await?.is_some_and(|object| object.0 != 0) {
+            let why = "feature@head_errlog: the error log would have to be converted; `zpool clear` and \
+                       scrub first";
+            return Err(DatasetError::unsuitable(&context.config().name, why));
+        }
+    }
+    Ok(())
+}

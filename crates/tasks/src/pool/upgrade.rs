@@ -1,0 +1,50 @@
+//! From a version with a number to feature flags: `zpool upgrade`.
+//!
+//! Idea: pools of the versions since 26 have all that those with feature flags have, but for the tables of
+//! features and the salt of checksums. Of older pools clones and deadlists would have to be brought up to
+//! date, too: that is left to OpenZFS.
+//!
+//! Source: OpenZFS `spa.c` (`spa_sync_version`, `spa_sync_upgrades`).
+
+use cenote_engine::SyncContext;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::features::{SPA_VERSION_FEATURES, Since};
+use cenote_format::uberblock::Uberblock;
+use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
+
+use crate::pool::features::make_feature_tables;
+
+/// From this txg on the pool has feature flags, none of them enabled. One that has them already stays
+/// as it is.
+pub(crate) async fn begin_feature_flags(context: &mut SyncContext) -> Result<()> {
+    if context.pool().version() >= SPA_VERSION_FEATURES {
+        return Ok(());
+    }
+    if !context.has(Since::Deadlists) {
+        let why = "its version is older than 26: OpenZFS's `zpool upgrade` can do it";
+        return Err(DatasetError::unsuitable(&context.config().name, why));
+    }
+    make_feature_tables(context).await?;
+    let edit = context.edit();
+    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+    if directory.get(names::CHECKSUM_SALT).await?.is_none() {
+        let mut salt = [0; 32];
+        context.runtime().fill_secret(&mut salt);
+        directory.add(names::CHECKSUM_SALT, &ZapValue::new(1, salt.to_vec().into())).await?;
+    }
+    let uberblock = Uberblock { version: SPA_VERSION_FEATURES, ..*context.pool().uberblock() };
+    let pool = context.pool().at(&uberblock);
+    context.write_to(pool);
+    context.config().version = SPA_VERSION_FEATURES;
+    context.config_has_changed();
+    Ok(())
+}
+
+/// Refuses features to a pool that has no tables for them.
+pub(crate) fn require_feature_flags(context: &SyncContext) -> Result<()> {
+    if context.pool().version() >= SPA_VERSION_FEATURES {
+        return Ok(());
+    }
+    let why = "the pool has no feature flags yet: `zpool upgrade` brings them";
+    Err(DatasetError::unsuitable(&context.config().name, why))
+}

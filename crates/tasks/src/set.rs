@@ -1,0 +1,313 @@
+//! Properties set: `zfs set`, `zfs inherit`.
+//!
+//! Idea: a setting is an entry in the table of properties of its directory (of the snapshot itself, for a
+//! snapshot). Limits are kept a second time where they are enforced, and what is reserved counts as used.
+//!
+//! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`), `dsl_dir.c` and `dsl_dataset.c` (`*_set_quota`,
+//! `*_set_reservation`), `zfs_ioctl.c` (`zfs_check_settable`).
+
+mod check;
+
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
+use cenote_dataset::{Dataset, DatasetKind, Value};
+use cenote_engine::account::Account;
+use cenote_engine::features::feature_of;
+use cenote_engine::store::space_delta::SpaceDelta;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::dnode::ObjectType;
+use cenote_format::features::Since;
+use cenote_format::props::{AppliesTo, Prop, ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+
+use crate::counts::begin_counting;
+
+pub use check::check_settings;
+pub(crate) use check::{SetAt, check_setting};
+
+/// What is in force once a setting is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instead {
+    /// What is above, or the default.
+    Inherited,
+    /// What a receive brought; what is above if none did.
+    Received,
+}
+
+/// Sets a property, of this package's own or the administrator's (with a colon in its name).
+///
+/// # Errors
+/// The dataset has no such property, can't have that value, or has no room for what is promised.
+pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Value) -> Result<()> {
+    let (name, property) = (name.to_owned(), property.to_owned());
+    engine
+        .run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { set_property_sync(context, &name, &property, &value).await })
+        })
+        .await
+}
+
+/// Removes a setting: what is above a dataset, or the default, is in force again; or what was received.
+///
+/// # Errors
+/// There is no such property, or it is not one that is inherited.
+pub async fn inherit(engine: &Engine, name: &str, property: &str, instead: Instead) -> Result<()> {
+    let (name, property) = (name.to_owned(), property.to_owned());
+    engine
+        .run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { inherit_sync(context, &name, &property, instead).await })
+        })
+        .await
+}
+
+async fn set_property_sync(
+    context: &mut SyncContext,
+    name: &str,
+    property: &str,
+    value: &Value,
+) -> Result<()> {
+    let dataset = context.mos().await?.dataset(name).await?;
+    let applies = match dataset.kind().await? {
+        DatasetKind::Filesystem => AppliesTo::FS,
+        DatasetKind::Volume => AppliesTo::VOL,
+        DatasetKind::Snapshot => AppliesTo::SNAP,
+    };
+    check_setting(name, property, value, applies, SetAt::Existing)?;
+    if dataset.is_snapshot() {
+        context.require(Since::SnapshotProperties, name)?;
+    }
+    if property == "keylocation" {
+        check_keylocation(&dataset, value).await?;
+    }
+    require_feature(context, name, property, value).await?;
+    check_limit(&dataset, property, value).await?;
+    store_setting(context, &dataset, property, value).await?;
+    context.refresh_policies().await
+}
+
+async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, instead: Instead) -> Result<()> {
+    let dataset = context.mos().await?.dataset(name).await?;
+    let inherits = match Prop::zfs(property) {
+        Some(prop) => prop.is_inheritable() && !prop.is_one_time(),
+        None => property.contains(':'),
+    };
+    if !inherits {
+        return Err(refused(name, property, "property cannot be inherited"));
+    }
+    let Some(table) = settings_table(context, &dataset, false).await? else { return Ok(()) };
+    let edit = context.edit();
+    let table = ZapEdit::new(&edit, table);
+    remove_if_there(&table, property).await?;
+    remove_if_there(&table, &format!("{property}$iuv")).await?;
+    let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
+    let is_received = table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?.is_some();
+    match instead {
+        // What a receive brought must not come forth.
+        Instead::Inherited if is_received => table.update(hidden.as_str(), 0).await?,
+        Instead::Inherited => {}
+        Instead::Received => remove_if_there(&table, &hidden).await?,
+    }
+    let now = context.mos().await?.dataset(name).await?.in_force(property).await?;
+    let text = now.map_or(String::new(), |now| stored_text(&now));
+    let head = ObjectId(dataset.id().0);
+    context.log_of_dataset((name, head), "inherit", &format!("{property}={text}")).await?;
+    context.refresh_policies().await
+}
+
+/// Removes a setting that nothing follows from.
+pub(crate) async fn forget_setting(
+    context: &mut SyncContext,
+    dataset: &Dataset,
+    property: &str,
+) -> Result<()> {
+    let Some(table) = settings_table(context, dataset, false).await? else { return Ok(()) };
+    remove_if_there(&ZapEdit::new(&context.edit(), table), property).await
+}
+
+/// Stores a setting that was checked, with what follows from it.
+pub(crate) async fn store_setting(
+    context: &mut SyncContext,
+    dataset: &Dataset,
+    property: &str,
+    value: &Value,
+) -> Result<()> {
+    let (head, dir) = (ObjectId(dataset.id().0), dataset.dir().id());
+    let reserved_before = refreservation(context, head).await?;
+    let Some(table) = settings_table(context, dataset, true).await? else { return Ok(()) };
+    let edit = context.edit();
+    let table = ZapEdit::new(&edit, table);
+    remove_if_there(&table, &format!("{property}{ZPROP_INHERIT_SUFFIX}")).await?;
+    let stored = match value {
+        Value::Number(number) => ZapValue::from_u64(*number),
+        Value::Text(text) => ZapValue::from_text(text),
+    };
+    table.update(property, &stored).await?;
+    let text = stored_text(value);
+    context.log_of_dataset((dataset.name(), head), "set", &format!("{property}={text}")).await?;
+    match (property, value) {
+        ("quota", Value::Number(bytes)) => {
+            let mut phys = context.dir_phys(dir).await?;
+            phys.quota_bytes = *bytes;
+            context.set_dir_phys(dir, &phys).await
+        }
+        ("reservation", Value::Number(bytes)) => set_reservation(context, dir, *bytes).await,
+        ("filesystem_limit" | "snapshot_limit", Value::Number(limit)) if *limit != u64::MAX => {
+            begin_counting(context, dataset).await
+        }
+        ("refreservation", Value::Number(bytes)) => {
+            let unique = context.dataset_phys(head).await?.unique_bytes;
+            let held_back = |reserved: u64| reserved.saturating_sub(unique) as i64;
+            let used = held_back(*bytes) - held_back(reserved_before);
+            context
+                .use_space(dir, SpaceDelta { used, ..SpaceDelta::default() }, Account::Refreservation)
+                .await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The table that a dataset's settings are in; a snapshot's is made when it is needed first.
+async fn settings_table(
+    context: &mut SyncContext,
+    dataset: &Dataset,
+    make: bool,
+) -> Result<Option<ObjectId>> {
+    let id = ObjectId(dataset.id().0);
+    let mut phys = context.dataset_phys(id).await?;
+    if !phys.is_snapshot() {
+        return Ok(Some(context.dir_phys(phys.dir).await?.props_zap));
+    }
+    if phys.props_zap.0 == 0 && make {
+        phys.props_zap = NewZap::of(ObjectType::DSL_PROPS).create(&context.edit()).await?;
+        context.set_dataset_phys(id, &phys).await?;
+    }
+    Ok((phys.props_zap.0 != 0).then_some(phys.props_zap))
+}
+
+/// Promises a directory so much; what it does not use of that counts as used above it
+/// (`dsl_dir_set_reservation_sync_impl`).
+pub(crate) async fn set_reservation(context: &mut SyncContext, dir: ObjectId, bytes: u64) -> Result<()> {
+    let mut phys = context.dir_phys(dir).await?;
+    let accounted = |reserved: u64| phys.used_bytes.max(reserved) as i64;
+    let used = accounted(bytes) - accounted(phys.reserved_bytes);
+    phys.reserved_bytes = bytes;
+    context.set_dir_phys(dir, &phys).await?;
+    if phys.parent.0 == 0 || used == 0 {
+        return Ok(());
+    }
+    context
+        .use_space(phys.parent, SpaceDelta { used, ..SpaceDelta::default() }, Account::ChildrenReservation)
+        .await
+}
+
+/// What a head has been promised for itself.
+pub(crate) async fn refreservation(context: &SyncContext, head: ObjectId) -> Result<u64> {
+    match context.dataset_phys(head).await?.is_snapshot() {
+        true => Ok(0),
+        false => context.mos().await?.dataset_by_id(DatasetId(head.0)).await?.setting("refreservation").await,
+    }
+}
+
+/// Limits must leave room for what is there, and promises must be possible to keep.
+pub(crate) async fn check_limit(dataset: &Dataset, property: &str, value: &Value) -> Result<()> {
+    let Value::Number(bytes) = *value else { return Ok(()) };
+    let (name, dir, head) = (dataset.name(), dataset.dir(), dataset.phys());
+    let used = dir.phys().used_bytes;
+    let why = match property {
+        "quota" | "refquota" => "size is less than current used or reserved space",
+        _ => "size is greater than available space",
+    };
+    let enough = |needed_bytes: u64, available_bytes: u64| match needed_bytes <= available_bytes {
+        true => Ok(()),
+        false => Err(refused(name, property, why)),
+    };
+    let quota = match dir.phys().quota_bytes {
+        0 => u64::MAX,
+        quota => quota,
+    };
+    match property {
+        "quota" if bytes != 0 => enough(used.max(dir.phys().reserved_bytes), bytes),
+        "refquota" if bytes != 0 => {
+            enough(head.referenced_bytes.max(dataset.setting("refreservation").await?), bytes)
+        }
+        "reservation" => {
+            let more = used.max(bytes) - used.max(dir.phys().reserved_bytes).min(used.max(bytes));
+            let above = dir.parent().unwrap_or(dir);
+            enough(more, if more == 0 { 0 } else { above.available().await? })?;
+            enough(bytes, quota)
+        }
+        "refreservation" => {
+            let before = head.unique_bytes.max(dataset.setting("refreservation").await?);
+            let more = head.unique_bytes.max(bytes).saturating_sub(before);
+            enough(more, if more == 0 { 0 } else { dir.available().await? })?;
+            enough(bytes, quota)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is set must not make the pool write what its features don't allow.
+pub(crate) async fn require_feature(
+    context: &SyncContext,
+    name: &str,
+    property: &str,
+    value: &Value,
+) -> Result<()> {
+    let Value::Number(number) = *value else { return Ok(()) };
+    match property {
+        "dedup" if number != Checksum::Off as u64 => context.require(Since::Dedup, name)?,
+        "compression" if number == Compression::Zle as u64 => context.require(Since::Zle, name)?,
+        _ => {}
+    }
+    let Some(feature) = feature_of(property, number) else { return Ok(()) };
+    match FeatureCounts::of(&context.edit()).count(feature).await? {
+        Some(_) => Ok(()),
+        None => Err(not_enabled(name, property, feature)),
+    }
+}
+
+/// Where a key is to be found is a matter of encryption roots (`dsl_crypto_can_set_keylocation`).
+async fn check_keylocation(dataset: &Dataset, value: &Value) -> Result<()> {
+    let is_none = matches!(value, Value::Text(text) if text == "none");
+    let why = match dataset.dir().encryption().await? {
+        None if !is_none => "keylocation must be 'none' for unencrypted datasets",
+        Some(_) if is_none => "keylocation must not be 'none' for encrypted datasets",
+        Some(info) if info.root_dir != dataset.dir().id() => {
+            "Keylocation may only be set on encryption roots."
+        }
+        _ => return Ok(()),
+    };
+    Err(refused(dataset.name(), "keylocation", why))
+}
+
+/// A value as the history notes it: numbers as they are stored.
+fn stored_text(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+    }
+}
+
+async fn remove_if_there(table: &ZapEdit<'_>, name: &str) -> Result<()> {
+    match table.remove(name).await {
+        Err(DatasetError::NoEntry { .. }) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// What is asked for came with a feature that the pool has not.
+pub(crate) fn not_enabled(name: &str, property: &str, feature: &str) -> DatasetError {
+    let why = match feature {
+        "large_blocks" => format!("'{property}' must be power of 2 from 512B to 128K (feature@{feature})"),
+        _ => {
+            format!("pool and or dataset must be upgraded to set this property or value (feature@{feature})")
+        }
+    };
+    refused(name, property, &why)
+}
+
+fn refused(name: &str, property: &str, why: &str) -> DatasetError {
+    DatasetError::BadProperty { name: name.into(), property: property.into(), why: why.into() }
+}

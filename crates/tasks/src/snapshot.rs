@@ -1,0 +1,119 @@
+//! Snapshots taken: `zfs snapshot`, of several datasets at one moment.
+//!
+//! Idea: tasks run after the txg's datasets were written. So a snapshot only has to keep the tree that is
+//! there; all that are taken in one task show the same moment.
+//!
+//! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
+
+use cenote_dataset::{Dataset, name};
+use cenote_engine::history::NO_DETAILS;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::dsl::names::{dataset_field, dir_field};
+use cenote_format::features::Since;
+use cenote_format::props::AppliesTo;
+use cenote_format::units::ObjectId;
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
+
+use crate::make::make_snapshot;
+use crate::new_dataset::Settings;
+use crate::set::{SetAt, check_setting, refreservation, store_setting};
+
+/// Takes snapshots of several datasets at one moment, all or none: names like `pool/a@s`. All that was
+/// done before is in them.
+///
+/// # Errors
+/// A name can't be or is taken, there is no such dataset, or no room for what is promised to it.
+pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
+    snapshot_with(engine, names, Settings::new()).await
+}
+
+/// The same, with properties of the administrator's own that all of them get.
+///
+/// # Errors
+/// As [`snapshot`]; or snapshots can't have such properties.
+pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings) -> Result<()> {
+    loop {
+        let (names, settings) = (names.to_vec(), settings.clone());
+        let taken = engine
+            .run_within(SpaceCheck::Normal, move |context| {
+                Box::pin(async move { snapshot_sync(context, &names, &settings).await })
+            })
+            .await?;
+        // Two snapshots of one txg could not be told apart by births: the second has to wait for the
+        // next.
+        if taken {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers `false` if one of the datasets has a snapshot of this very txg.
+async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &Settings) -> Result<bool> {
+    let mos = context.mos().await?;
+    let first = names.first().map_or("", |name| name);
+    for (property, value) in settings {
+        context.require(Since::SnapshotProperties, first)?;
+        check_setting(first, property, value, AppliesTo::SNAP, SetAt::Creation)?;
+    }
+    let mut heads: Vec<(Dataset, String)> = Vec::new();
+    for full in names {
+        let (path, own) = name::split_at(full, '@')?;
+        let head = mos.dataset(path).await?;
+        if heads.iter().any(|(other, _)| other.id() == head.id()) {
+            return Err(DatasetError::unsuitable(full, "multiple snapshots of same fs not allowed"));
+        }
+        if head.snapshot(own).await?.is_some() {
+            return Err(DatasetError::DatasetExists { name: full.as_str().into() });
+        }
+        // What is shared with the snapshot does not count for the promise any more: there must be as much
+        // again.
+        let needed_bytes = head.phys().unique_bytes.min(head.setting("refreservation").await?);
+        let available_bytes = if needed_bytes == 0 { 0 } else { head.dir().available().await? };
+        if needed_bytes > available_bytes {
+            let name = full.as_str().into();
+            return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes });
+        }
+        heads.push((head, own.to_owned()));
+    }
+    if heads.iter().any(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
+        return Ok(false);
+    }
+    for (head, own) in heads {
+        let id = ObjectId(head.id().0);
+        let snapshot = make_snapshot(context, id, &own, refreservation(context, id).await?).await?;
+        note_ivset(context, &head, snapshot).await?;
+        note_snapshots_changed(context, head.dir().id()).await?;
+        let full = format!("{}@{own}", head.name());
+        context.log_of_dataset((&full, snapshot), "snapshot", NO_DETAILS).await?;
+        if !settings.is_empty() {
+            let taken = context.mos().await?.dataset(&full).await?;
+            for (property, value) in settings {
+                store_setting(context, &taken, property, value).await?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Snapshots of encrypted datasets say which set of IVs they belong to.
+async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapshot: ObjectId) -> Result<()> {
+    if head.dir().field(dir_field::CRYPTO_KEY_OBJ).await?.is_none()
+        || FeatureCounts::of(&context.edit()).count("bookmark_v2").await?.is_none()
+    {
+        return Ok(());
+    }
+    context.zapify(snapshot).await?;
+    let ivset = context.new_fsid();
+    ZapEdit::new(&context.edit(), snapshot).add(dataset_field::IVSET_GUID, ivset.0).await
+}
+
+/// Property `snapshots_changed` (`dsl_dir_snap_cmtime_update`).
+pub(crate) async fn note_snapshots_changed(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
+    if FeatureCounts::of(&context.edit()).count("extensible_dataset").await?.is_none() {
+        return Ok(());
+    }
+    context.zapify(dir).await?;
+    let now = ZapValue::from_words(&[context.now_s(), 0]);
+    ZapEdit::new(&context.edit(), dir).update(dir_field::SNAPSHOTS_CHANGED, &now).await
+}

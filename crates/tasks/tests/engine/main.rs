@@ -1,0 +1,13 @@
+//! The engine: pools made and changed, then opened anew, and by `zdb`.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod accounts;
+mod common;
+mod datasets;
+mod dedup;
+mod freeing;
+mod many;
+mod space_log;
+mod space_maps;
+mod txgs;

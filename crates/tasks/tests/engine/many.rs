@@ -1,0 +1,117 @@
+//! What many snapshots cost: few txgs, and reads in proportion to what is asked for.
+
+use std::sync::Arc;
+
+use cenote_dataset::{ImportOptions, Mos, import};
+use cenote_device::{FileDevice, Op, OpenOptions, Traced};
+use cenote_engine::Engine;
+use cenote_pool::{FoundPool, VdevKind, discover_devices};
+use cenote_runtime::{Rng, Runtime};
+use cenote_tasks::InUse;
+
+use crate::accounts::assert_accounts;
+use crate::common::{Load, Model, POOL, assert_zdb_is_content, create, reopen_to_write, seed, work};
+
+const LOAD: Load = Load { steps: 2, max_offset: 100_000, max_len: 20_000 };
+
+fn name(number: u64) -> String {
+    format!("{POOL}@s{number}")
+}
+
+/// A pool with so many snapshots, each of which holds something.
+async fn make(rt: &Runtime, folder: &std::path::Path, count: u64, rng: &mut Rng) {
+    let engine = create(rt, folder, &(VdevKind::Disk, 0, 1)).await;
+    let mut model = Model::new();
+    for number in 0..count {
+        work(&engine, POOL, &mut model, rng, LOAD).await;
+        cenote_tasks::snapshot(&engine, &[name(number)]).await.unwrap();
+    }
+    work(&engine, POOL, &mut model, rng, LOAD).await;
+    engine.sync_all().await.unwrap();
+}
+
+/// The pool, watched.
+async fn watched(rt: &Runtime, folder: &std::path::Path) -> (FoundPool, Arc<Traced>) {
+    let device = FileDevice::open(folder.join("disk0.img"), OpenOptions::EXCLUSIVE, rt).unwrap();
+    let device = Arc::new(Traced::new(Arc::new(device), 0, rt));
+    let found = discover_devices(vec![device.clone()]).await;
+    (found.pools.into_iter().next().unwrap(), device)
+}
+
+/// Reads of a list of all snapshots, with what `zfs list` shows of each.
+async fn reads_of_list(mos: &Mos, device: &Traced) -> u64 {
+    let before = device.count(Op::Read).ended;
+    let columns = ["used", "referenced", "mountpoint", "available"];
+    for snapshot in mos.dataset(POOL).await.unwrap().snapshots().await.unwrap() {
+        let properties = snapshot.properties_of(&|name| columns.contains(&name)).await.unwrap();
+        assert!(properties.iter().any(|property| property.name == "used"), "{properties:?}");
+    }
+    device.count(Op::Read).ended - before
+}
+
+#[test]
+fn a_list_reads_neither_deadlists_nor_contents_of_snapshots() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        make(&rt, folder.path(), 150, &mut rng).await;
+        let (found, device) = watched(&rt, folder.path()).await;
+        let mos = import(&rt, &found, &ImportOptions::default()).await.unwrap();
+        let reads = reads_of_list(&mos, &device).await;
+        assert!(reads < 75, "{reads} reads for 150 snapshots");
+    });
+}
+
+#[test]
+fn a_range_of_snapshots_goes_in_one_group() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let mut reads = Vec::new();
+        for count in [40, 80] {
+            let folder = tempfile::tempdir().unwrap();
+            make(&rt, folder.path(), count, &mut rng).await;
+            let (found, device) = watched(&rt, folder.path()).await;
+            let engine =
+                Engine::start(&import(&rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap();
+            let (before, txg) = (device.count(Op::Read).ended, engine.mos().await.unwrap().uberblock().txg);
+            let names: Vec<String> = (1..count - 1).map(name).collect();
+            cenote_tasks::destroy_snapshots(&engine, &names, InUse::Refuse).await.unwrap();
+            assert_eq!(engine.mos().await.unwrap().uberblock().txg.0, txg.0 + 1);
+            reads.push(device.count(Op::Read).ended - before);
+            drop(engine);
+            assert_zdb_is_content(folder.path(), "a range destroyed");
+        }
+        assert!(reads[1] < reads[0] * 5 / 2, "twice as many snapshots: {reads:?} reads");
+    });
+}
+
+#[test]
+fn any_snapshots_may_go_together() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        make(&rt, folder.path(), 40, &mut rng).await;
+        let engine = reopen_to_write(&rt, folder.path()).await;
+        let clone = format!("{POOL}/clone");
+        cenote_tasks::clone_snapshot(&engine, &name(20), &clone, Default::default()).await.unwrap();
+        cenote_tasks::bookmark(&engine, &name(10), &format!("{POOL}#mark")).await.unwrap();
+        let mut left: Vec<u64> = (0..40).filter(|number| *number != 20).collect();
+        while !left.is_empty() {
+            let (mut gone, kept): (Vec<u64>, Vec<u64>) =
+                left.iter().copied().partition(|_| rng.below(2) == 0);
+            left = kept;
+            // In any order.
+            if rng.below(2) == 0 {
+                gone.reverse();
+            }
+            let names: Vec<String> = gone.into_iter().map(name).collect();
+            cenote_tasks::destroy_snapshots(&engine, &names, InUse::Refuse).await.unwrap();
+            assert_accounts(&engine.mos().await.unwrap(), "some destroyed").await;
+        }
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "all but one destroyed");
+    });
+}

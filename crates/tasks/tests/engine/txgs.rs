@@ -1,0 +1,104 @@
+//! Txgs written one after the other: objects of one dataset, on vdevs of every kind.
+
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::{DatasetId, ObjectId, VdevId};
+use cenote_object::{DatasetError, NewObject, Result};
+use cenote_pool::VdevKind;
+use cenote_runtime::{Rng, Runtime};
+
+use crate::common::{
+    Layout, Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed,
+    vdev, work,
+};
+
+/// Kind, parity and number of devices of a pool's only vdev for data.
+const LAYOUTS: [Layout; 5] = [
+    (VdevKind::Disk, 0, 1),
+    (VdevKind::Mirror, 0, 3),
+    (VdevKind::Raidz, 1, 3),
+    (VdevKind::Raidz, 2, 5),
+    (VdevKind::Raidz, 3, 7),
+];
+
+const LOAD: Load = Load { steps: 20, max_offset: 3 << 20, max_len: 300_000 };
+
+#[test]
+fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
+    let rt = Runtime::real(Some(2));
+    for layout in &LAYOUTS {
+        let name = format!("{:?}", layout);
+        let mut rng = Rng::new(seed(&rt, &name));
+        let folder = tempfile::tempdir().unwrap();
+        rt.block_on(async {
+            let mut model = Model::new();
+            for is_new in [true, false] {
+                let engine = match is_new {
+                    true => create(&rt, folder.path(), layout).await,
+                    false => reopen_to_write(&rt, folder.path()).await,
+                };
+                for _ in 0..4 {
+                    work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+                    engine.sync_all().await.unwrap();
+                }
+                drop(engine);
+                assert_equal(&reopen(&rt, folder.path()).await, POOL, &model, &name).await;
+                assert_zdb_is_content(folder.path(), &name);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_written_after_a_vdev_is_added_goes_there_too() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "vdev added"));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let mut model = Model::new();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]);
+        cenote_tasks::add_vdevs(&engine, vec![new], None).await.unwrap();
+        // Vdevs take turns of half a mebibyte: enough for several.
+        for _ in 0..16 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+        }
+        drop(engine);
+        let mos = reopen(&rt, folder.path()).await;
+        assert_equal(&mos, POOL, &model, "vdev added").await;
+        let metaslabs = mos.metaslabs(mos.pool().vdevs().top(VdevId(1)).unwrap(), &Default::default()).await;
+        let used: u64 = metaslabs.unwrap().iter().map(|metaslab| metaslab.allocated.total_bytes()).sum();
+        assert!(used > 100_000, "{used} bytes are used of the new vdev");
+        assert_zdb_is_content(folder.path(), "vdev added");
+    });
+}
+
+#[test]
+fn a_task_that_meets_damage_half_way_stops_the_pool_and_its_txg_is_not_written() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let damage =
+            || DatasetError::Damaged { dataset: DatasetId(0), object: ObjectId(1), why: "as a test".into() };
+        // Before it has changed anything, it is only an answer.
+        let refused: Result<()> = engine.run(move |_| Box::pin(async move { Err(damage()) })).await;
+        assert!(matches!(refused, Err(DatasetError::Damaged { .. })));
+        engine.sync_all().await.unwrap();
+        let before = engine.mos().await.unwrap().uberblock().txg;
+        let half_done = engine.run(move |context| {
+            let edit = context.edit();
+            Box::pin(async move {
+                edit.create(&NewObject::of(ObjectType::UINT64_OTHER)).await?;
+                Err::<(), _>(damage())
+            })
+        });
+        assert!(matches!(half_done.await, Err(DatasetError::Stopped { .. })));
+        assert!(engine.hold().await.is_err());
+        assert!(cenote_tasks::snapshot(&engine, &[format!("{POOL}@late")]).await.is_err());
+        drop(engine);
+        assert_eq!(reopen(&rt, folder.path()).await.uberblock().txg, before);
+        assert_zdb_is_content(folder.path(), "stopped");
+    });
+}

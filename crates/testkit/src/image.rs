@@ -1,0 +1,78 @@
+//! The content of a disk: pages that copies share until one of them writes.
+//!
+//! A copy costs one reference per page, so that thousands of power cuts can begin from one run.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Small enough that a write copies little, large enough that a disk has few.
+const PAGE_BYTES: usize = 16 << 10;
+
+type Page = Arc<[u8; PAGE_BYTES]>;
+
+/// The bytes of a disk. Pages that were never written take no memory.
+#[derive(Clone)]
+pub struct Image {
+    pages: Vec<Option<Page>>,
+}
+
+impl Image {
+    /// A disk of zeros.
+    pub fn new(size_bytes: u64) -> Image {
+        Image { pages: vec![None; (size_bytes as usize).div_ceil(PAGE_BYTES)] }
+    }
+
+    /// Bytes from `offset` on.
+    pub fn read(&self, offset: u64, len: usize) -> Bytes {
+        let mut bytes = vec![0; len];
+        for (page, in_page, in_bytes) in pieces(offset, len) {
+            if let Some(page) = &self.pages[page] {
+                bytes[in_bytes].copy_from_slice(&page[in_page]);
+            }
+        }
+        bytes.into()
+    }
+
+    /// Writes bytes at `offset`.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        for (page, in_page, in_data) in pieces(offset, data.len()) {
+            let page = self.pages[page].get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+            Arc::make_mut(page)[in_page].copy_from_slice(&data[in_data]);
+        }
+    }
+
+    fn save(&self, file: &File) {
+        file.set_len((self.pages.len() * PAGE_BYTES) as u64).unwrap();
+        for (index, page) in self.pages.iter().enumerate() {
+            if let Some(page) = page {
+                file.write_all_at(&page[..], (index * PAGE_BYTES) as u64).unwrap();
+            }
+        }
+    }
+}
+
+/// Writes images to sparse files in a folder, creating the folder.
+pub fn save(images: &[Image], folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    for (index, image) in images.iter().enumerate() {
+        image.save(&File::create(folder.join(format!("disk{index}.img"))).unwrap());
+    }
+}
+
+type Piece = (usize, std::ops::Range<usize>, std::ops::Range<usize>);
+
+/// The pages of a range: for each, the range within the page and the matching range within the whole.
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset as usize + done;
+        let take = (PAGE_BYTES - at % PAGE_BYTES).min(len - done);
+        let piece = (at / PAGE_BYTES, at % PAGE_BYTES..at % PAGE_BYTES + take, done..done + take);
+        done += take;
+        (take > 0).then_some(piece)
+    })
+}
