@@ -1,0 +1,255 @@
+//! A session: threads that read requests, tasks that answer them.
+//!
+//! Idea: a reader thread runs the operation itself up to its first wait. What is in memory is answered there
+//! and then, without another thread being woken; what has to wait (for a disk, for a lock) goes on as a task
+//! of the runtime, and the thread reads the next request. So a few threads keep hundreds of operations going.
+//!
+//! Limits: `OPERATIONS` wait at most; then the readers wait too, and the kernel's queue fills.
+//!
+//! Locking: `waiting` counts operations under way; its lock is held for the counting only.
+
+mod dispatch;
+
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::{io, thread};
+
+use cenote_runtime::Runtime;
+use parking_lot::{Condvar, Mutex};
+
+use crate::abi::{self, notify};
+use crate::channel::Channel;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::vfs::{Errno, Node, Result, Vfs};
+
+/// Operations that may wait at the same time.
+const OPERATIONS: usize = 1024;
+/// `max_background`: asynchronous requests (read-ahead, direct and background writes) that the kernel sends
+/// at once.
+const MAX_BACKGROUND: u16 = 64;
+
+/// How a session is run.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionOptions {
+    /// Threads that read requests.
+    pub readers: usize,
+    /// The kernel keeps writes for a while and joins them; then `mtime` is the kernel's.
+    pub writeback_cache: bool,
+    /// The kernel enforces POSIX ACLs, from the attributes `system.posix_acl_*`.
+    pub posix_acl: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        SessionOptions { readers: 4, writeback_cache: false, posix_acl: false }
+    }
+}
+
+/// A file system that is served. Ends when it is unmounted.
+#[derive(Debug)]
+pub struct Session {
+    readers: Vec<thread::JoinHandle<()>>,
+    notifier: Notifier,
+}
+
+struct Shared<V> {
+    runtime: Runtime,
+    channel: Channel,
+    vfs: V,
+    waiting: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Session {
+    /// Serves `vfs` on a mounted `/dev/fuse`. Returns when the kernel and we have agreed on the protocol.
+    ///
+    /// # Errors
+    /// The kernel is too old, unmounted already, or no thread can be started.
+    pub fn start<V: Vfs>(
+        runtime: &Runtime,
+        device: OwnedFd,
+        vfs: V,
+        options: SessionOptions,
+    ) -> io::Result<Session> {
+        let channel = Channel::new(device);
+        agree(&channel, options, vfs.reads_anew())?;
+        let notifier = Notifier { channel: channel.clone() };
+        let shared = Arc::new(Shared {
+            runtime: runtime.clone(),
+            channel,
+            vfs,
+            waiting: Mutex::new(0),
+            fewer: Condvar::new(),
+        });
+        let mut readers = Vec::new();
+        for _ in 0..options.readers.max(1) {
+            let shared = shared.clone();
+            let thread = thread::Builder::new().name("cenote-fuse".into());
+            readers.push(thread.spawn(move || read_requests(&shared))?);
+        }
+        Ok(Session { readers, notifier })
+    }
+
+    /// Tells the kernel what has changed behind its back.
+    pub fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// Waits until the file system is unmounted and every operation is answered.
+    pub fn wait(self) {
+        for reader in self.readers {
+            drop(reader.join());
+        }
+    }
+}
+
+/// Tells the kernel what has changed other than through it.
+///
+/// Must not be called from within an operation: the kernel may hold the lock of the directory that a notice
+/// is about.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    channel: Channel,
+}
+
+impl Notifier {
+    /// Attributes and all cached content of a node are out of date.
+    pub fn changed(&self, node: Node) {
+        // `fuse_notify_inval_inode_out`: ino, off, len (8 each); a length of 0 is up to the end.
+        self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(0).u64(0));
+    }
+
+    /// What a name in a directory stands for is out of date, be it a node or that there is none.
+    pub fn name_changed(&self, dir: Node, name: &[u8]) {
+        // `fuse_notify_inval_entry_out`: parent (8), namelen (4), flags (4); then the name and a NUL.
+        let mut notice = Reply::empty().u64(dir.0).u32(name.len() as u32).u32(0);
+        notice.fields.extend(name);
+        notice.fields.push(0);
+        self.channel.notify(notify::INVAL_ENTRY, &notice);
+    }
+}
+
+/// Answers `INIT`: the first request.
+fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let gone = || io::Error::other("the file system was unmounted before it was served");
+        let request = channel.read(&mut buffer)?.ok_or_else(gone)?;
+        let mut body = request.body();
+        // `fuse_init_in`: major, minor, max_readahead, flags, flags2 (4 each).
+        let (major, minor) = (body.u32()?, body.u32()?);
+        if major > abi::MAJOR {
+            // The kernel asks again with our major version.
+            channel.reply(request.unique, Ok(Reply::empty().u32(abi::MAJOR).u32(abi::MINOR).zeros(56)));
+            continue;
+        }
+        if major < abi::MAJOR || minor < abi::LEAST_MINOR {
+            channel.reply(request.unique, Err(Errno::PROTO));
+            let why = format!("the kernel speaks FUSE {major}.{minor}; Linux 4.20 or newer is needed");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let (read_ahead, low) = (body.u32()?, body.u32()?);
+        let high = if u64::from(low) & abi::init::INIT_EXT != 0 { body.u32()? } else { 0 };
+        let offered = u64::from(low) | u64::from(high) << 32;
+        let taken = offered & wanted(options, reads_anew);
+        let congested = MAX_BACKGROUND / 4 * 3;
+        // `fuse_init_out`: major, minor, max_readahead, flags (4 each), max_background, congestion_threshold
+        // (2 each), max_write, time_gran (4 each), max_pages, map_alignment (2 each), flags2 (4), unused
+        // (28).
+        let reply =
+            Reply::empty().u32(abi::MAJOR).u32(minor.min(abi::MINOR)).u32(read_ahead).u32(taken as u32);
+        let reply = reply.u32(u32::from(MAX_BACKGROUND) | u32::from(congested) << 16);
+        let reply = reply.u32(abi::MAX_WRITE_BYTES as u32).u32(1);
+        let reply = reply.u32(abi::MAX_PAGES.into()).u32((taken >> 32) as u32).zeros(28);
+        channel.reply(request.unique, Ok(reply));
+        return Ok(());
+    }
+}
+
+fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
+    use abi::init::*;
+    let always = ASYNC_READ
+        | EXPORT_SUPPORT
+        | BIG_WRITES
+        | DONT_MASK
+        | IOCTL_DIR
+        | DO_READDIRPLUS
+        | READDIRPLUS_AUTO
+        | ASYNC_DIO
+        | PARALLEL_DIROPS
+        | MAX_PAGES
+        | CACHE_SYMLINKS
+        | HANDLE_KILLPRIV_V2
+        | SETXATTR_EXT
+        | INIT_EXT
+        | DIRECT_IO_ALLOW_MMAP;
+    let writeback = if options.writeback_cache { WRITEBACK_CACHE } else { 0 };
+    let posix_acl = if options.posix_acl { POSIX_ACL } else { 0 };
+    let keeps_cache = if reads_anew { 0 } else { NO_OPEN_SUPPORT | NO_OPENDIR_SUPPORT };
+    always | writeback | posix_acl | keeps_cache
+}
+
+fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>) {
+    let mut buffer = Vec::new();
+    loop {
+        let mut waiting = shared.waiting.lock();
+        shared.fewer.wait_while(&mut waiting, |waiting| *waiting >= OPERATIONS);
+        drop(waiting);
+        match shared.channel.read(&mut buffer) {
+            Ok(Some(request)) => start(shared, request),
+            Err(Errno::INVAL) => {} // not a request: there is nobody to answer
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Runs an operation here up to its first wait; the rest is a task.
+fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request) {
+    let answer = Answer::new(shared.clone(), request.unique);
+    let mut operation: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let reply = dispatch::dispatch(&answer.shared.vfs, &request).await;
+        answer.give(reply);
+    });
+    // A wake-up that comes before the task exists is not lost: a new task is polled at once.
+    let mut context = Context::from_waker(Waker::noop());
+    let polled =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| operation.as_mut().poll(&mut context)));
+    if let Ok(std::task::Poll::Pending) = polled {
+        shared.runtime.spawn(operation).detach();
+    }
+}
+
+/// The duty to answer a request. Dropped without an answer (after a panic), it answers `EIO`: no process
+/// waits for ever.
+struct Answer<V> {
+    shared: Arc<Shared<V>>,
+    unique: Option<u64>,
+}
+
+impl<V> Answer<V> {
+    fn new(shared: Arc<Shared<V>>, unique: u64) -> Answer<V> {
+        *shared.waiting.lock() += 1;
+        Answer { shared, unique: Some(unique) }
+    }
+
+    /// `None`: an operation that has no reply.
+    fn give(mut self, reply: Option<Result<Reply>>) {
+        let unique = self.unique.take();
+        if let (Some(unique), Some(reply)) = (unique, reply) {
+            self.shared.channel.reply(unique, reply);
+        }
+    }
+}
+
+impl<V> Drop for Answer<V> {
+    fn drop(&mut self) {
+        if let Some(unique) = self.unique.take() {
+            self.shared.channel.reply(unique, Err(Errno::IO));
+        }
+        *self.shared.waiting.lock() -= 1;
+        self.shared.fewer.notify_one();
+    }
+}
