@@ -1,0 +1,223 @@
+//! A dataset as a mounted file system: [`Vfs`] over a tree of files.
+//!
+//! ```text
+//!   node number --node--> which tree, which object
+//!   reading     --------> a view of the tree            tree, attr
+//!   changing    --------> a hold on the open txg, then an operation of FsWriter      change
+//!   .zfs        --------> the dataset's snapshots       control
+//! ```
+//!
+//! Idea: this module translates, and adds what only a mounted file system has: access times, references that
+//! keep files without names, `.zfs`. How things are stored is the business of `cenote_fs`.
+//!
+//! A file without names lives as long as the kernel refers to it, and is freed then; after a crash
+//! [`Files::open`] finds it in the delete queue.
+//!
+//! Locking: `snapshots` is locked for one look or insertion; for `references` see `node`. An operation that
+//! changes something holds the open txg while it runs, so it must not wait for a txg to be written: see
+//! `change`.
+//!
+//! Source: OpenZFS `zfs_vnops_os.c`, `zpl_inode.c`, `zpl_super.c`, `zfs_ctldir.c`.
+
+mod attr;
+mod change;
+mod control;
+mod errno;
+mod ioctl;
+mod node;
+mod tree;
+mod vfs;
+
+use std::sync::Arc;
+
+use cenote_dataset::{Dataset, Mos};
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
+use cenote_fs::{CaseSensitivity, Filesystem, FsError, FsOptions, FsWriter, Normalization, Timestamp};
+use cenote_fuse::{Errno, Node, Result};
+use cenote_object::DatasetError;
+use cenote_runtime::Runtime;
+use parking_lot::RwLock;
+
+use control::Snapshots;
+use node::{Named, References, TreeId};
+use tree::Tree;
+
+/// When reading a file changes its access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atime {
+    /// Never.
+    Off,
+    /// If it is older than the last change, or than a day.
+    Relative,
+    /// Always.
+    On,
+}
+
+/// What a mounted file system is asked to be, beside what its dataset's properties say of storing.
+#[derive(Debug, Clone, Copy)]
+pub struct FilesOptions {
+    /// `atime`, `relatime`.
+    pub atime: Atime,
+    /// `snapdir=visible`: `.zfs` is listed, not only found.
+    pub lists_snapdir: bool,
+    /// `longname`: 1023; else 255.
+    pub longest_name_bytes: u32,
+}
+
+impl FilesOptions {
+    /// What the dataset's properties say.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub async fn of(dataset: &Dataset) -> Result<FilesOptions, DatasetError> {
+        let is_set = async |name: &str| -> Result<bool, DatasetError> {
+            Ok(dataset.property(name).await?.and_then(|property| property.number()) == Some(1))
+        };
+        let atime = match (is_set("atime").await?, is_set("relatime").await?) {
+            (false, _) => Atime::Off,
+            (true, true) => Atime::Relative,
+            (true, false) => Atime::On,
+        };
+        let longest_name_bytes = if is_set("longname").await? { 1023 } else { 255 };
+        Ok(FilesOptions { atime, lists_snapdir: is_set("snapdir").await?, longest_name_bytes })
+    }
+}
+
+/// Where the pool's datasets are found.
+#[derive(Clone)]
+enum Pool {
+    Live(Engine),
+    Fixed(Mos),
+}
+
+impl Pool {
+    async fn mos(&self) -> Result<Mos, DatasetError> {
+        match self {
+            Pool::Live(engine) => engine.mos().await,
+            Pool::Fixed(mos) => Ok(mos.clone()),
+        }
+    }
+}
+
+/// A dataset as a file system. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct Files(Arc<Inner>);
+
+struct Inner {
+    runtime: Runtime,
+    pool: Pool,
+    /// The dataset's name, a snapshot's with it.
+    name: String,
+    head: Tree,
+    options: RwLock<FilesOptions>,
+    snapshots: Snapshots,
+    references: References,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Files({})", self.0.name)
+    }
+}
+
+impl Files {
+    /// Opens a dataset of a pool that takes changes. Files that lost their last name before a crash are
+    /// freed.
+    ///
+    /// # Errors
+    /// There is no such file system, its key is missing, or it is damaged.
+    pub async fn open(engine: &Engine, name: &str, options: FilesOptions) -> Result<Files, FsError> {
+        let fs = FsWriter::shared(engine, name).await?;
+        let head = Tree::Live(engine.clone(), fs.clone());
+        let files = Files::of(engine.runtime(), Pool::Live(engine.clone()), name, head, options);
+        change::drain_delete_queue(engine, &fs).await?;
+        Ok(files)
+    }
+
+    /// A dataset or snapshot, called `name` in its pool, that nothing changes.
+    pub fn fixed(runtime: &Runtime, mos: &Mos, name: &str, fs: Filesystem, options: FilesOptions) -> Files {
+        Files::of(runtime, Pool::Fixed(mos.clone()), name, Tree::Fixed(fs), options)
+    }
+
+    fn of(runtime: &Runtime, pool: Pool, name: &str, head: Tree, options: FilesOptions) -> Files {
+        Files(Arc::new(Inner {
+            runtime: runtime.clone(),
+            pool,
+            name: name.into(),
+            head,
+            options: RwLock::new(options),
+            snapshots: Snapshots::default(),
+            references: References::new(),
+        }))
+    }
+
+    /// The kernel should enforce POSIX ACLs.
+    pub fn has_posix_acls(&self) -> bool {
+        match &self.0.head {
+            Tree::Live(_, fs) => fs.options().posix_acl,
+            // Without the property at hand: what is stored is enforced.
+            Tree::Fixed(_) => true,
+        }
+    }
+
+    /// After the last operation: frees what only the kernel's references kept.
+    pub async fn close(&self) {
+        for node in self.0.references.unlinked() {
+            if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
+                self.free_unlinked(object).await;
+            }
+        }
+    }
+
+    fn options(&self) -> FilesOptions {
+        *self.0.options.read()
+    }
+
+    /// The dataset's properties may have changed: they hold from now on.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub async fn reread_properties(&self, mos: &Mos, dataset: &Dataset) -> Result<(), FsError> {
+        *self.0.options.write() = FilesOptions::of(dataset).await?;
+        if let Tree::Live(_, fs) = &self.0.head {
+            fs.set_options(FsOptions::of(mos, dataset).await?);
+        }
+        Ok(())
+    }
+
+    fn root(&self) -> ObjectId {
+        self.0.head.root()
+    }
+
+    fn now(&self) -> Timestamp {
+        let ns = self.0.runtime.unix_time_ns();
+        Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
+    }
+
+    fn named(&self, node: Node) -> Option<Named> {
+        node::named(node, self.root())
+    }
+
+    /// The tree and the object that a node is.
+    fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
+        match self.named(node) {
+            Some(Named::File(id, object)) => Ok((id, self.tree(id)?, object)),
+            Some(Named::Control(_)) => Err(Errno::PERM),
+            None => Err(Errno::STALE),
+        }
+    }
+
+    fn tree(&self, id: TreeId) -> Result<Tree> {
+        match id {
+            TreeId::HEAD => Ok(self.0.head.clone()),
+            id => self.0.snapshots.tree(id).ok_or(Errno::STALE),
+        }
+    }
+
+    /// The kernel compares names byte by byte: it can't keep those of a file system that folds them.
+    fn folds_names(&self) -> bool {
+        let fs = self.0.head.view();
+        fs.master().case != CaseSensitivity::Sensitive || fs.master().normalization != Normalization::None
+    }
+}

@@ -1,0 +1,373 @@
+//! What changes a mounted file system.
+//!
+//! ```text
+//!   room and a hold on the open txg --> an operation of FsWriter --> hold dropped --> sync=always: commit
+//! ```
+//!
+//! The hold keeps the txg open: nothing in between may wait for a txg to be written. What has to (a commit, a
+//! clone of blocks that are not on disk yet) happens when the hold is gone.
+
+use bytes::Bytes;
+use cenote_engine::{Engine, Need};
+use cenote_format::units::ObjectId;
+use cenote_fs::write::{CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
+use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal, Timestamp};
+use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, XattrMode};
+use cenote_fuse::{Caller, Errno, Node, Result, SetAttr};
+
+use super::attr::timestamp;
+use super::errno::{errno, errno_below};
+use super::node::{Named, TreeId, number};
+use super::tree::Tree;
+use super::vfs::kind_of;
+use super::{Atime, Files};
+
+/// What an operation on names and attributes is counted with.
+const NAME_BYTES: u64 = 8 << 10;
+const DAY_SECONDS: i64 = 86_400;
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o010;
+
+const FALLOC_FL_KEEP_SIZE: u32 = 0x01;
+const FALLOC_FL_PUNCH_HOLE: u32 = 0x02;
+const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
+
+/// Frees what lost its last name before a crash.
+pub(super) async fn drain_delete_queue(engine: &Engine, fs: &FsWriter) -> Result<(), FsError> {
+    loop {
+        let hold = engine.hold_for(fs.live(), Need::Free).await?;
+        let edit = fs.live().edit();
+        let left = fs.drain_delete_queue(Change { edit: &edit, now: Timestamp::default() }).await?;
+        drop((edit, hold));
+        if left == 0 {
+            return Ok(());
+        }
+        engine.sync_all().await?;
+    }
+}
+
+impl Files {
+    /// The dataset, if it takes changes.
+    pub(super) fn writer(&self) -> Result<(&Engine, &FsWriter)> {
+        match &self.0.head {
+            Tree::Live(engine, fs) => Ok((engine, fs)),
+            Tree::Fixed(_) => Err(Errno::ROFS),
+        }
+    }
+
+    /// An object of the mounted dataset, to change it.
+    pub(super) fn own(&self, node: Node) -> Result<ObjectId> {
+        match self.named(node) {
+            Some(Named::File(TreeId::HEAD, object)) => Ok(object),
+            Some(Named::File(..)) => Err(Errno::ROFS),
+            Some(Named::Control(_)) => Err(Errno::PERM),
+            None => Err(Errno::STALE),
+        }
+    }
+
+    /// Changes something within the open txg. `object` is what `sync=always` commits afterwards.
+    pub(super) async fn change<T>(
+        &self,
+        need: Need,
+        object: Option<ObjectId>,
+        operation: impl AsyncFnOnce(&FsWriter, Change<'_>) -> Result<T, FsError>,
+    ) -> Result<T> {
+        let (engine, fs) = self.writer()?;
+        let hold = engine.hold_for(fs.live(), need).await.map_err(|e| errno_below(&e))?;
+        let edit = fs.live().edit();
+        let done = operation(fs, Change { edit: &edit, now: self.now() }).await;
+        drop((edit, hold));
+        let done = done.map_err(|e| errno(&e))?;
+        if fs.log().is_some_and(|log| log.is_always()) {
+            fs.commit(object).await.map_err(|e| errno(&e))?;
+        }
+        Ok(done)
+    }
+
+    pub(super) async fn make(
+        &self,
+        caller: Caller,
+        dir: Node,
+        name: Option<&[u8]>,
+        new: NewNode,
+        target: Option<&[u8]>,
+    ) -> Result<ObjectId> {
+        let dir = self.own(dir)?;
+        let (major, minor) = new.device;
+        let kind = match (kind_of(new.mode), target) {
+            (FileKind::Symlink, Some(target)) => NewKind::Symlink(target),
+            // A mode of 0 is a file, as mknod(2) has it.
+            (FileKind::Regular | FileKind::Other(0), _) => NewKind::Regular,
+            (FileKind::Directory, _) => NewKind::Directory,
+            (FileKind::Fifo, _) => NewKind::Fifo,
+            (FileKind::Socket, _) => NewKind::Socket,
+            (FileKind::CharDevice, _) => NewKind::CharDevice(major, minor),
+            (FileKind::BlockDevice, _) => NewKind::BlockDevice(major, minor),
+            _ => return Err(Errno::INVAL),
+        };
+        let (uid, gid) = (caller.uid.into(), caller.gid.into());
+        let new = NewFile { kind, mode: new.mode & 0o7777, umask: new.umask, uid, gid };
+        self.change(Need::Write(NAME_BYTES), None, async |fs, change| match name {
+            Some(name) => fs.create(change, dir, name, &new).await,
+            None => fs.create_unnamed(change, dir, &new).await,
+        })
+        .await
+    }
+
+    pub(super) async fn remove(&self, dir: Node, name: &[u8], is_dir: bool) -> Result<()> {
+        let dir = self.own(dir)?;
+        let gone = self.change(Need::Free, None, async |fs, change| match is_dir {
+            true => fs.rmdir(change, dir, name).await.map(Some),
+            false => fs.unlink(change, dir, name).await,
+        });
+        self.gone(gone.await?);
+        Ok(())
+    }
+
+    /// A file has lost its last name: it is freed as soon as the kernel does not refer to it.
+    fn gone(&self, object: Option<ObjectId>) {
+        let Some(object) = object else { return };
+        if self.0.references.unlink(number(TreeId::HEAD, object, self.root())) {
+            let files = self.clone();
+            self.0.runtime.spawn(async move { files.free_unlinked(object).await }).detach();
+        }
+    }
+
+    /// Frees a file without names, in as many txgs as it takes. What fails is left to the next
+    /// [`Files::open`].
+    pub(super) async fn free_unlinked(&self, object: ObjectId) {
+        let Ok((engine, _)) = self.writer() else { return };
+        let step = async || {
+            self.change(Need::Free, None, async |fs, change| fs.free_unlinked(change, object).await).await
+        };
+        while let Ok(false) = step().await {
+            if engine.sync_all().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) async fn add_name(&self, node: Node, dir: Node, name: &[u8]) -> Result<ObjectId> {
+        let (object, dir) = (self.own(node)?, self.own(dir)?);
+        let (engine, fs) = self.writer()?;
+        let is_first = fs.is_unnamed(object);
+        self.change(Need::Write(NAME_BYTES), None, async |fs, change| {
+            fs.link(change, object, dir, name).await
+        })
+        .await?;
+        if is_first {
+            self.0.references.relink(node);
+            engine.sync_all().await.map_err(|e| errno_below(&e))?;
+        }
+        Ok(object)
+    }
+
+    pub(super) async fn move_name(
+        &self,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (from, to) = ((self.own(from.0)?, from.1), (self.own(to.0)?, to.1));
+        let (mode, leaves_whiteout) = match flags {
+            RenameFlags::Replace => (RenameMode::Replace, false),
+            RenameFlags::NoReplace => (RenameMode::NoReplace, false),
+            RenameFlags::Exchange => (RenameMode::Exchange, false),
+            RenameFlags::Whiteout { no_replace: false } => (RenameMode::Replace, true),
+            RenameFlags::Whiteout { no_replace: true } => (RenameMode::NoReplace, true),
+        };
+        let gone = self.change(Need::Write(NAME_BYTES), None, async |fs, change| {
+            let gone = fs.rename(change, from, to, mode).await?;
+            if leaves_whiteout {
+                let new = NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
+                fs.create(change, from.0, from.1, &new).await?;
+            }
+            Ok(gone)
+        });
+        self.gone(gone.await?);
+        Ok(())
+    }
+
+    pub(super) async fn write_at(
+        &self,
+        node: Node,
+        offset: u64,
+        data: Bytes,
+        kill_suid_sgid: bool,
+    ) -> Result<()> {
+        let object = self.own(node)?;
+        let need = Need::Write(data.len() as u64 + NAME_BYTES);
+        self.change(need, Some(object), async |fs, change| {
+            if kill_suid_sgid {
+                kill_set_ids(fs, change, object).await?;
+            }
+            fs.write(change, object, offset, data).await
+        })
+        .await
+    }
+
+    pub(super) async fn set_attr(&self, node: Node, set: SetAttr) -> Result<ObjectId> {
+        let object = self.own(node)?;
+        let need = match set.size_bytes {
+            Some(_) => Need::Free,
+            None => Need::Write(NAME_BYTES),
+        };
+        self.change(need, Some(object), async |fs, change| {
+            let time = |time: Option<TimeOrNow>| {
+                time.map(|time| match time {
+                    TimeOrNow::Time(time) => timestamp(time),
+                    TimeOrNow::Now => change.now,
+                })
+            };
+            let wanted = FsSetAttr {
+                mode: set.mode,
+                uid: set.uid.map(u64::from),
+                gid: set.gid.map(u64::from),
+                size: set.size_bytes,
+                atime: time(set.atime),
+                mtime: time(set.mtime),
+                ..FsSetAttr::default()
+            };
+            if set.kill_suid_sgid && set.mode.is_none() {
+                kill_set_ids(fs, change, object).await?;
+            }
+            fs.set_attr(change, object, &wanted).await
+        })
+        .await?;
+        Ok(object)
+    }
+
+    /// A file was read: notes the time, before the reader goes on and perhaps sets it. That it could not be
+    /// noted is no error of the reader's.
+    pub(super) async fn was_read(&self, tree: TreeId, object: ObjectId) {
+        let Ok((_, fs)) = self.writer() else { return };
+        if self.options().atime == Atime::Off || tree != TreeId::HEAD {
+            return;
+        }
+        let Ok(attr) = fs.view().attr(object).await else { return };
+        let now = self.now();
+        let is_due = match self.options().atime {
+            Atime::Off => false,
+            // Finer than a second is nobody's need, and a txg's work.
+            Atime::On => now.seconds != attr.atime.seconds,
+            Atime::Relative => {
+                attr.atime <= attr.mtime
+                    || attr.atime <= attr.ctime
+                    || now.seconds - attr.atime.seconds >= DAY_SECONDS
+            }
+        };
+        if is_due {
+            let noted = self
+                .change(Need::Write(NAME_BYTES), None, async |fs, change| fs.accessed(change, object).await);
+            noted.await.ok();
+        }
+    }
+
+    pub(super) async fn set_xattr(
+        &self,
+        node: Node,
+        name: &[u8],
+        value: Option<Bytes>,
+        mode: XattrMode,
+        kill_sgid: bool,
+    ) -> Result<()> {
+        let object = self.own(node)?;
+        let how = match mode {
+            XattrMode::Any => SetXattr::Any,
+            XattrMode::Create => SetXattr::Create,
+            XattrMode::Replace => SetXattr::Replace,
+        };
+        let need = Need::Write(value.as_ref().map_or(0, |value| value.len() as u64) + NAME_BYTES);
+        self.change(need, Some(object), async |fs, change| {
+            fs.set_xattr(change, object, name, value.as_deref(), how).await?;
+            if kill_sgid {
+                let mode = fs.view().attr(object).await?.permissions();
+                let set = FsSetAttr { mode: Some(mode & !S_ISGID), ..FsSetAttr::default() };
+                fs.set_attr(change, object, &set).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn allocate(&self, node: Node, offset: u64, len: u64, mode: u32) -> Result<()> {
+        let object = self.own(node)?;
+        let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        const ZERO_KEEP: u32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+        // Blocks are never written over, so room can't be reserved for a file: that there is room now is all
+        // that can be said, as OpenZFS says it.
+        let need = match mode {
+            PUNCH | FALLOC_FL_ZERO_RANGE | ZERO_KEEP => Need::Free,
+            0 | FALLOC_FL_KEEP_SIZE => Need::Write(len.saturating_add(len / 10)),
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        self.change(need, Some(object), async |fs, change| match mode {
+            PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end).await,
+            FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end).await,
+            _ => {
+                let attr = fs.view().attr(object).await?;
+                if attr.kind() != FileKind::Regular {
+                    return Err(Refusal::NotSupported.of(object));
+                }
+                if mode == 0 && end > attr.size {
+                    let set = FsSetAttr { size: Some(end), ..FsSetAttr::default() };
+                    fs.set_attr(change, object, &set).await?;
+                }
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Shares blocks, where files and offsets allow it; else the kernel copies.
+    pub(super) async fn share_blocks(&self, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        let (from_id, from_tree, source) = self.file(from.0)?;
+        let target = self.own(to.0)?;
+        let (engine, _) = self.writer()?;
+        let mut done = 0;
+        let mut waited = false;
+        while done < len {
+            let (at, to_at) = (from.1 + done, to.1 + done);
+            let shared = self.change(Need::Write(NAME_BYTES), Some(target), async |fs, change| {
+                let view;
+                let origin = match from_id {
+                    TreeId::HEAD => CloneSource::Live(fs),
+                    _ => {
+                        view = from_tree.view();
+                        CloneSource::Snapshot(&view)
+                    }
+                };
+                fs.clone_range(change, origin, (source, at), (target, to_at), len - done).await
+            });
+            match shared.await {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(Errno::AGAIN) if !waited => {
+                    // Its blocks are on disk when the txg is (`zfs_bclone_wait_dirty`).
+                    waited = true;
+                    engine.sync_all().await.map_err(|e| errno_below(&e))?;
+                }
+                Err(_) if done > 0 => break,
+                Err(Errno::AGAIN | Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP) => {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Clears set-user-id, and set-group-id where the group may execute: someone else has changed the file.
+async fn kill_set_ids(fs: &FsWriter, change: Change<'_>, object: ObjectId) -> Result<(), FsError> {
+    let attr = fs.view().attr(object).await?;
+    let mode = attr.permissions();
+    let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+    let killed = mode & !(S_ISUID | group);
+    if attr.kind() != FileKind::Directory && killed != mode {
+        fs.set_attr(change, object, &FsSetAttr { mode: Some(killed), ..FsSetAttr::default() }).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Errors as system calls give them.
+
+use cenote_fs::FsError;
+use cenote_fuse::Errno;
+use cenote_object::DatasetError;
+
+/// What a process is told.
+pub fn errno(error: &FsError) -> Errno {
+    if let Some(refusal) = error.refusal() {
+        return Errno::from_raw_os_error(refusal.errno());
+    }
+    match error {
+        FsError::NotFound { .. } | FsError::NoObject { .. } => Errno::NOENT,
+        FsError::NotDirectory { .. } => Errno::NOTDIR,
+        FsError::LinkLoop { .. } => Errno::LOOP,
+        FsError::NotLink { .. } => Errno::INVAL,
+        FsError::Dataset(error) => errno_below(error),
+        _ => Errno::IO,
+    }
+}
+
+/// The same of an error of the layers below.
+pub fn errno_below(error: &DatasetError) -> Errno {
+    match error {
+        DatasetError::NoSpace { .. } => Errno::NOSPC,
+        DatasetError::OverQuota { .. } => Errno::DQUOT,
+        _ => Errno::IO,
+    }
+}

@@ -1,0 +1,98 @@
+//! Flags and projects by `ioctl`: `lsattr`, `chattr`, `zfs project`.
+//!
+//! Source: Linux `include/uapi/linux/fs.h`; OpenZFS `zpl_file.c`.
+
+use cenote_engine::Need;
+use cenote_fs::attr::pflags;
+use cenote_fs::write::SetAttr;
+use cenote_fs::{Attr, FileKind};
+use cenote_fuse::{Errno, Node, Result};
+
+use super::Files;
+use super::errno::errno;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+const FS_IMMUTABLE_FL: u32 = 0x10;
+const FS_APPEND_FL: u32 = 0x20;
+const FS_NODUMP_FL: u32 = 0x40;
+const FS_PROJINHERIT_FL: u32 = 0x2000_0000;
+const SETTABLE: u32 = FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_PROJINHERIT_FL;
+
+/// `FS_XFLAG_*`, in the order of the flags above.
+const XFLAGS: [(u32, u32); 4] =
+    [(0x8, FS_IMMUTABLE_FL), (0x10, FS_APPEND_FL), (0x80, FS_NODUMP_FL), (0x200, FS_PROJINHERIT_FL)];
+/// `struct fsxattr`: xflags, extsize, nextents, projid, cowextsize (4 each), padding (8).
+const FSXATTR_BYTES: usize = 28;
+
+const PFLAGS: [(u32, u64); 4] = [
+    (FS_IMMUTABLE_FL, pflags::IMMUTABLE),
+    (FS_APPEND_FL, pflags::APPENDONLY),
+    (FS_NODUMP_FL, pflags::NODUMP),
+    (FS_PROJINHERIT_FL, pflags::PROJINHERIT),
+];
+
+impl Files {
+    pub(super) async fn do_ioctl(&self, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
+        let (_, tree, object) = self.file(node)?;
+        let attr = async || tree.view().attr(object).await.map_err(|e| errno(&e));
+        match command {
+            FS_IOC_GETFLAGS => Ok(attr().await?.linux_flags().to_ne_bytes().to_vec()),
+            FS_IOC_GETVERSION => Ok((attr().await?.generation as u32).to_ne_bytes().to_vec()),
+            FS_IOC_FSGETXATTR => Ok(fsxattr(&attr().await?)),
+            FS_IOC_SETFLAGS => {
+                self.set_flags(node, word(input, 0)?, None).await?;
+                Ok(Vec::new())
+            }
+            FS_IOC_FSSETXATTR => {
+                let xflags = word(input, 0)?;
+                let known: u32 = XFLAGS.iter().map(|(xflag, _)| xflag).sum();
+                if xflags & !known != 0 {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                let flags =
+                    XFLAGS.iter().filter(|(xflag, _)| xflags & xflag != 0).map(|(_, flag)| flag).sum();
+                self.set_flags(node, flags, Some(word(input, 12)?)).await?;
+                Ok(Vec::new())
+            }
+            _ => Err(Errno::NOTTY),
+        }
+    }
+
+    async fn set_flags(&self, node: Node, flags: u32, project: Option<u32>) -> Result<()> {
+        let object = self.own(node)?;
+        if flags & !SETTABLE != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        self.change(Need::Write(8 << 10), Some(object), async |fs, change| {
+            let attr = fs.view().attr(object).await?;
+            let of = |is_set: bool| -> u64 {
+                PFLAGS.iter().filter(|(flag, _)| (flags & flag != 0) == is_set).map(|(_, pflag)| pflag).sum()
+            };
+            let project = project.filter(|&project| u64::from(project) != attr.project);
+            let set = SetAttr { set_flags: of(true), clear_flags: of(false), project, ..SetAttr::default() };
+            fs.set_attr(change, object, &set).await
+        })
+        .await
+    }
+}
+
+fn fsxattr(attr: &Attr) -> Vec<u8> {
+    let flags = attr.linux_flags();
+    let xflags: u32 = XFLAGS.iter().filter(|(_, flag)| flags & flag != 0).map(|(xflag, _)| xflag).sum();
+    let has_project = matches!(attr.kind(), FileKind::Regular | FileKind::Directory);
+    let project = if has_project { attr.project as u32 } else { 0 };
+    let mut bytes = vec![0; FSXATTR_BYTES];
+    bytes[..4].copy_from_slice(&xflags.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&project.to_ne_bytes());
+    bytes
+}
+
+fn word(input: &[u8], at: usize) -> Result<u32> {
+    let bytes = input.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>()).ok_or(Errno::INVAL)?;
+    Ok(u32::from_ne_bytes(*bytes))
+}

@@ -1,0 +1,51 @@
+//! The two kinds of trees that are mounted: a dataset that changes, and one that does not.
+
+use bytes::Bytes;
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
+use cenote_fs::{DirEntry, Filesystem, FsWriter, Result};
+use cenote_object::Cursor;
+
+/// A tree of files. Cloning it is cheap.
+#[derive(Clone)]
+pub enum Tree {
+    /// A head of a pool that takes changes.
+    Live(Engine, FsWriter),
+    /// A snapshot, or a head that nothing changes.
+    Fixed(Filesystem),
+}
+
+impl Tree {
+    /// The files as they are now.
+    pub fn view(&self) -> Filesystem {
+        match self {
+            Tree::Live(_, fs) => fs.view(),
+            Tree::Fixed(fs) => fs.clone(),
+        }
+    }
+
+    pub fn root(&self) -> ObjectId {
+        match self {
+            Tree::Live(_, fs) => fs.root(),
+            Tree::Fixed(fs) => fs.root(),
+        }
+    }
+
+    pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
+        match self {
+            Tree::Live(_, fs) => fs.lookup(dir, name).await,
+            Tree::Fixed(fs) => fs.lookup(dir, name).await,
+        }
+    }
+
+    pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
+        match self {
+            Tree::Live(_, fs) => fs.list_from(dir, from).await,
+            Tree::Fixed(fs) => fs.list_from(dir, from).await,
+        }
+    }
+
+    pub async fn read(&self, file: ObjectId, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
+        self.view().open_file(file).await?.read(offset_bytes, len_bytes).await
+    }
+}

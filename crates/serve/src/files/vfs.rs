@@ -1,0 +1,382 @@
+//! The calls of the kernel, one by one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cenote_format::units::ObjectId;
+use cenote_fs::FileKind;
+use cenote_fs::manifest::Content;
+use cenote_fuse::vfs::{NewNode, RenameFlags, XattrMode};
+use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
+use cenote_object::Cursor;
+
+use super::control::SNAPDIR;
+use super::errno::{errno, errno_below};
+use super::node::{Control, Named, TreeId, number};
+use super::tree::Tree;
+use super::{Atime, Files, attr};
+
+/// How long the kernel keeps names: all changes come through it, or it is told.
+const NAMES_VALID: Duration = Duration::from_secs(3600);
+
+/// Where a listing goes on: behind `.`, behind `..`, behind `.zfs`, and from there on a point in the table.
+const COOKIE_DOT: u64 = 1;
+const COOKIE_DOTDOT: u64 = 2;
+const COOKIE_NAMES: u64 = 4;
+
+/// Unit of the counts of `statfs`.
+const STATFS_BLOCK_BYTES: u64 = 4096;
+/// The least that a file takes, a dnode.
+const DNODE_BYTES: u64 = 512;
+/// `DN_MAX_OBJECT`.
+const MAX_OBJECTS: u64 = 1 << 48;
+
+impl Vfs for Files {
+    fn reads_anew(&self) -> bool {
+        self.options().atime == Atime::On && self.writer().is_ok()
+    }
+
+    fn valid_for(&self) -> Duration {
+        if self.folds_names() { Duration::ZERO } else { NAMES_VALID }
+    }
+
+    async fn lookup(&self, _: Caller, dir: Node, name: &[u8]) -> Result<Option<Entry>> {
+        let Some(Named::File(id, object)) = self.named(dir) else {
+            return self.lookup_control(dir, name).await;
+        };
+        if name.len() > self.options().longest_name_bytes as usize {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let tree = self.tree(id)?;
+        let found = match name {
+            b"." => object,
+            b".." if object == tree.root() => object,
+            b".." => tree.view().attr(object).await.map_err(|e| errno(&e))?.parent,
+            SNAPDIR if id == TreeId::HEAD && object == tree.root() && self.has_snapdir() => {
+                return self.control_entry(Control::Zfs).await.map(Some);
+            }
+            name => match tree.lookup(object, name).await.map_err(|e| errno(&e))? {
+                Some(entry) => entry.object,
+                None => return Ok(None),
+            },
+        };
+        self.entry(id, &tree, found).await.map(Some)
+    }
+
+    async fn forget(&self, node: Node, references: u64) {
+        if !self.0.references.drop(node, references) {
+            return;
+        }
+        if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
+            // The kernel does not wait for this.
+            let files = self.clone();
+            self.0.runtime.spawn(async move { files.free_unlinked(object).await }).detach();
+        }
+    }
+
+    async fn getattr(&self, node: Node) -> Result<Attr> {
+        match self.named(node) {
+            Some(Named::Control(control)) => self.control_attr(control).await,
+            _ => {
+                let (id, tree, object) = self.file(node)?;
+                self.attr(id, &tree, object).await
+            }
+        }
+    }
+
+    async fn setattr(&self, _: Caller, node: Node, set: SetAttr) -> Result<Attr> {
+        let object = self.set_attr(node, set).await?;
+        self.attr(TreeId::HEAD, &self.0.head, object).await
+    }
+
+    async fn readlink(&self, node: Node) -> Result<Bytes> {
+        let (id, tree, object) = self.file(node)?;
+        let target = tree.view().read_link(object).await.map_err(|e| errno(&e))?;
+        self.was_read(id, object).await;
+        Ok(target.into())
+    }
+
+    async fn mknod(&self, caller: Caller, dir: Node, name: &[u8], new: NewNode) -> Result<Entry> {
+        if let Some(Named::Control(control)) = self.named(dir) {
+            return self.make_in_control(control, name, new).await;
+        }
+        let object = self.make(caller, dir, Some(name), new, None).await?;
+        self.entry(TreeId::HEAD, &self.0.head, object).await
+    }
+
+    async fn symlink(&self, caller: Caller, dir: Node, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let new = NewNode { mode: (FileType::Symlink as u32) << 12 | 0o777, umask: 0, device: (0, 0) };
+        let object = self.make(caller, dir, Some(name), new, Some(target)).await?;
+        self.entry(TreeId::HEAD, &self.0.head, object).await
+    }
+
+    async fn tmpfile(&self, caller: Caller, dir: Node, new: NewNode) -> Result<Entry> {
+        let object = self.make(caller, dir, None, new, None).await?;
+        let entry = self.entry(TreeId::HEAD, &self.0.head, object).await?;
+        self.0.references.unlink(entry.node);
+        Ok(entry)
+    }
+
+    async fn unlink(&self, _: Caller, dir: Node, name: &[u8]) -> Result<()> {
+        self.remove(dir, name, false).await
+    }
+
+    async fn rmdir(&self, _: Caller, dir: Node, name: &[u8]) -> Result<()> {
+        if let Some(Named::Control(control)) = self.named(dir) {
+            return self.remove_from_control(control, name).await;
+        }
+        self.remove(dir, name, true).await
+    }
+
+    async fn rename(
+        &self,
+        _: Caller,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if let (Some(Named::Control(one)), Some(Named::Control(other))) =
+            (self.named(from.0), self.named(to.0))
+        {
+            return self.rename_in_control((one, from.1), (other, to.1)).await;
+        }
+        self.move_name(from, to, flags).await
+    }
+
+    async fn link(&self, _: Caller, node: Node, dir: Node, name: &[u8]) -> Result<Entry> {
+        let object = self.add_name(node, dir, name).await?;
+        self.entry(TreeId::HEAD, &self.0.head, object).await
+    }
+
+    async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>> {
+        let (id, tree, object) = self.file(node)?;
+        let data = tree.read(object, offset_bytes, len_bytes.into()).await.map_err(|e| errno(&e))?;
+        self.was_read(id, object).await;
+        Ok(vec![data])
+    }
+
+    async fn write(
+        &self,
+        _: Caller,
+        node: Node,
+        offset_bytes: u64,
+        data: Bytes,
+        kill_suid_sgid: bool,
+    ) -> Result<()> {
+        self.write_at(node, offset_bytes, data, kill_suid_sgid).await
+    }
+
+    async fn fsync(&self, node: Node, _data_only: bool) -> Result<()> {
+        match (self.file(node)?, &self.0.head) {
+            ((TreeId::HEAD, _, object), Tree::Live(_, fs)) => {
+                fs.commit(Some(object)).await.map_err(|e| errno(&e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn syncfs(&self) -> Result<()> {
+        match &self.0.head {
+            Tree::Live(_, fs) => fs.commit(None).await.map_err(|e| errno(&e)),
+            Tree::Fixed(_) => Ok(()),
+        }
+    }
+
+    async fn readdir(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
+        let Some(Named::File(id, object)) = self.named(dir) else {
+            return self.list_control(dir, cookie, sink).await;
+        };
+        let tree = self.tree(id)?;
+        if cookie == 0 {
+            self.was_read(id, object).await;
+        }
+        if cookie < COOKIE_DOT
+            && !sink.add(b".", attr::ino(id, object, dir), Some(FileType::Directory), COOKIE_DOT)
+        {
+            return Ok(());
+        }
+        if cookie < COOKIE_DOTDOT {
+            let parent = match object == tree.root() {
+                true => object,
+                false => tree.view().attr(object).await.map_err(|e| errno(&e))?.parent,
+            };
+            let ino = attr::ino(id, parent, number(id, parent, self.root()));
+            if !sink.add(b"..", ino, Some(FileType::Directory), COOKIE_DOTDOT) {
+                return Ok(());
+            }
+        }
+        let lists_zfs = id == TreeId::HEAD && object == tree.root() && self.options().lists_snapdir;
+        if cookie < COOKIE_NAMES
+            && lists_zfs
+            && !sink.add(SNAPDIR, Control::Zfs.ino(), Some(FileType::Directory), COOKIE_NAMES)
+        {
+            return Ok(());
+        }
+        self.list_names((id, &tree, object), Cursor(cookie.saturating_sub(COOKIE_NAMES)), sink).await
+    }
+
+    async fn statfs(&self) -> Result<Statfs> {
+        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
+        let dataset = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+        let referenced = dataset.phys().referenced_bytes;
+        let available = dataset.property("available").await.map_err(|e| errno_below(&e))?;
+        let available = available.and_then(|available| available.number()).unwrap_or(0);
+        let used_objects = dataset.phys().bp.fill();
+        let free_files = (MAX_OBJECTS - used_objects.min(MAX_OBJECTS)).min(available / DNODE_BYTES);
+        let free = available / STATFS_BLOCK_BYTES;
+        Ok(Statfs {
+            block_bytes: STATFS_BLOCK_BYTES as u32,
+            blocks: (referenced.saturating_add(available)) / STATFS_BLOCK_BYTES,
+            free,
+            available: free,
+            files: used_objects.saturating_add(free_files),
+            free_files,
+            name_bytes: self.options().longest_name_bytes,
+        })
+    }
+
+    async fn getxattr(&self, _: Caller, node: Node, name: &[u8]) -> Result<Bytes> {
+        if let Some(Named::Control(_)) = self.named(node) {
+            return Err(Errno::NODATA);
+        }
+        let (_, tree, object) = self.file(node)?;
+        let value = tree.view().xattr(object, name).await.map_err(|e| errno(&e))?;
+        value.ok_or(Errno::NODATA)
+    }
+
+    async fn listxattr(&self, caller: Caller, node: Node) -> Result<Bytes> {
+        if let Some(Named::Control(_)) = self.named(node) {
+            return Ok(Bytes::new());
+        }
+        let (_, tree, object) = self.file(node)?;
+        let mut names = Vec::new();
+        for xattr in tree.view().xattrs(object).await.map_err(|e| errno(&e))? {
+            // As xattr(7) has it: who may not read them is not told of them.
+            if caller.uid == 0 || !xattr.name.starts_with(b"trusted.") {
+                names.extend(xattr.name);
+                names.push(0);
+            }
+        }
+        Ok(names.into())
+    }
+
+    async fn setxattr(
+        &self,
+        _: Caller,
+        node: Node,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+        kill_sgid: bool,
+    ) -> Result<()> {
+        self.set_xattr(node, name, Some(value), mode, kill_sgid).await
+    }
+
+    async fn removexattr(&self, _: Caller, node: Node, name: &[u8]) -> Result<()> {
+        self.set_xattr(node, name, None, XattrMode::Replace, false).await
+    }
+
+    async fn fallocate(
+        &self,
+        _: Caller,
+        node: Node,
+        offset_bytes: u64,
+        len_bytes: u64,
+        mode: u32,
+    ) -> Result<()> {
+        self.allocate(node, offset_bytes, len_bytes, mode).await
+    }
+
+    async fn seek(&self, node: Node, offset_bytes: u64, hole: bool) -> Result<u64> {
+        let (_, tree, object) = self.file(node)?;
+        let file = tree.view().open_file(object).await.map_err(|e| errno(&e))?;
+        if offset_bytes >= file.attr().size {
+            return Err(Errno::NXIO);
+        }
+        match hole {
+            true => file.next_hole(offset_bytes).await.map_err(|e| errno(&e)),
+            false => file.next_data(offset_bytes).await.map_err(|e| errno(&e))?.ok_or(Errno::NXIO),
+        }
+    }
+
+    async fn copy_file_range(
+        &self,
+        _: Caller,
+        from: (Node, u64),
+        to: (Node, u64),
+        len_bytes: u64,
+    ) -> Result<u64> {
+        self.share_blocks(from, to, len_bytes).await
+    }
+
+    async fn ioctl(&self, _: Caller, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
+        self.do_ioctl(node, command, input).await
+    }
+}
+
+impl Files {
+    /// The attributes of an object.
+    pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
+        let stored = tree.view().attr(object).await.map_err(|e| errno(&e))?;
+        let node = number(id, object, self.root());
+        Ok(attr::attr(attr::ino(id, object, node), &stored, self.now()))
+    }
+
+    /// An object as an entry that the kernel is given: it counts as a reference.
+    pub(super) async fn entry(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
+        let entry = self.peek(id, tree, object).await?;
+        self.0.references.add(entry.node);
+        Ok(entry)
+    }
+
+    /// The same without the reference.
+    async fn peek(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
+        let stored = tree.view().attr(object).await.map_err(|e| errno(&e))?;
+        let node = number(id, object, self.root());
+        let attr = attr::attr(attr::ino(id, object, node), &stored, self.now());
+        Ok(Entry { node, generation: stored.generation, attr })
+    }
+
+    async fn list_names(
+        &self,
+        (id, tree, dir): (TreeId, &Tree, ObjectId),
+        from: Cursor,
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        let mut from = from;
+        loop {
+            let batch = tree.list_from(dir, from).await.map_err(|e| errno(&e))?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for (name, behind) in batch {
+                let node = number(id, name.object, self.root());
+                // A file whose attributes can't be read is listed all the same.
+                let entry = match sink.wants_entries() {
+                    true => self.peek(id, tree, name.object).await.ok(),
+                    false => None,
+                };
+                let cookie = behind.0.saturating_add(COOKIE_NAMES);
+                let fitted = match &entry {
+                    Some(entry) => sink.add_entry(&name.name, entry, cookie),
+                    None => {
+                        let kind = name.kind.and_then(attr::file_type);
+                        sink.add(&name.name, attr::ino(id, name.object, node), kind, cookie)
+                    }
+                };
+                if !fitted {
+                    return Ok(());
+                }
+                if let Some(entry) = entry {
+                    self.0.references.add(entry.node);
+                }
+                from = behind;
+            }
+        }
+    }
+}
+
+/// The kinds that a mode can say.
+pub(super) fn kind_of(mode: u32) -> FileKind {
+    FileKind::from_mode(mode.into())
+}

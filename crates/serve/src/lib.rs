@@ -1,0 +1,20 @@
+//! What serves an open pool.
+//!
+//! ```text
+//!   kernel --FUSE--> files (Vfs over one dataset, its snapshots below .zfs) --> FsWriter --> Engine
+//! ```
+//!
+//! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
+//! unmounting).
+#![forbid(unsafe_code)]
+
+pub mod cancel;
+pub mod files;
+mod holders;
+pub mod mount;
+pub mod mounts;
+pub mod pools;
+pub mod socket;
+
+pub use files::{Atime, Files, FilesOptions};
+pub use mount::Mount;

@@ -1,0 +1,57 @@
+//! A dataset that is mounted: from `mount(2)` to the last operation.
+
+use std::path::Path;
+
+use cenote_fuse::{MountError, MountOptions, Mounted, Session, SessionOptions};
+use cenote_runtime::Runtime;
+
+use crate::files::Files;
+
+/// A mounted dataset.
+#[derive(Debug)]
+pub struct Mount {
+    runtime: Runtime,
+    mounted: Mounted,
+    session: Session,
+    files: Files,
+}
+
+impl Mount {
+    /// Mounts `files` on a directory and serves them.
+    ///
+    /// # Errors
+    /// The directory can't be mounted on, or the kernel refuses.
+    pub async fn new(
+        runtime: &Runtime,
+        files: Files,
+        dir: &Path,
+        options: &MountOptions,
+        session: SessionOptions,
+    ) -> Result<Mount, MountError> {
+        let (device, mounted) = cenote_fuse::mount::mount(dir, options)?;
+        let session = SessionOptions { posix_acl: files.has_posix_acls(), ..session };
+        let started = {
+            let (runtime, files) = (runtime.clone(), files.clone());
+            runtime.clone().blocking(move || Session::start(&runtime, device, files, session)).await
+        };
+        match started {
+            Ok(session) => Ok(Mount { runtime: runtime.clone(), mounted, session, files }),
+            Err(source) => {
+                mounted.unmount(true).ok();
+                Err(MountError::Mount { dir: dir.display().to_string(), source })
+            }
+        }
+    }
+
+    /// By which it can be unmounted while someone waits for [`Mount::ended`].
+    pub fn mounted(&self) -> Mounted {
+        self.mounted.clone()
+    }
+
+    /// Waits until it is unmounted, by whomever, and the last operation is done.
+    pub async fn ended(self) {
+        let session = self.session;
+        self.runtime.blocking(move || session.wait()).await;
+        self.files.close().await;
+    }
+}

@@ -1,0 +1,365 @@
+//! The mounted file systems of one pool: what is mounted where, in which order, and what follows from
+//! changes.
+//!
+//! ```text
+//!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
+//!   mount:   make the directory, open the dataset, mount(2), serve
+//!   unmount: children first; a busy one stays, with who keeps it
+//! ```
+//!
+//! Locking: `table` is locked for one look or change. Mounting and unmounting of one pool happen one at a
+//! time: `turn`.
+//!
+//! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cenote_dataset::Dataset;
+use cenote_engine::Engine;
+use cenote_format::units::DatasetId;
+use cenote_fs::FsError;
+use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
+use cenote_object::DatasetError;
+use cenote_runtime::JoinHandle;
+use parking_lot::Mutex;
+
+use crate::files::{Atime, Files, FilesOptions};
+use crate::holders;
+use crate::mount::Mount;
+
+pub use plan::{Plan, Unmountable};
+
+/// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum MountsError {
+    #[error("cannot mount '{name}': {why}")]
+    Unmountable { name: String, why: Unmountable },
+    #[error("cannot mount '{name}': filesystem already mounted")]
+    Mounted { name: String },
+    #[error("cannot mount '{}': directory is not empty", dir.display())]
+    NotEmpty { dir: PathBuf },
+    #[error("cannot unmount '{name}': not currently mounted")]
+    NotMounted { name: String },
+    #[error("cannot unmount '{}': pool or dataset is busy{who}", dir.display())]
+    Busy { dir: PathBuf, who: String },
+    #[error("cannot mount '{name}': {source}")]
+    Files { name: String, source: FsError },
+    #[error("cannot mount '{name}': {source}")]
+    Kernel { name: String, source: MountError },
+    #[error("{}: {source}", dir.display())]
+    Directory { dir: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+}
+
+/// Options that hold for one mount only: `zfs mount -o`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Temporary {
+    /// `ro`, `rw`.
+    pub read_only: Option<bool>,
+    /// `atime`, `noatime`, `relatime`, `strictatime`.
+    pub atime: Option<Atime>,
+    /// `exec`, `noexec`.
+    pub exec: Option<bool>,
+    /// `suid`, `nosuid`.
+    pub setuid: Option<bool>,
+    /// `dev`, `nodev`.
+    pub devices: Option<bool>,
+}
+
+/// A mounted dataset.
+struct Entry {
+    name: String,
+    mounted: Mounted,
+    files: Files,
+    ended: JoinHandle<()>,
+}
+
+/// The mounts of a pool.
+pub struct Mounts {
+    engine: Engine,
+    /// In front of every mount point: `zpool import -R`.
+    root: Option<PathBuf>,
+    session: SessionOptions,
+    table: Mutex<BTreeMap<DatasetId, Entry>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Mounts {
+    /// Nothing is mounted yet.
+    pub fn new(engine: &Engine, root: Option<PathBuf>, session: SessionOptions) -> Mounts {
+        let (table, turn) = Default::default();
+        Mounts { engine: engine.clone(), root, session, table, turn }
+    }
+
+    /// What is mounted: names and directories.
+    pub fn list(&self) -> Vec<(String, PathBuf)> {
+        let table = self.table.lock();
+        table.values().map(|entry| (entry.name.clone(), entry.mounted.dir().to_owned())).collect()
+    }
+
+    /// Where a dataset is mounted.
+    pub fn mounted_on(&self, id: DatasetId) -> Option<PathBuf> {
+        self.table.lock().get(&id).map(|entry| entry.mounted.dir().to_owned())
+    }
+
+    /// Mounts every file system that is to be mounted, or those at and below a dataset; parents first.
+    /// Answers what could not be.
+    ///
+    /// # Errors
+    /// The datasets can't be read.
+    pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
+        let mos = self.engine.mos().await?;
+        let mut plans = Vec::new();
+        for dataset in mos.all_datasets().await? {
+            let is_meant = name.is_none_or(|name| is_at_or_below(dataset.name(), name));
+            if !is_meant || dataset.is_snapshot() || self.mounted_on(dataset.id()).is_some() {
+                continue;
+            }
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
+                plans.push((plan, dataset));
+            }
+        }
+        plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
+        let mut failures = Vec::new();
+        for (plan, dataset) in plans {
+            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
+        }
+        Ok(failures)
+    }
+
+    /// Mounts one dataset, also one of `canmount=noauto`.
+    ///
+    /// # Errors
+    /// It can't be mounted, or is already.
+    pub async fn mount(&self, name: &str, temporary: Temporary) -> Result<(), MountsError> {
+        let dataset = self.engine.mos().await?.dataset(name).await?;
+        if self.mounted_on(dataset.id()).is_some() {
+            return Err(MountsError::Mounted { name: name.into() });
+        }
+        match Plan::of(&dataset, self.root.as_deref(), false).await? {
+            Ok(plan) => self.mount_planned(&dataset, plan, temporary).await,
+            Err(why) => Err(MountsError::Unmountable { name: name.into(), why }),
+        }
+    }
+
+    async fn mount_planned(
+        &self,
+        dataset: &Dataset,
+        plan: Plan,
+        temporary: Temporary,
+    ) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
+        let name = dataset.name().to_owned();
+        if self.mounted_on(dataset.id()).is_some() {
+            return Err(MountsError::Mounted { name });
+        }
+        prepare_directory(&plan)?;
+        let mut options = FilesOptions::of(dataset).await?;
+        options.atime = temporary.atime.unwrap_or(options.atime);
+        let mount = MountOptions {
+            source: name.clone(),
+            subtype: "zfs",
+            read_only: temporary.read_only.unwrap_or(plan.read_only),
+            no_exec: !temporary.exec.unwrap_or(plan.exec),
+            no_suid: !temporary.setuid.unwrap_or(plan.setuid),
+            no_dev: !temporary.devices.unwrap_or(plan.devices),
+            allow_other: true,
+        };
+        let files = Files::open(&self.engine, &name, options).await;
+        let files = files.map_err(|source| MountsError::Files { name: name.clone(), source })?;
+        let runtime = self.engine.runtime();
+        let mount = Mount::new(runtime, files.clone(), &plan.dir, &mount, self.session).await;
+        let mount = mount.map_err(|source| MountsError::Kernel { name: name.clone(), source })?;
+        let mounted = mount.mounted();
+        let ended = runtime.spawn(mount.ended());
+        self.table.lock().insert(dataset.id(), Entry { name, mounted, files, ended });
+        Ok(())
+    }
+
+    /// Unmounts a dataset; `force` takes it out of the tree even if it is in use.
+    ///
+    /// # Errors
+    /// It is not mounted, or in use.
+    pub async fn unmount(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
+        self.take_down(id, name, force).await
+    }
+
+    async fn take_down(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
+        let mounted = self.table.lock().get(&id).map(|entry| entry.mounted.clone());
+        let mounted = mounted.ok_or_else(|| MountsError::NotMounted { name: name.into() })?;
+        // Somebody may have unmounted it with umount(8) already: then there is nothing left to do but to
+        // wait.
+        if is_mount_point(mounted.dir(), name) {
+            let asked = mounted.clone();
+            let done = self.engine.runtime().blocking(move || asked.unmount(force)).await;
+            if done.is_err() && is_mount_point(mounted.dir(), name) {
+                let dir = mounted.dir().to_owned();
+                let who = holders::named(&dir);
+                return Err(MountsError::Busy { dir, who });
+            }
+        }
+        let entry = self.table.lock().remove(&id);
+        if let Some(entry) = entry.filter(|_| !force) {
+            entry.ended.await.ok();
+        }
+        Ok(())
+    }
+
+    /// Unmounts everything, or all at and below a dataset, children first. What is busy stays, and so does
+    /// what is above it.
+    ///
+    /// # Errors
+    /// The first that is in use.
+    pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
+        let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
+        let mut wanted: Vec<(PathBuf, DatasetId, String)> = {
+            let table = self.table.lock();
+            let wanted = table.iter().filter(|(_, entry)| is_below(entry));
+            wanted.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
+        };
+        wanted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+        for (_, id, name) in wanted {
+            self.take_down(id, &name, force).await?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts everything at and below a dataset, for something that must not have it open. Answers what
+    /// [`Mounts::mount_again`] brings back.
+    ///
+    /// # Errors
+    /// The first that is in use; those that were unmounted before it stay so.
+    pub async fn set_aside(&self, name: &str, force: bool) -> Result<Vec<DatasetId>, MountsError> {
+        let ids = {
+            let table = self.table.lock();
+            table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
+        };
+        self.unmount_below(Some(name), force).await?;
+        Ok(ids)
+    }
+
+    /// Mounts what was set aside, as far as it still exists, wherever it now belongs.
+    ///
+    /// # Errors
+    /// The datasets can't be read.
+    pub async fn mount_again(&self, ids: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
+        let mos = self.engine.mos().await?;
+        let mut plans = Vec::new();
+        for id in ids {
+            let Ok(dataset) = mos.dataset_by_id(*id).await else { continue };
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+                plans.push((plan, dataset));
+            }
+        }
+        plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
+        let mut failures = Vec::new();
+        for (plan, dataset) in plans {
+            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
+        }
+        Ok(failures)
+    }
+
+    /// After a command that may have changed datasets: drops mounts that ended, moves those whose mount point
+    /// has changed, unmounts those that are not to be mounted any more, and mounts those that are new.
+    /// Answers what did not work.
+    ///
+    /// # Errors
+    /// The datasets can't be read.
+    pub async fn follow(&self, before: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
+        let mos = self.engine.mos().await?;
+        let mut failures = Vec::new();
+        let ids: Vec<DatasetId> = self.table.lock().keys().copied().collect();
+        let mut to_mount = Vec::new();
+        for id in ids {
+            let Some((name, dir)) =
+                self.table.lock().get(&id).map(|e| (e.name.clone(), e.mounted.dir().to_owned()))
+            else {
+                continue;
+            };
+            let Ok(dataset) = mos.dataset_by_id(id).await else {
+                failures.extend(self.unmount(id, &name, true).await.err());
+                continue;
+            };
+            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
+            match plan {
+                Ok(plan) if plan.dir == dir && dataset.name() == name => {
+                    if let Some(files) = self.files(id) {
+                        let reread = files.reread_properties(&mos, &dataset).await;
+                        let failed = |source| MountsError::Files { name: name.clone(), source };
+                        failures.extend(reread.map_err(failed).err());
+                    }
+                }
+                Ok(plan) => match self.unmount(id, &name, false).await {
+                    Ok(()) => to_mount.push((plan, dataset)),
+                    Err(error) => failures.push(error),
+                },
+                Err(_) => failures.extend(self.unmount(id, &name, false).await.err()),
+            }
+        }
+        for dataset in mos.all_datasets().await? {
+            if dataset.is_snapshot()
+                || before.contains(&dataset.id())
+                || self.mounted_on(dataset.id()).is_some()
+            {
+                continue;
+            }
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
+                to_mount.push((plan, dataset));
+            }
+        }
+        to_mount.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
+        for (plan, dataset) in to_mount {
+            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
+        }
+        Ok(failures)
+    }
+
+    /// The files of a mounted dataset.
+    pub fn files(&self, id: DatasetId) -> Option<Files> {
+        self.table.lock().get(&id).map(|entry| entry.files.clone())
+    }
+}
+
+fn is_at_or_below(dataset: &str, name: &str) -> bool {
+    dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Makes the mount point. A stale mount of a daemon that was killed is taken away first.
+fn prepare_directory(plan: &Plan) -> Result<(), MountsError> {
+    let dir = &plan.dir;
+    let failed = |source| MountsError::Directory { dir: dir.clone(), source };
+    // ENOTCONN: the daemon that served it is dead.
+    if let Err(error) = std::fs::metadata(dir)
+        && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+    {
+        cenote_fuse::mount::unmount(dir, true)
+            .map_err(|source| MountsError::Kernel { name: dir.display().to_string(), source })?;
+    }
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
+    if !is_empty && !plan.overlay {
+        return Err(MountsError::NotEmpty { dir: dir.clone() });
+    }
+    Ok(())
+}
+
+/// Whether the mount table has `source` at `dir`. The table is read, not the directory: that may hang with
+/// its server.
+fn is_mount_point(dir: &Path, source: &str) -> bool {
+    let Ok(table) = std::fs::read_to_string("/proc/self/mounts") else { return true };
+    let escaped = |text: &str| {
+        text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+    };
+    let (dir, source) = (escaped(&dir.to_string_lossy()), escaped(source));
+    table.lines().any(|line| {
+        let mut words = line.split(' ');
+        words.next() == Some(&source) && words.next() == Some(&dir)
+    })
+}

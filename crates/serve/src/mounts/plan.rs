@@ -1,0 +1,92 @@
+//! Whether and where a dataset is to be mounted, as its properties say.
+
+use std::path::{Path, PathBuf};
+
+use cenote_dataset::properties::Value;
+use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
+use cenote_object::DatasetError;
+
+/// Why a dataset is not mounted. The texts are those of `zfs mount`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unmountable {
+    /// A volume, or a snapshot.
+    #[error("operation not applicable to this type")]
+    Kind,
+    /// `mountpoint=legacy`.
+    #[error("legacy mountpoint\nuse mount(8) to mount this filesystem")]
+    Legacy,
+    /// `mountpoint=none`.
+    #[error("no mountpoint set")]
+    None,
+    /// `canmount=off`.
+    #[error("'canmount' property is set to 'off'")]
+    CanmountOff,
+    /// `canmount=noauto`, and nobody asked for it.
+    #[error("'canmount' property is set to 'noauto'")]
+    Noauto,
+    /// Its key is not loaded.
+    #[error("encryption key not loaded")]
+    Key,
+}
+
+/// How a dataset is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // properties of the same names
+pub struct Plan {
+    pub dir: PathBuf,
+    pub read_only: bool,
+    pub exec: bool,
+    pub setuid: bool,
+    pub devices: bool,
+    pub overlay: bool,
+}
+
+impl Plan {
+    /// What a dataset's properties say. `root` goes in front of the mount point; `auto`: nobody named this
+    /// dataset.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub async fn of(
+        dataset: &Dataset,
+        root: Option<&Path>,
+        auto: bool,
+    ) -> Result<Result<Plan, Unmountable>, DatasetError> {
+        if dataset.is_snapshot() || dataset.kind().await? != DatasetKind::Filesystem {
+            return Ok(Err(Unmountable::Kind));
+        }
+        let number = async |name: &str| -> Result<Option<u64>, DatasetError> {
+            Ok(dataset.property(name).await?.and_then(|property| property.number()))
+        };
+        match number("canmount").await? {
+            Some(0) => return Ok(Err(Unmountable::CanmountOff)),
+            Some(2) if auto => return Ok(Err(Unmountable::Noauto)),
+            _ => {}
+        }
+        let mountpoint = match dataset.property("mountpoint").await?.map(|property| property.value) {
+            Some(Value::Text(text)) => text,
+            _ => return Ok(Err(Unmountable::None)),
+        };
+        match &*mountpoint {
+            "none" => return Ok(Err(Unmountable::None)),
+            "legacy" => return Ok(Err(Unmountable::Legacy)),
+            _ => {}
+        }
+        if dataset.key_status().await? == KeyStatus::Unavailable {
+            return Ok(Err(Unmountable::Key));
+        }
+        let dir = match root {
+            Some(root) => root.join(mountpoint.trim_start_matches('/')),
+            None => PathBuf::from(&*mountpoint),
+        };
+        let is_set = async |name: &str| Ok::<bool, DatasetError>(number(name).await? == Some(1));
+        Ok(Ok(Plan {
+            dir,
+            read_only: is_set("readonly").await?,
+            exec: is_set("exec").await?,
+            setuid: is_set("setuid").await?,
+            devices: is_set("devices").await?,
+            overlay: is_set("overlay").await?,
+        }))
+    }
+}

@@ -1,0 +1,162 @@
+//! The pools that the daemon holds open.
+//!
+//! ```text
+//!   import, create --> OpenPool: engine, txgs written in the background, mounts --> export, destroy
+//!                         |
+//!                    commands work on its engine; mounts follow what they change
+//! ```
+//!
+//! Locking: `table` is locked for one look or change. Opening and closing pools happens one at a time:
+//! `turn`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cenote_engine::Engine;
+use cenote_format::label::PoolState;
+use cenote_format::units::Guid;
+use cenote_fuse::SessionOptions;
+use cenote_object::DatasetError;
+use cenote_runtime::AbortOnDrop;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::mounts::{Mounts, MountsError};
+
+/// A pool that is open.
+pub struct OpenPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: Guid,
+    /// What changes it.
+    pub engine: Engine,
+    /// Its mounted file systems.
+    pub mounts: Mounts,
+    /// The files and devices it lies on.
+    pub devices: Vec<PathBuf>,
+    /// Txgs are written while this is there.
+    _txgs: AbortOnDrop<()>,
+}
+
+/// All pools that are open, and how more are opened.
+pub struct Pools {
+    table: Mutex<BTreeMap<String, Arc<OpenPool>>>,
+    /// Held while a pool is opened or closed.
+    pub turn: tokio::sync::Mutex<()>,
+    /// Where pools are looked for if nobody says where; none: this machine's block devices.
+    pub search: Vec<PathBuf>,
+    /// How file systems are served.
+    pub session: SessionOptions,
+    /// Where it is noted which pools are open.
+    state: PathBuf,
+}
+
+/// What is noted of open pools, for the next start.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// The pools that were open.
+    pub pools: Vec<NotedPool>,
+}
+
+/// A pool that was open.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NotedPool {
+    /// Its name.
+    pub name: String,
+    /// The files and devices that it lay on.
+    pub devices: Vec<PathBuf>,
+}
+
+impl OpenPool {
+    /// An engine that has taken its pool: its txgs are written from now on.
+    pub fn new(
+        name: &str,
+        guid: Guid,
+        engine: Engine,
+        devices: Vec<PathBuf>,
+        root: Option<PathBuf>,
+        session: SessionOptions,
+    ) -> OpenPool {
+        let mounts = Mounts::new(&engine, root, session);
+        let _txgs = engine.sync_in_background();
+        OpenPool { name: name.into(), guid, engine, mounts, devices, _txgs }
+    }
+
+    /// Unmounts everything and leaves the pool exported.
+    ///
+    /// # Errors
+    /// A file system is in use (unless `force`); the last txg could not be written.
+    pub async fn export(&self, force: bool) -> Result<(), ExportError> {
+        self.mounts.unmount_below(None, force).await?;
+        Ok(self.engine.close(PoolState::Exported).await?)
+    }
+}
+
+/// Why a pool is still open.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum ExportError {
+    #[error(transparent)]
+    Mounts(#[from] MountsError),
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+}
+
+impl Pools {
+    /// No pool is open yet. `state` is the file that keeps which are.
+    pub fn new(search: Vec<PathBuf>, session: SessionOptions, state: PathBuf) -> Pools {
+        let (table, turn) = Default::default();
+        Pools { table, turn, search, session, state }
+    }
+
+    /// The pools that were open when the last daemon ended, however it ended.
+    pub fn noted(&self) -> State {
+        let json = std::fs::read(&self.state).ok();
+        json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
+    }
+
+    /// Notes which pools are open, at once and whole.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn note(&self) -> io::Result<()> {
+        let note = |pool: Arc<OpenPool>| NotedPool { name: pool.name.clone(), devices: pool.devices.clone() };
+        let state = State { pools: self.all().into_iter().map(note).collect() };
+        let beside = self.state.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(&serde_json::to_vec_pretty(&state)?)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &self.state)
+    }
+
+    /// The pool of this guid.
+    pub fn by_guid(&self, guid: Guid) -> Option<Arc<OpenPool>> {
+        self.table.lock().values().find(|pool| pool.guid == guid).cloned()
+    }
+
+    /// The pool of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<OpenPool>> {
+        self.table.lock().get(name).cloned()
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<Arc<OpenPool>> {
+        self.table.lock().values().cloned().collect()
+    }
+
+    /// A pool was opened.
+    pub fn insert(&self, pool: OpenPool) -> Arc<OpenPool> {
+        let pool = Arc::new(pool);
+        self.table.lock().insert(pool.name.clone(), pool.clone());
+        pool
+    }
+
+    /// A pool was closed.
+    pub fn remove(&self, name: &str) {
+        self.table.lock().remove(name);
+    }
+}
