@@ -1,8 +1,11 @@
-//! How fast data for writes are made, beside what people use for it:
+//! Measures how fast write data are generated, beside common alternatives:
 //! `cargo run --release -p cenote-lab --example fill_speed [MIB]`.
 //!
-//! One thread fills a buffer of 1 MiB again and again; `/dev/urandom` and `openssl rand` are read through such a buffer, too. Shown is
-//! the best piece of 8 MiB, which is what a core does that has nothing else to do.
+//! One thread fills a 1 MiB buffer repeatedly. For comparison, `/dev/urandom` and `openssl rand`
+//! are read into the same buffer. The figure shown is the fastest 8 MiB piece: what an otherwise
+//! idle core achieves.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +17,7 @@ use cenote_lab::workload::buffer::Filler;
 use cenote_lab::workload::{Kind, Operation};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// Buffers whose time is taken together.
+/// Buffers timed together.
 const PIECE: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ] {
         show(name, fill(&job, mib)?);
     }
-    show("checking what is verified", check(mib)?);
+    show("checking verified data", check(mib)?);
     show("/dev/urandom", read(File::open("/dev/urandom")?, mib / 8)?);
     let openssl = Command::new("openssl")
         .args(["rand", &(mib / 8 * BUFFER_BYTES as u64).to_string()])
@@ -54,7 +57,7 @@ fn write(number: u64) -> Operation {
     Operation { kind: Kind::Write, offset: number * BUFFER_BYTES as u64, bytes: BUFFER_BYTES as u32, number }
 }
 
-/// Seconds that the fastest piece of so much takes; `work` does one buffer.
+/// Seconds taken by the fastest piece out of `mib`; `work` fills one buffer.
 fn best<E>(mib: u64, mut work: impl FnMut(u64) -> Result<(), E>) -> Result<f64, E> {
     let mut best = f64::INFINITY;
     for piece in 0..mib / PIECE as u64 {

@@ -1,12 +1,15 @@
-//! `job_run engine|fio JOBFILE FILE-OR-FOLDER`: does a job file by the engine or by the real fio, and prints what came of it as JSON.
+//! `job_run engine|fio JOBFILE FILE-OR-FOLDER`: runs a job file on the lab's engine or on the real
+//! fio, and prints the outcome as JSON.
 //!
-//! For `bench/engine`, which compares the two. It overwrites the file or device that is named.
+//! `bench/engine` uses it to compare the two. It overwrites the named file or device.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use cenote_lab::control::Control;
-use cenote_lab::engine::{self, Place};
+use cenote_lab::engine::{self, WorkFiles};
 use cenote_lab::fio;
 use cenote_lab::job::Jobs;
 use cenote_lab::measurement::Outcome;
@@ -19,19 +22,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let jobs = Jobs::parse(&std::fs::read_to_string(file)?, file)?;
     let place = match PathBuf::from(place) {
-        path if path.is_dir() => Place::Folder(path),
-        path => Place::File(path),
+        path if path.is_dir() => WorkFiles::Folder(path),
+        path => WorkFiles::File(path),
     };
     let outcome = match tool.as_str() {
         "engine" => engine::run(&jobs, &place, &Control::default())?,
         "fio" => fio::run(&jobs, &place, &Control::default())?,
-        other => return Err(format!("{other}: neither engine nor fio").into()),
+        other => return Err(format!("{other}: must be `engine` or `fio`").into()),
     };
     println!("{}", shown(&outcome));
     Ok(())
 }
 
-/// The outcome with its figures by name, and the processor time that a million operations took, in seconds.
+/// The outcome: its figures by name, and the processor time for a million operations, in seconds.
 fn shown(outcome: &Outcome) -> Value {
     let operations: u64 = outcome.streams.iter().map(|stream| stream.operations).sum();
     let mut figures: serde_json::Map<_, _> =

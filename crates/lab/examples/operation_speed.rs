@@ -1,6 +1,10 @@
-//! What it costs to say which operation comes next: `cargo run --release -p cenote-lab --example operation_speed [MILLIONS]`.
+//! Measures the cost of choosing the next operation:
+//! `cargo run --release -p cenote-lab --example operation_speed [MILLIONS]`.
 //!
-//! Shown is the best piece of 50,000 operations, which is what a core does that has nothing else to do.
+//! The figure shown is the fastest piece of 50,000 operations: what an otherwise idle core
+//! achieves.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,7 +12,7 @@ use std::time::Instant;
 use cenote_lab::job::{BlockSizes, Distribution, Job, Pattern, ReadWrite};
 use cenote_lab::workload::Workload;
 
-/// Operations whose time is taken together.
+/// Operations timed together.
 const PIECE: u64 = 50_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

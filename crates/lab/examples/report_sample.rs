@@ -1,13 +1,17 @@
-//! Writes a report from made-up but realistic data: the four pools of field report 004, each measured five times.
+//! Writes a report from realistic synthetic data: the four pools of field report 004, five repeats
+//! each.
 //!
-//! `cargo run -p cenote-lab --example report_sample -- FOLDER` makes a result in FOLDER and its report beside it, to be looked at.
+//! `cargo run -p cenote-lab --example report_sample -- FOLDER` writes a result and its report to
+//! FOLDER for inspection.
+
+#![allow(clippy::print_stdout, reason = "a program that only prints")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use cenote_lab::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
 use cenote_lab::machine::zpool::{self, Class, Dataset, DatasetKind, Vdev, VdevKind};
-use cenote_lab::machine::{Disk, Machine, Place, Transport};
+use cenote_lab::machine::{Disk, Machine, TargetPlace, Transport};
 use cenote_lab::measurement::{Latency, Measurement, Outcome, Second, Stream, Tool};
 use cenote_lab::report::{self, Study};
 use cenote_lab::result::{Recorder, ResultFolder, Run};
@@ -19,14 +23,14 @@ use cenote_lab::unit::Unit;
 const SECONDS: u64 = 30;
 const REPEATS: u32 = 5;
 
-/// How the disks of a pool are put together.
+/// The layout of a pool's disks.
 enum Layout {
     Stripe,
     Mirrors,
     Raidz1,
 }
 
-/// A pool, and what it gives in each test.
+/// A pool and its speed in each test.
 struct Pool {
     name: &'static str,
     layout: Layout,
@@ -34,11 +38,12 @@ struct Pool {
     disks: &'static [&'static str],
     disk_bytes: u64,
     fill_percent: u64,
-    /// Operations a second: sequential write, sequential read, random read, random write, mixed (reads).
+    /// Operations per second: sequential write, sequential read, random read, random write, mixed
+    /// (reads).
     rates: [f64; 5],
-    /// How much repeats vary.
+    /// Variation between repeats.
     noise: f64,
-    /// Part of the random reads that are served from memory.
+    /// Share of random reads served from memory.
     cached: f64,
 }
 
@@ -89,23 +94,15 @@ const POOLS: [Pool; 4] = [
     },
 ];
 
-/// name, what it does, random, reads in percent, size of operations, workers, depth.
+/// Name, description, random, percentage of reads, operation size, workers, depth.
 const TESTS: [(&str, &str, bool, u8, u32, u32, u32); 5] = [
-    ("seq-write-1m", "A large file is written from the beginning", false, 0, 1 << 20, 1, 1),
-    ("seq-read-1m", "A large file is read from the beginning", false, 100, 1 << 20, 1, 1),
-    (
-        "rand-read-4k",
-        "Pages of a large file are read in random order, as databases do",
-        true,
-        100,
-        4096,
-        4,
-        32,
-    ),
-    ("rand-write-4k", "Pages of a large file are written in random order", true, 0, 4096, 4, 32),
+    ("seq-write-1m", "Sequential write to a large file", false, 0, 1 << 20, 1, 1),
+    ("seq-read-1m", "Sequential read of a large file", false, 100, 1 << 20, 1, 1),
+    ("rand-read-4k", "Random page reads from a large file, as a database does", true, 100, 4096, 4, 32),
+    ("rand-write-4k", "Random page writes to a large file", true, 0, 4096, 4, 32),
     (
         "mixed-256k",
-        "Seven reads for three writes of medium size, as many programs at once do",
+        "Seven medium-sized reads for every three writes, as several programs do at once",
         true,
         70,
         256 << 10,
@@ -126,7 +123,7 @@ impl Random {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal: mean 0, deviation 1.
+    /// Roughly normal: mean 0, standard deviation 1.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -179,8 +176,8 @@ fn plan() -> Plan {
     Plan {
         suite: "pools".into(),
         title: "How four pools of xenon compare".into(),
-        method: "Which pool serves which work? Each pool is asked for the same five kinds of I/O, one pool after the other, \
-                 on a file of its own that is laid out once and kept for all tests."
+        method: "Which pool suits which work? Each pool runs the same five kinds of I/O, one pool after the \
+            other, on its own file, which is laid out once and kept for all tests."
             .into(),
         options: Options { memory_bytes: 64 << 30, command, ..Options::default() },
         repeats: REPEATS,
@@ -197,7 +194,7 @@ fn machine() -> Machine {
     let place = |pool: &Pool| {
         let Target { name, path, kind } = target(pool);
         let devices = pool.disks.iter().map(|&disk| disk.into()).collect();
-        Place {
+        TargetPlace {
             target: name,
             path,
             kind,
@@ -282,6 +279,7 @@ fn disk(pool: &Pool, name: &str) -> Disk {
         size_bytes: pool.disk_bytes,
         transport: if flash { Transport::Nvme } else { Transport::Sata },
         rotational: Some(!flash),
+        rotation_rpm: None,
         logical_sector_bytes: Some(512),
         physical_sector_bytes: Some(if flash { 512 } else { 4096 }),
         scheduler: Some(if flash { "none" } else { "mq-deadline" }.into()),
@@ -323,7 +321,7 @@ fn run(pool: &Pool, test: usize, repeat: u32, random: &mut Random) -> Run {
         streams,
         others: Vec::new(),
         notes: if cached > 0.0 {
-            vec!["caches could not be dropped (no permission): reads may be warm".into()]
+            vec!["caches could not be dropped (no permission), so reads may be warm".into()]
         } else {
             vec![]
         },
@@ -339,7 +337,7 @@ fn run(pool: &Pool, test: usize, repeat: u32, random: &mut Random) -> Run {
     Run { measurement, samples: samples(pool, speed, size, cached, random) }
 }
 
-/// Operations of one kind, with latencies that follow Little's law in the mean.
+/// Operations of one kind, with latencies whose mean follows Little's law.
 fn stream(
     operation: &str,
     speed: f64,
@@ -349,7 +347,7 @@ fn stream(
     random: &mut Random,
 ) -> Stream {
     let mean_ns = in_flight / speed * 1e9;
-    // What memory serves takes 130 us; the rest makes up the mean.
+    // Reads from memory take 130 us; the others make up the mean.
     let slow_ns = if cached > 0.0 { ((mean_ns - cached * 130e3) / (1.0 - cached)).max(1e6) } else { mean_ns };
     let mut latency = Latency::default();
     let mut seconds = Vec::new();
@@ -424,7 +422,7 @@ fn samples(pool: &Pool, speed: f64, size: u32, cached: f64, random: &mut Random)
     all
 }
 
-/// Reads the result again and writes its report.
+/// Reads the result back and writes its report.
 fn write(folder: &Path) -> Result<(), Box<dyn Error>> {
     let result = ResultFolder::open(folder)?;
     let study = Study::read(&result)?;

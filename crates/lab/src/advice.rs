@@ -1,4 +1,4 @@
-//! Advice: what is known of a machine and its pools, held against rules.
+//! Advice: rules applied to the known facts about a machine and its pools.
 //!
 //! ```text
 //! zpool, zfs, kstats, SMART ─┐
@@ -6,186 +6,24 @@
 //! a result folder ───────────┘                             └─> watch: alerts, metrics, webhook
 //! ```
 //!
-//! A [rule](rules::RULES) looks at [`Facts`] and says of each thing that it is about one of three: all is well ([`Fine`]), something
-//! should be done ([`Advice`]), or it can't be told because something is not known ([`Unknown`]). The third matters as
-//! much as the others: silence is not health, and an alert must not end because a program could not be run.
+//! A [rule](rules::RULES) looks at [`Facts`] and returns one of three verdicts for each subject: it
+//! is fine ([`Fine`]), something should be done ([`Advice`]), or a missing fact prevents a verdict
+//! ([`Unknown`]). `Unknown` matters as much as the others: missing data do not mean health, and an
+//! alert must not end because a program failed to run.
 //!
-//! Rules are true of OpenZFS 2.3: each gives its reason and where that is written; where what people commonly say is
-//! wrong, the reason says so.
+//! Rules hold for OpenZFS 2.3. Each gives its reason and its source; where common wisdom is wrong,
+//! the reason says so.
 
 pub mod facts;
+mod item;
 mod review;
 pub mod rules;
 pub mod text;
 pub mod watch;
 
-use serde::{Deserialize, Serialize};
-
 pub use facts::Facts;
+pub use item::{Advice, Evidence, EvidenceValue, Gauge, Remedy, Risk, Severity};
 pub use review::{Fine, Review, Unknown};
-
-use crate::unit::Unit;
-
-/// How urgent it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Something could be better: read it when there is time.
-    Notice,
-    /// It costs speed or space now, or safety soon.
-    Warning,
-    /// Data, or the pool's service, are in danger.
-    Critical,
-}
-
-/// What the remedy may do besides what it is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// It only looks.
-    None,
-    /// It can be taken back, and stored data are safe.
-    Low,
-    /// It can't be taken back, or burdens the pool for hours.
-    Medium,
-    /// A mistake loses data: have a backup.
-    High,
-}
-
-/// What to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Remedy {
-    /// Command lines, in this order; words in capitals are for the reader to fill in.
-    pub commands: Vec<String>,
-    /// How risky they are.
-    pub risk: Risk,
-    /// What exactly to mind.
-    pub caution: String,
-}
-
-/// One fact that an advice rests on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Evidence {
-    /// What it is: `capacity`, `log writes to the SLOG`.
-    pub what: String,
-    /// How much, or how it is.
-    #[serde(flatten)]
-    pub value: EvidenceValue,
-}
-
-/// Numbers have units.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum EvidenceValue {
-    /// A number.
-    Number {
-        /// In the base unit.
-        value: f64,
-        /// Its unit.
-        unit: Unit,
-    },
-    /// A word: a state, a name.
-    Word {
-        /// That word.
-        value: String,
-    },
-}
-
-/// A number that a rule watches, with two levels: from `raise` on it is bad; it is good again only from `clear` on. Between
-/// them nothing changes, so that a value that wavers about a level gives one alert and not many.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Gauge {
-    /// The value now, in the base unit.
-    pub value: f64,
-    /// Its unit.
-    pub unit: Unit,
-    /// The level at which it is bad. Bad is high if this is above `clear`, low if it is below.
-    pub raise: f64,
-    /// The level at which it is good again.
-    pub clear: f64,
-}
-
-/// One piece of advice.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Advice {
-    /// The rule's id: `fill-80`.
-    pub rule: &'static str,
-    /// How urgent.
-    pub severity: Severity,
-    /// What it is about: `tank`, `tank/mirror-0/sda`, `tank/db`, `arc`.
-    pub subject: String,
-    /// What is wrong, in one sentence.
-    pub summary: String,
-    /// What that rests on.
-    pub evidence: Vec<Evidence>,
-    /// Why that matters.
-    pub reason: &'static str,
-    /// Where that is written, or who measured it.
-    pub sources: &'static [&'static str],
-    /// What to do.
-    pub remedy: Remedy,
-    /// The number that is watched, where there is one.
-    pub gauge: Option<Gauge>,
-}
-
-impl Severity {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Notice => "notice",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        }
-    }
-}
-
-impl Risk {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Risk::None => "none",
-            Risk::Low => "low",
-            Risk::Medium => "medium",
-            Risk::High => "high",
-        }
-    }
-}
-
-impl Evidence {
-    /// A number.
-    pub fn number(what: impl Into<String>, value: f64, unit: Unit) -> Evidence {
-        Evidence { what: what.into(), value: EvidenceValue::Number { value, unit } }
-    }
-
-    /// A word.
-    pub fn word(what: impl Into<String>, value: impl Into<String>) -> Evidence {
-        Evidence { what: what.into(), value: EvidenceValue::Word { value: value.into() } }
-    }
-
-    /// The value with its unit, as people write it.
-    pub fn shown(&self) -> String {
-        match &self.value {
-            // Few things are counted whole: not `3.00`.
-            EvidenceValue::Number { value, unit: Unit::Count } if value.fract() == 0.0 && *value < 1000.0 => {
-                format!("{value:.0}")
-            }
-            EvidenceValue::Number { value, unit } => unit.show(*value),
-            EvidenceValue::Word { value } => value.clone(),
-        }
-    }
-}
-
-impl Gauge {
-    /// Whether the value is at or past the level at which it is bad.
-    pub fn bad(&self) -> bool {
-        if self.raise >= self.clear { self.value >= self.raise } else { self.value <= self.raise }
-    }
-
-    /// Whether the value is at or past the level at which it is good again.
-    pub fn good(&self) -> bool {
-        if self.raise >= self.clear { self.value <= self.clear } else { self.value >= self.clear }
-    }
-}
 
 /// Holds the facts against all rules.
 pub fn review(facts: &Facts) -> Review {

@@ -1,15 +1,17 @@
-//! Analysis: from a result to findings, as a careful engineer would argue them.
+//! Analysis: from a result to findings, argued as a careful engineer would.
 //!
-//! Each part looks at one question and gives typed values with the numbers that they rest on, and [`Finding`]s with a sentence each:
-//! - [`stability`]: do the repeats agree, was the run in a steady state;
-//! - [`compare`]: which target is faster, by how much, and do the data support that;
-//! - [`latency`]: were there two kinds of operations, and do the caches explain them;
-//! - [`limits`]: what limited a run, by utilisation and Little's law;
-//! - [`project`]: what another link or disk would give;
-//! - [`fill`]: is there a fill level at which speed falls off.
+//! Each part answers one question. It returns typed values with the numbers behind them, and
+//! [`Finding`]s of a sentence each:
+//! - [`quiet`]: did the machine do other work meanwhile?
+//! - [`stability`]: do the repeats agree, and was the run in a steady state?
+//! - [`compare`]: which target is faster, by how much, and do the data support it?
+//! - [`latency`]: were there several kinds of operations, and do the caches explain them?
+//! - [`limits`]: what limited a run, by utilisation and Little's law?
+//! - [`project`]: how fast would it be with another link or disk?
+//! - [`fill`]: is there a fill level where speed collapses?
 //!
-//! [`analyse_runs`] does all of them, run by run: no more than one run's samples need be in memory. It is deterministic, reads no
-//! clock, and knows nothing of how it is shown.
+//! [`analyse_runs`] does all of them, run by run, with at most one run's samples in memory. It is
+//! deterministic, reads no clock, and does not know how findings are presented.
 
 mod across;
 mod cache;
@@ -19,9 +21,14 @@ mod finding;
 mod latency;
 mod limits;
 mod observed;
+mod processors;
 mod project;
+mod quiet;
+mod results;
 mod setting;
+mod shared;
 mod stability;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -30,43 +37,52 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use across::{Source, compare_results, compare_targets, fill_against_speed};
+pub use across::{compare_targets, fill_against_speed};
 pub use cache::{Cache, HitRate, hit_rates};
-pub use compare::{Comparison, Side, Verdict, compare};
+#[cfg(test)]
+pub use compare::compare;
+pub use compare::{Comparison, FigureKind, Side, Verdict};
 pub use fill::{Cliff, FillPoint, Found, NoCliff, cliff};
 pub use finding::{Evidence, Finding, Severity};
 pub use latency::LatencyModes;
 pub use limits::{Limits, Part, Resource, Role};
 pub use observed::{DiskLoad, LinkLoad, Observed};
+pub use processors::Processors;
 pub use project::{DEVICES, Demands, Device, Projected, Projection, project};
+pub use quiet::{Noise, Quiet};
+pub use results::{Source, compare_results};
 pub use setting::{Setting, TargetFacts};
+pub use shared::shared_devices;
+pub use standing::Standing;
 
 use crate::Result;
 use crate::measurement::{Latency, Stream};
 use crate::result::{FigureSummary, Figures, Run};
 use crate::suite::Plan;
 
-/// All that was found in a result.
+/// The findings of a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// All figures over their repeats.
     pub figures: Vec<FigureSummary>,
-    /// Every pair of targets, every figure that both have.
+    /// Every figure common to each pair of targets.
     pub comparisons: Vec<Comparison>,
     /// Streams with more than one kind of latency.
     pub modes: Vec<LatencyModes>,
-    /// What limited each test on each target, in its middle repeat.
+    /// The limit of each test on each target, in its median repeat.
     pub limits: Vec<Limits>,
-    /// Each of these with other links and disks.
+    /// Projections of these to other links and disks.
     pub projections: Vec<Projected>,
-    /// In words, in the order in which a reader wants them.
+    /// Whether the machine did other work meanwhile.
+    pub quiet: Quiet,
+    /// The findings in words, in reading order.
     pub findings: Vec<Finding>,
 }
 
 /// Analyses the runs of a plan.
 ///
 /// # Errors
-/// A run can't be read.
+/// A run cannot be read.
 pub fn analyse_runs<R: Borrow<Run>>(
     plan: &Plan,
     setting: &Setting,
@@ -79,18 +95,19 @@ pub fn analyse_runs<R: Borrow<Run>>(
     Ok(gathered.finish(setting))
 }
 
-/// The test and the target.
-type Place = (String, String);
+/// Test and target.
+type TestOnTarget = (String, String);
 
-/// What is kept of runs that were looked at.
+/// What is kept of the runs analysed so far.
 #[derive(Debug, Default)]
 struct Gathered {
     figures: Figures,
-    /// In the order in which they came.
-    places: Vec<Place>,
-    observed: BTreeMap<Place, Vec<(Observed, Vec<HitRate>)>>,
-    latencies: BTreeMap<Place, Vec<(String, Latency)>>,
+    /// In order of appearance.
+    places: Vec<TestOnTarget>,
+    observed: BTreeMap<TestOnTarget, Vec<(Observed, Vec<HitRate>)>>,
+    latencies: BTreeMap<TestOnTarget, Vec<(String, Latency)>>,
     drifts: Vec<Finding>,
+    noise: Vec<Noise>,
 }
 
 impl Gathered {
@@ -112,7 +129,9 @@ impl Gathered {
         let reads = m.outcome.streams.iter().filter(|s| is_of(s, "read")).map(|s| s.operations).sum();
         let work = plan.tests.iter().find(|test| test.name == m.test).map(|test| &test.work);
         let observed = Observed::of(run, work, setting);
-        self.observed.entry(place).or_default().push((observed, hit_rates(&run.samples, reads)));
+        self.noise.push(Noise::of(&observed));
+        let rates = hit_rates(&run.samples, reads, cache::is_buffered(work) && !setting.is_pool(&m.target));
+        self.observed.entry(place).or_default().push((observed, rates));
     }
 
     fn finish(mut self, setting: &Setting) -> Analysis {
@@ -129,28 +148,33 @@ impl Gathered {
             }
             limits.push(Limits::of(middle, &rates));
         }
-        let (comparisons, mut findings) = compare_targets(&figures);
+        let quiet = Quiet::of(&self.noise);
+        let mut findings: Vec<Finding> = quiet.finding().into_iter().collect();
+        findings.extend(shared_devices(setting));
+        let (comparisons, more) = compare_targets(&figures);
+        findings.extend(more);
         findings.extend(fill_against_speed(&figures, setting));
         findings.extend(limits.iter().flat_map(Limits::findings));
         findings.extend(modes.iter().map(LatencyModes::finding));
         findings.extend(stability::repeats(&figures));
         findings.extend(self.drifts);
         let projections = limits.iter().filter_map(|l| project(&l.observed, &DEVICES)).collect();
-        Analysis { figures, comparisons, modes, limits, projections, findings }
+        Analysis { figures, comparisons, modes, limits, projections, quiet, findings }
     }
 }
 
-/// Whether a stream is one of such operations: `read`, or `JOB/read` where several jobs ran together.
+/// Whether a stream belongs to an operation: `read`, or `JOB/read` where several jobs ran together.
 fn is_of(stream: &Stream, operation: &str) -> bool {
     stream.operation.rsplit('/').next() == Some(operation)
 }
 
-/// Whether a figure is one that people name first: of each stream operations or bytes a second, whichever fits the size of its operations;
-/// and every figure that no stream gives.
+/// Whether a figure is a headline: for each stream, operations or bytes per second, whichever suits
+/// the operation size; and every figure that does not belong to a stream.
 pub fn is_headline(all: &[FigureSummary], figure: &FigureSummary) -> bool {
-    /// Streams of operations from this size on are known by their bytes.
+    /// Streams with operations of at least this size are known by their bytes.
     const LARGE_BYTES: f64 = 65536.0;
-    /// What streams give, as ends of names; of those that end alike the longer first.
+    /// Figures of streams, as name suffixes; where one is a suffix of another, the longer comes
+    /// first.
     const OF_STREAMS: [&str; 9] =
         [".iops", ".bandwidth", ".mean", ".p99.5", ".p99.9", ".p50", ".p95", ".p99", ".max"];
     let split = OF_STREAMS.iter().find_map(|end| Some((figure.figure.strip_suffix(end)?, &end[1..])));

@@ -1,13 +1,15 @@
-//! bonnie's tests, by ourselves or by the real bonnie++.
+//! bonnie's tests, by the lab's own implementation or the real bonnie++.
 //!
-//! One data set, written block by block, read and written again, read; then blocks at random places, a tenth of them written again, by several seekers at once.
-//! Then many small files: created, looked at and deleted, with names in order and with random names.
+//! One data set is written block by block, rewritten, and read; then several seekers visit random
+//! blocks and rewrite a tenth of them. Then many small files are created, examined and deleted,
+//! first with ordered names, then with random ones.
 //!
-//! What bonnie++ measures as "read" of files is a `stat` each when they are empty; it is called `stat` here. Each phase that writes
-//! ends with an `fsync`, which counts.
+//! What bonnie++ calls "read" for files is a `stat` of each if they are empty; here it is called
+//! `stat`. Each writing phase ends with an `fsync`, which counts.
 //!
-//! Streams, by whichever tool: `write`, `rewrite`, `read`, `seek`, and `create`, `stat`, `delete` with `sequential-` and `random-` before them;
-//! figures `write.cpu` and so on are parts of one processor.
+//! Either tool gives the streams `write`, `rewrite`, `read`, `seek`, and `create`, `stat`, `delete`
+//! prefixed with `sequential-` or `random-`. Figures such as `write.cpu` are shares of one
+//! processor.
 
 mod blocks;
 mod csv;
@@ -24,32 +26,34 @@ use crate::Result;
 use crate::control::Control;
 use crate::measurement::Outcome;
 
-/// bonnie's choices.
+/// Parameters of bonnie's tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bonnie {
     /// Bytes of the data set.
     pub size_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// How many blocks the seekers visit together.
+    /// How many blocks all seekers visit together.
     pub seeks: u64,
-    /// How many seekers there are; bonnie asks for three at least.
+    /// How many seekers there are; bonnie requires at least three.
     pub seekers: u32,
-    /// How many files are created in each of the two file tests; a multiple of 1024.
+    /// Files created in each of the two file tests; a multiple of 1024.
     pub files: u64,
-    /// Seed of names and places.
+    /// Seed of names and offsets.
     pub seed: u64,
-    /// The data set fits into the memory of the machine: caches are dropped between the phases, where that is allowed.
+    /// The data set fits into the machine's memory: caches are dropped between phases, if
+    /// permitted.
     pub fits_in_memory: bool,
-    /// The real bonnie++ does it.
+    /// Run the real bonnie++.
     pub real: bool,
 }
 
 impl Bonnie {
-    /// Does all of it once in `place`, a folder.
+    /// Runs all phases once in `place`, a folder.
     ///
     /// # Errors
-    /// The data set does not fit, something fails, bonnie++ is not installed where it is asked for, or the work was stopped.
+    /// The data set does not fit, an operation fails, bonnie++ is requested but not installed, or the
+    /// work was stopped.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
         own::check_room(self, place)?;
         if self.real { real::run(self, place, control) } else { own::run(self, place, control) }

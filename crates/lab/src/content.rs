@@ -1,11 +1,11 @@
-//! What is written into files of trees and data sets: bytes that neither compress nor occur twice.
+//! The content of files in trees and data sets: incompressible, without duplicates.
 
 use crate::Result;
 use crate::job::Job;
 use crate::workload::buffer::Filler;
 use crate::workload::{Kind, Operation};
 
-/// What one worker writes.
+/// The content written by one worker.
 #[derive(Debug)]
 pub struct Content {
     filler: Filler,
@@ -14,10 +14,10 @@ pub struct Content {
 }
 
 impl Content {
-    /// Gives at most `bytes` at once; each worker's differ.
+    /// Gives at most `bytes` at once; each worker's content differs.
     ///
     /// # Errors
-    /// None: the job that it stands for asks for nothing that excludes each other.
+    /// None in practice: the underlying job has no conflicting options.
     pub fn new(bytes: usize, seed: u64, worker: u32) -> Result<Content> {
         let mut filler = Filler::new(&Job { seed, ..Job::default() }, worker)?;
         let mut buffer = vec![0; bytes];
@@ -25,7 +25,7 @@ impl Content {
         Ok(Content { filler, buffer, writes: 0 })
     }
 
-    /// The next bytes: at most `bytes` of them.
+    /// The next bytes, at most `bytes` of them.
     pub fn next(&mut self, bytes: u64) -> &[u8] {
         let length = self.buffer.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
         let part = &mut self.buffer[..length];

@@ -1,40 +1,41 @@
-//! How a run is told to stop, and tells how far it is.
+//! Stop requests to a run, and its progress.
 //!
-//! One [`Control`] goes with everything that takes time. Workers ask [`Control::stopped`] between operations and add what they did to
-//! [`Control::count`]; whoever shows progress looks at [`Control::seen`] as often as it likes. Relaxed atomics: a
-//! worker pays a few nanoseconds, and batches them.
+//! One [`Control`] accompanies everything that takes time. Workers check [`Control::stopped`]
+//! between operations and add their work with [`Control::count`]; a progress display may call
+//! [`Control::seen`] as often as it likes. The atomics are relaxed: workers pay a few nanoseconds,
+//! and batch updates.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::{LabError, Result};
 
-/// Shared between those who work, who watch and who interrupt.
+/// Shared by workers, observers and whoever interrupts the run.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
     operations: AtomicU64,
     bytes: AtomicU64,
-    /// Parts of 1000 of the present step, or 0.
+    /// Progress of the current step in parts of 1000, or 0.
     done_permille: AtomicU64,
     doing: Mutex<String>,
 }
 
-/// What there is to see of a run.
+/// The visible state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// What is being done now.
+    /// The current activity.
     pub doing: String,
-    /// Operations since the run began.
+    /// Operations since the start of the run.
     pub operations: u64,
-    /// Bytes since the run began.
+    /// Bytes since the start of the run.
     pub bytes: u64,
-    /// How much of the present step is done, in parts of 1000, as far as that is known.
+    /// Progress of the current step in parts of 1000, as far as known.
     pub done_permille: u64,
 }
 
 impl Control {
-    /// Asks all to stop soon.
+    /// Asks everyone to stop soon.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -47,30 +48,30 @@ impl Control {
     /// [`LabError::Interrupted`] if it is time to stop.
     ///
     /// # Errors
-    /// Only that.
+    /// Only that one.
     pub fn check(&self) -> Result<()> {
         if self.stopped() { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
-    /// Says what is done from now on.
+    /// Sets the current activity.
     pub fn doing(&self, what: impl Into<String>) {
         self.done_permille.store(0, Relaxed);
         *self.doing.lock().unwrap_or_else(|e| e.into_inner()) = what.into();
     }
 
-    /// Adds what was done.
+    /// Adds completed work.
     pub fn count(&self, operations: u64, bytes: u64) {
         self.operations.fetch_add(operations, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Says how much of the present step is done.
+    /// Sets the progress of the current step.
     pub fn done(&self, part: u64, whole: u64) {
         self.done_permille
             .store((part.saturating_mul(1000)).checked_div(whole).unwrap_or(0).min(1000), Relaxed);
     }
 
-    /// What there is to see.
+    /// The visible state.
     pub fn seen(&self) -> Seen {
         Seen {
             doing: self.doing.lock().unwrap_or_else(|e| e.into_inner()).clone(),

@@ -1,6 +1,7 @@
-//! Several workers do something for each of many numbers, until all are done or time is up.
+//! Several workers process a range of numbers until all are done or time is up.
 //!
-//! Workers take runs of numbers in order and finish what they took: what was done is always `0..done`, unless the work failed.
+//! Workers take consecutive numbers in order and finish what they took: unless the work failed,
+//! exactly `0..done` is done.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -8,24 +9,25 @@ use std::time::Instant;
 use crate::Result;
 use crate::control::Control;
 
-/// How something is done for many numbers.
+/// How a range of numbers is processed.
 #[derive(Debug, Clone, Copy)]
 pub struct Crew<'a> {
-    /// How many workers.
+    /// The number of workers.
     pub workers: u32,
-    /// When to take no more.
+    /// When to take no more numbers.
     pub until: Option<Instant>,
-    /// How many numbers are taken at once.
+    /// How many numbers a worker takes at once.
     pub at_once: u64,
-    /// Asked before each number whether to stop, and told how much is done.
+    /// Checked for stop requests before each number, and told the progress.
     pub control: &'a Control,
 }
 
 impl Crew<'_> {
-    /// Does `one` for the numbers `0..count` as long as `go_on` says so, each worker with a state of its own; gives the states, and how many numbers were done.
+    /// Calls `one` for the numbers `0..count` while `go_on` allows, each worker with its own state.
+    /// Returns the states, and how many numbers were done.
     ///
     /// # Errors
-    /// The first one that a worker met; all stop then.
+    /// The first error of a worker; all then stop.
     pub fn each<S: Send>(
         &self,
         count: u64,

@@ -1,23 +1,26 @@
-//! The engine: does what jobs say, on real files and devices, and measures it.
+//! The lab's load generator: runs jobs on real files and devices, and measures them.
 //!
 //! ```text
-//! Jobs ──> groups (stonewall), one after the other
-//!            each: files laid out and opened ──> workers, all at once ──> what they wrote is read back, if it is verified
-//!                                                  │ Source: which operation is next, and when (workload, rates, pauses, end)
-//!                                                  │ Ring or threads: do it
+//! Jobs ──> groups (stonewall), in order
+//!            each: files laid out and opened ──> workers, all at once ──> verified jobs: read back
+//!                                                  │ Source: the next operation, and its time
+//!                                                  │ Ring or threads: run it
 //!                                                  └ Tally: latency, seconds, processor time
-//!          ──> Lines: workers that count together ──> Outcome
+//!          ──> Lines: workers that report together ──> Outcome
 //! ```
 //!
-//! Words are fio's, and so are meanings: latency is fio's completion latency, from when an operation is given to the
-//! kernel until it is seen to be done; a worker's runtime is from the end of its ramp until its last operation is done, `end_fsync`
-//! included. Names of streams: see [`lines`].
+//! Terms and their meanings are fio's. Latency is fio's completion latency: from handing an
+//! operation to the kernel until its completion is seen. A worker's runtime lasts from the end of
+//! its ramp to the completion of its last operation, `end_fsync` included. For names of streams see
+//! [`lines`].
 //!
-//! Where it differs, on purpose: operations that are ready at the same time go to the kernel in one system call; who is held up does not
-//! make up for it in a burst; a file with holes is laid out; what jobs write is read back in the order of offsets, and that is not
-//! counted as reads; and an error of any operation ends the run with it.
+//! Deliberate differences from fio: operations that are ready at the same time go to the kernel in
+//! one system call; a delayed worker does not catch up in a burst; a file with holes is laid out;
+//! written data are verified in offset order, and not counted as reads; and any failed operation
+//! ends the run with its error.
 //!
-//! Memory: `workers x iodepth x bs` for buffers (twice that in a mix), and 1 MiB a worker for histograms.
+//! Memory: `workers x iodepth x bs` for buffers (twice that in a mix), and 1 MiB per worker for
+//! histograms.
 
 mod buffers;
 mod clock;
@@ -38,7 +41,7 @@ mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-pub use place::Place;
+pub use place::WorkFiles;
 
 use crate::control::Control;
 use crate::job::{Job, Jobs, Method};
@@ -50,16 +53,18 @@ use group::Done;
 use lines::Lines;
 use worker::Worker;
 
-/// Does what `jobs` say at `place`. Files that it makes there are left; the caller's [`Scratch`](crate::target::Scratch) removes them.
+/// Runs `jobs` at `place`. Files created there remain; the caller's
+/// [`Scratch`](crate::target::Scratch) removes them.
 ///
 /// # Errors
-/// A job makes no sense there, a file can't be made or used, an operation failed, what was read back is wrong; or `control` said stop.
-pub fn run(jobs: &Jobs, place: &Place, control: &Control) -> Result<Outcome> {
+/// A job is invalid there, a file cannot be created or used, an operation failed, verification failed, or
+/// `control` requested a stop.
+pub fn run(jobs: &Jobs, place: &WorkFiles, control: &Control) -> Result<Outcome> {
     run_with(jobs, place, control, true)
 }
 
-/// The same, without io_uring unless `rings`.
-fn run_with(jobs: &Jobs, place: &Place, control: &Control, rings: bool) -> Result<Outcome> {
+/// The same; uses io_uring only if `rings` is set.
+fn run_with(jobs: &Jobs, place: &WorkFiles, control: &Control, rings: bool) -> Result<Outcome> {
     let clock = Clock::start();
     let halt = Halt { control, failed: AtomicBool::new(false) };
     let mut lines = Lines::new(jobs);
@@ -75,7 +80,7 @@ fn run_with(jobs: &Jobs, place: &Place, control: &Control, rings: bool) -> Resul
                 control.doing(format!("{}: reading back", worker.job.name));
                 let bytes = verify::read_back(worker, done.issued, &halt)?;
                 notes.add(format!(
-                    "{}: {} of what was written read back and right",
+                    "{}: {} of written data read back and verified",
                     worker.path.display(),
                     Unit::Bytes.show(bytes as f64)
                 ));
@@ -95,7 +100,7 @@ fn run_with(jobs: &Jobs, place: &Place, control: &Control, rings: bool) -> Resul
     })
 }
 
-/// Jobs that run together, with their numbers: a new group begins where one has `stonewall`.
+/// Jobs that run together, with their indexes: a job with `stonewall` starts a new group.
 fn groups(jobs: &Jobs) -> Vec<Vec<(usize, &Job)>> {
     let mut groups: Vec<Vec<_>> = Vec::new();
     for (index, job) in jobs.0.iter().enumerate() {
@@ -108,7 +113,11 @@ fn groups(jobs: &Jobs) -> Vec<Vec<(usize, &Job)>> {
 }
 
 /// The workers of a group, with their files laid out and open.
-fn make_ready<'a>(group: &[(usize, &'a Job)], place: &Place, control: &Control) -> Result<Vec<Worker<'a>>> {
+fn make_ready<'a>(
+    group: &[(usize, &'a Job)],
+    place: &WorkFiles,
+    control: &Control,
+) -> Result<Vec<Worker<'a>>> {
     let mut workers: Vec<Worker<'_>> = Vec::new();
     for (index, job) in group {
         if let Some(what) = job.contradiction() {
@@ -132,7 +141,7 @@ fn make_ready<'a>(group: &[(usize, &'a Job)], place: &Place, control: &Control) 
     Ok(workers)
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Debug)]
 struct Halt<'a> {
     control: &'a Control,
@@ -147,7 +156,7 @@ impl Halt<'_> {
     }
 }
 
-/// What a reader must know, each once.
+/// Notes for the reader, each once.
 #[derive(Debug, Default)]
 struct Notes(Vec<String>);
 
@@ -161,18 +170,19 @@ impl Notes {
     fn of_worker(&mut self, worker: &Worker<'_>, done: &Done) {
         let job = worker.job;
         if worker.direct_refused {
-            self.add(format!("{}: O_DIRECT refused by the file system: buffered", job.name));
+            self.add(format!("{}: the file system refused O_DIRECT, so I/O is buffered", job.name));
         }
         if let Some(why) = &done.no_ring {
             self.add(format!(
-                "{}: no io_uring ({why}): {} threads a worker instead",
+                "{}: no io_uring ({why}): {} threads per worker instead",
                 job.name,
                 job.queue_depth.max(1)
             ));
         }
         if job.method == Method::Threads && job.queue_depth > 1 {
             self.add(format!(
-                "{}: iodepth={} has no effect: one operation at a time a worker (ioengine=io_uring does more)",
+                "{}: iodepth={} has no effect: each worker runs one operation at a time (ioengine=io_uring \
+                 allows more)",
                 job.name, job.queue_depth
             ));
         }

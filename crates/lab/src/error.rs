@@ -1,4 +1,4 @@
-//! What goes wrong in the lab: with what it was about, and what to do next.
+//! Errors of the lab: what they concern, and what to do next.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,31 +6,34 @@ use std::path::PathBuf;
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Why something in the lab could not be done.
+/// Why something in the lab failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The system refused an operation.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, to what.
+        /// The action and its object.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A job file that can't be understood.
+    /// A job file that cannot be parsed.
     #[error("{file}:{line}: {what}")]
     JobFile {
         /// The file.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and how to fix it.
         what: String,
     },
-    /// Not done, for safety or because it makes no sense; the text says why and what to do instead.
+    /// Refused, for safety or because it cannot work; the text says why and what to do instead.
     #[error("{0}")]
     Refused(String),
-    /// What was read back is not what was written.
+    /// Called incorrectly; the text says how to do it.
+    #[error("{0}")]
+    Misused(String),
+    /// Data read back differ from what was written.
     #[error("{path}: data differ at byte {offset}: {what}")]
     Verify {
         /// The file or device.
@@ -40,15 +43,15 @@ pub enum LabError {
         /// What was found there.
         what: String,
     },
-    /// A program that was run failed, or said what can't be understood.
+    /// A program failed, or its output cannot be parsed.
     #[error("{program}: {what}")]
     Program {
         /// Its name.
         program: String,
-        /// What it said, or what was expected of it.
+        /// What it printed, or what was expected of it.
         what: String,
     },
-    /// A result folder that can't be read.
+    /// A result folder that cannot be read.
     #[error("{path}: {what}")]
     Result {
         /// The folder or a file in it.
@@ -62,7 +65,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// An error of the system, about `what`.
+    /// A system error about `what`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |source| LabError::Io { what, source }

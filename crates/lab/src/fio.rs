@@ -1,14 +1,17 @@
-//! The real fio does the same jobs: what it says becomes the same [`Outcome`], so that all that follows needs to know no difference.
+//! Runs the same jobs on the real fio and converts its output to the same [`Outcome`], so that
+//! later stages see no difference.
 //!
 //! ```text
 //! Jobs ──> job file (to_fio) ──> fio ──┬─> JSON: totals, latency histograms ──┐
-//!                                      └─> logs: averages second by second ───┴─> streams of each worker ──> Lines
+//!                                      └─> logs: averages second by second ───┴─> worker streams ──> Lines
 //! ```
 //!
-//! fio is never asked for `group_reporting`: it would add up all jobs that run together. Workers are added up here, as the engine's are.
+//! fio is never given `group_reporting`, which would sum all jobs that run together. Workers are
+//! summed here, as for the engine.
 //!
-//! Two things are coarser than the engine's: latencies are in fio's buckets (up to 1.6 % wide), and a second's longest latency is
-//! not known: its mean stands there. A note says so.
+//! Two things are coarser than with the engine: latencies are in fio's buckets (up to 1.6 % wide),
+//! and the longest latency of each second is unknown; the mean is shown instead, and a note says
+//! so.
 
 mod log;
 mod report;
@@ -19,7 +22,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::control::Control;
-use crate::engine::Place;
+use crate::engine::WorkFiles;
 use crate::engine::lines::Lines;
 use crate::job::Jobs;
 use crate::measurement::{Outcome, Tool};
@@ -27,17 +30,18 @@ use crate::target::Scratch;
 use crate::{LabError, Result, program};
 use report::Report;
 
-/// Lets fio do what `jobs` say at `place`.
+/// Runs `jobs` at `place` with fio.
 ///
 /// # Errors
-/// fio is not installed, fails, or says what can't be understood; a job names a file outside of the place; `control` said stop.
-pub fn run(jobs: &Jobs, place: &Place, control: &Control) -> Result<Outcome> {
+/// fio is not installed, fails, or prints unexpected output; a job names a file outside the place; or
+/// `control` requested a stop.
+pub fn run(jobs: &Jobs, place: &WorkFiles, control: &Control) -> Result<Outcome> {
     let folder = match place {
-        Place::Folder(folder) => folder.clone(),
-        Place::File(_) => std::env::temp_dir(),
+        WorkFiles::Folder(folder) => folder.clone(),
+        WorkFiles::File(_) => std::env::temp_dir(),
     };
     let fio = program::find(&["fio"])
-        .ok_or_else(|| failed("is not installed: install it (apt install fio), or do without"))?;
+        .ok_or_else(|| failed("is not installed: install it (apt install fio), or omit --real"))?;
     let scratch = Scratch::new(&folder)?;
     let text = job_file(jobs, place)?;
     let [file, output, logs] = ["job.fio", "output.json", "log"].map(|name| scratch.path().join(name));
@@ -57,44 +61,46 @@ pub fn run(jobs: &Jobs, place: &Place, control: &Control) -> Result<Outcome> {
     {
         lines.add(index, number, done.into_streams(&jobs.0[index], seconds));
     }
-    let notes = vec!["fio says no longest latency by second: its mean stands there".to_owned()];
+    let notes =
+        vec!["fio does not report the longest latency of each second; the mean is shown instead".to_owned()];
     Ok(Outcome { tool, cpu: Some(cpu), streams: lines.into_streams(), others: Vec::new(), notes })
 }
 
-/// (job, worker of it), in the order in which fio numbers them.
+/// (job, worker) pairs in fio's numbering order.
 fn workers(jobs: &Jobs) -> Vec<(usize, u32)> {
     let of_job =
         |(index, job): (usize, &crate::job::Job)| (0..job.workers.max(1)).map(move |number| (index, number));
     jobs.0.iter().enumerate().flat_map(of_job).collect()
 }
 
-/// The job file: files where the place says, workers apart.
-fn job_file(jobs: &Jobs, place: &Place) -> Result<String> {
+/// The job file, with files at the place, and workers separate.
+fn job_file(jobs: &Jobs, place: &WorkFiles) -> Result<String> {
     let mut jobs = jobs.clone();
     for job in &mut jobs.0 {
         job.group = false;
         let path = place.path(job, 0)?;
         match place {
-            Place::File(_) => job.filename = Some(path),
-            Place::Folder(folder) if job.filename.is_some() => {
+            WorkFiles::File(_) => job.filename = Some(path),
+            WorkFiles::Folder(folder) if job.filename.is_some() => {
                 job.filename = path.strip_prefix(folder).ok().map(Path::to_owned);
             }
-            Place::Folder(_) => {}
+            WorkFiles::Folder(_) => {}
         }
     }
     let global = match place {
-        Place::Folder(folder) => format!("[global]\ndirectory={}\n\n", escaped(folder)),
-        Place::File(_) => String::new(),
+        WorkFiles::Folder(folder) => format!("[global]\ndirectory={}\n\n", escaped(folder)),
+        WorkFiles::File(_) => String::new(),
     };
     Ok(global + &jobs.to_fio()?)
 }
 
-/// A colon parts names in fio.
+/// fio separates names with colons, so escape them.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(':', "\\:")
 }
 
-/// The same with logs, and with threads for workers: processes would outlive fio if it is killed. These options are global.
+/// Adds logs, and threads for workers, because processes would survive if fio is killed. These
+/// options are global.
 fn for_us(text: &str, logs: &Path) -> String {
     let logs = escaped(logs);
     let options = ["thread", "log_avg_msec=1000", "log_unix_epoch=1"];
@@ -102,7 +108,7 @@ fn for_us(text: &str, logs: &Path) -> String {
     format!("[global]\n{}\n{}\n\n{text}", options.join("\n"), logs.join("\n"))
 }
 
-/// What repeats it by hand.
+/// The command that repeats the run by hand.
 fn by_hand(text: &str) -> String {
     format!("fio --output-format=json+ - <<'END'\n{}\nEND", text.trim_end())
 }

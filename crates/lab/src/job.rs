@@ -1,6 +1,7 @@
 //! A workload description: what one job does, as plain values.
 //!
-//! Source: fio's job files, of which this is the part that storage people use; the words are fio's, and mean what its HOWTO says.
+//! Source: fio's job files. This is the subset that storage people use, with fio's names and the
+//! meanings of its HOWTO.
 
 mod file;
 
@@ -8,52 +9,53 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Some jobs, and in which order: jobs run together until one has `stonewall`, which waits for those before it.
+/// Jobs in order: they run together until one has `stonewall`, which waits for those before it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Jobs(pub Vec<Job>);
 
-/// Which operations, in which order (`rw`).
+/// Kind and order of operations (`rw`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Random offsets instead of one after the other.
+    /// Random offsets instead of sequential ones.
     pub random: bool,
-    /// Reads among all operations, in percent: 100 reads only, 0 writes only (`rwmixread`).
+    /// Share of reads in percent: 100 reads only, 0 writes only (`rwmixread`).
     pub read_percent: u8,
 }
 
-/// Sizes of operations (`bs`, `bsrange`, `bssplit`): (bytes, weight) pairs; a range has each multiple of its step once.
+/// Sizes of operations (`bs`, `bsrange`, `bssplit`) as (bytes, weight) pairs; a range has each
+/// multiple of its step once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSizes(pub Vec<(u32, u32)>);
 
-/// Where random operations go (`random_distribution`).
+/// Distribution of random offsets (`random_distribution`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
-    /// Everywhere alike; each block once a pass unless `norandommap`.
+    /// Uniform; each block once per pass unless `norandommap`.
     Random,
     /// Zipf, with its theta.
     Zipf(f64),
     /// Pareto, with its h.
     Pareto(f64),
-    /// Normal, with its deviation in percent.
+    /// Normal, with its standard deviation in percent.
     Normal(f64),
 }
 
-/// How operations reach the system (`ioengine`).
+/// How operations are submitted (`ioengine`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// io_uring, as many operations at once as `iodepth` says (fio's `io_uring` and `libaio`).
+    /// io_uring with up to `iodepth` operations in flight (fio's `io_uring` and `libaio`).
     IoUring,
-    /// One `pread`/`pwrite` at a time a job (fio's `psync`, `sync`).
+    /// One `pread`/`pwrite` at a time per job (fio's `psync`, `sync`).
     Threads,
 }
 
-/// How each write is made durable as it is made (`sync`).
+/// How each write is made durable (`sync`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMode {
-    /// It is not.
+    /// Not at all.
     #[default]
     None,
     /// `O_SYNC`.
@@ -62,22 +64,24 @@ pub enum SyncMode {
     Dsync,
 }
 
-/// What writes write (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+/// The content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Buffers are filled once with random data, and each write changes a few bytes of each 512, so that no two are equal.
+    /// Buffers are filled once with random data; each write changes a few bytes in every 512, so
+    /// that no two are equal.
     #[default]
     Stamped,
-    /// Buffers are filled once with random data and then written again and again (`scramble_buffers=0`).
+    /// Buffers are filled once with random data and written repeatedly (`scramble_buffers=0`).
     Reused,
-    /// Each write has new data (`refill_buffers`; also where compression, copies or verification ask for it).
+    /// Each write has new data (`refill_buffers`; also if compression, copies or verification
+    /// require it).
     Fresh,
     /// Zeros (`zero_buffers`).
     Zeros,
 }
 
-/// One value for reads, one for writes.
+/// A value for reads and one for writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadWrite<T> {
     /// For reads.
@@ -86,105 +90,105 @@ pub struct ReadWrite<T> {
     pub write: T,
 }
 
-/// One job: `numjobs` workers that do the same.
+/// One job: `numjobs` identical workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name: the section's.
+    /// Its name, from the section header.
     pub name: String,
-    /// Which operations (`rw`, `rwmixread`, `rwmixwrite`).
+    /// Kind and order of operations (`rw`, `rwmixread`, `rwmixwrite`).
     pub pattern: Pattern,
     /// Sizes of operations (`bs`, `bsrange`, `bssplit`).
     pub block_sizes: ReadWrite<BlockSizes>,
-    /// File or device, if not chosen by whoever runs it (`filename`).
+    /// File or device, if the job names one (`filename`).
     pub filename: Option<PathBuf>,
-    /// Bytes of the file (or of the part of the device) of each worker (`size`).
+    /// Bytes of each worker's file or region of the device (`size`).
     pub size_bytes: u64,
-    /// Bytes that each worker moves, if not `size_bytes` (`io_size`).
+    /// Bytes that each worker transfers, if not `size_bytes` (`io_size`).
     pub io_size_bytes: Option<u64>,
-    /// Where the worker's part begins (`offset`).
+    /// Start of the worker's region (`offset`).
     pub offset_bytes: u64,
-    /// Operations at once (`iodepth`).
+    /// Operations in flight (`iodepth`).
     pub queue_depth: u32,
     /// Workers (`numjobs`).
     pub workers: u32,
-    /// How operations reach the system (`ioengine`).
+    /// How operations are submitted (`ioengine`).
     pub method: Method,
-    /// Past the page cache (`direct`).
+    /// Bypass the page cache (`direct`).
     pub direct: bool,
-    /// What the page cache has of the file is dropped before it begins (`invalidate`).
+    /// Drop the file's cached pages before the start (`invalidate`).
     pub invalidate: bool,
     /// How each write is made durable (`sync`).
     pub sync: SyncMode,
-    /// `fsync` after so many writes; 0 never (`fsync`).
+    /// `fsync` after this many writes; 0 means never (`fsync`).
     pub fsync_every: u32,
-    /// `fdatasync` after so many writes; 0 never (`fdatasync`).
+    /// `fdatasync` after this many writes; 0 means never (`fdatasync`).
     pub fdatasync_every: u32,
     /// `fsync` at the end (`end_fsync`).
     pub end_fsync: bool,
-    /// At most so long, in nanoseconds (`runtime`).
+    /// Time limit in nanoseconds (`runtime`).
     pub runtime_ns: Option<u64>,
-    /// Begins again when all is done, until `runtime_ns` (`time_based`).
+    /// Repeat until `runtime_ns` (`time_based`).
     pub time_based: bool,
-    /// So long before it counts (`ramp_time`).
+    /// Warm-up before measuring (`ramp_time`).
     pub ramp_ns: u64,
-    /// So long before it begins (`startdelay`).
+    /// Delay before the start (`startdelay`).
     pub start_delay_ns: u64,
-    /// At most so many bytes a second a worker (`rate`).
+    /// Limit in bytes per second and worker (`rate`).
     pub rate_bytes: ReadWrite<Option<u64>>,
-    /// At most so many operations a second a worker (`rate_iops`).
+    /// Limit in operations per second and worker (`rate_iops`).
     pub rate_iops: ReadWrite<Option<u64>>,
-    /// Pause, in nanoseconds, after each `think_blocks` operations (`thinktime`).
+    /// Pause in nanoseconds after each `think_blocks` operations (`thinktime`).
     pub think_ns: u64,
-    /// How many operations between pauses (`thinktime_blocks`).
+    /// Operations between pauses (`thinktime_blocks`).
     pub think_blocks: u32,
-    /// Where random operations go (`random_distribution`).
+    /// Distribution of random offsets (`random_distribution`).
     pub distribution: Distribution,
-    /// Random offsets may repeat before all blocks were met (`norandommap`).
+    /// Random offsets may repeat before every block was visited (`norandommap`).
     pub no_random_map: bool,
-    /// Seed of all that is random in it (`randseed`).
+    /// Seed of everything random (`randseed`).
     pub seed: u64,
-    /// What writes write (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+    /// The content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
     pub content: Content,
-    /// How much of each buffer compresses away, in percent (`buffer_compress_percentage`).
+    /// Compressible share of each buffer, in percent (`buffer_compress_percentage`).
     pub compress_percent: u8,
-    /// How many buffers are copies of others, in percent (`dedupe_percentage`).
+    /// Share of buffers that are copies of others, in percent (`dedupe_percentage`).
     pub dedupe_percent: u8,
-    /// What is written can be told apart when it is read, and is verified then (`verify`).
+    /// Written data are marked, and verified when read (`verify`).
     pub verify: bool,
-    /// Workers are one line in reports (`group_reporting`).
+    /// Report all workers as one line (`group_reporting`).
     pub group: bool,
     /// Waits for all jobs before it (`stonewall`).
     pub stonewall: bool,
 }
 
 impl BlockSizes {
-    /// All of one size.
+    /// All operations have this size.
     pub fn of(bytes: u32) -> BlockSizes {
         BlockSizes(vec![(bytes, 1)])
     }
 
-    /// The largest.
+    /// The largest size.
     pub fn largest(&self) -> u32 {
         self.0.iter().map(|size| size.0).max().unwrap_or(0)
     }
 }
 
 impl Job {
-    /// What excludes each other in it, in words, if anything does.
+    /// Conflicting options, in words, if any.
     pub fn contradiction(&self) -> Option<&'static str> {
         let sizes = [&self.block_sizes.read.0, &self.block_sizes.write.0];
         if sizes
             .iter()
             .any(|sizes| sizes.iter().all(|size| size.1 == 0) || sizes.iter().any(|size| size.0 == 0))
         {
-            return Some("each block size must be above 0, and one of them come");
+            return Some("block sizes must be above 0, and one must have a weight");
         }
         if self.time_based && self.runtime_ns.is_none() {
             return Some("time_based needs a runtime");
         }
         if self.verify && self.dedupe_percent > 0 {
             return Some(
-                "verified blocks each carry their place, so none is a copy: drop verify or dedupe_percentage",
+                "verified blocks contain their offset, so none is a copy: drop verify or dedupe_percentage",
             );
         }
         if self.verify && sizes[1].iter().any(|size| !size.0.is_multiple_of(512)) {
@@ -195,7 +199,7 @@ impl Job {
 }
 
 impl Default for Job {
-    /// fio's defaults: 4 KiB reads one after the other, one worker, one at a time, buffered.
+    /// fio's defaults: sequential 4 KiB reads, one worker, one at a time, buffered.
     fn default() -> Job {
         let each = |bytes| ReadWrite { read: BlockSizes::of(bytes), write: BlockSizes::of(bytes) };
         Job {

@@ -1,4 +1,4 @@
-//! The lab: measures storage, keeps the evidence, compares, advises, reports.
+//! The lab: measures storage, keeps the evidence, compares, advises and reports.
 //!
 //! ```text
 //! suite ──> plan ──> run ──┬─> engine (jobs), tree, walk, recovery, real fio / bonnie++
@@ -8,9 +8,10 @@
 //! facts  ──> advice
 //! ```
 //!
-//! What is shared stands here: a [`Job`](job::Job) says what to do, a [`Measurement`](measurement::Measurement) what came of it,
-//! [`Samples`](samples::Samples) what went on meanwhile. The same three serve modelled hardware later: only the engine and the
-//! sampler are of the real world. This crate knows no command line and prints nothing.
+//! The shared types are here: a [`Job`](job::Job) says what to do, a
+//! [`Measurement`](measurement::Measurement) holds the result, and [`Samples`](samples::Samples)
+//! hold what the machine did meanwhile. The same three will serve simulated hardware: only the
+//! engine and the sampler touch the real world. This crate has no command line and prints nothing.
 
 pub mod advice;
 pub mod analysis;
@@ -21,11 +22,13 @@ pub mod control;
 mod crew;
 pub mod engine;
 pub mod error;
+mod eta;
 pub mod fio;
 pub mod job;
 pub mod machine;
 pub mod measurement;
 pub mod plot;
+pub mod preflight;
 pub mod program;
 pub mod recovery;
 pub mod report;

@@ -1,12 +1,14 @@
-//! The machine and the targets, described: what a reader of a result must know to trust it, and to compare it.
+//! Describes the machine and the targets: the facts a reader needs to trust a result and to compare
+//! it with others.
 //!
 //! ```text
-//! target ──> mount (mountinfo) ──┬─> device ──> partition's disk, slaves of dm and md, a loop's file and what is under that
+//! target ──> mount (mountinfo) ──┬─> device ──> a partition's disk, slaves of dm and md, a loop file
 //!                                └─> dataset of a pool (zpool, zfs) ──> vdevs ──> their devices
 //! ```
 //!
-//! Everything is read from `/proc`, `/sys` and the programs `zpool` and `zfs`, and nothing of it must be there: what could not be
-//! had is in [`Machine::missing`]. [`Root`] says where `/proc` and `/sys` are, so that recordings can be described too.
+//! The facts come from `/proc`, `/sys` and the programs `zpool` and `zfs`. All are optional:
+//! [`Machine::missing`] lists those that could not be determined. [`Root`] gives the location of
+//! `/proc` and `/sys`, so that recordings can be described, too.
 
 mod block;
 mod cpu;
@@ -33,10 +35,10 @@ use crate::samples::Missing;
 use crate::target::{Target, TargetKind};
 use zpool::{Pool, Zpool};
 
-/// A machine, as far as storage depends on it.
+/// A machine, as far as it matters for storage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name.
+    /// Its host name.
     pub host: String,
     /// `Debian GNU/Linux 12 (bookworm)`.
     pub os: String,
@@ -44,7 +46,8 @@ pub struct Machine {
     pub kernel: String,
     /// `x86_64`, `aarch64`.
     pub architecture: String,
-    /// What it runs in, if it is no machine of its own: `KVM (Standard PC)`, `virtual machine`, `container`.
+    /// Its host, unless it is a physical machine: `KVM (Standard PC)`, `virtual machine`,
+    /// `container`.
     pub virtualisation: Option<String>,
     /// Its processors.
     pub cpu: Cpu,
@@ -52,17 +55,17 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Swap, in bytes.
     pub swap_bytes: u64,
-    /// OpenZFS, if it is there.
+    /// OpenZFS, if present.
     pub zfs: Option<Zfs>,
-    /// The disks under the targets; all disks if there is no target.
+    /// The disks under the targets; all disks if there are no targets.
     pub disks: Vec<Disk>,
     /// Network interfaces that are up.
     pub interfaces: Vec<Interface>,
     /// The targets.
-    pub places: Vec<Place>,
-    /// Pools that targets are on; all imported ones if there is no target.
+    pub places: Vec<TargetPlace>,
+    /// Pools that hold targets; all imported ones if there are no targets.
     pub pools: Vec<Pool>,
-    /// What could not be had.
+    /// Facts that could not be determined.
     pub missing: Vec<Missing>,
 }
 
@@ -73,28 +76,28 @@ pub struct Zfs {
     pub userland: String,
     /// Version of the module.
     pub kernel: String,
-    /// Parameters of the module that matter for speed ([`PARAMETERS`]), as it has them.
+    /// The module's parameters that matter for speed ([`PARAMETERS`]).
     pub parameters: BTreeMap<String, String>,
 }
 
-/// Where a target is.
+/// The location of a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct TargetPlace {
     /// The target's name.
     pub target: String,
     /// Its path.
     pub path: PathBuf,
-    /// What it is.
+    /// Folder, file or device.
     pub kind: TargetKind,
-    /// The file system that it is on; None for a device.
+    /// Its file system; None for a device.
     pub mount: Option<Mount>,
-    /// The dataset that it is (a volume) or is on.
+    /// Its dataset, or the volume it is.
     pub dataset: Option<String>,
-    /// Devices under it, from above to below: `md0`, `sda`, `sdb`.
+    /// Devices under it, top to bottom: `md0`, `sda`, `sdb`.
     pub devices: Vec<String>,
 }
 
-/// Parameters of the module that are kept.
+/// The recorded module parameters.
 pub const PARAMETERS: [&str; 18] = [
     "l2arc_headroom",
     "l2arc_noprefetch",
@@ -117,21 +120,24 @@ pub const PARAMETERS: [&str; 18] = [
 ];
 
 impl Machine {
-    /// This machine, as these targets see it.
+    /// Describes this machine as seen from these targets.
     pub fn describe(targets: &[Target]) -> Machine {
         Machine::describe_at(&Root::default(), Zpool::find(), targets)
     }
 
-    /// A machine whose `/proc` and `/sys` are under `root`, and whose pools `zpool` knows.
+    /// Describes a machine whose `/proc` and `/sys` are under `root`, and whose pools `zpool`
+    /// knows.
     pub fn describe_at(root: &Root, zpool: Result<Zpool>, targets: &[Target]) -> Machine {
         let mut missing = Vec::new();
         let mut miss = |source: &str, why: String| missing.push(Missing { source: source.to_owned(), why });
         let zpool = zpool.map_err(|error| miss("zpool", error.to_string())).ok();
         let mounts = mount::all(root).map_err(|error| miss("mounts", error.to_string())).unwrap_or_default();
-        let mut places: Vec<Place> = targets.iter().map(|target| Place::of(target, root, &mounts)).collect();
+        let mut places: Vec<TargetPlace> =
+            targets.iter().map(|target| TargetPlace::of(target, root, &mounts)).collect();
 
-        let pool_of =
-            |place: &Place| place.dataset.as_deref().and_then(|d| d.split('/').next()).map(str::to_owned);
+        let pool_of = |place: &TargetPlace| {
+            place.dataset.as_deref().and_then(|d| d.split('/').next()).map(str::to_owned)
+        };
         let mut names: Vec<String> = match (&zpool, targets.is_empty()) {
             (Some(zpool), true) => {
                 zpool.names().map_err(|error| miss("zpool", error.to_string())).unwrap_or_default()
@@ -191,9 +197,9 @@ impl Zfs {
     }
 }
 
-impl Place {
-    fn of(target: &Target, root: &Root, mounts: &[Mount]) -> Place {
-        let mut place = Place {
+impl TargetPlace {
+    fn of(target: &Target, root: &Root, mounts: &[Mount]) -> TargetPlace {
+        let mut place = TargetPlace {
             target: target.name.clone(),
             path: target.path.clone(),
             kind: target.kind,
@@ -213,7 +219,7 @@ impl Place {
     }
 }
 
-/// The devices under a device node or file, from above to below: `md0`, `sda`, `sdb`; the disk last.
+/// The devices under a device node or file, top to bottom: `md0`, `sda`, `sdb`; the disk is last.
 pub fn disks_under(root: &Root, path: &Path) -> Vec<String> {
     block::under(root, &mount::all(root).unwrap_or_default(), path)
 }

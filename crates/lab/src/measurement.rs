@@ -1,8 +1,10 @@
-//! What came of one run: streams of operations with their latencies and seconds, and the figures that are compared.
+//! The result of one run: streams of operations with their latencies and seconds, and the figures
+//! to compare.
 //!
-//! A [`Measurement`] is one test on one target, once. A [`Stream`] is all operations of one kind in it (the reads of a mix, the
-//! creations of a tree). [`Figure`]s are the numbers that people compare; those that streams give are derived
-//! ([`Outcome::figures`]), others (seconds of a resilver, inodes a second) are put in by who measured them.
+//! A [`Measurement`] is one run of one test on one target. A [`Stream`] holds all its operations of
+//! one kind (the reads of a mix, the creations of a tree). [`Figure`]s are the numbers that people
+//! compare: those of streams are derived ([`Outcome::figures`]); others (seconds of a resilver,
+//! inodes per second) are added by the measuring code.
 
 mod cpu;
 mod latency;
@@ -17,34 +19,35 @@ pub use tally::Tally;
 
 use crate::unit::{Better, Unit};
 
-/// What did the work.
+/// The tool that did the work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
     /// `cenote`, `fio`, `bonnie++`, `fd`, `zpool`.
     pub name: String,
-    /// Its version, as it says it.
+    /// Its version, as reported.
     pub version: String,
-    /// The command line that repeats it, where there is one.
+    /// The command line that repeats the work, if there is one.
     pub command: Option<String>,
 }
 
-/// What one second of a stream was like.
+/// One second of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// When it began, in nanoseconds since the measurement began. The last one of a stream ends with it, and may be shorter.
+    /// Its start in nanoseconds since the measurement began. The last second ends with its stream,
+    /// and may be shorter.
     pub at_ns: u64,
     /// Operations completed in it.
     pub operations: u64,
-    /// Bytes moved in it.
+    /// Bytes transferred in it.
     pub bytes: u64,
     /// Sum of the latencies of these operations, in nanoseconds.
     pub latency_sum_ns: u64,
-    /// The longest of them.
+    /// The longest of these latencies.
     pub latency_max_ns: u64,
 }
 
 impl Second {
-    /// Adds what others did in this second.
+    /// Adds another worker's operations in this second.
     pub fn add(&mut self, other: &Second) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -58,18 +61,18 @@ impl Second {
 pub struct Stream {
     /// `read`, `write`, `sync`, `create`, `stat`, `list`, `delete`, `seek`...
     pub operation: String,
-    /// How many were completed.
+    /// Number of completed operations.
     pub operations: u64,
-    /// What they moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// How long it went on, in nanoseconds (without ramp and start delay).
+    /// Duration in nanoseconds (without ramp and start delay).
     pub runtime_ns: u64,
-    /// How many failed.
+    /// Number of failed operations.
     pub errors: u64,
-    /// How long they took. Kept beside, as rows of Parquet.
+    /// Their latencies. Stored separately, as rows of Parquet.
     #[serde(skip)]
     pub latency: Latency,
-    /// Second by second. Kept beside, as rows of Parquet.
+    /// Second by second. Stored separately, as rows of Parquet.
     #[serde(skip)]
     pub seconds: Vec<Second>,
 }
@@ -77,13 +80,14 @@ pub struct Stream {
 /// One number to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// `read.iops`, `write.bandwidth`, `read.p99`, `resilver.time`: what, then which.
+    /// `read.iops`, `write.bandwidth`, `read.p99`, `resilver.time`: what was measured, and which
+    /// aspect.
     pub name: String,
     /// The value, in the base unit.
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
 }
 
@@ -96,35 +100,36 @@ pub struct CpuTime {
     pub system_ns: u64,
 }
 
-/// What a piece of work gives: all of a measurement that does not depend on where and when it was done.
+/// The result of a piece of work: the part of a measurement that does not depend on time and place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What did the work.
+    /// The tool that did the work.
     pub tool: Tool,
-    /// What the process that did the work used; None where that is not known.
+    /// Processor time of the process that did the work; None if unknown.
     pub cpu: Option<CpuTime>,
-    /// What was done, by kind.
+    /// Operations by kind.
     pub streams: Vec<Stream>,
-    /// Figures that streams don't give.
+    /// Figures that are not derived from streams.
     pub others: Vec<Figure>,
-    /// What a reader must know: "O_DIRECT refused by the file system: buffered", "caches could not be dropped: warm".
+    /// Notes for the reader: "the file system refused O_DIRECT, so I/O is buffered", "caches could
+    /// not be dropped, so reads may be warm".
     pub notes: Vec<String>,
 }
 
-/// One test on one target, once.
+/// One run of one test on one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Name of the test in its suite: `randread-4k`.
     pub test: String,
     /// Name of the target.
     pub target: String,
-    /// Which repeat, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// When it began: nanoseconds since 1970, UTC.
+    /// Start: nanoseconds since 1970, UTC.
     pub started_unix_ns: u64,
-    /// How long it took as a whole, in nanoseconds.
+    /// Total duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// What came of it.
+    /// Its result.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -137,38 +142,38 @@ impl Tool {
 }
 
 impl Figure {
-    /// A figure of which more is better.
+    /// A figure where higher is better.
     pub fn higher(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
         Figure { name: name.into(), value, unit, better: Better::Higher }
     }
 
-    /// A figure of which less is better.
+    /// A figure where lower is better.
     pub fn lower(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
         Figure { name: name.into(), value, unit, better: Better::Lower }
     }
 
-    /// A figure that is neither good nor bad: how many files there were.
+    /// A figure without a better direction, such as a number of files.
     pub fn neutral(name: impl Into<String>, value: f64, unit: Unit) -> Figure {
         Figure { name: name.into(), value, unit, better: Better::Neither }
     }
 }
 
-/// Percentiles that are figures, with the ends of their names.
+/// Percentiles among the figures, with their name suffixes.
 pub const PERCENTILES: [(f64, &str); 5] =
     [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.5, "p99.5"), (99.9, "p99.9")];
 
 impl Stream {
-    /// Operations a second.
+    /// Operations per second.
     pub fn iops(&self) -> f64 {
         per_second(self.operations, self.runtime_ns)
     }
 
-    /// Bytes a second.
+    /// Bytes per second.
     pub fn bandwidth(&self) -> f64 {
         per_second(self.bytes, self.runtime_ns)
     }
 
-    /// Adds a stream that went on at the same time: seconds that began together count together.
+    /// Adds a stream that ran at the same time: seconds with the same start are summed.
     pub fn add(&mut self, other: &Stream) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -200,7 +205,7 @@ impl Stream {
 }
 
 impl Outcome {
-    /// All figures: those of the streams, then the others.
+    /// All figures: those of streams, then the others.
     pub fn figures(&self) -> Vec<Figure> {
         self.streams.iter().flat_map(Stream::figures).chain(self.others.iter().cloned()).collect()
     }
@@ -210,7 +215,7 @@ fn per_second(count: u64, runtime_ns: u64) -> f64 {
     if runtime_ns == 0 { 0.0 } else { count as f64 / (runtime_ns as f64 / 1e9) }
 }
 
-/// What a figure is called: `read.p99` is "read p99 latency".
+/// A figure's name in words: `read.p99` is "read p99 latency".
 pub fn words_of_figure(name: &str) -> String {
     let (what, which) = name.split_once('.').unwrap_or(("", name));
     let which = match which {

@@ -1,7 +1,9 @@
-//! Plots as SVG: drawn by us, because a report must be one page that fetches nothing and reads well in light and in dark.
+//! Plots as SVG. The lab draws them itself because a report must be one page that fetches nothing
+//! and reads well in light and dark mode.
 //!
-//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`WIDTH`] units wide: two fit side by side on a page, and one on
-//! a telephone, with letters that can still be read. Each draws in the same order: grid, marks, words.
+//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`WIDTH`] units wide:
+//! two fit side by side on a page, and one on a phone with legible text. Each is drawn in the same
+//! order: grid, marks, words.
 //!
 //! ```text
 //! title
@@ -12,9 +14,10 @@
 //!     0    10   20 s
 //! ```
 //!
-//! Invariants: every word from outside is escaped by [`svg::Svg`], which alone writes XML. Coordinates are finite and lie within the plot.
-//! A line has at most some hundred points ([`thin`]). Colours are custom properties of one style sheet ([`STYLE`]), which
-//! a file carries with it and a page has once. Nothing has an `id`: many plots stand in one page.
+//! Invariants: all outside text is escaped by [`svg::Svg`], which alone writes XML. Coordinates are
+//! finite and lie within the plot. A line has at most a few hundred points ([`thin`]). Colours are
+//! custom properties of one style sheet ([`STYLE`]), which each file includes and a page includes
+//! once. No element has an `id`, because many plots share a page.
 
 mod axis;
 mod bars;
@@ -35,48 +38,49 @@ pub use scatter::{Point, Scatter};
 
 use svg::Svg;
 
-/// The style sheet of all plots: colours for light and dark.
+/// The style sheet of all plots, with colours for light and dark mode.
 pub const STYLE: &str = include_str!("plot/style.css");
 
-/// Width of every plot, in units of the SVG: about pixels.
+/// Width of every plot in SVG units, roughly pixels.
 pub const WIDTH: f64 = 480.0;
 
-/// What is to be drawn, under which title.
+/// The data of a plot and its title.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// Says what is seen, without the unit: "Random reads over time".
+    /// Describes the plot without the unit: "Random reads over time".
     pub title: String,
-    /// How it is drawn.
+    /// Its kind, with the data.
     pub shape: Shape,
 }
 
 /// The kinds of plots.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
-    /// Values over time: one panel, or several that share the axis of time.
+    /// Values over time: one panel, or several that share the time axis.
     OverTime(Vec<Panel>),
-    /// How often which latency (or size) was met, on a logarithmic axis.
+    /// Frequency of latencies (or sizes) on a logarithmic axis.
     Histogram(Vec<Spread>),
-    /// Which part of all operations took no longer: percentiles, with a nine more at each step upwards.
+    /// Share of operations that took no longer: percentiles, with one more nine at each step
+    /// upwards.
     Percentiles(Vec<Spread>),
     /// Values side by side, with their intervals.
     Bars(Bars),
-    /// One value against another, with a fit.
+    /// One value against another, with a fitted line.
     Scatter(Scatter),
 }
 
-/// Where an SVG goes.
+/// Where an SVG is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// A file of its own: carries the style sheet and a background.
+pub enum SvgPlace {
+    /// A file of its own: includes the style sheet and a background.
     File,
-    /// In a page that has [`STYLE`].
+    /// In a page that includes [`STYLE`].
     Page,
 }
 
 impl Plot {
     /// The plot as an SVG element.
-    pub fn svg(&self, place: Place) -> String {
+    pub fn svg(&self, place: SvgPlace) -> String {
         let mut svg = Svg::new(&self.title);
         match &self.shape {
             Shape::OverTime(panels) => over_time::draw(panels, &mut svg),
@@ -88,7 +92,7 @@ impl Plot {
         svg.finish(&self.title, &self.description(), place)
     }
 
-    /// What the plot says, in words, for those who don't see it.
+    /// The plot in words, for readers who cannot see it.
     pub fn description(&self) -> String {
         match &self.shape {
             Shape::OverTime(panels) => over_time::describe(panels),

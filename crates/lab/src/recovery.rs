@@ -1,11 +1,13 @@
 //! How long does a pool take to recover? (report 003)
 //!
-//! Idea: a pool is made for the purpose, filled with data that neither compress nor repeat, damaged in three ways, one after the other,
-//! and repaired each time: a range of zeros on one disk and a scrub; bytes scattered over one disk and a scrub; a disk wiped and
-//! replaced. Each repair is timed from the command to the moment the module says that it is done (`zpool wait`), to the millisecond. Beside them stands what a copy of
-//! that whole disk takes: a resilver reads what is in use only, a copy reads all, but in order.
+//! A pool is created for the purpose, filled with incompressible data without duplicates, then
+//! damaged and repaired three times: a range of zeros on one disk, repaired by a scrub; scattered
+//! corrupt bytes on one disk, repaired by a scrub; a wiped disk, replaced and resilvered. Each
+//! repair is timed from the command until the module reports completion (`zpool wait`), to the
+//! millisecond. For comparison, the whole disk is also copied: a resilver reads only allocated
+//! blocks, a copy reads everything, but sequentially.
 //!
-//! Guards: see [`pool`]. No pool but the one made here is ever named to the `zpool` program.
+//! For safeguards see [`pool`]. No other pool is ever named to the `zpool` program.
 
 mod damage;
 mod pool;
@@ -26,35 +28,35 @@ use crate::unit::Unit;
 use crate::{LabError, Result, caches};
 use pool::TestPool;
 
-/// Bytes written or copied by one call.
+/// Bytes per write or copy call.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Files of the filling.
+/// Size of the files that fill the pool.
 const FILE_BYTES: u64 = 256 << 20;
 
-/// What is made, how full, and how large a part of a disk is damaged.
+/// The layout of the pool, its fill, and the extent of the damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// `mirror`, `raidz1`, `raidz2`, `raidz3`: as `zpool create` says it.
+    /// `mirror`, `raidz1`, `raidz2`, `raidz3`, as for `zpool create`.
     pub layout: String,
-    /// How many disks.
+    /// Number of disks.
     pub disks: usize,
-    /// Size of each, where they are files.
+    /// Size of each disk, if they are files.
     pub disk_bytes: u64,
-    /// Block devices to use instead of files: they hold nothing, or the user said twice that it may go.
+    /// Block devices to use instead of files: empty, or confirmed twice as expendable by the user.
     pub devices: Vec<PathBuf>,
-    /// How full the pool is made, in percent.
+    /// How full the pool is filled, in percent.
     pub fill_percent: u8,
-    /// How much of one disk is made zero, in percent.
+    /// Share of one disk overwritten with zeros, in percent.
     pub zero_percent: u8,
-    /// How many places of one disk get other bytes.
+    /// How many regions of one disk are corrupted.
     pub scattered: u32,
 }
 
 impl Recovery {
-    /// Does all of it; files lie in `place`.
+    /// Runs the whole study; files are created in `place`.
     ///
     /// # Errors
-    /// The `zpool` program is missing or refuses, the disk is full, a repair ends with errors, or all was asked to stop.
+    /// `zpool` is missing or refuses, the disk is full, a repair ends with errors, or the work was stopped.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
         let version = Zpool::find()?.userland().to_owned();
         let scratch = Scratch::new(place)?;
@@ -67,7 +69,7 @@ impl Recovery {
         let filled = self.fill(&mount, control)?;
         pool.sync()?;
 
-        // Disk 1 and not 0: any would do, and none is special.
+        // Any disk would do; this one is not the first.
         let disk = &disks[1];
         control.doing(format!("{}: scrub after zeros", self.layout));
         damage::zeros(disk, self.zero_percent)?;
@@ -88,7 +90,7 @@ impl Recovery {
             streams: vec![filled],
             others: figures,
             notes: vec![format!(
-                "{} of {} disks, {} each{}, {} % full; {} % of a disk made zero, {} places scattered",
+                "{} of {} disks, {} each{}, {} % full; {} % of a disk zeroed, {} regions corrupted",
                 self.layout,
                 self.disks,
                 Unit::Bytes.show(damage::size(disk)? as f64),
@@ -102,9 +104,7 @@ impl Recovery {
 
     fn disks(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         if self.disks < 2 {
-            return Err(LabError::Refused(
-                "recovery needs a layout with redundancy: two disks at least".into(),
-            ));
+            return Err(LabError::Refused("recovery needs a redundant layout of at least two disks".into()));
         }
         if !self.devices.is_empty() {
             return match self.devices.get(..self.disks) {
@@ -126,7 +126,7 @@ impl Recovery {
         (0..self.disks).map(make).collect()
     }
 
-    /// Fills the pool; the stream tells how fast.
+    /// Fills the pool; the stream gives its speed.
     fn fill(&self, mount: &Path, control: &Control) -> Result<Stream> {
         let what = || mount.display().to_string();
         let space = rustix::fs::statvfs(mount).map_err(|e| LabError::io(what())(e.into()))?;
@@ -156,7 +156,7 @@ impl Recovery {
     }
 }
 
-/// What a repair gives to compare.
+/// The figures of a repair.
 fn repaired(name: &str, repair: &pool::Repair) -> Vec<Figure> {
     let rate = repair.examined_bytes as f64 / (repair.elapsed_ns.max(1) as f64 / 1e9);
     let mut figures = vec![
@@ -169,7 +169,7 @@ fn repaired(name: &str, repair: &pool::Repair) -> Vec<Figure> {
     figures
 }
 
-/// Copies a whole disk, in order, as a proactive copy would.
+/// Copies a whole disk sequentially, as a preventive copy would.
 fn copy(disk: &Path, to: &Path, control: &Control) -> Result<Vec<Figure>> {
     let what = || format!("copy of {}", disk.display());
     let mut from = File::open(disk).map_err(LabError::io(what()))?;

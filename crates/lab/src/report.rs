@@ -1,4 +1,4 @@
-//! Reports: what was found, written so that a reader needs nothing else to judge it.
+//! Reports: the findings, with everything a reader needs to judge them.
 //!
 //! ```text
 //! result, findings ──> build ──> Document ──┬──> markdown  + plots/*.svg
@@ -6,8 +6,9 @@
 //!                                           └──> text        for a terminal
 //! ```
 //!
-//! A [`Document`] is a list of [`Block`]s and knows no format. Words in it are plain ([`Text`]); each renderer escapes all of them, because
-//! names of pools, files, disks and hosts are whatever somebody made them.
+//! A [`Document`] is a list of [`Block`]s, independent of any format. Its text is plain ([`Text`]);
+//! each renderer escapes all of it, because names of pools, files, disks and hosts may contain
+//! anything.
 
 mod build;
 mod document;
@@ -33,12 +34,12 @@ use crate::analysis::{Analysis, Setting, analyse_runs};
 use crate::result::{ResultFolder, Run, Summary};
 use crate::{LabError, Result};
 
-/// Names of a report's files in its folder.
+/// Name of the Markdown report in its folder.
 pub const MARKDOWN: &str = "report.md";
-/// The page.
+/// Name of the HTML report.
 pub const HTML: &str = "report.html";
 
-/// A result, read once, with all that follows from it: what documents are written from.
+/// A result, read once and analysed: the input of documents.
 #[derive(Debug)]
 pub struct Study<'a> {
     folder: &'a ResultFolder,
@@ -49,10 +50,10 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Reads a result and analyses it. Memory: all its runs.
+    /// Reads a result and analyses it, with all its runs in memory.
     ///
     /// # Errors
-    /// A run can't be read, or the machine's description is of another version.
+    /// A run cannot be read, or the machine's description has another version.
     pub fn read(folder: &'a ResultFolder) -> Result<Study<'a>> {
         let runs = folder.runs().collect::<Result<Vec<_>>>()?;
         let setting = Setting::from_machine(folder.machine());
@@ -65,7 +66,7 @@ impl<'a> Study<'a> {
         })
     }
 
-    /// A document of such a shape about it: [`build`] or [`essentials`].
+    /// Makes a document about it: [`build`] or [`essentials`].
     pub fn document(&self, shape: fn(&Material<'_>) -> Document) -> Document {
         shape(&Material {
             summary: &self.summary,
@@ -79,17 +80,17 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Writes the report into `folder` as Markdown with its plots, and as a page. What an earlier report left there is replaced: all of it
-/// is derived from what is beside it.
+/// Writes the report into `folder`, as Markdown with plots and as an HTML page. It replaces an
+/// earlier report, since everything is derived from the files beside it.
 ///
 /// # Errors
-/// Something can't be written.
+/// Something cannot be written.
 pub fn write(document: &Document, folder: &Path) -> Result<()> {
     let put = |path: &Path, content: &str| {
-        fs::write(path, content).map_err(LabError::io(format!("{}: can't be written", path.display())))
+        fs::write(path, content).map_err(LabError::io(format!("cannot write {}", path.display())))
     };
     let plots = folder.join("plots");
-    fs::create_dir_all(&plots).map_err(LabError::io(format!("{}: can't be made", plots.display())))?;
+    fs::create_dir_all(&plots).map_err(LabError::io(format!("cannot create {}", plots.display())))?;
     let markdown = markdown(document);
     for (path, svg) in &markdown.plots {
         put(&folder.join(path), svg)?;

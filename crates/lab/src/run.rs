@@ -1,10 +1,12 @@
-//! Does what a plan says, and keeps what comes of it.
+//! Executes a plan and records its results.
 //!
-//! Order: repeats outside, then tests, then targets: what drifts (temperature, fill, neighbours) meets all targets alike. With `together`
-//! the targets do each test at once. Each measurement is on disk, with what was sampled beside it, before the next begins; those that a
-//! result has already are not done again, which is all there is to resuming.
+//! Repeats are the outer loop, then tests, then targets, so that drift (temperature, fill,
+//! neighbours) affects all targets alike. With `together`, the targets run each test at the same
+//! time. Each measurement is on disk with its samples before the next starts. Measurements that a
+//! result already has are skipped, which is all that resuming takes.
 //!
-//! A test that fails on a target is noted with its reason, and the others go on; only an interrupt ends the run.
+//! A test that fails on a target is recorded with its error, and the others continue; only an
+//! interrupt ends the run.
 
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -12,7 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::control::Control;
-use crate::engine::{self, Place};
+use crate::engine::{self, WorkFiles};
+use crate::eta::Eta;
 use crate::fio;
 use crate::machine::Machine;
 use crate::measurement::{Measurement, Outcome};
@@ -22,26 +25,28 @@ use crate::suite::{Test, Work};
 use crate::target::{Scratch, Target, TargetKind};
 use crate::{LabError, Result};
 
-/// How often the system is looked at meanwhile.
+/// Sampling interval.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// What a run tells as it goes on.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A test begins.
+    /// A test starts.
     Begins {
-        /// Which one of how many, from 1.
+        /// Its number, from 1.
         number: usize,
         /// How many there are.
         of: usize,
         /// Its test.
         test: &'a Test,
-        /// On which target.
+        /// Its target.
         target: &'a Target,
-        /// Which repeat, from 1.
+        /// The number of the repeat, from 1.
         repeat: u32,
+        /// Estimated time for this and all remaining ones, if known.
+        left: Option<Duration>,
     },
-    /// It gave this.
+    /// It produced this.
     Done(&'a Measurement),
     /// It failed.
     Failed(&'a Failure),
@@ -56,19 +61,19 @@ struct Step<'a> {
     repeat: u32,
 }
 
-/// A target, with our folder in it if it is one.
+/// A target, with the lab's folder if it is a folder.
 #[derive(Debug)]
 struct Placed<'a> {
     target: &'a Target,
     scratch: OnceLock<Scratch>,
-    /// What is sampled meanwhile.
+    /// What to sample.
     scope: Scope,
 }
 
-/// Does all that is planned and not done yet, on all targets.
+/// Executes everything planned and not yet done, on all targets.
 ///
 /// # Errors
-/// Interrupted; a target takes no files; the result can't be written.
+/// Interrupted; a target cannot hold files; the result cannot be written.
 pub fn run(recorder: &mut Recorder, control: &Control, tell: &(dyn Fn(Event<'_>) + Sync)) -> Result<()> {
     let (plan, targets) = (recorder.plan().clone(), recorder.targets().to_vec());
     let placed: Vec<_> = targets.iter().map(Placed::new).collect();
@@ -81,19 +86,22 @@ pub fn run(recorder: &mut Recorder, control: &Control, tell: &(dyn Fn(Event<'_>)
         }
     }
     let lists = recorder.path().to_owned();
-    let runner = Runner {
+    let runner = &Runner {
         recorder: Mutex::new(recorder),
         control,
         tell,
         of: steps.len(),
+        eta: Mutex::default(),
         real: plan.options.real,
         lists,
     };
     let at_once = if plan.options.together { placed.len() } else { 1 };
-    for group in steps.chunks(at_once) {
+    for (number, group) in steps.chunks(at_once).enumerate() {
         control.check()?;
+        let left = runner.left(&steps[number * at_once..], at_once);
         std::thread::scope(|scope| {
-            let workers: Vec<_> = group.iter().map(|step| scope.spawn(|| runner.step(*step))).collect();
+            let workers: Vec<_> =
+                group.iter().map(|step| scope.spawn(move || runner.step(*step, left))).collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -102,15 +110,16 @@ pub fn run(recorder: &mut Recorder, control: &Control, tell: &(dyn Fn(Event<'_>)
     Ok(())
 }
 
-/// What all steps share.
+/// State shared by all steps.
 struct Runner<'a> {
     recorder: Mutex<&'a mut Recorder>,
     control: &'a Control,
     tell: &'a (dyn Fn(Event<'_>) + Sync),
     of: usize,
+    eta: Mutex<Eta>,
     /// The real programs do the work.
     real: bool,
-    /// Where lists of files may lie for a while: not in what is scanned.
+    /// Where temporary lists of files go: outside the folders scanned.
     lists: PathBuf,
 }
 
@@ -119,13 +128,22 @@ impl<'a> Runner<'a> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn step(&self, step: Step<'_>) -> Result<()> {
+    /// How long these steps will take, with `at_once` in parallel.
+    fn left(&self, steps: &[Step<'_>], at_once: usize) -> Option<Duration> {
+        let recorder = self.recorder();
+        let is_left =
+            |step: &&Step<'_>| !recorder.done(&step.test.name, &step.place.target.name, step.repeat);
+        let tests = steps.iter().step_by(at_once).filter(is_left).map(|step| step.test);
+        self.eta.lock().unwrap_or_else(PoisonError::into_inner).of(tests)
+    }
+
+    fn step(&self, step: Step<'_>, left: Option<Duration>) -> Result<()> {
         let Step { number, test, place, repeat } = step;
         let target = place.target;
         if self.recorder().done(&test.name, &target.name, repeat) {
             return Ok(());
         }
-        (self.tell)(Event::Begins { number, of: self.of, test, target, repeat });
+        (self.tell)(Event::Begins { number, of: self.of, test, target, repeat, left });
         self.control.doing(format!("{} {}", target.name, test.name));
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let sampler = Sampler::start(&place.scope, SAMPLE_EVERY);
@@ -133,6 +151,13 @@ impl<'a> Runner<'a> {
         let samples = sampler.stop();
         let elapsed =
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(started);
+        self.eta.lock().unwrap_or_else(PoisonError::into_inner).took(test, elapsed);
+        let failed = |error: &LabError| Failure {
+            test: test.name.clone(),
+            target: target.name.clone(),
+            repeat,
+            error: error.to_string(),
+        };
         match outcome {
             Ok(outcome) => {
                 let measurement = Measurement {
@@ -144,16 +169,17 @@ impl<'a> Runner<'a> {
                     outcome,
                 };
                 (self.tell)(Event::Done(&measurement));
-                self.recorder().add(measurement, samples)?;
+                let added = self.recorder().add(measurement, samples);
+                if let Err(error) = added {
+                    // Most likely the disk is full; the reserve still has space to record the
+                    // failure.
+                    self.recorder().fail(failed(&error))?;
+                    return Err(error);
+                }
             }
             Err(LabError::Interrupted) => return Err(LabError::Interrupted),
             Err(error) => {
-                let failure = Failure {
-                    test: test.name.clone(),
-                    target: target.name.clone(),
-                    repeat,
-                    error: error.to_string(),
-                };
+                let failure = failed(&error);
                 (self.tell)(Event::Failed(&failure));
                 self.recorder().fail(failure)?;
             }
@@ -168,12 +194,13 @@ impl<'a> Placed<'a> {
         Placed { target, scratch: OnceLock::new(), scope }
     }
 
-    /// Our folder in the target, made when it is first wanted: a scan of what is there writes nothing.
+    /// The lab's folder in the target, created on first use: a scan of existing files writes
+    /// nothing.
     fn scratch(&self) -> Result<&Path> {
         if let Some(scratch) = self.scratch.get() {
             return Ok(scratch.path());
         }
-        // A target is worked on by one step at a time: nobody else makes it meanwhile.
+        // Only one step at a time works on a target, so nobody else creates the folder meanwhile.
         let made = self.target.scratch()?;
         Ok(self.scratch.get_or_init(|| made).path())
     }
@@ -183,8 +210,8 @@ impl<'a> Placed<'a> {
         match work {
             Work::Io(jobs) => {
                 let place = match self.target.kind {
-                    TargetKind::Folder => Place::Folder(self.scratch()?.to_owned()),
-                    TargetKind::File | TargetKind::Device => Place::File(self.target.path.clone()),
+                    TargetKind::Folder => WorkFiles::Folder(self.scratch()?.to_owned()),
+                    TargetKind::File | TargetKind::Device => WorkFiles::File(self.target.path.clone()),
                 };
                 if runner.real { fio::run(jobs, &place, control) } else { engine::run(jobs, &place, control) }
             }

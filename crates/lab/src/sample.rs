@@ -1,33 +1,40 @@
-//! Sampling: what goes on in the machine while something is measured.
+//! Sampling: what the machine does during a measurement.
 //!
-//! A [`Sampler`] reads all sources at an interval in a thread of its own, from the moment it is started until it is stopped: both ends
-//! are points of every series, so that the growth of a counter is that of the whole measurement. What can't be had is in
-//! [`Samples::missing`], with the reason; nothing of it stops a measurement.
+//! A [`Sampler`] reads all sources at an interval in its own thread, from start to stop. Every
+//! series has a point at both ends, so a counter's growth covers the whole measurement. Sources
+//! that cannot be sampled are in [`Samples::missing`] with the reason; they never stop a
+//! measurement.
 //!
 //! | source | subject | names | unit |
 //! |---|---|---|---|
 //! | `cpu` | empty (all), `cpu0`... | `user`, `nice`, `system`, `idle`, `iowait`, `irq`, `softirq`, `steal`; of all: gauges `procs_running`, `procs_blocked`, counter `context_switches` | ns of processor time |
+//! | `own` | empty | `user`, `system`, `children` of this program and its children; `read_bytes`, `write_bytes` from and to block devices | ns of processor time, bytes |
+//! | `kernel_threads` | empty | `used` by all threads of the kernel, at both ends only | ns of processor time |
 //! | `memory` | empty | as in `/proc/meminfo`: `MemAvailable`, `Dirty`, `Writeback`, `Cached`... | bytes, gauges |
 //! | `pressure` | `cpu`, `memory`, `io` | `some_total`, `full_total`: ns in which some or all tasks waited; gauges `some_avg10`... in percent | ns |
 //! | `diskstats` | device | `read_ios`, `read_bytes`, `read_time`, the same of `write_`, `discard_` and `flush_`, `io_time`, `weighted_io_time`; gauge `in_flight` | counts, bytes, ns |
 //! | `network` | interface | `rx_bytes`, `tx_bytes`, packets, errors, dropped; gauge `link_speed` | bytes, bytes/s |
 //! | `arcstats`, `zil`, `dbufstats`, `dmu_tx`, `zfetchstats`, `abdstats`, `dnodestats`... | empty | as in the kstat | counts, bytes |
 //! | `objset` | dataset | `reads`, `nread`, `writes`, `nwritten`, `zil_*`, as in its kstat | counts, bytes |
-//! | `txgs` | pool | `synced`, `dirty_bytes`, `read_bytes`, `written_bytes`, `open_time`, `quiesce_time`, `wait_time`, `sync_time` of groups that ended | counts, bytes, ns |
+//! | `txgs` | pool | `synced`, `dirty_bytes`, `read_bytes`, `written_bytes`, `open_time`, `quiesce_time`, `wait_time`, `sync_time` of completed txgs | counts, bytes, ns |
 //! | `iostats` | pool | as in the kstat | counts, bytes |
 //! | `iostat` | `POOL`, `POOL/VDEV` | gauges `read_ops`, `write_bytes`, `total_wait.read`, `disk_wait.write`, `sync_read.pending`, `async_write.active`... | /s, bytes/s, ns, counts |
 //! | `smart` | disk | gauges `temperature`, `wear`, `reallocated`... (see [`smart`]), at both ends only | °C, percent, counts |
 //!
-//! Disks are raw counters; over an interval `dt` their utilisation is `io_time / dt`, the mean number in the queue
-//! `weighted_io_time / dt`, the mean time of a read `read_time / read_ios`. Histograms are those of `zpool iostat -w` and `-r`
-//! (sources `iostat_latency`, `iostat_size`: names as in `iostat`) and of waits for a transaction group (`dmu_tx_assign`), as they grew.
+//! Disks have raw counters. Over an interval `dt`, their utilisation is `io_time / dt`, the mean
+//! queue length `weighted_io_time / dt`, and the mean read latency `read_time / read_ios`.
+//! Histograms hold the growth during the measurement of those of `zpool iostat -w` and `-r`
+//! (sources `iostat_latency`, `iostat_size`; names as in `iostat`) and of waits for a txg
+//! (`dmu_tx_assign`).
 //!
-//! Memory: [`MOST_TICKS`] points a series, then every second goes; 300 series that change take 9 MB however long it takes.
+//! Memory: [`MOST_TICKS`] points per series, after which every other point is dropped. 300 changing
+//! series take 9 MB, however long the measurement.
 
 mod device;
 mod iostat;
 mod kernel;
 mod kstat;
+mod processes;
 mod recorder;
 pub mod smart;
 
@@ -42,21 +49,23 @@ use crate::samples::{SampledHistogram, Samples};
 pub use recorder::MOST_TICKS;
 use recorder::Recorder;
 
-/// What belongs to a measurement: nothing else is sampled, but for what concerns the machine as a whole.
+/// What belongs to a measurement. Nothing else is sampled, except facts about the machine as a
+/// whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Pools, by name.
     pub pools: Vec<String>,
     /// Block devices, by their names in `/sys/block`.
     pub devices: Vec<String>,
-    /// Those of them that may have SMART records.
+    /// The devices that may have SMART records.
     pub disks: Vec<String>,
     /// Network interfaces.
     pub interfaces: Vec<String>,
 }
 
 impl Scope {
-    /// All that the machine's description names: the devices and pools under its targets, the interfaces that are up.
+    /// Everything in the machine's description: the devices and pools under its targets, and the
+    /// interfaces that are up.
     pub fn of(machine: &Machine) -> Scope {
         let physical = |transport| {
             use Transport::{FibreChannel, Nvme, Sas, Sata, Unknown, Usb};
@@ -71,7 +80,7 @@ impl Scope {
     }
 }
 
-/// Samples until it is stopped.
+/// Samples until stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Option<Sender<()>>,
@@ -79,12 +88,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to sample this machine; the first points are there when this returns.
+    /// Starts to sample this machine; returns after the first points.
     pub fn start(scope: &Scope, interval: Duration) -> Sampler {
         Sampler::start_at(&Root::default(), Zpool::find(), scope, interval)
     }
 
-    /// Starts to sample a machine whose `/proc` and `/sys` are under `root`, and whose pools `zpool` knows.
+    /// Starts to sample a machine whose `/proc` and `/sys` are under `root`, and whose pools
+    /// `zpool` knows.
     pub fn start_at(root: &Root, zpool: Result<Zpool>, scope: &Scope, interval: Duration) -> Sampler {
         let began = Instant::now();
         let (stop, stopped) = mpsc::channel();
@@ -92,26 +102,26 @@ impl Sampler {
         let (root, scope) = (root.clone(), scope.clone());
         let thread = thread::spawn(move || {
             let mut sources = Sources::open(root, zpool, scope, interval);
-            sources.read(began, false);
-            // Nobody waits any more: the sampler was dropped.
+            sources.read(began, true);
+            // If this fails, the sampler was dropped and nobody waits.
             let _ = ready.send(());
             sources.smart();
             sources.follow(began, interval, &stopped);
             sources.finish(began)
         });
-        // An error means that the thread has ended: `stop` says so.
+        // An error means that the thread has ended, which `stop` reports.
         let _ = is_ready.recv();
         Sampler { stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Takes the last points, and gives all.
+    /// Takes the last points, and returns all samples.
     pub fn stop(mut self) -> Samples {
         self.stop = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(samples)) => samples,
             _ => {
                 let mut nothing = Recorder::default();
-                nothing.missing("sampler", "the sampling ended before its time; this is a fault of Cenote");
+                nothing.missing("sampler", "sampling ended early; this is a bug in Cenote");
                 nothing.finish()
             }
         }
@@ -127,13 +137,14 @@ impl Drop for Sampler {
     }
 }
 
-/// Everything that is read.
+/// All sources.
 struct Sources {
     root: Root,
     zpool: Option<Zpool>,
     scope: Scope,
     recorder: Recorder,
     pools: kstat::Pools,
+    threads: processes::KernelThreads,
     follower: Option<iostat::Follower>,
     histograms: Vec<SampledHistogram>,
 }
@@ -149,19 +160,25 @@ impl Sources {
                 .ok();
         }
         let pools = kstat::Pools::default();
-        let mut sources = Sources { root, zpool, scope, recorder, pools, follower, histograms: Vec::new() };
+        let threads = processes::KernelThreads::default();
+        let mut sources =
+            Sources { root, zpool, scope, recorder, pools, threads, follower, histograms: Vec::new() };
         sources.histograms = sources.histograms_now();
         sources
     }
 
-    /// Reads all that is read at each tick.
-    fn read(&mut self, began: Instant, last: bool) {
+    /// Reads the sources for every tick, and at both ends also the slow ones.
+    fn read(&mut self, began: Instant, is_end: bool) {
         let at_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if !self.recorder.tick(at_ns, last) {
+        if !self.recorder.tick(at_ns, is_end) {
             return;
         }
         let (root, recorder) = (&self.root, &mut self.recorder);
         kernel::cpu(root, recorder);
+        processes::own(root, recorder);
+        if is_end {
+            self.threads.read(root, recorder);
+        }
         kernel::memory(root, recorder);
         kernel::pressure(root, recorder);
         device::disks(root, &self.scope.devices, recorder);
@@ -175,11 +192,11 @@ impl Sources {
         }
     }
 
-    /// Reads at each interval until it is to stop.
+    /// Reads at each interval until told to stop.
     fn follow(&mut self, began: Instant, interval: Duration, stopped: &Receiver<()>) {
         let mut next = began;
         loop {
-            // Ticks that were missed, for the machine was busy, are left out.
+            // Skip ticks that were missed because the machine was busy.
             while next <= Instant::now() {
                 next += interval.max(Duration::from_millis(1));
             }
@@ -212,7 +229,7 @@ impl Sources {
         all
     }
 
-    /// Asks the disks for their records: some take a second to answer.
+    /// Asks the disks for their SMART records, which may take a second each.
     fn smart(&mut self) {
         for disk in &self.scope.disks {
             match smart::Smart::read(disk) {

@@ -1,49 +1,50 @@
-//! What went on beside a measurement: series over time, and what could not be had.
+//! Samples from a measurement: series over time, and sources that could not be sampled.
 
 use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
-/// How the values of a series are to be read.
+/// How to read the values of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A count since some beginning: what matters is its growth.
+    /// A running count: its growth matters.
     Counter,
-    /// A state at a moment.
+    /// A state at one time.
     Gauge,
 }
 
 /// One value over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Where it comes from: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
+    /// Its source: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
     pub source: String,
-    /// Which one, where there are several: a disk, a pool, a processor; empty otherwise.
+    /// The instance, if there are several: a disk, a pool, a processor; otherwise empty.
     pub subject: String,
-    /// Its name at the source: `hits`, `read_ios`, `some_avg10`.
+    /// Its name in the source: `hits`, `read_ios`, `some_avg10`.
     pub name: String,
     /// How to read the values.
     pub kind: Kind,
     /// Their unit.
     pub unit: Unit,
-    /// (nanoseconds since the measurement began, value), in order of time. What a source said before counts as 0.
+    /// (nanoseconds since the start of the measurement, value), in time order. Values from before
+    /// the start have time 0.
     pub points: Vec<(u64, f64)>,
 }
 
 /// A source that could not be sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// Which one.
+    /// The source.
     pub source: String,
     /// Why, and what would help.
     pub why: String,
 }
 
-/// A histogram that a source keeps itself, as it grew during the measurement: `zpool iostat -w` and `-r`.
+/// The growth of a source's own histogram during the measurement: `zpool iostat -w` and `-r`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledHistogram {
-    /// Where it comes from: `iostat_latency`, `iostat_size`.
+    /// Its source: `iostat_latency`, `iostat_size`.
     pub source: String,
     /// Pool or vdev.
     pub subject: String,
@@ -55,7 +56,7 @@ pub struct SampledHistogram {
     pub buckets: Vec<(f64, f64, u64)>,
 }
 
-/// All that was sampled beside one measurement.
+/// All samples from one measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// Values over time.
@@ -67,14 +68,14 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The series of that name, if it was sampled.
+    /// The series of that name, if sampled.
     pub fn find(&self, source: &str, subject: &str, name: &str) -> Option<&Series> {
         self.series.iter().find(|s| s.source == source && s.subject == subject && s.name == name)
     }
 }
 
 impl Series {
-    /// How much a counter grew from the first to the last point; 0 without two points.
+    /// A counter's growth from the first to the last point; 0 without two points.
     pub fn growth(&self) -> f64 {
         match (self.points.first(), self.points.last()) {
             (Some(first), Some(last)) => last.1 - first.1,
@@ -82,8 +83,9 @@ impl Series {
         }
     }
 
-    /// Growth per second between neighbouring points of a counter; the points themselves of a gauge. What was looked at much sooner after
-    /// another look than usual (at the end of a run) is left out: a rate over a moment is chance.
+    /// The growth per second between neighbouring points of a counter, or the points of a gauge. A
+    /// reading much sooner than usual after the previous one (at the end of a run) is left out: a
+    /// rate over so short a time is chance.
     pub fn rates(&self) -> Vec<(u64, f64)> {
         if self.kind == Kind::Gauge {
             return self.points.clone();

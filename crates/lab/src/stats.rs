@@ -1,14 +1,18 @@
-//! Statistics of few repeats: what a handful of numbers allows to say, and what it does not.
+//! Statistics for few repeats: what a handful of numbers supports, and what it does not.
 //!
-//! Measurements are repeated three or five times, rarely more, and storage is not normally distributed. So: medians, not means; intervals by
-//! the bootstrap, none for fewer than three values, each with the confidence that so few values can really give; differences by exact
-//! permutation, which at n against n can never have a p below 2/C(2n, n): three against three can't support anything at 5 %, however
-//! far apart, and the verdict says so. Outliers are marked and stay. All of it is deterministic: the seed is fixed.
+//! Measurements are repeated three or five times, rarely more, and storage performance is not
+//! normally distributed. Hence medians rather than means; bootstrap intervals, from three values
+//! on, each with its true confidence; and differences by exact permutation tests. With n values on
+//! each side, p cannot fall below 2/C(2n, n): three against three support nothing at 5 %, however
+//! far apart, and the verdict says so. Comparisons made together are corrected for their number.
+//! Outliers are marked but kept. All of it is deterministic: the seed is fixed.
 //!
-//! Source: Efron and Tibshirani, An Introduction to the Bootstrap; Hodges and Lehmann 1963; Cliff 1993; Iglewicz and Hoaglin 1993.
+//! Source: Efron and Tibshirani, An Introduction to the Bootstrap; Hodges and Lehmann 1963; Cliff 1993;
+//! Iglewicz and Hoaglin 1993.
 
 mod bootstrap;
 mod effect;
+mod holm;
 mod modes;
 mod spread;
 #[cfg(test)]
@@ -16,5 +20,6 @@ mod tests;
 
 pub use bootstrap::Interval;
 pub use effect::{Difference, Support};
+pub use holm::{holm, repeats_for};
 pub use modes::{Mode, modes};
 pub use spread::{Spread, UNSTABLE_ABOVE, median, quantile};

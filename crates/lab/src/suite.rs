@@ -1,15 +1,18 @@
-//! Suites: what is measured together, to answer a question that people have.
+//! Suites: sets of tests that answer a common question.
 //!
-//! A suite makes a [`Plan`] from options: tests, each one piece of [`Work`], and words for the report. The runner does each test on each
-//! target as often as the plan says. A plan is kept with its result, so that an interrupted run can go on.
+//! A suite makes a [`Plan`] from options: tests, each with one piece of [`Work`], and text for the
+//! report. The runner does each test on each target as often as the plan says. A plan is stored
+//! with its result, so that an interrupted run can be resumed.
 
 pub mod bonnie;
+pub mod depth;
 pub mod io;
 pub mod metadata;
 pub mod pools;
 pub mod recovery;
 pub mod scan;
 pub mod vm;
+mod work;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,28 +23,28 @@ use crate::tree::TreeWork;
 use crate::unit::times;
 use crate::walk::Scan;
 
-/// What a user may choose about a run.
+/// The user's choices for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// All of it under four minutes: smaller, shorter, fewer; the report says so.
+    /// Everything in under four minutes: smaller, shorter, fewer; the report says so.
     pub quick: bool,
-    /// How often each test is done; the suite's own number if None.
+    /// Number of repeats of each test; None for the suite's default.
     pub repeats: Option<u32>,
-    /// Size of the data set; the suite's own if None.
+    /// Size of the data set; None for the suite's default.
     pub size_bytes: Option<u64>,
-    /// How long each timed test goes on; the suite's own if None.
+    /// Duration of each timed test; None for the suite's default.
     pub seconds: Option<u64>,
-    /// All targets at once, instead of one after the other.
+    /// All targets at once instead of in turn.
     pub together: bool,
-    /// Real programs (`fio`, `bonnie++`) do the work.
+    /// The real programs (`fio`, `bonnie++`) do the work.
     pub real: bool,
-    /// Bytes of memory of the machine: data sets are measured against it.
+    /// The machine's memory in bytes, which scales data sets.
     pub memory_bytes: u64,
-    /// The command line that asked for it, for the report.
+    /// The command line, for the report.
     pub command: String,
 }
 
-/// One piece of work that can be done on a target.
+/// One kind of work on a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -53,7 +56,7 @@ pub enum Work {
     Scan(Scan),
     /// bonnie's tests.
     Bonnie(Bonnie),
-    /// Damage and repair of pools made for the purpose.
+    /// Damage and repair of test pools.
     Recovery(Recovery),
 }
 
@@ -62,26 +65,26 @@ pub enum Work {
 pub struct Test {
     /// Its short name: `randread-4k`.
     pub name: String,
-    /// What it does, in one sentence for the report's method.
+    /// A one-sentence description for the report's method.
     pub about: String,
-    /// What is done.
+    /// Its work.
     pub work: Work,
 }
 
-/// All that is to be done on each target.
+/// Everything to do on each target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The suite's name.
     pub suite: String,
     /// The report's title.
     pub title: String,
-    /// The question that it answers, and how: a paragraph for the report's method.
+    /// The question it answers, and how: a paragraph for the report's method.
     pub method: String,
-    /// As chosen.
+    /// The options.
     pub options: Options,
-    /// How often each test is done on each target.
+    /// How often each test runs on each target.
     pub repeats: u32,
-    /// In this order.
+    /// The tests, in order.
     pub tests: Vec<Test>,
 }
 
@@ -90,10 +93,7 @@ pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
     Plan {
         suite: "job".into(),
         title: format!("Job {name}"),
-        method: format!(
-            "The job file {name} is run on each target, {}.",
-            times(options.repeats.unwrap_or(1))
-        ),
+        method: format!("The job file {name} runs on each target, {}.", times(options.repeats.unwrap_or(1))),
         options: options.clone(),
         repeats: options.repeats.unwrap_or(1).max(1),
         tests: vec![Test {

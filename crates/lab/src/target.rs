@@ -1,8 +1,10 @@
-//! What is measured: a folder of a mounted file system, a file, or a block device; and the guards before anything is written.
+//! Targets: a folder on a mounted file system, a file, or a block device; and the checks before
+//! anything is written.
 //!
-//! Invariants: in a folder, all that is written lies in one new sub-folder of ours ([`Scratch`]), which goes when the work ends, however
-//! it ends. A file is written only if the user named it as an existing regular file and said so twice, as a block device that holds
-//! anything is. A device that is in use (mounted, part of a pool or array, open for exclusive use) is refused whatever is said.
+//! Invariants: in a folder, everything is written to one new sub-folder ([`Scratch`]), which is
+//! removed when the work ends, however it ends. A file is written only if it exists, is regular,
+//! was named by the user and confirmed twice; so is a block device that holds any data. A device in
+//! use (mounted, part of a pool or array, opened exclusively) is always refused.
 
 mod device;
 
@@ -14,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LabError, Result};
 
-/// How names of folders of ours begin.
+/// Prefix of the names of the lab's folders.
 pub const SCRATCH_PREFIX: &str = "cenote-lab-";
 
-/// What kind of place it is.
+/// The kind of target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
-    /// A folder of a mounted file system.
+    /// A folder on a mounted file system.
     Folder,
     /// A regular file.
     File,
@@ -29,26 +31,27 @@ pub enum TargetKind {
     Device,
 }
 
-/// A place to measure.
+/// Something to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: TargetKind,
 }
 
 impl Target {
-    /// What is at `path`, for work that writes if `may_overwrite` (files and devices that hold something: the user must have said
-    /// twice that it may go).
+    /// Examines `path`. Work that writes sets `may_overwrite` (required for files, and for devices
+    /// that hold data: the user must have confirmed twice).
     ///
     /// # Errors
+    /// It does not exist or may not be used; the text says why and what would help.
     /// There is nothing, or it may not be used; the text says why and what would help.
     pub fn find(name: &str, path: &Path, may_overwrite: bool) -> Result<Target> {
         let shown = path.display();
-        let path = fs::canonicalize(path).map_err(LabError::io(format!("{shown}: can't be measured")))?;
+        let path = fs::canonicalize(path).map_err(LabError::io(format!("cannot measure {shown}")))?;
         let metadata = fs::metadata(&path).map_err(LabError::io(shown.to_string()))?;
         let kind = match metadata.file_type() {
             t if t.is_dir() => TargetKind::Folder,
@@ -69,20 +72,21 @@ impl Target {
             && let Some(holds) = device::holds(&path)?
         {
             return Err(LabError::Refused(format!(
-                "{shown}: holds {holds}; measuring overwrites it. If that may go, say --overwrite and --yes-destroy={shown}"
+                "{shown}: holds {holds}; measuring would overwrite it. To allow that, add --overwrite and \
+                 --yes-destroy={shown}"
             )));
         }
         Ok(Target { name: name.to_owned(), path, kind })
     }
 
-    /// A folder of our own in the target.
+    /// Creates the lab's folder in the target.
     ///
     /// # Errors
-    /// The target is not a folder, or nothing can be made there.
+    /// The target is not a folder, or nothing can be created there.
     pub fn scratch(&self) -> Result<Scratch> {
         if self.kind != TargetKind::Folder {
             return Err(LabError::Refused(format!(
-                "{}: this work makes files: it needs a folder",
+                "{}: this work creates files, so it needs a folder",
                 self.path.display()
             )));
         }
@@ -90,7 +94,7 @@ impl Target {
     }
 }
 
-/// Folders that earlier runs left in `parent`: they were killed, or the machine went down.
+/// Folders left in `parent` by earlier runs that were killed or interrupted by a crash.
 pub fn leftovers(parent: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -101,17 +105,17 @@ pub fn leftovers(parent: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_left).collect()
 }
 
-/// A folder of our own, which goes with all that is in it when this is dropped.
+/// A folder of the lab, removed with its content on drop.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one in `parent`.
+    /// Creates one in `parent`.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It cannot be created.
     pub fn new(parent: &Path) -> Result<Scratch> {
         let id = std::process::id();
         for number in 0.. {
@@ -121,7 +125,7 @@ impl Scratch {
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => {
                     return Err(LabError::io(format!(
-                        "{}: no folder for test files can be made there",
+                        "{}: cannot create a folder for test files there",
                         parent.display()
                     ))(e));
                 }
@@ -130,7 +134,7 @@ impl Scratch {
         unreachable!("numbers don't end")
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -138,12 +142,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to be told; `cenote lab run` says at its start what earlier runs left.
+        // Nobody is left to report to; `cenote lab run` lists leftovers when it starts.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Opens for reading, failing if somebody else has the device for exclusive use.
+/// Opens for reading; fails if the device is opened exclusively elsewhere.
 fn open_exclusively(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path)
 }
@@ -154,11 +158,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_holds_something_is_refused_unless_it_may_go() {
+    fn a_file_with_data_is_refused_unless_confirmed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         File::create(&path).unwrap().set_len(64 << 20).unwrap();
-        assert!(Target::find("a", &path, false).is_ok(), "zeros are nothing");
+        assert!(Target::find("a", &path, false).is_ok(), "zeros are not data");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"label", (64 << 20) - 100_000).unwrap();
         let refused = Target::find("a", &path, false).unwrap_err().to_string();
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn scratch_folders_go_with_what_is_in_them() {
+    fn scratch_folders_are_removed_with_their_content() {
         let dir = tempfile::tempdir().unwrap();
         let target = Target::find("a", dir.path(), false).unwrap();
         let (one, two) = (target.scratch().unwrap(), target.scratch().unwrap());
@@ -177,6 +181,6 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         fs::create_dir(dir.path().join(format!("{SCRATCH_PREFIX}4294967295-0"))).unwrap();
         let _ours = target.scratch().unwrap();
-        assert_eq!(leftovers(dir.path()).len(), 1, "what another process left");
+        assert_eq!(leftovers(dir.path()).len(), 1, "left by another process");
     }
 }

@@ -1,12 +1,13 @@
-//! File tree workloads: trees of empty folders, empty files or files of a size are created, looked at, read, copied and deleted by several
-//! workers.
+//! File tree workloads: several workers create, stat, read, copy and delete trees of empty folders,
+//! empty files or files of a given size.
 //!
-//! A [`Shape`] says where each leaf of a tree is, from its number alone: no list of names is kept, and a tree made for a fixed time has the
-//! leaves `0..made`. [`Tree`] is such a tree on a file system; a [`TreeWork`] does [`Step`]s on one, of which those
-//! that are measured give a stream each (a copy one for each thing that it does to a file).
+//! A [`Shape`] computes the position of each leaf from its number alone: no list of names is
+//! needed, and a tree built for a fixed time has the leaves `0..made`. A [`Tree`] is such a tree on
+//! a file system. A [`TreeWork`] runs [`Step`]s on one; each measured step gives a stream (a copy
+//! one for each action on a file).
 //!
-//! Invariants: all is made below the folder that the work was given, and is gone when the work ends. A step with a time limit also ends, with a note, before it has filled half of
-//! the room that the file system had.
+//! Invariants: everything is created below the given folder, and removed when the work ends. A step
+//! with a time limit also ends, with a note, before it has filled half of the initially free space.
 
 mod copy;
 mod reads;

@@ -1,22 +1,23 @@
-//! Units of what is measured, and how their values are shown to people.
+//! Units of measurements, and formatting of their values.
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of a value. Values are kept in base units (bytes, nanoseconds, counts); only showing them scales them.
+/// The unit of a value. Values are stored in base units (bytes, nanoseconds, counts); only
+/// formatting scales them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
-    /// Operations (or files, or inodes) a second.
+    /// Operations (or files, or inodes) per second.
     PerSecond,
     /// Nanoseconds.
     Nanoseconds,
     /// A number of things.
     Count,
-    /// Parts of a hundred.
+    /// Percent.
     Percent,
     /// Degrees Celsius.
     Celsius,
@@ -24,13 +25,13 @@ pub enum Unit {
     Number,
 }
 
-/// Whether more is better.
+/// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// The more the better: throughput.
+    /// Higher is better: throughput.
     Higher,
-    /// The less the better: latency, time taken.
+    /// Lower is better: latency, duration.
     Lower,
     /// Neither.
     Neither,
@@ -46,7 +47,8 @@ impl Unit {
         format!("{}{space}{name}", digits(value / divisor))
     }
 
-    /// What to divide values by, and the unit's name then, for values of about this size: an axis, a column.
+    /// The divisor and the scaled unit's name for values of about this size: for an axis or a
+    /// column.
     pub fn scale(self, about: f64) -> (f64, String) {
         let about = about.abs();
         let scaled = |factor: f64, names: &[&str], after: &str| {
@@ -73,7 +75,8 @@ impl Unit {
     }
 }
 
-/// Three significant digits, but never fewer than the whole part has: `0.54`, `5.34`, `88.8`, `1837`.
+/// Three significant digits, but never fewer than the integer part has: `0.54`, `5.34`, `88.8`,
+/// `1837`.
 pub fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if !v.is_finite() => return "-".into(),
@@ -85,13 +88,13 @@ pub fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A number that begins a sentence or stands in one: small ones as words.
+/// A number in a sentence: small ones as words.
 pub fn number(number: usize) -> String {
     const SMALL: [&str; 10] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
     SMALL.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
 }
 
-/// How often: `once`, `twice`, `five times`.
+/// A number of times: `once`, `twice`, `five times`.
 pub fn times(times: u32) -> String {
     match times {
         1 => "once".into(),
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_as_people_write_them() {
+    fn values_are_formatted_as_people_write_them() {
         assert_eq!(Unit::BytesPerSecond.show(1837.0 * 1048576.0), "1.79 GiB/s");
         assert_eq!(Unit::BytesPerSecond.show(317.0 * 1048576.0), "317 MiB/s");
         assert_eq!(Unit::PerSecond.show(12_700.0), "12.7 k/s");

@@ -1,20 +1,23 @@
-//! Walks a whole tree with many workers, looking at every entry: path, type, size.
+//! Walks a whole tree with many workers and stats every entry: path, type, size.
 //!
 //! ```text
 //! worker ── own stack of folders ──┬─> list 64 KiB of a folder ─> statx each entry ─> visitor
 //!     ^                            └─< sub-folders, on top of the stack
-//!     └── shared stack: what others gave away while somebody was idle
+//!     └── shared stack: work given away while a worker was idle
 //! ```
 //!
-//! Idea: the piece of work is one buffer of a folder's list, not the folder. A folder's place in its list is kept by its descriptor, so the
-//! rest of a large folder is a piece of work like any other: it can be put off or given away. Entries are looked
-//! up relative to their open folder: no path is resolved from the root, however deep the tree.
+//! The unit of work is one buffer of a folder's listing, not the folder. The open descriptor keeps
+//! the position in the listing, so the rest of a large folder is a unit like any other: it can be
+//! deferred or given away. Entries are looked up relative to their open folder, so no path is
+//! resolved from the root, however deep the tree.
 //!
-//! Bounds: at most [`OPEN_FOLDERS`] folders are open beside those being listed; folders found beyond that are opened by their path later. A worker keeps at most
-//! about [`MOST_PENDING`] sub-folders of a folder, puts the rest of its list off and goes down first.
+//! Bounds: at most [`OPEN_FOLDERS`] folders are open besides those being listed; folders found
+//! beyond that are later opened by path. A worker keeps at most about [`MOST_PENDING`] sub-folders
+//! of a folder, then defers the rest of the listing and descends first.
 //!
-//! Invariants: each entry is visited once, its folder before what is in it. Symbolic links are not followed. With
-//! [`WalkOptions::one_file_system`], a folder on another device than the root is visited, not entered (as `find -xdev` does).
+//! Invariants: each entry is visited once, and each folder before its content. Symbolic links are
+//! not followed. With [`WalkOptions::one_file_system`], a folder on another device than the root is
+//! visited but not entered (as with `find -xdev`).
 
 mod folder;
 mod output;
@@ -36,54 +39,54 @@ use folder::Folder;
 use queue::{Pending, Queue};
 use worker::Worker;
 
-/// How many folders may be open beside those being listed.
+/// How many folders may be open besides those being listed.
 pub const OPEN_FOLDERS: usize = 256;
-/// How many sub-folders of one folder a worker keeps before it goes down.
+/// How many sub-folders of one folder a worker keeps before it descends.
 pub const MOST_PENDING: usize = 1024;
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// How many workers.
+    /// Number of workers.
     pub threads: usize,
-    /// Folders on other file systems are not entered.
+    /// Do not enter folders on other file systems.
     pub one_file_system: bool,
 }
 
-/// What is known of an entry.
+/// One entry.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// Path of its folder from the root of the walk; empty for the root itself.
     pub folder: &'a [u8],
     /// Its name.
     pub name: &'a [u8],
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
-    /// What `statx` says of it.
+    /// Its `statx` result.
     pub stat: &'a rustix::fs::Statx,
 }
 
-/// Looks at entries: one for each worker.
+/// Visits entries: one visitor per worker.
 pub trait Visitor: Send {
-    /// An entry; a folder before what is in it. A break ends the walk: it was enough.
+    /// Visits an entry; a folder before its content. A break ends the walk early.
     ///
     /// # Errors
-    /// One ends the walk.
+    /// An error ends the walk.
     fn entry(&mut self, entry: &Entry<'_>) -> Result<ControlFlow<()>>;
 
-    /// The next piece of a folder's list begins.
+    /// The next part of a folder's listing starts.
     fn begin(&mut self) {}
 
-    /// All is done.
+    /// The walk is complete.
     ///
     /// # Errors
-    /// One fails the walk.
+    /// An error fails the walk.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a walk came upon.
+/// The result of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Regular files.
@@ -92,13 +95,13 @@ pub struct Walked {
     pub others: u64,
     /// Folders, without the root.
     pub folders: u64,
-    /// Sizes of regular files, added up.
+    /// Total size of regular files.
     pub bytes: u64,
     /// Folders on other file systems that were not entered.
     pub borders: u64,
-    /// Entries that vanished or that could not be read.
+    /// Entries that vanished or could not be read.
     pub errors: u64,
-    /// What the first of these errors was.
+    /// The first of these errors.
     pub first_error: Option<String>,
 }
 
@@ -114,10 +117,12 @@ impl Walked {
     }
 }
 
-/// Walks all below `root`, with a visitor for each worker; gives what was met, and the visitors.
+/// Walks everything below `root`, with a visitor for each worker; returns the totals and the
+/// visitors.
 ///
 /// # Errors
-/// The root can't be read, a visitor failed, or the work was stopped. What can't be read below the root is counted.
+/// The root cannot be read, a visitor failed, or the work was stopped. Unreadable entries below the root are
+/// only counted.
 pub fn walk<V: Visitor>(
     root: &Path,
     options: WalkOptions,
@@ -125,7 +130,7 @@ pub fn walk<V: Visitor>(
     visitor: impl Fn() -> Result<V>,
 ) -> Result<(Walked, Vec<V>)> {
     let shown = root.display();
-    let folder = Folder::root(root).map_err(LabError::io(format!("{shown}: can't be listed")))?;
+    let folder = Folder::root(root).map_err(LabError::io(format!("cannot list {shown}")))?;
     let threads = options.threads.max(1);
     let queue = Queue::new(threads, Pending::Rest(Arc::new(folder)));
     let visitors = (0..threads).map(|_| visitor()).collect::<Result<Vec<V>>>()?;

@@ -1,20 +1,25 @@
 //! Workload: which operation a worker does next.
 //!
-//! Idea: an endless (or, without `time_based`, ending) iterator of [`Operation`]s that costs some ten nanoseconds each, so that the
-//! generator never limits what is measured. It does no I/O and knows no time: rates, pauses and the end of `runtime` are the executor's.
+//! This is an iterator of [`Operation`]s, endless with `time_based`, that costs about ten
+//! nanoseconds each, so that the generator never limits the measurement. It does no I/O and knows
+//! no time: rates, pauses and the end of `runtime` belong to the executor.
 //!
-//! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest size). Where a lane goes next is an
-//! [`Order`]. Random reads and writes of the same alignment share one order, so that a pass meets each block once, be it read or written,
-//! as fio's random map does; sequential lanes walk on their own, each from the start.
+//! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest
+//! size). An [`Order`] determines where a lane goes next. Random reads and writes with the same
+//! alignment share one order, so that a pass visits each block once, by a read or a write, as with
+//! fio's random map. Sequential lanes advance independently, each from the start.
 //!
 //! Invariants:
-//! - The sequence depends on job, worker number and region only: same seed, same operations, on any machine. (All arithmetic is integer or
-//!   plain IEEE; logarithms are of the `libm` crate, not of the system.) So what was written needs no log: replay it
-//!   with another `Workload` of the same arguments and take [`Operation::number`] below that of the last one done.
-//! - `offset` is a multiple of the lane's smallest size from the region's start, and the operation lies in the region.
-//! - Of each hundred operations of a mix exactly the share asked for are reads, in random order.
+//! - The sequence depends only on job, worker number and region: the same seed gives the same
+//!   operations on any machine. (Arithmetic is integer or plain IEEE; logarithms come from the
+//!   `libm` crate, not the system.) Writes therefore need no log: another `Workload` with the same
+//!   arguments repeats them, up to the [`Operation::number`] of the last one done.
+//! - `offset` is a multiple of the lane's smallest size from the region's start, and the operation
+//!   lies within the region.
+//! - In each hundred operations of a mix, exactly the requested share are reads, in random order.
 //!
-//! Source: fio's HOWTO for what the options mean; its get_next_offset, get_next_buflen and rwmix for what is done at a region's end.
+//! Source: fio's HOWTO for the meaning of options; its get_next_offset, get_next_buflen and rwmix
+//! for the behaviour at a region's end.
 
 pub mod buffer;
 mod order;
@@ -31,12 +36,12 @@ use order::Order;
 use random::Random;
 use sizes::Sizes;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Reads.
+    /// Read.
     Read,
-    /// Writes.
+    /// Write.
     Write,
     /// `fsync`: offset and bytes are 0.
     Sync,
@@ -47,26 +52,26 @@ pub enum Kind {
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
-    /// Where, in bytes from the start of the file.
+    /// Its position in bytes from the start of the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Its length in bytes.
     pub bytes: u32,
-    /// The how-manyeth read or write of this worker it is, from 0; for a sync, that of the read or write after it. What a write leaves
-    /// carries it, see [`buffer`].
+    /// Index of this read or write of the worker, from 0; for a sync, that of the next read or
+    /// write. Written data contain it, see [`buffer`].
     pub number: u64,
 }
 
-/// Sizes and alignment of the operations of one kind.
+/// Sizes and alignment of one kind of operation.
 #[derive(Debug)]
 struct Lane {
     sizes: Sizes,
-    /// Which of the orders it follows.
+    /// Index of its order.
     order: usize,
 }
 
-/// The operations of one worker, one after the other.
+/// The sequence of operations of one worker.
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
@@ -75,25 +80,26 @@ pub struct Workload {
     read: Lane,
     write: Lane,
     orders: Vec<Order>,
-    /// Bytes until the end; None never ends.
+    /// Bytes until the end; None means endless.
     left_bytes: Option<u64>,
-    /// Reads and writes given so far.
+    /// Reads and writes issued so far.
     given: u64,
     written: u64,
     fsync_every: u64,
     fdatasync_every: u64,
-    /// Syncs that are due before the next operation.
+    /// Syncs due before the next operation.
     due: [Option<Kind>; 2],
 }
 
 impl Workload {
-    /// What worker number `worker` of `job` does in `region` (bytes of the file or device).
+    /// The operations of worker number `worker` of `job` in `region` (bytes of the file or device).
     ///
-    /// Number the workers of all jobs that run together from 0 without repeats: those with the same number and seed do the same.
-    /// `end_fsync` is left to the executor, as only it knows when the time is over.
+    /// Number the workers of all jobs that run together from 0 without repeats: workers with equal
+    /// number and seed do the same. `end_fsync` is left to the executor, which alone knows when
+    /// time is up.
     ///
     /// # Errors
-    /// The region is smaller than a block, or the job contradicts itself.
+    /// The region is smaller than a block, or the job has conflicting options.
     pub fn new(job: &Job, worker: u32, region: Range<u64>) -> Result<Workload> {
         refuse_contradiction(job)?;
         let mut random = Random::new(job.seed, u64::from(worker));
@@ -105,7 +111,8 @@ impl Workload {
         for sizes in [&read, &write] {
             if u64::from(sizes.smallest()) > region_bytes {
                 return Err(LabError::Refused(format!(
-                    "job {}: blocks of {} bytes in a region of {region_bytes} bytes: choose a smaller bs or a larger size",
+                    "job {}: blocks of {} bytes in a region of {region_bytes} bytes: choose a smaller bs or \
+                     a larger size",
                     job.name,
                     sizes.smallest(),
                 )));
@@ -179,12 +186,13 @@ fn refuse_contradiction(job: &Job) -> Result<()> {
     }
 }
 
-/// Sizes of a direction that never comes play no part in alignment: the other's stand for them.
+/// A direction that never occurs does not affect alignment: the other's sizes replace its own.
 fn used<'a>(own: &'a BlockSizes, other: &'a BlockSizes, comes: bool) -> &'a BlockSizes {
     if comes { own } else { other }
 }
 
-/// Yes or no, with an exact share of yes: a deck of a hundred cards, drawn one by one, and shuffled again when none is left.
+/// Yes or no with an exact share of yes: a deck of a hundred cards, drawn one by one and reshuffled
+/// when empty.
 #[derive(Debug)]
 struct Deck {
     yes_percent: u64,

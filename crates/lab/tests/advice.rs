@@ -1,7 +1,9 @@
-//! The rules on what OpenZFS 2.3 really said of pools: each raised where it should be, and nowhere else.
+//! The rules, run on recorded output of OpenZFS 2.3: each is raised where it should be, and nowhere
+//! else.
 //!
-//! Pools in virtual machines, each made to have its own faults: tests/recorded/zfs/README.md and `guest` there. What these machines could
-//! not show (an old scrub, a failing disk) is put into what they said.
+//! The pools were in virtual machines, each made with its own faults: see
+//! tests/recorded/zfs/README.md and `guest` there. Faults that these machines could not have (an
+//! old scrub, a failing disk) are added to their output.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeSet;
@@ -36,13 +38,13 @@ fn vdev<'a>(facts: &'a mut Facts, name: &str) -> &'a mut Vdev {
     facts.pools[0].vdevs.iter_mut().find(|vdev| vdev.name == name).unwrap()
 }
 
-/// The number that an advice rests on.
+/// The number that a piece of advice rests on.
 fn value(advice: &Advice) -> f64 {
     advice.gauge.unwrap().value
 }
 
 #[test]
-fn of_a_healthy_pool_nothing_is_said_of_health_space_or_layout() {
+fn a_healthy_pool_gets_no_advice_on_health_space_or_layout() {
     let review = review(&recorded("healthy"));
     for rule in [
         "degraded",
@@ -84,27 +86,28 @@ fn small_blocks_leave_the_special_class_from_75_percent_on() {
         vdev(&mut facts, "loop2").allocated_bytes = Some(size / 100 * percent);
         assert_eq!(!advice(&review(&facts), "special-full").is_empty(), full, "{percent} %");
     }
-    // Without small blocks there the reserve is of no interest.
+    // Without small blocks on them, the reserve does not matter.
     facts.pools[0].datasets.iter_mut().for_each(|dataset| dataset.special_small_bytes = 0);
     assert!(advice(&review(&facts), "special-full").is_empty());
 }
 
 #[test]
-fn a_volume_of_8k_on_a_wide_raidz2_takes_what_the_arithmetic_says() {
+fn an_8k_volume_on_a_wide_raidz2_takes_the_computed_space() {
     let facts = recorded("wide");
     let review = review(&facts);
     let [one] = advice(&review, "raidz-width-padding")[..] else { panic!("{:?}", advised(&review)) };
     assert_eq!((one.subject.as_str(), one.severity), ("wide/vol", Severity::Warning));
-    assert!((value(one) - 55.6).abs() < 0.1, "2 of 6 sectors, where 6 of 8 were promised: {}", value(one));
+    assert!((value(one) - 55.6).abs() < 0.1, "2 of 6 sectors, nominally 6 of 8: {}", value(one));
     assert!(is_fine(&review, "raidz-width-padding", "wide/fs"));
-    // OpenZFS counts `used` as if all blocks were of 128 KiB (45 sectors for 32): what it says of the volume must be the same arithmetic.
+    // OpenZFS computes `used` as if all blocks were 128 KiB (45 sectors for 32): its figure for the
+    // volume must follow from the same arithmetic.
     let volume = facts.pools[0].datasets.iter().find(|dataset| dataset.name == "wide/vol").unwrap();
     let said = volume.used_by_itself_bytes as f64 / volume.logical_used_bytes as f64;
     assert!((said - 6.0 / 2.0 * 32.0 / 45.0).abs() < 0.01, "{said}");
 }
 
 #[test]
-fn synchronous_writes_want_a_log_device_unless_there_is_one_or_no_need() {
+fn synchronous_writes_get_advice_only_if_a_log_device_is_missing() {
     let wide = review(&recorded("wide"));
     let [one] = advice(&wide, "sync-without-slog")[..] else { panic!("{:?}", advised(&wide)) };
     assert!(value(one) > 20.0, "7,688 commits in 266 s");
@@ -113,7 +116,7 @@ fn synchronous_writes_want_a_log_device_unless_there_is_one_or_no_need() {
 }
 
 #[test]
-fn a_log_device_that_is_not_written_to_is_told_after_an_hour() {
+fn an_unused_log_device_is_reported_after_an_hour() {
     let mut facts = recorded("healthy");
     let zero = |facts: &mut Facts, name: &str| {
         for counters in facts.pools[0].datasets.iter_mut().filter_map(|dataset| dataset.counters.as_mut()) {
@@ -139,14 +142,11 @@ fn the_l2arc_is_judged_by_its_own_hits_and_headers() {
     assert!((value(advice(&worse, "l2arc-hit-rate")[0]) - 65.4).abs() < 0.1);
     assert!((value(advice(&worse, "l2arc-headers")[0]) - 15.6).abs() < 0.1);
     facts.pools[0].vdevs.retain(|vdev| vdev.class != Class::Cache);
-    assert!(
-        review(&facts).fine.iter().all(|fine| fine.subject != "l2arc"),
-        "without a cache device nothing is said"
-    );
+    assert!(review(&facts).fine.iter().all(|fine| fine.subject != "l2arc"), "silent without a cache device");
 }
 
 #[test]
-fn an_arc_that_holds_its_metadata_is_fine_and_one_that_misses_is_not() {
+fn an_arc_is_fine_only_if_it_holds_its_metadata() {
     let mut facts = recorded("wide");
     assert!(is_fine(&review(&facts), "arc-small-for-metadata", "arc"));
     facts.arc.as_mut().unwrap().0.insert("demand_metadata_misses".into(), 2000);
@@ -193,7 +193,7 @@ fn fill_and_fragmentation_have_their_levels() {
     assert_eq!(
         (advice(&full, "fill-90").len(), advice(&full, "fill-80").len()),
         (1, 0),
-        "the higher speaks for both"
+        "the higher level covers both"
     );
     let mut facts = recorded("healthy");
     let size = vdev(&mut facts, "mirror-0").size_bytes.unwrap();
@@ -219,7 +219,7 @@ fn fill_and_fragmentation_have_their_levels() {
 }
 
 #[test]
-fn a_full_fragmented_pool_with_a_single_log_and_small_sectors_is_told_so() {
+fn a_full_fragmented_pool_with_a_single_log_and_small_sectors_gets_advice() {
     let review = review(&recorded("fragmented"));
     let told = advised(&review);
     println!("{}", text(&review, Layout { colour: false, verbose: true, width: 130 }));
@@ -234,7 +234,7 @@ fn a_full_fragmented_pool_with_a_single_log_and_small_sectors_is_told_so() {
 }
 
 #[test]
-fn sectors_larger_than_the_vdev_was_made_for_are_told() {
+fn sectors_larger_than_the_ashift_are_reported() {
     let mut facts = recorded("healthy");
     vdev(&mut facts, "mirror-0").children[0].physical_ashift = Some(13);
     assert_eq!(advice(&review(&facts), "ashift")[0].severity, Severity::Warning);
@@ -251,7 +251,7 @@ fn sectors_larger_than_the_vdev_was_made_for_are_told() {
 }
 
 #[test]
-fn a_single_log_disk_is_told() {
+fn a_single_log_disk_is_reported() {
     let mut facts = recorded("healthy");
     let alone = vdev(&mut facts, "mirror-2").children.remove(0);
     facts.pools[0].vdevs.retain(|vdev| vdev.class != Class::Log);
@@ -265,7 +265,7 @@ fn a_single_log_disk_is_told() {
 #[test]
 fn a_disk_slower_than_its_siblings_is_found_and_equal_ones_are_not() {
     let mut facts = recorded("wide");
-    assert!(advice(&review(&facts), "slow-disk").is_empty(), "7.3 ms beside 6 ms is nothing");
+    assert!(advice(&review(&facts), "slow-disk").is_empty(), "7.3 ms against 6 ms does not matter");
     let slow = &mut vdev(&mut facts, "raidz2-0").children[3];
     let latencies = slow.latencies.unwrap();
     slow.latencies =
@@ -280,7 +280,7 @@ fn a_disk_slower_than_its_siblings_is_found_and_equal_ones_are_not() {
 }
 
 #[test]
-fn blocks_are_held_against_the_operations_seen() {
+fn block_sizes_are_compared_with_observed_operations() {
     let mut facts = recorded("healthy");
     let counters = facts.pools[0]
         .datasets
@@ -338,10 +338,10 @@ fn smart_records_are_judged_by_health_and_growth() {
         }],
     };
     let severity = |review: &Review| advice(review, "smart-trend").first().map(|advice| advice.severity);
-    assert_eq!(severity(&review(&facts)), None, "not asked");
+    assert_eq!(severity(&review(&facts)), None, "not checked");
     for (one, expected) in [
         (health(true, None), None),
-        (health(true, Some("8 more sectors replaced in 20 days")), Some(Severity::Warning)),
+        (health(true, Some("8 more sectors reallocated in 20 days")), Some(Severity::Warning)),
         (health(false, None), Some(Severity::Critical)),
     ] {
         facts.health = vec![one];
@@ -350,7 +350,7 @@ fn smart_records_are_judged_by_health_and_growth() {
 }
 
 #[test]
-fn counters_since_an_earlier_look_are_those_of_the_time_between() {
+fn counters_since_earlier_facts_cover_the_time_between() {
     let (mut then, mut now) = (recorded("wide"), recorded("wide"));
     (then.counted_s, now.counted_s) = (Some(100.0), Some(160.0));
     now.arc.as_mut().unwrap().0.insert("l2_misses".into(), 531);
@@ -376,7 +376,7 @@ fn every_rule_has_a_reason_a_source_and_advice_a_command_with_its_risk() {
 }
 
 #[test]
-fn the_text_tells_what_json_tells() {
+fn text_and_json_say_the_same() {
     let review = review(&recorded("degraded"));
     let plain = text(&review, Layout { colour: false, verbose: false, width: 100 });
     println!("{plain}");

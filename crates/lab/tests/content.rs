@@ -1,4 +1,4 @@
-//! What writes write: as compressible, as often copied, as recognisable as was asked for.
+//! The content of writes: compressible, duplicated and recognisable as requested.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ fn write(offset: u64, bytes: usize, number: u64) -> Operation {
     Operation { kind: Kind::Write, offset, bytes: bytes as u32, number }
 }
 
-/// What the first `count` writes of so many bytes write.
+/// The data of the first `count` writes of `bytes` each.
 fn written(job: &Job, bytes: usize, count: u64) -> Vec<Vec<u8>> {
     let mut filler = Filler::new(job, 0).unwrap();
     let mut buffer = vec![0xaa; bytes];
@@ -47,7 +47,7 @@ fn plain_writes_reuse_their_buffer_but_no_sector_is_written_twice() {
 }
 
 #[test]
-fn buffers_are_reused_renewed_or_zero_as_asked() {
+fn buffers_are_reused_renewed_or_zero_as_requested() {
     let of = |content| written(&Job { content, ..Job::default() }, 4096, 2);
     let reused = of(Content::Reused);
     assert!(reused[0] == reused[1] && compressed_share(&reused[0]) > 0.99);
@@ -58,7 +58,7 @@ fn buffers_are_reused_renewed_or_zero_as_asked() {
 }
 
 #[test]
-fn data_compress_as_much_as_asked() {
+fn data_compress_as_requested() {
     for percent in [0, 10, 25, 50, 75, 90, 100] {
         let job = Job { compress_percent: percent, ..fresh() };
         for bytes in [8192, 131_072] {
@@ -96,14 +96,14 @@ fn verified() -> Job {
     Job { verify: true, ..Job::default() }
 }
 
-/// What write 7 to byte 8192 leaves.
+/// The data of write 7 to byte 8192.
 fn block(job: &Job, worker: u32) -> Vec<u8> {
     let mut buffer = vec![0; 4096];
     Filler::new(job, worker).unwrap().renew(&mut buffer, &write(8192, 4096, 7));
     buffer
 }
 
-/// Where and what is wrong with what was found where write 7 should be.
+/// Offset and description of the error when `found` is read in place of write 7.
 fn wrong(found: &[u8]) -> (u64, String) {
     let filler = Filler::new(&verified(), 0).unwrap();
     match filler.check(Path::new("file"), found, &write(8192, 4096, 7)).unwrap_err() {
@@ -113,7 +113,7 @@ fn wrong(found: &[u8]) -> (u64, String) {
 }
 
 #[test]
-fn what_is_right_is_taken_and_so_is_a_later_write() {
+fn correct_data_and_later_writes_are_accepted() {
     let filler = Filler::new(&verified(), 0).unwrap();
     let found = block(&verified(), 0);
     for least in [0, 6, 7] {
@@ -122,7 +122,7 @@ fn what_is_right_is_taken_and_so_is_a_later_write() {
 }
 
 #[test]
-fn each_kind_of_wrong_data_is_told() {
+fn each_kind_of_wrong_data_is_reported() {
     let right = block(&verified(), 0);
     let change = |at: usize, byte: u8| {
         let mut found = right.clone();
@@ -134,24 +134,24 @@ fn each_kind_of_wrong_data_is_told() {
     assert!(what.contains(&format!("{:#04x}", right[1000] ^ 1)) && what.contains("1 bytes"), "{what}");
 
     let (offset, what) = wrong(&[0; 4096]);
-    assert!(offset == 8192 && what.contains("zeros, but write 7 is missing"), "{what}");
+    assert!(offset == 8192 && what.contains("zeros: write 7 is missing"), "{what}");
     let (_, what) = wrong(&block(&verified(), 1));
-    assert!(what.contains("not what this run wrote"), "{what}");
+    assert!(what.contains("not written by this run"), "{what}");
 
     let mut other = vec![0; 4096];
     let mut filler = Filler::new(&verified(), 0).unwrap();
     filler.renew(&mut other, &write(4096, 4096, 9));
     let (_, what) = wrong(&other);
-    assert!(what.contains("what write 9 wrote to byte 4096: it is misplaced"), "{what}");
+    assert!(what.contains("from write 9 to byte 4096: it is misplaced"), "{what}");
     filler.renew(&mut other, &write(8192, 4096, 3));
     let (_, what) = wrong(&other);
-    assert!(what.contains("of write 3, but write 7 came later"), "{what}");
+    assert!(what.contains("from write 3, but write 7 came later"), "{what}");
 
     filler.renew(&mut other, &write(8192, 4096, 9));
     let torn = [&other[..1536], &right[1536..]].concat();
     let (offset, what) = wrong(&torn);
     assert_eq!(offset, 8192 + 1536);
-    assert!(what.contains("of write 7, but the block begins with write 9: it is torn"), "{what}");
+    assert!(what.contains("from write 7, but the block starts with write 9: it is torn"), "{what}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn blocks_of_several_sizes_may_overlap() {
 }
 
 #[test]
-fn what_excludes_each_other_is_refused() {
+fn conflicting_options_are_refused() {
     let error = |job| Filler::new(&job, 0).unwrap_err().to_string();
     assert!(error(Job { dedupe_percent: 1, ..verified() }).contains("dedupe_percentage"));
     let odd = ReadWrite { read: BlockSizes::of(1000), write: BlockSizes::of(1000) };

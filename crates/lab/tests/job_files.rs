@@ -1,5 +1,5 @@
-//! Job files as people write them, and whether the real fio agrees with what we make of them.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! Job files as people write them, and agreement with the real fio.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn what_global_says_holds_for_all_jobs_below() {
+fn global_options_apply_to_all_later_jobs() {
     let Jobs(jobs) = file("report-004.fio");
     let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["seq-write", "seq-read", "rand-read", "rand-write", "mixed"]);
@@ -42,7 +42,7 @@ fn what_global_says_holds_for_all_jobs_below() {
 }
 
 #[test]
-fn a_job_says_more_than_global() {
+fn a_job_overrides_global() {
     let Jobs(jobs) = file("database.fio");
     let [pages, log] = &jobs[..] else { panic!("{jobs:?}") };
     assert_eq!(pages.pattern, Pattern { random: true, read_percent: 80 });
@@ -77,7 +77,7 @@ fn sizes_come_as_ranges_splits_and_pairs() {
     assert_eq!((pair.think_ns, pair.think_blocks), (500_000, 16));
     assert_eq!(pair.rate_bytes, ReadWrite { read: Some(10_000_000), write: None });
     assert!(pair.direct && !pair.no_random_map);
-    assert!(later.no_random_map, "of the second global section");
+    assert!(later.no_random_map, "set by the second global section");
     assert_eq!(later.content, Content::Reused);
     assert_eq!(later.start_delay_ns, 1_500_000_000);
     assert_eq!((later.dedupe_percent, later.sync), (30, SyncMode::Dsync));
@@ -85,13 +85,13 @@ fn sizes_come_as_ranges_splits_and_pairs() {
 }
 
 #[test]
-fn a_bare_job_is_as_fio_has_it() {
+fn a_bare_job_has_fios_defaults() {
     let Jobs(jobs) = Jobs::parse("[a]\n", "a.fio").unwrap();
     assert_eq!(jobs, [Job { name: "a".into(), ..Job::default() }]);
 }
 
 #[test]
-fn an_unknown_option_is_named_with_its_line_and_a_near_one() {
+fn an_unknown_option_is_named_with_its_line_and_a_similar_one() {
     assert_eq!(
         error("[a]\nrw=read\n\niodpeth=4\n"),
         "a.fio:4: `iodpeth` is unknown; did you mean `iodepth`?"
@@ -100,10 +100,10 @@ fn an_unknown_option_is_named_with_its_line_and_a_near_one() {
 }
 
 #[test]
-fn what_is_not_done_here_is_refused_with_what_to_do_instead() {
+fn unsupported_options_are_refused_with_an_alternative() {
     for (text, line, says) in [
         ("[a]\nloops=3\n", 2, "io_size"),
-        ("[a]\nnrfiles=16\n", 2, "one file a worker"),
+        ("[a]\nnrfiles=16\n", 2, "each worker has one file"),
         ("[a]\nrw=randtrim\n", 2, "trims"),
         ("[a]\nrw=read:8\n", 2, "after the colon"),
         ("[a]\nioengine=rados\n", 2, "io_uring"),
@@ -120,13 +120,13 @@ fn what_is_not_done_here_is_refused_with_what_to_do_instead() {
         (&format!("[a]\nbssplit={}4k\n", "4k:".repeat(64)), 2, "at most 64"),
         ("[a]\nrandom_distribution=zipf:1\n", 2, "other than 1"),
         ("[a]\nrandom_distribution=normal\n", 2, "normal:10"),
-        ("[a]\nfilename=/dev/a:/dev/b\n", 2, "one file a job"),
+        ("[a]\nfilename=/dev/a:/dev/b\n", 2, "one file per job"),
         ("[b]\n[a]\ntime_based\n", 2, "needs a runtime"),
         ("[a]\nverify=md5\ndedupe_percentage=10\n", 1, "drop verify"),
         ("rw=read\n", 1, "before any section"),
         ("[a\nrw=read\n", 1, "name in brackets"),
-        ("[global]\nrw=read\n", 2, "no job"),
-        ("", 1, "no job"),
+        ("[global]\nrw=read\n", 2, "contains no job"),
+        ("", 1, "contains no job"),
     ] {
         let error = error(text);
         assert!(error.starts_with(&format!("a.fio:{line}: ")) && error.contains(says), "{text:?}: {error}");
@@ -134,13 +134,13 @@ fn what_is_not_done_here_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn what_changes_nothing_is_taken() {
+fn options_without_effect_are_accepted() {
     let text = "[a]\nthread\nloops=1\nnrfiles=1\nrandrepeat=0\nwrite_lat_log=x\nzonemode=none\n";
     assert_eq!(Jobs::parse(text, "a.fio").unwrap(), Jobs::parse("[a]\n", "a.fio").unwrap());
 }
 
 #[test]
-fn names_that_a_job_file_cannot_say_are_refused() {
+fn names_that_a_job_file_cannot_express_are_refused() {
     for name in ["", " a", "a;b", "a#b", "a\nb", "$a"] {
         let jobs = Jobs(vec![Job { name: name.into(), ..Job::default() }]);
         assert!(jobs.to_fio().is_err(), "{name:?}");
@@ -158,7 +158,7 @@ fn fio() -> Option<()> {
     found.then_some(())
 }
 
-/// What fio says to a job file; nothing is run.
+/// fio's reaction to a job file; nothing is run.
 fn fio_says(text: &str) -> std::process::Output {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("job.fio");
@@ -167,7 +167,7 @@ fn fio_says(text: &str) -> std::process::Output {
 }
 
 #[test]
-fn fio_takes_what_we_write() {
+fn fio_accepts_written_job_files() {
     let Some(()) = fio() else { return };
     for name in ["report-004.fio", "database.fio", "verified.fio", "splits.fio"] {
         let text = file(name).to_fio().unwrap();
@@ -178,7 +178,7 @@ fn fio_takes_what_we_write() {
     assert!(!fio_says("[a]\niodpeth=4\n").status.success(), "--parse-only finds errors");
 }
 
-/// How many operations and bytes the real fio moves; its `null` engine moves nothing.
+/// Operations and bytes moved by the real fio with its `null` engine, which does no I/O.
 fn fio_moves(job: &Job) -> (u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("job.fio");
@@ -192,7 +192,7 @@ fn fio_moves(job: &Job) -> (u64, u64) {
 }
 
 #[test]
-fn fio_moves_as_much_as_we_do() {
+fn fio_moves_as_much_as_the_engine() {
     let Some(()) = fio() else { return };
     for text in [
         "rw=write\nsize=1m",
@@ -254,7 +254,10 @@ prop_compose! {
         seed in 0..1u64 << 63,
     ) -> Job {
         let pattern = Pattern { random, read_percent };
-        Job { name, pattern, block_sizes, filename, size_bytes, io_size_bytes, offset_bytes, distribution, no_random_map, seed, ..Job::default() }
+        Job {
+            name, pattern, block_sizes, filename, size_bytes, io_size_bytes, offset_bytes, distribution,
+            no_random_map, seed, ..Job::default()
+        }
     }
 }
 
@@ -267,14 +270,17 @@ prop_compose! {
         sync in prop_oneof![Just(SyncMode::None), Just(SyncMode::Sync), Just(SyncMode::Dsync)],
         fsync_every in 0u32..100,
         fdatasync_every in 0u32..100,
-        content in prop_oneof![Just(Content::Stamped), Just(Content::Reused), Just(Content::Fresh), Just(Content::Zeros)],
+        content in prop_oneof![
+            Just(Content::Stamped), Just(Content::Reused), Just(Content::Fresh), Just(Content::Zeros),
+        ],
         compress_percent in 0u8..=100,
         (dedupe_percent, verify) in prop_oneof![(0u8..=100, Just(false)), (Just(0), Just(true))],
     ) -> Job {
         let [direct, end_fsync, group, stonewall, invalidate] = flags;
         Job {
-            queue_depth, workers, method, direct, end_fsync, group, stonewall, invalidate, sync, fsync_every, fdatasync_every, content,
-            compress_percent, dedupe_percent, verify, ..Job::default()
+            queue_depth, workers, method, direct, end_fsync, group, stonewall, invalidate, sync,
+            fsync_every, fdatasync_every, content, compress_percent, dedupe_percent, verify,
+            ..Job::default()
         }
     }
 }
@@ -328,14 +334,16 @@ fn job() -> impl Strategy<Value = Job> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back_the_same(jobs in proptest::collection::vec(job(), 1..4)) {
+    fn written_job_files_parse_to_the_same_jobs(jobs in proptest::collection::vec(job(), 1..4)) {
         let jobs = Jobs(jobs);
         let text = jobs.to_fio().unwrap();
         prop_assert_eq!(Jobs::parse(&text, "written").unwrap(), jobs, "{}", text);
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "(\\[[a-z\\]]{0,3}|[a-z_]{1,9}=?[0-9a-z:/,%;#-]{0,9}|bs=|size=|bssplit=|rate=|\n){0,30}") {
+    fn no_text_makes_it_panic(
+        text in "(\\[[a-z\\]]{0,3}|[a-z_]{1,9}=?[0-9a-z:/,%;#-]{0,9}|bs=|size=|bssplit=|rate=|\n){0,30}",
+    ) {
         let _ = Jobs::parse(&text, "any");
     }
 }
@@ -344,7 +352,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn fio_takes_any_job_that_we_write(job in job()) {
+    fn fio_accepts_any_written_job(job in job()) {
         if fio().is_some() {
             let text = Jobs(vec![job]).to_fio().unwrap();
             let said = fio_says(&text);

@@ -1,4 +1,5 @@
-//! Which operations a workload gives: all blocks, the right shares, the right laws, the same ones from the same seed.
+//! The operations of a workload: all blocks, the right shares and distributions, and the same
+//! operations from the same seed.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::{HashMap, HashSet};
@@ -7,7 +8,7 @@ use cenote_lab::job::{BlockSizes, Distribution, Job, Pattern, ReadWrite};
 use cenote_lab::workload::{Kind, Operation, Workload};
 use proptest::prelude::*;
 
-/// 4 KiB blocks at random, without end.
+/// Random 4 KiB blocks, without end.
 fn random(read_percent: u8) -> Job {
     let pattern = Pattern { random: true, read_percent };
     Job { pattern, time_based: true, runtime_ns: Some(1), ..Job::default() }
@@ -21,12 +22,12 @@ fn workload(job: &Job, blocks: u64) -> Workload {
     Workload::new(job, 0, 0..blocks * 4096).unwrap()
 }
 
-/// The numbers of the blocks that the first `count` operations begin in.
+/// The blocks in which the first `count` operations start.
 fn blocks(job: &Job, blocks: u64, count: usize) -> Vec<u64> {
     workload(job, blocks).take(count).map(|operation| operation.offset / 4096).collect()
 }
 
-/// How often blocks are met, the most popular first.
+/// How often blocks are visited, most popular first.
 fn popularity(blocks: &[u64]) -> Vec<(usize, u64)> {
     let mut counts = HashMap::new();
     for &block in blocks {
@@ -42,7 +43,7 @@ fn close(found: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn each_block_comes_once_a_pass_in_an_order_that_changes() {
+fn each_pass_visits_each_block_once_in_a_new_order() {
     for n in [1, 2, 3, 5, 64, 1000, 4097] {
         let order = blocks(&random(100), n, 2 * n as usize);
         let (first, second) = order.split_at(n as usize);
@@ -77,7 +78,7 @@ fn reads_have_exactly_their_share() {
     }
     let mut kinds = workload(&random(50), 1000).map(|operation| operation.kind);
     let order: Vec<Kind> = kinds.by_ref().take(200).collect();
-    assert_ne!(order[..100], order[100..], "which ones are reads is random");
+    assert_ne!(order[..100], order[100..], "the choice of reads is random");
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn reads_and_writes_share_the_blocks_of_a_pass() {
 }
 
 #[test]
-fn sequential_reads_and_writes_walk_on_their_own_and_begin_again() {
+fn sequential_reads_and_writes_advance_independently_and_restart() {
     let job = Job {
         block_sizes: ReadWrite { read: BlockSizes::of(4096), write: BlockSizes::of(8192) },
         ..sequential(50)
@@ -95,11 +96,14 @@ fn sequential_reads_and_writes_walk_on_their_own_and_begin_again() {
     let all: Vec<Operation> = Workload::new(&job, 0, 1 << 20..(1 << 20) + 20480).unwrap().take(200).collect();
     let offsets = |kind| all.iter().filter(move |o| o.kind == kind).map(|o| o.offset - (1 << 20));
     assert!(offsets(Kind::Read).take(7).eq([0, 4096, 8192, 12288, 16384, 0, 4096]));
-    assert!(offsets(Kind::Write).take(5).eq([0, 8192, 0, 8192, 0]), "what does not fit is left out");
+    assert!(
+        offsets(Kind::Write).take(5).eq([0, 8192, 0, 8192, 0]),
+        "operations that do not fit are left out"
+    );
 }
 
 #[test]
-fn without_time_it_ends_when_all_is_moved() {
+fn without_time_it_ends_when_everything_is_transferred() {
     let ending = |job: Job| Job { time_based: false, ..job };
     assert_eq!(workload(&ending(random(0)), 1000).count(), 1000);
     assert_eq!(workload(&ending(sequential(100)), 1000).count(), 1000);
@@ -110,7 +114,7 @@ fn without_time_it_ends_when_all_is_moved() {
 }
 
 #[test]
-fn syncs_come_after_so_many_writes() {
+fn syncs_follow_the_number_of_writes() {
     let job = Job { fsync_every: 3, fdatasync_every: 2, ..sequential(0) };
     let kinds: Vec<Kind> = workload(&job, 100).take(11).map(|operation| operation.kind).collect();
     use Kind::{Datasync, Sync, Write};
@@ -131,7 +135,7 @@ fn sizes_have_their_shares() {
 }
 
 #[test]
-fn without_a_map_blocks_come_evenly() {
+fn without_a_map_blocks_are_uniform() {
     let job = Job { no_random_map: true, ..random(100) };
     let mut bins = [0u32; 100];
     for block in blocks(&job, 1_000_000, 100_000) {
@@ -142,14 +146,15 @@ fn without_a_map_blocks_come_evenly() {
 }
 
 #[test]
-fn zipf_has_the_head_that_theory_says() {
+fn zipf_has_the_theoretical_head() {
     let n = 100_000;
     for theta in [0.5, 0.8, 1.0, 1.2, 2.0] {
         let sum = |to: u64| (1..=to).map(|k| (k as f64).powf(-theta)).sum::<f64>();
         let job = Job { distribution: Distribution::Zipf(theta), ..random(100) };
         let counts = popularity(&blocks(&job, n, 400_000));
         for head in [1, 10, 1000] {
-            // Below some hundred hits, the luckiest blocks are not the most probable ones.
+            // Below some hundred hits, the most visited blocks are not always the most probable
+            // ones.
             let expected = 400_000.0 * sum(head) / sum(n);
             if expected / head as f64 > 100.0 {
                 let found: usize = counts.iter().take(head as usize).map(|count| count.0).sum();
@@ -188,9 +193,10 @@ fn normal_lies_around_the_middle() {
     close(within_two as f64 / 1e5, 0.9545, 0.005);
 }
 
-/// A seed means the same operations on any machine and in any version: results that are compared hang on it.
+/// A seed means the same operations on any machine and in any version: comparisons of results
+/// depend on it.
 #[test]
-fn a_seed_means_what_it_always_meant() {
+fn a_seed_keeps_its_meaning() {
     let of = |distribution| Job { distribution, seed: 42, ..random(100) };
     let five = |job: &Job| blocks(job, 1_000_000, 5);
     let found = [

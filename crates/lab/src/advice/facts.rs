@@ -1,10 +1,11 @@
-//! What is known of a machine and its pools, as plain values; and what could not be had.
+//! Known facts about a machine and its pools, as plain values, and what could not be determined.
 //!
-//! Facts come from the programs `zpool` and `zfs`, the kernel's kstats, SMART records: of this machine ([`Facts::gather`]), as somebody
-//! recorded them ([`Facts::recorded`]), or from a result ([`Facts::of_result`]). Nothing here judges: that is for the rules.
+//! Facts come from `zpool`, `zfs`, the kernel's kstats and SMART records: read from this machine
+//! ([`Facts::gather`]), from recorded output ([`Facts::recorded`]) or from a result
+//! ([`Facts::of_result`]). Nothing here judges; the rules do.
 //!
-//! Counters count since the system started, the pool was imported or the file system mounted; [`Facts::since`] gives those of the
-//! time between two looks.
+//! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between
+//! two sets of facts.
 
 mod gather;
 mod result;
@@ -13,51 +14,51 @@ mod workers;
 use std::collections::BTreeMap;
 
 pub use gather::Look;
-pub use workers::{Workers, WorkersPoint};
+pub use workers::{Bears, Workers, WorkersPoint, sweeps};
 
 use crate::machine::Disk;
 use crate::machine::zpool::{Class, Counters, Pool, Vdev};
 use crate::sample::smart::{Smart, Trend};
 use crate::samples::Missing;
 
-/// What is known of a machine and its pools.
+/// Known facts about a machine and its pools.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// When: seconds since 1970, UTC.
+    /// When they were gathered: seconds since 1970, UTC.
     pub unix_s: Option<u64>,
-    /// For how long the counters have counted, in seconds: since the system started, or since earlier facts.
+    /// Period that the counters cover, in seconds: since boot, or since earlier facts.
     pub counted_s: Option<f64>,
-    /// Memory of the machine, in bytes.
+    /// The machine's memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// The pools, by name.
     pub pools: Vec<Pool>,
     /// The ARC's counters (`arcstats`).
     pub arc: Option<Counters>,
-    /// Disks of the machine.
+    /// The machine's disks.
     pub disks: Vec<Disk>,
     /// The disks under the leaves of pools, by the leaves' paths.
     pub under: BTreeMap<String, Vec<String>>,
-    /// What disks say of themselves, and how that went.
+    /// SMART state of the disks.
     pub health: Vec<Health>,
-    /// What was measured with different numbers of workers.
+    /// Measurements with different numbers of workers.
     pub workers: Vec<Workers>,
-    /// What could not be had, and why.
+    /// Facts that could not be determined, and why.
     pub missing: Vec<Missing>,
 }
 
-/// What a disk says of itself.
+/// SMART state of one disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Health {
     /// The disk's name in `/dev`.
     pub disk: String,
-    /// What it says now.
+    /// Its current values.
     pub now: Smart,
-    /// How its values went, as far as records of earlier days are there.
+    /// Trends of its values, where earlier records exist.
     pub trends: Vec<Trend>,
 }
 
 impl Facts {
-    /// The disks under a leaf: more than one if it is on an array.
+    /// The disks under a leaf vdev: several if it lies on an array.
     pub fn disks(&self, leaf: &Vdev) -> Vec<&Disk> {
         let names = leaf.path.as_ref().and_then(|path| self.under.get(path));
         names
@@ -67,10 +68,12 @@ impl Facts {
             .collect()
     }
 
-    /// Whether a pool's data are on spinning disks: true if any is, false if none, None if that is not known.
+    /// Whether a pool's data lie on spinning disks: true if any disk spins, false if none does,
+    /// None if unknown.
     pub fn rotational(&self, pool: &Pool) -> Option<bool> {
         let leaves = pool.class(Class::Normal).flat_map(Vdev::leaves);
-        // A loop device says that it does not spin, whatever its file lies on: the disk is the last of those under it.
+        // A loop device reports itself as non-rotational whatever its backing file lies on, so ask
+        // the last disk under it.
         let known: Vec<Option<bool>> = leaves.map(|leaf| self.disks(leaf).last()?.rotational).collect();
         if known.contains(&Some(true)) {
             Some(true)
@@ -79,12 +82,13 @@ impl Facts {
         }
     }
 
-    /// These facts, with counters of the time since `earlier` only. What was counted anew meanwhile (a pool imported again) counts from 0.
+    /// These facts with counters reduced to their growth since `earlier`. Counters that restarted
+    /// in between (a pool imported again) count from 0.
     pub fn since(&self, earlier: &Facts) -> Facts {
         let mut facts = self.clone();
         facts.counted_s = self.counted_s.zip(earlier.counted_s).map(|(now, then)| (now - then).max(0.0));
         if let (Some(arc), Some(then)) = (&mut facts.arc, &earlier.arc) {
-            // The others of arcstats are states.
+            // The other arcstats are states.
             subtract(arc, then, |name| name.ends_with("hits") || name.ends_with("misses"));
         }
         let datasets = |facts: &'_ Facts| -> BTreeMap<String, Counters> {

@@ -1,48 +1,49 @@
-//! What the rules found: three lists, and how a rule's findings become them.
+//! The outcome of a review: three lists, and how a rule's findings fill them.
 
 use serde::Serialize;
 
-use super::rules::{Finding, Rule, Verdict};
-use super::{Advice, Facts, Gauge};
+use super::facts::Facts;
+use super::item::{Advice, Gauge};
+use super::rules::rule::{Finding, Rule, Verdict};
 use crate::samples::Missing;
 
-/// A rule that found nothing wrong with something.
+/// A rule that found nothing wrong with a subject.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fine {
     /// The rule's id.
     pub rule: &'static str,
-    /// What it looked at.
+    /// The subject it checked.
     pub subject: String,
-    /// The number that is watched, where there is one.
+    /// The number it watches, if any.
     pub gauge: Option<Gauge>,
 }
 
-/// A rule that could not tell.
+/// A rule that could not reach a verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unknown {
     /// The rule's id.
     pub rule: &'static str,
-    /// What it was about.
+    /// The subject it checked.
     pub subject: String,
-    /// What is not known, and what would help.
+    /// Which fact is missing, and what would help.
     pub why: String,
 }
 
-/// All that the rules say of some facts.
+/// All verdicts on a set of facts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Review {
-    /// What should be done, the most urgent first.
+    /// Advice, most urgent first.
     pub advice: Vec<Advice>,
-    /// What could not be told.
+    /// Rules without a verdict.
     pub unknown: Vec<Unknown>,
-    /// What was looked at and is well.
+    /// Subjects that are fine.
     pub fine: Vec<Fine>,
-    /// What could not be had of the facts.
+    /// Facts that could not be determined.
     pub missing: Vec<Missing>,
 }
 
 impl Review {
-    /// Holds the facts against these rules.
+    /// Applies these rules to the facts.
     pub(super) fn of(facts: &Facts, rules: &'static [Rule]) -> Review {
         let mut review = Review { missing: facts.missing.clone(), ..Review::default() };
         for rule in rules {
@@ -50,7 +51,7 @@ impl Review {
                 review.add(rule, finding);
             }
         }
-        // Stable: rules of one severity stay in the table's order.
+        // The sort is stable: rules of equal severity keep the table's order.
         review.advice.sort_by_key(|advice| std::cmp::Reverse(advice.severity));
         review
     }

@@ -1,28 +1,29 @@
-//! Advice as text for a terminal: the most urgent first, each with its evidence in columns.
+//! Advice as terminal text: most urgent first, each with its evidence in columns.
 
 use std::fmt::Write;
 
+use super::item::{Advice, Severity};
+use super::review::Review;
 use super::rules::RULES;
-use super::{Advice, Review, Severity};
 
-/// How the text is to layout.
+/// Layout of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// With colours: only if it goes to a terminal.
+    /// With colours: for terminals only.
     pub colour: bool,
-    /// With reasons and sources, and what was looked at and is well.
+    /// With reasons and sources, and with the subjects that are fine.
     pub verbose: bool,
-    /// At most so many columns.
+    /// Maximum number of columns.
     pub width: usize,
 }
 
-/// Columns that people read well, where nobody says how many there are.
+/// A readable number of columns, used where none is given.
 pub const WIDTH: usize = 120;
 
-/// Columns before the text of an advice.
+/// Columns before the text of a piece of advice.
 const INDENT: usize = 12;
 
-/// The review as text, with a last line that counts.
+/// The review as text; the last line counts verdicts.
 pub fn text(review: &Review, layout: Layout) -> String {
     let mut out = String::new();
     for advice in &review.advice {
@@ -48,7 +49,7 @@ pub fn text(review: &Review, layout: Layout) -> String {
     let count = |severity| review.advice.iter().filter(|advice| advice.severity == severity).count();
     _ = writeln!(
         out,
-        "{} critical, {} warnings, {} notices; {} checks well, {} can't be told",
+        "{} critical, {} warnings, {} notices; {} checks passed, {} undetermined",
         count(Severity::Critical),
         count(Severity::Warning),
         count(Severity::Notice),
@@ -93,7 +94,7 @@ fn one(out: &mut String, advice: &Advice, layout: Layout) {
     line(out, "  risk", &format!("{}. {}", advice.remedy.risk.name(), advice.remedy.caution), layout);
 }
 
-/// A word in the first column, and text beside it.
+/// A word in the first column, with text beside it.
 fn line(out: &mut String, first: &str, text: &str, layout: Layout) {
     for (number, part) in wrapped(text, layout.width).into_iter().enumerate() {
         let first = if number == 0 { first } else { "" };
@@ -110,7 +111,7 @@ fn painted(word: &str, severity: Severity, layout: Layout) -> String {
     if layout.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// Lines that fit beside the first column.
+/// The text, wrapped to fit beside the first column.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.saturating_sub(INDENT).max(30);
     let mut lines: Vec<String> = Vec::new();

@@ -1,14 +1,15 @@
-//! Watching: facts at every interval, alerts that are raised once and end once, told to whoever asked.
+//! Watching: gathers facts at every interval, raises each alert once, ends it once, and reports
+//! both.
 //!
 //! ```text
-//! every interval: gather ─> review ─> Alerts ─> events ─┬─> Outbox ─> webhook, again and again until it took them
-//!                                       │               └─> whoever prints
+//! every interval: gather ─> review ─> Alerts ─> events ─┬─> Outbox ─> webhook, retried until delivered
+//!                                       │               └─> printer
 //!                                       └─> metrics (text for Prometheus)
 //! ```
 //!
-//! [`Alerts`] and the letters not delivered yet are kept in a file after each round, so that a restart neither
-//! forgets nor repeats. How facts are had, how a letter is posted and what time it is come from outside ([`World`]): tests
-//! have a clock of their own, and this crate needs no HTTP.
+//! [`Alerts`] and undelivered events are saved to a file after each round, so that a restart
+//! neither forgets nor repeats any. Facts, posting and the clock come from a [`World`]: tests bring
+//! their own clock, and this crate needs no HTTP.
 
 mod alert;
 mod metrics;
@@ -25,31 +26,31 @@ use super::{Advice, Evidence, Facts, Fine, Remedy, Review, Risk, Severity, revie
 use crate::control::Control;
 use crate::{LabError, Result};
 
-/// What a user chooses.
+/// The user's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Between rounds.
+    /// Time between rounds.
     pub interval: Duration,
-    /// For how long all must be well before an alert ends.
+    /// How long a subject must be fine before its alert ends.
     pub clear_after: Duration,
-    /// Where alerts are kept across restarts.
+    /// File that keeps alerts across restarts.
     pub state: Option<PathBuf>,
-    /// Whether there is a webhook to post to.
+    /// Whether events are posted to a webhook.
     pub webhook: bool,
 }
 
-/// All that watching needs of the world around it.
+/// What watching needs from outside.
 pub trait World {
-    /// What is known now.
+    /// Gathers the current facts.
     ///
     /// # Errors
-    /// It can't be had at all: that is an alert by itself.
+    /// No facts could be gathered: that raises an alert of its own.
     fn facts(&mut self) -> Result<Facts>;
 
     /// Posts one event as JSON.
     ///
     /// # Errors
-    /// It was not taken: it is tried again later.
+    /// It was not accepted: the outbox retries later.
     fn post(&mut self, event: &Event) -> Result<()>;
 
     /// Seconds since 1970, UTC.
@@ -58,11 +59,11 @@ pub trait World {
     /// Waits, unless asked to stop.
     fn wait(&mut self, time: Duration, control: &Control);
 
-    /// Tells what happened in a round.
+    /// Reports what happened in a round.
     fn happened(&mut self, events: &[Event], metrics: String);
 }
 
-/// What the rounds so far came to.
+/// The state of watching after the rounds so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rounds {
     all: u64,
@@ -71,10 +72,10 @@ struct Rounds {
     last_good_unix_s: u64,
 }
 
-/// Watches until it is told to stop.
+/// Watches until told to stop.
 ///
 /// # Errors
-/// The state file can't be read or written.
+/// The state file cannot be read or written.
 pub fn watch(settings: &Settings, world: &mut dyn World, control: &Control) -> Result<()> {
     let (mut alerts, mut outbox) = match &settings.state {
         Some(path) => state::load(path)?,
@@ -89,7 +90,7 @@ pub fn watch(settings: &Settings, world: &mut dyn World, control: &Control) -> R
         let (facts, review) = match facts {
             Ok(facts) => {
                 rounds.last_good_unix_s = now;
-                // Counters of the time since the last round: what was wrong a month ago is over.
+                // Judge only counters since the last round: last month's problems are over.
                 let lately = before.as_ref().map_or_else(|| facts.clone(), |before| facts.since(before));
                 let mut review = review(&lately);
                 before = Some(facts.clone());
@@ -115,7 +116,7 @@ pub fn watch(settings: &Settings, world: &mut dyn World, control: &Control) -> R
     Ok(())
 }
 
-/// The id of the alert that nothing can be seen.
+/// The id of the alert that no facts can be gathered.
 const BLIND: &str = "no-facts";
 const MACHINE: &str = "machine";
 
@@ -124,14 +125,14 @@ fn blind(error: &LabError) -> Advice {
         rule: BLIND,
         severity: Severity::Warning,
         subject: MACHINE.into(),
-        summary: format!("The pools can't be looked at: {error}"),
+        summary: format!("The pools cannot be inspected: {error}"),
         evidence: vec![Evidence::word("error", error.to_string())],
-        reason: "While nothing can be seen, nothing can be told: pools may fail unnoticed.",
+        reason: "Without facts, pools may fail unnoticed.",
         sources: &[],
         remedy: Remedy {
             commands: vec!["zpool status".into()],
             risk: Risk::None,
-            caution: "It only looks: does it work as the user that watches?".into(),
+            caution: "It only reads. Try it as the user that runs the watch.".into(),
         },
         gauge: None,
     }

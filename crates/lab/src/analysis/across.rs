@@ -1,20 +1,21 @@
-//! What is to be said across targets: who is fastest and who falls behind, tests that hide differences, speed against fill.
+//! Findings across targets: which is fastest, which falls behind, tests that hide differences, and
+//! speed against fill.
 
-use super::compare::words;
+use super::compare::{judge, pairs, words};
 use super::fill::{FillPoint, NoCliff, cliff};
-use super::{Cliff, Comparison, Finding, Setting, Severity, Side, Verdict, compare, is_headline};
+use super::{Cliff, Comparison, Finding, Setting, Severity, Side, Standing, is_headline};
 use crate::measurement::words_of_figure;
 use crate::result::FigureSummary;
 use crate::unit::{Better, Unit, digits};
 
-/// A target that is slower than every other by this factor has something wrong with it, or is of another kind.
+/// A target slower than every other by this factor is faulty or of another kind.
 const FAR_BEHIND: f64 = 5.0;
-/// Targets that differ by this in one test...
+/// Targets that differ by this factor in one test...
 const APART: f64 = 5.0;
-/// ... and by less than this in another: that other does not tell them apart.
+/// ... and by less than this in another: the second test does not distinguish them.
 const TOGETHER: f64 = 1.1;
 
-/// Compares all targets of a result with each other, in both directions, and says what stands out.
+/// Compares all targets of a result in both directions, and reports what stands out.
 pub fn compare_targets(figures: &[FigureSummary]) -> (Vec<Comparison>, Vec<Finding>) {
     let mut sides: Vec<Side> = Vec::new();
     for figure in figures {
@@ -26,81 +27,22 @@ pub fn compare_targets(figures: &[FigureSummary]) -> (Vec<Comparison>, Vec<Findi
     let mut comparisons = Vec::new();
     for (at, a) in sides.iter().enumerate() {
         for b in &sides[at + 1..] {
-            comparisons.extend(compare(a, b));
+            comparisons.extend(pairs(a, b));
         }
     }
+    judge(&mut comparisons);
     let headline: Vec<&FigureSummary> = figures.iter().filter(|f| is_headline(figures, f)).collect();
     let mut findings = rankings(&headline, &comparisons);
     findings.extend(masked(&headline, &comparisons));
     (comparisons, findings)
 }
 
-/// A result that is compared with others.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// What it is called in the comparison.
-    pub name: String,
-    /// Its figures.
-    pub figures: Vec<FigureSummary>,
-    /// What is known of its targets.
-    pub setting: Setting,
-}
-
-/// Compares results with each other: targets of the same name across results, as `tank (before)` and `tank (after)`; or all targets with each
-/// other where no name comes twice, and those of a single result under their own names. Speed against fill is looked at over all of them.
-pub fn compare_results(sources: &[Source]) -> (Vec<Comparison>, Vec<Finding>) {
-    if let [only] = sources {
-        let (comparisons, mut findings) = compare_targets(&only.figures);
-        findings.extend(fill_against_speed(&only.figures, &only.setting));
-        return (comparisons, findings);
-    }
-    let (mut figures, mut setting) = (Vec::new(), Setting::default());
-    for source in sources {
-        let label = |target: &str| format!("{target} ({})", source.name);
-        figures
-            .extend(source.figures.iter().map(|f| FigureSummary { target: label(&f.target), ..f.clone() }));
-        let targets = source.setting.targets.iter();
-        setting.targets.extend(targets.map(|(target, facts)| (label(target), facts.clone())));
-    }
-    let plain =
-        |label: &str| label.rsplit_once(" (").map_or(label.to_owned(), |(target, _)| target.to_owned());
-    let (mut comparisons, mut findings) = compare_targets(&figures);
-    let is_same = |c: &Comparison| plain(&c.a) == plain(&c.b);
-    if comparisons.iter().any(is_same) {
-        comparisons.retain(is_same);
-        let headline = comparisons.iter().filter(|c| {
-            figures.iter().any(|f| {
-                f.figure == c.figure && f.test == c.test && f.target == c.a && is_headline(&figures, f)
-            })
-        });
-        findings = headline.map(changed).collect();
-    }
-    findings.extend(fill_against_speed(&figures, &setting));
-    (comparisons, findings)
-}
-
-/// What became of a target between two results.
-fn changed(c: &Comparison) -> Finding {
-    let got_worse = is_worse(c.a_spread.median, c.b_spread.median, c.better);
-    let is_sure = matches!(c.verdict, Verdict::Supported | Verdict::LargeButFew);
-    let severity = if got_worse && is_sure { Severity::Warning } else { Severity::Info };
-    let id = match (is_sure, got_worse) {
-        (false, _) => "compare.same",
-        (true, true) => "compare.worse",
-        (true, false) => "compare.better",
-    };
-    Finding::new(id, severity, c.sentence.clone())
-        .of_test(&c.test)
-        .of_target(&c.b)
-        .with(c.a.clone(), c.a_spread.median, c.unit)
-        .with(c.b.clone(), c.b_spread.median, c.unit)
-}
-
-fn is_worse(than: f64, value: f64, better: Better) -> bool {
+/// Whether a value is worse than another.
+pub fn is_worse(than: f64, value: f64, better: Better) -> bool {
     if better == Better::Lower { value > than } else { value < than }
 }
 
-/// One finding for each test and figure: the best target and how far the others are behind.
+/// One finding per test and figure: the best target, and how far the others are behind.
 fn rankings(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Finding> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     let mut findings = Vec::new();
@@ -118,43 +60,27 @@ fn rankings(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Find
 }
 
 fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Finding> {
-    let mut order: Vec<&&FigureSummary> = figures.to_vec();
-    order.sort_by(|a, b| match a.better {
-        Better::Lower => a.spread.median.total_cmp(&b.spread.median),
-        _ => b.spread.median.total_cmp(&a.spread.median),
-    });
+    let standing = Standing::of(figures.iter().map(|figure| **figure), comparisons)?;
+    let order = &standing.order;
     let (best, others) = order.split_first()?;
     let (last, rest) = others.split_last()?;
-    let show = |f: &FigureSummary| f.unit.show(f.spread.median);
-    let seen = |f: &FigureSummary| words(best.spread.median, f.spread.median, f.unit, f.better);
-    let behind: Vec<String> =
-        others.iter().map(|f| format!("{} {} ({})", f.target, seen(f), show(f))).collect();
-    let between = |x: &str, y: &str| {
-        comparisons.iter().find(|c| {
-            c.test == best.test
-                && c.figure == best.figure
-                && [(&*c.a, &*c.b), (&*c.b, &*c.a)].contains(&(x, y))
-        })
+    let show = |f: &FigureSummary| format!("{} ({})", f.target, f.unit.show(f.spread.median));
+    let behind = |f: &&FigureSummary| {
+        let seen = words(best.spread.median, f.spread.median, f.unit, f.better);
+        format!("{} is {seen} ({})", f.target, f.unit.show(f.spread.median))
     };
-    let is_unsure =
-        |c: &Comparison| matches!(c.verdict, Verdict::Unclear | Verdict::Unsupported | Verdict::Equal);
-    let unsure: Vec<&str> = others
-        .iter()
-        .filter(|f| between(&best.target, &f.target).is_some_and(is_unsure))
-        .map(|f| f.target.as_str())
-        .collect();
-    let mut sentence = format!(
-        "{}, {}: {} is best with {}; {}.",
-        best.test,
-        words_of_figure(&best.figure),
-        best.target,
-        show(best),
-        behind.join(", ")
-    );
-    if !unsure.is_empty() {
-        sentence.push_str(&format!(" The difference to {} may be chance.", unsure.join(", ")));
-    }
-    // Far behind the next to last, not the best: one fast target does not make all others bad.
+    let names =
+        |figures: &[&FigureSummary]| figures.iter().map(|figure| show(figure)).collect::<Vec<_>>().join(", ");
+    let head = format!("{}, {}", best.test, words_of_figure(&best.figure));
+    let leaders = standing.leaders();
+    let mut parts = vec![match leaders.as_slice() {
+        [only] => format!("{head}: {} is best with {}", only.target, only.unit.show(only.spread.median)),
+        _ if best.spread.n == 1 => format!("{head}: no winner after one run each: {}", names(&leaders)),
+        _ => format!("{head}: no winner: the repeats cannot separate {}", names(&leaders)),
+    }];
+    parts.extend(standing.behind().iter().map(behind));
+    let mut sentence = format!("{}.", parts.join("; "));
+    // Compared with the next slowest, not the best: one fast target does not make all others bad.
     let next = rest.last().unwrap_or(best);
     let factor = (last.spread.median / next.spread.median).max(next.spread.median / last.spread.median);
     let is_far = is_worse(next.spread.median, last.spread.median, last.better) && factor >= FAR_BEHIND;
@@ -175,7 +101,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
     Some(order.iter().fold(finding, |finding, f| finding.with(f.target.clone(), f.spread.median, f.unit)))
 }
 
-/// Tests in which two targets are alike that another test finds far apart.
+/// Tests in which two targets look alike although another test finds them far apart.
 fn masked(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Finding> {
     let is_headline = |c: &&Comparison| {
         headline
@@ -191,8 +117,8 @@ fn masked(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Findin
             pairs.iter().filter(|(c, f)| same_pair(c) && *f >= APART).max_by(|a, b| a.1.total_cmp(&b.1));
         let Some((apart, by)) = apart else { continue };
         let sentence = format!(
-            "{}, {}: {} and {} are within {:.0} % of each other, although {} finds them {}x apart. This test does not tell them apart: something \
-             that both share, or its large operations, hides the difference. Its latency percentiles may still show it.",
+            "{}, {}: {} and {} are within {:.0} % of each other, although {} finds them {}x apart: this test \
+             does not distinguish them. Compare their latency percentiles too.",
             alike.test,
             words_of_figure(&alike.figure),
             alike.a,
@@ -211,7 +137,8 @@ fn masked(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Findin
     findings
 }
 
-/// Speed against fill of targets on the same kind of disks, for each headline figure: the cliff, or one finding that there is none to be seen.
+/// Speed against fill for each headline figure, over targets on the same kind of disk: the cliff,
+/// or one finding that none is visible.
 pub fn fill_against_speed(figures: &[FigureSummary], setting: &Setting) -> Vec<Finding> {
     let mut media: Vec<&str> = setting.targets.values().filter_map(|facts| facts.medium.as_deref()).collect();
     media.sort_unstable();
@@ -247,8 +174,7 @@ fn of_medium(figures: &[FigureSummary], setting: &Setting, medium: &str) -> Vec<
         }
     }
     findings.extend(untold.into_iter().map(|why| {
-        let sentence =
-            format!("Speed against fill ({medium}): whether there is a cliff can't be told: {why}.");
+        let sentence = format!("Speed against fill ({medium}): whether there is a cliff is unknown: {why}.");
         Finding::new("fill.unknown", Severity::Info, sentence)
     }));
     findings
@@ -256,7 +182,8 @@ fn of_medium(figures: &[FigureSummary], setting: &Setting, medium: &str) -> Vec<
 
 fn cliff_finding(test: &str, figure: &str, medium: &str, cliff: &Cliff, layouts: &[&str]) -> Finding {
     let mut sentence = format!(
-        "{test}, {} ({medium}): speed falls off a cliff between {} and {} % full: {}x slower beyond it, while all before lie within {}x.",
+        "{test}, {} ({medium}): speed collapses between {} and {} % full: it is {}x slower above, while all \
+         points below lie within {}x.",
         words_of_figure(figure),
         digits(cliff.low_percent),
         digits(cliff.high_percent),
@@ -265,11 +192,13 @@ fn cliff_finding(test: &str, figure: &str, medium: &str, cliff: &Cliff, layouts:
     );
     match cliff.knee_percent {
         Some(knee) => sentence.push_str(&format!(" Two lines fit best with the knee at {} %.", digits(knee))),
-        None => sentence.push_str(" Where between these two it begins can't be said without pools that are filled to levels in between."),
+        None => {
+            sentence.push_str(" Where exactly it collapses is unknown: measure at fill levels in between.")
+        }
     }
     if layouts.len() > 1 {
         sentence.push_str(&format!(
-            " The targets differ in layout too ({}): fill is not the only difference between them.",
+            " The targets also differ in layout ({}): fill is not their only difference.",
             layouts.join(", ")
         ));
     }

@@ -1,13 +1,16 @@
-//! Fill level against speed: whether there is a cliff, and where.
+//! Speed against fill level: whether there is a cliff, and where.
 //!
-//! Points are (fill, speed) of one figure from targets or results that are alike but for their fill. Speeds are compared as logarithms:
-//! a cliff is a fall by a factor. Two ways, by what there is:
-//! - three to five fills: the cliff lies in the step with the largest fall, if that fall is by half or more and larger by
-//!   far than all other steps together. Nothing finer than that step can be said.
-//! - six or more: two straight lines that meet (segmented regression); the knee where the squared errors are least, if they are much less
-//!   than those of one line. Its interval is where the errors are not significantly larger (F-like, 95 %).
+//! Points are (fill, speed) of one figure, from targets or results that differ only in fill. Speeds
+//! are compared as logarithms, because a cliff is a fall by a factor. The method depends on the
+//! number of points:
+//! - three to five fill levels: the cliff is the step with the largest fall, if that fall is at
+//!   least by half and far larger than all other steps together. Its position is known only to that
+//!   step.
+//! - six or more: segmented regression, two straight lines that meet. The knee is where the squared
+//!   errors are least, if they are much less than those of one line. Its interval is where the
+//!   errors are not significantly larger (F-like, 95 %).
 //!
-//! Where the points can't carry that, it is refused, with the reason.
+//! Where the points cannot support a statement, the function refuses with the reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +21,7 @@ use crate::stats::median;
 pub struct FillPoint {
     /// How full, in percent.
     pub fill_percent: f64,
-    /// The figure; the more the better.
+    /// The figure; higher is better.
     pub speed: f64,
 }
 
@@ -32,56 +35,53 @@ pub enum Found {
     Segments,
 }
 
-/// A cliff.
+/// A cliff: a fill level beyond which speed collapses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
     /// It lies above this fill, in percent.
     pub low_percent: f64,
-    /// And below this.
+    /// It lies below this fill, in percent.
     pub high_percent: f64,
-    /// The best guess within; None where only the step is known.
+    /// The best estimate; None where only the step is known.
     pub knee_percent: Option<f64>,
-    /// Speed before by speed at the fullest point.
+    /// Speed before it divided by speed at the fullest point.
     pub factor: f64,
-    /// The range of factors of speed over all points before it.
+    /// The range of speeds over all points before it, as a factor.
     pub before_factor: f64,
     /// How it was found.
     pub found: Found,
 }
 
-/// Why there is none.
+/// Why no cliff was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoCliff {
-    /// The points can't show one; the text says why.
+    /// The points cannot show one; the text says why.
     CantTell(String),
-    /// They could, and there is none.
+    /// They could show one, and there is none.
     None,
 }
 
-/// A fall by less is no cliff.
+/// A smaller fall is no cliff.
 const LEAST_FALL: f64 = 2.0;
-/// The fall in the step is so many times the change over all other steps (as logarithms).
+/// How many times the fall in the step must exceed the change over all other steps (as logarithms).
 const CLEARLY: f64 = 3.0;
-/// From so many different fills on, lines are fitted.
+/// From this many different fill levels on, lines are fitted.
 const FOR_LINES: usize = 6;
-/// Two lines must leave less than this part of one line's squared error.
+/// Two lines must leave less than this share of one line's squared error.
 const BETTER: f64 = 0.5;
 
 /// Looks for a cliff.
 ///
 /// # Errors
-/// There is none, or the points can't tell.
+/// There is none, or the points cannot show one.
 pub fn cliff(points: &[FillPoint]) -> Result<Cliff, NoCliff> {
     let levels = levels(points);
     let (Some(first), Some(last)) = (levels.first(), levels.last()) else {
         return Err(NoCliff::CantTell("there are no points".into()));
     };
     if levels.len() < 3 {
-        let what = format!(
-            "{} different fill levels: a cliff needs three, one of them to show what is normal",
-            levels.len()
-        );
+        let what = format!("{} different fill levels: detecting a cliff takes three", levels.len());
         return Err(NoCliff::CantTell(what));
     }
     if last.0 - first.0 < 20.0 {
@@ -90,7 +90,7 @@ pub fn cliff(points: &[FillPoint]) -> Result<Cliff, NoCliff> {
     if levels.len() >= FOR_LINES { knee(&levels) } else { step(&levels) }
 }
 
-/// Fills in order, each with the logarithm of its median speed.
+/// Fill levels in order, each with the logarithm of its median speed.
 fn levels(points: &[FillPoint]) -> Vec<(f64, f64)> {
     let mut points: Vec<FillPoint> =
         points.iter().copied().filter(|p| p.speed > 0.0 && p.fill_percent.is_finite()).collect();
@@ -147,13 +147,13 @@ fn knee(levels: &[(f64, f64)]) -> Result<Cliff, NoCliff> {
     };
     let fits: Vec<Fit> = knees.filter(is_held).map(|knee| fit(levels, knee)).collect();
     let Some(best) = fits.iter().copied().reduce(|a, b| if b.squares < a.squares { b } else { a }) else {
-        return Err(NoCliff::CantTell("the fill levels lie in two heaps".into()));
+        return Err(NoCliff::CantTell("the fill levels lie in two clusters".into()));
     };
     let fall = best.at(best.knee) - best.at(last);
     if best.squares > BETTER * line || fall < LEAST_FALL.ln() || best.bend >= 0.0 {
         return Err(NoCliff::None);
     }
-    // Four numbers are fitted; 3.84 is the 95 % point of chi squared with one degree of freedom.
+    // Four parameters are fitted; 3.84 is the 95 % point of chi squared with one degree of freedom.
     let free = levels.len().saturating_sub(4).max(1) as f64;
     let noise = best.squares.max(1e-9 * line);
     let plausible = || fits.iter().filter(|f| f.squares <= noise * (1.0 + 3.84 / free)).map(|f| f.knee);

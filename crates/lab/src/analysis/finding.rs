@@ -1,16 +1,17 @@
-//! Findings: what the analysis has to say, as values that reports put into words and advice builds on.
+//! Findings: what the analysis concludes, as values that reports put into words and advice builds
+//! on.
 
 use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
-/// How much a reader should care.
+/// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Changes what may be concluded, or shows a weak spot.
+    /// Changes the conclusions, or shows a weak spot.
     Notice,
     /// Something is wrong with the storage or the measurement.
     Warning,
@@ -19,7 +20,7 @@ pub enum Severity {
 /// A number that a finding rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its value.
     pub value: f64,
@@ -27,16 +28,16 @@ pub struct Evidence {
     pub unit: Unit,
 }
 
-/// One thing that was found.
+/// One conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What kind of finding: `repeats.unstable`, `latency.bimodal`, `limit.network`, `fill.cliff`...
     pub id: String,
-    /// How much to care.
+    /// How much it matters.
     pub severity: Severity,
-    /// The test that it is about; None for all.
+    /// Its test; None if it concerns all.
     pub test: Option<String>,
-    /// The target that it is about; None for all.
+    /// Its target; None if it concerns all.
     pub target: Option<String>,
     /// The finding and its argument, in full sentences.
     pub sentence: String,
@@ -45,7 +46,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// One about everything.
+    /// A finding that concerns everything.
     pub fn new(id: &str, severity: Severity, sentence: impl Into<String>) -> Finding {
         Finding {
             id: id.into(),
@@ -57,19 +58,19 @@ impl Finding {
         }
     }
 
-    /// About a test.
+    /// Sets the test.
     pub fn of_test(mut self, test: &str) -> Finding {
         self.test = Some(test.into());
         self
     }
 
-    /// About a target.
+    /// Sets the target.
     pub fn of_target(mut self, target: &str) -> Finding {
         self.target = Some(target.into());
         self
     }
 
-    /// With a number.
+    /// Adds a number.
     pub fn with(mut self, name: impl Into<String>, value: f64, unit: Unit) -> Finding {
         self.evidence.push(Evidence { name: name.into(), value, unit });
         self

@@ -1,7 +1,9 @@
-//! Latencies of two kinds in one test: found as hills of the histogram, explained by the caches.
+//! Several kinds of latency in one test: found as modes of the histogram, explained by the caches.
 //!
-//! If the part of the reads that were fast is the part that a cache says it had, the fast ones are its hits. Median and mean then
-//! describe no operation that ever happened, and a data set that fits the cache less well will be slower than the figures say.
+//! If the share of fast reads matches the share that a cache counted as hits, the fast reads are
+//! most likely those hits. Median and mean then describe no operation that ever happened, and a
+//! data set that fits the cache less well will be slower than the figures say. Without a counter
+//! there is no cause: nothing uncounted is explained.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +13,15 @@ use crate::measurement::Latency;
 use crate::stats::{Mode, modes};
 use crate::unit::Unit;
 
-/// Hills whose centers are nearer than this factor are one kind of operation with a wide spread.
+/// Modes with centers closer than this factor are one kind of operation with a wide spread.
 const APART: f64 = 5.0;
-/// Shares that differ by less than this are the same: histograms and counters cut at different places.
+/// Shares that differ by less than this are equal: histograms and counters divide operations
+/// differently.
 const SAME_SHARE: f64 = 0.1;
 /// Fewer operations have no shape.
 const LEAST_OPERATIONS: u64 = 200;
 
-/// The hills of one stream's latencies, where there are two kinds or more.
+/// The modes of one stream's latencies, where there are several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyModes {
     /// The test.
@@ -27,18 +30,18 @@ pub struct LatencyModes {
     pub target: String,
     /// The operation.
     pub operation: String,
-    /// From fast to slow.
+    /// From fastest to slowest.
     pub modes: Vec<Mode>,
-    /// Part of the summed latency that operations of all but the fastest mode took.
+    /// Share of the summed latency spent outside the fastest mode.
     pub slow_time_share: f64,
-    /// What the caches counted meanwhile.
+    /// Hit rates of the caches during the run.
     pub hit_rates: Vec<HitRate>,
-    /// The cache whose hits are as many as the fast operations.
+    /// The cache whose hits match the fast operations.
     pub explained_by: Option<Cache>,
 }
 
 impl LatencyModes {
-    /// Looks for kinds of latencies among those of one stream, all repeats together.
+    /// Looks for several modes in the latencies of one stream, all repeats together.
     pub fn find(
         test: &str,
         target: &str,
@@ -62,8 +65,9 @@ impl LatencyModes {
             if low as f64 <= fast_until { sums.0 += time } else { sums.1 += time }
         }
         let is_read = !is_change(operation);
-        // Nor may they differ by more than the smaller kind has: 2 % fast reads are not the hits of a cache that had 9 %.
-        let near = SAME_SHARE.min(fast).min(1.0 - fast);
+        // Nor may they differ by more than half of the smaller kind: 2 % fast reads are not the
+        // hits of a cache that hit 9 %, or none.
+        let near = SAME_SHARE.min(fast / 2.0).min((1.0 - fast) / 2.0);
         let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= near;
         Some(LatencyModes {
             test: test.into(),
@@ -76,15 +80,15 @@ impl LatencyModes {
         })
     }
 
-    /// It in words.
+    /// The finding in words.
     pub fn finding(&self) -> Finding {
         let kinds: Vec<String> = self
             .modes
             .iter()
-            .map(|m| format!("{} of them about {}", percent(m.share), Unit::Nanoseconds.show(m.center_ns)))
+            .map(|m| format!("{} at about {}", percent(m.share), Unit::Nanoseconds.show(m.center_ns)))
             .collect();
         let mut sentence = format!(
-            "{} on {}: {} operations are of {} kinds: {}. The slower ones take {} of the time. ",
+            "{} on {}: {} latency has {} modes: {}. The slower modes account for {} of the time. ",
             self.test,
             self.target,
             self.operation,
@@ -96,11 +100,11 @@ impl LatencyModes {
         let mut finding = Finding::new("latency.bimodal", Severity::Notice, sentence)
             .of_test(&self.test)
             .of_target(&self.target)
-            .with("time of the slow operations", self.slow_time_share * 100.0, Unit::Percent);
+            .with("time in the slower modes", self.slow_time_share * 100.0, Unit::Percent);
         for (number, mode) in (1..).zip(&self.modes) {
             finding = finding
-                .with(format!("center of kind {number}"), mode.center_ns, Unit::Nanoseconds)
-                .with(format!("share of kind {number}"), mode.share * 100.0, Unit::Percent);
+                .with(format!("center of mode {number}"), mode.center_ns, Unit::Nanoseconds)
+                .with(format!("share of mode {number}"), mode.share * 100.0, Unit::Percent);
         }
         for hit in &self.hit_rates {
             finding = finding.with(format!("{} hit rate", hit.cache.name()), hit.rate * 100.0, Unit::Percent);
@@ -116,23 +120,27 @@ impl LatencyModes {
             .collect();
         match self.explained_by {
             Some(cache) => format!(
-                "The fast ones are as many as the hits of the {} ({}): they came from it, the others from disk. The figures hold for a data \
-                 set that is cached as well as this one.",
-                cache.name(),
+                "The share of fast operations matches {} ({}): most likely these were hits, and the others \
+                 waited for disks. The figures apply only to data that are cached as well as these.",
+                match cache {
+                    Cache::PageCache => "the reads without disk I/O".to_owned(),
+                    counted => format!("the {} hits", counted.name()),
+                },
                 rates.join(", ")
             ),
             None if !rates.is_empty() => {
-                format!("The caches don't explain it: {}.", rates.join(", "))
+                format!("Cache hits do not explain this: {}.", rates.join(", "))
             }
             None if !is_change(&self.operation) => {
-                "A cache would look like this, but no cache counters were sampled: it is not known.".into()
+                "The cause is unknown: no cache with hit counters was involved.".into()
             }
-            None => "Writes that are only put into memory beside writes that wait for the disks would look like this.".into(),
+            None => "The cause is unknown: no counter shows which writes waited for a disk.".into(),
         }
     }
 }
 
-/// Whether it changes what is stored: `write`, `sequential-create`; reads, look-ups and nine of ten of bonnie's seeks don't.
+/// Whether an operation changes stored data, such as `write` or `sequential-create`. Reads, lookups
+/// and nine out of ten of bonnie's seeks do not.
 fn is_change(operation: &str) -> bool {
     let last = operation.rsplit(['/', '-']).next();
     matches!(

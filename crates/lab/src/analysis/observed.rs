@@ -1,10 +1,12 @@
-//! What a run did and how busy the machine was meanwhile, in the numbers that queueing laws speak of.
+//! What a run did, and how busy the machine was, in terms of queueing laws.
 //!
-//! Utilisation is the part of the time in which a resource had something to do. A processor core, a link and a rotating disk are
-//! full at 1. A solid-state disk is not: it works on many operations at once, and `io_time` only tells that it had at least one.
+//! Utilisation is the share of time in which a resource had work. A processor core, a link and a
+//! rotating disk are saturated at 1. A solid-state disk is not: it serves many operations in
+//! parallel, and `io_time` only shows that it had at least one.
 
 use serde::{Deserialize, Serialize};
 
+use super::processors::{self, Processors, per_time, share};
 use super::{Setting, is_of};
 use crate::job::{Job, Jobs, Method, SyncMode};
 use crate::result::Run;
@@ -16,17 +18,19 @@ use crate::suite::Work;
 pub struct DiskLoad {
     /// Its name.
     pub name: String,
-    /// Part of the time with an operation in flight, from 0 to 1.
+    /// Share of the time with an operation in flight, from 0 to 1.
     pub busy: f64,
-    /// Operations in flight, in the mean.
+    /// Mean number of operations in flight.
     pub in_flight: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub iops: f64,
-    /// Bytes a second, both ways.
+    /// Bytes per second, both directions.
     pub bandwidth: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bandwidth: f64,
-    /// Whether it rotates; None if not known.
+    /// The share of these bytes that this program did not cause; None if unknown.
+    pub others: Option<f64>,
+    /// Whether it rotates; None if unknown.
     pub rotates: Option<bool>,
 }
 
@@ -35,51 +39,51 @@ pub struct DiskLoad {
 pub struct LinkLoad {
     /// Its name.
     pub name: String,
-    /// Bytes a second in the busier direction.
+    /// Bytes per second in the busier direction.
     pub bandwidth: f64,
-    /// Bytes a second that it can carry each way.
+    /// Its capacity in each direction, in bytes per second.
     pub speed: f64,
 }
 
-/// One run as a closed system: so many operations in flight, so many a second, so long each.
+/// One run as a closed system: operations in flight, operations per second, latency.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The test.
     pub test: String,
     /// The target.
     pub target: String,
-    /// Operations a second, all streams.
+    /// Operations per second, all streams.
     pub iops: f64,
-    /// Bytes a second, all streams.
+    /// Bytes per second, all streams.
     pub bandwidth: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bandwidth: f64,
     /// Mean latency of an operation, in nanoseconds; None if not measured.
     pub latency_ns: Option<f64>,
-    /// Operations that may be in flight at once; None if not known.
+    /// Operations allowed in flight; None if unknown.
     pub depth: Option<f64>,
-    /// The workload waits on purpose (rate, think time): its speed says nothing of limits.
+    /// The workload waits deliberately (rate, think time), so its speed shows no limit.
     pub throttled: bool,
-    /// Part of the workers' time in `fsync`, `fdatasync`; None if there was none.
+    /// Share of the workers' time in `fsync` or `fdatasync`; None if they called neither.
     pub sync_share: Option<f64>,
-    /// Writes are durable one by one.
+    /// Each write is durable before it returns.
     pub sync_writes: bool,
-    /// Disks that did something.
+    /// Disks that were active.
     pub disks: Vec<DiskLoad>,
-    /// Links that carried something.
+    /// Links that carried traffic.
     pub links: Vec<LinkLoad>,
-    /// Busy part of all processors; None if not sampled.
-    pub cpu: Option<f64>,
-    /// Busy part of the busiest processor, in the mean over the run.
+    /// Who used the processors; None if not sampled.
+    pub cpu: Option<Processors>,
+    /// Utilisation of the busiest processor, averaged over the run.
     pub busiest_cpu: Option<f64>,
-    /// Part of the processors' time that was idle with I/O outstanding.
+    /// Share of processor time that was idle with I/O outstanding.
     pub iowait: Option<f64>,
-    /// Part of the time in which some task waited for I/O (PSI).
+    /// Share of the time in which some task waited for I/O (PSI).
     pub io_pressure: Option<f64>,
 }
 
 impl Observed {
-    /// What a run shows. `work` is that of its test; of the disks only those below its target count.
+    /// Observes a run. `work` is that of its test; only disks below its target count.
     pub fn of(run: &Run, work: Option<&Work>, setting: &Setting) -> Observed {
         let (m, samples) = (&run.measurement, &run.samples);
         let streams = || m.outcome.streams.iter().filter(|s| !is_of(s, "sync"));
@@ -89,7 +93,8 @@ impl Observed {
             Some(Work::Io(Jobs(jobs))) => jobs.as_slice(),
             _ => &[],
         };
-        // Jobs that wait for others are not in flight with them: then no one number holds for the whole run.
+        // Jobs that wait for others are not in flight together: no single depth holds for the whole
+        // run.
         let together = !jobs.is_empty() && !jobs.iter().skip(1).any(|job| job.stonewall);
         let depth = together.then(|| jobs.iter().map(depth).sum());
         let syncs: f64 = m
@@ -99,6 +104,10 @@ impl Observed {
             .filter(|s| is_of(s, "sync") && s.runtime_ns > 0)
             .map(|s| s.latency.mean_ns() * s.latency.count() as f64 / s.runtime_ns as f64)
             .sum();
+        // Past the page cache, a disk moves exactly what was requested: no parity, no cache,
+        // nothing deferred.
+        let past_caches = together && jobs.iter().all(|job| job.direct) && !setting.is_pool(&m.target);
+        let own = past_caches.then(|| own_bandwidth(samples)).flatten();
         let workers: f64 = jobs.iter().map(|job| f64::from(job.workers)).sum();
         Observed {
             test: m.test.clone(),
@@ -111,16 +120,16 @@ impl Observed {
             throttled: jobs.iter().any(is_throttled),
             sync_share: (syncs > 0.0).then(|| (syncs / workers.max(1.0)).min(1.0)),
             sync_writes: jobs.iter().any(|j| j.sync != SyncMode::None && j.pattern.read_percent < 100),
-            disks: disks(samples, &m.target, setting),
+            disks: disks(samples, &m.target, setting, own),
             links: links(samples),
-            cpu: cpu_busy(samples, ""),
+            cpu: Processors::of(samples, m.outcome.cpu, m.elapsed_ns),
             busiest_cpu: busiest_cpu(samples),
-            iowait: share(samples.find("cpu", "", "iowait"), cpu_time(samples, "")),
+            iowait: share(samples.find("cpu", "", "iowait"), processors::time(samples, "")),
             io_pressure: samples.find("pressure", "io", "some_total").and_then(per_time),
         }
     }
 
-    /// Operations in flight in the mean, by Little's law: operations a second times latency.
+    /// Mean number of operations in flight, by Little's law: operations per second times latency.
     pub fn in_flight(&self) -> Option<f64> {
         Some(self.iops * self.latency_ns? / 1e9)
     }
@@ -136,27 +145,38 @@ fn is_throttled(job: &Job) -> bool {
     job.think_ns > 0 || any(job.rate_bytes) || any(job.rate_iops)
 }
 
-/// Growth of a counter of nanoseconds by the time it was watched.
-fn per_time(series: &Series) -> Option<f64> {
-    let (first, last) = (series.points.first()?, series.points.last()?);
-    (last.0 > first.0).then(|| series.growth() / (last.0 - first.0) as f64)
-}
-
 fn per_second(series: Option<&Series>) -> f64 {
     series.and_then(per_time).map_or(0.0, |rate| rate * 1e9)
 }
 
-fn disks(samples: &Samples, target: &str, setting: &Setting) -> Vec<DiskLoad> {
+/// Bytes per second between this program and block devices; None if not sampled.
+fn own_bandwidth(samples: &Samples) -> Option<f64> {
+    let of = |name: &str| samples.find("own", "", name).and_then(per_time);
+    Some((of("read_bytes")? + of("write_bytes")?) * 1e9)
+}
+
+/// The share of a disk's bytes caused by others. Amounts as small as a file system's own metadata
+/// are ignored.
+fn others(bandwidth: f64, own: f64) -> f64 {
+    const RECORDS: f64 = 0.25;
+    const LEAST: f64 = 1048576.0;
+    let more = bandwidth - own * (1.0 + RECORDS) - LEAST;
+    if more <= 0.0 { 0.0 } else { ((bandwidth - own) / bandwidth).max(0.0) }
+}
+
+fn disks(samples: &Samples, target: &str, setting: &Setting, own: Option<f64>) -> Vec<DiskLoad> {
     let load = |busy: &Series| {
         let find = |name: &str| samples.find("diskstats", &busy.subject, name);
         let read_bandwidth = per_second(find("read_bytes"));
+        let bandwidth = read_bandwidth + per_second(find("write_bytes"));
         DiskLoad {
             name: busy.subject.clone(),
             busy: per_time(busy).unwrap_or(0.0).min(1.0),
             in_flight: find("weighted_io_time").and_then(per_time).unwrap_or(0.0),
             iops: per_second(find("read_ios")) + per_second(find("write_ios")),
-            bandwidth: read_bandwidth + per_second(find("write_bytes")),
+            bandwidth,
             read_bandwidth,
+            others: own.map(|own| others(bandwidth, own)),
             rotates: setting.rotates(&busy.subject),
         }
     };
@@ -178,24 +198,8 @@ fn links(samples: &Samples) -> Vec<LinkLoad> {
     speeds.filter_map(load).filter(|link| link.speed > 0.0 && link.bandwidth > 0.0).collect()
 }
 
-const CPU_TIMES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-
-fn cpu_time(samples: &Samples, cpu: &str) -> f64 {
-    CPU_TIMES.iter().filter_map(|name| samples.find("cpu", cpu, name)).map(Series::growth).sum()
-}
-
-fn share(part: Option<&Series>, whole: f64) -> Option<f64> {
-    (whole > 0.0).then_some(part?.growth() / whole)
-}
-
-fn cpu_busy(samples: &Samples, cpu: &str) -> Option<f64> {
-    let whole = cpu_time(samples, cpu);
-    let idle = share(samples.find("cpu", cpu, "idle"), whole)?;
-    Some((1.0 - idle - share(samples.find("cpu", cpu, "iowait"), whole).unwrap_or(0.0)).max(0.0))
-}
-
 fn busiest_cpu(samples: &Samples) -> Option<f64> {
     let cpus =
         samples.series.iter().filter(|s| s.source == "cpu" && s.name == "idle" && !s.subject.is_empty());
-    cpus.filter_map(|s| cpu_busy(samples, &s.subject)).reduce(f64::max)
+    cpus.filter_map(|s| processors::busy(samples, &s.subject)).reduce(f64::max)
 }

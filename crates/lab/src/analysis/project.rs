@@ -1,15 +1,19 @@
-//! Scaling projection: what a measured figure would be with another link or other disks, as a range with its assumptions.
+//! Scaling projection: the likely result with another link or other disks, as a range with its
+//! assumptions.
 //!
-//! The run is taken as a closed system: N operations in flight, X a second, each taking R = N / X (Little). By the utilisation law the demand
-//! of a resource is D = U / X: the time that it works for one operation. One device is replaced; the time R - r that operations spend
-//! elsewhere stays, and so do the demands of all others. Then, whatever the distributions,
+//! The run is modelled as a closed system: N operations in flight, X per second, each taking R = N
+//! / X (Little). By the utilisation law, a resource's demand is D = U / X: its working time for one
+//! operation. One device is replaced. The time R - r that operations spend elsewhere stays, and so
+//! do all other demands. Then, whatever the distributions,
 //! ```text
 //!   N / (R - r + l + (N - 1) D')  <=  X'  <=  min(1 / max D', N / (R - r + l))
 //! ```
-//! with the new device's demand D' and its latency for one operation l. The upper bound is a full bottleneck or no queueing at all, the lower
-//! one all operations always waiting for each other. The time r spent at the old device is known where its queue was sampled (disks),
-//! and lies between D and what mean value analysis gives where not (links). What a kind of link or disk can do is a range too. So the
-//! results are ranges, often wide ones: that is what one measurement allows to say.
+//! with the new device's demand D' and its latency l for one operation. The upper bound assumes a
+//! saturated bottleneck or no queueing at all; the lower one assumes that all operations always
+//! wait for each other. The time r spent at the old device is known if its queue was sampled
+//! (disks); otherwise (links) it lies between D and the estimate of mean value analysis. The speed
+//! of a kind of link or disk is itself a range. So the results are ranges, often wide: one
+//! measurement allows no more.
 //!
 //! Source: Denning and Buzen 1978; Lazowska et al., Quantitative System Performance, chapter 5.
 
@@ -22,23 +26,23 @@ use crate::unit::{Unit, digits};
 /// From and to.
 type Range = (f64, f64);
 
-/// A kind of link or disk that could be there instead.
+/// A kind of link or disk to project to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
     /// Its name.
     pub name: &'static str,
     /// Link or disk.
     pub resource: Resource,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: Range,
-    /// Operations a second, many at once.
+    /// Operations per second, many in flight.
     pub iops: Range,
-    /// Nanoseconds of one operation alone.
+    /// Nanoseconds for a single operation.
     pub latency_ns: Range,
 }
 
 const fn link(name: &'static str, raw: f64) -> Device {
-    // TCP over Ethernet leaves 90 to 95 % of the line for data.
+    // TCP over Ethernet leaves 90 to 95 % of the line rate for data.
     let bandwidth = (raw * 0.90, raw * 0.95);
     Device {
         name,
@@ -53,7 +57,8 @@ const fn disk(name: &'static str, bandwidth: Range, iops: Range, latency_ns: Ran
     Device { name, resource: Resource::Disk, bandwidth, iops, latency_ns }
 }
 
-/// Links and disks that people ask about. Disks: what data sheets and reviews of many models span, not the best of them.
+/// Links and disks that people ask about. Disk ranges span the data sheets and reviews of many
+/// models, not just the best.
 pub const DEVICES: [Device; 8] = [
     link("1 GbE", 125e6),
     link("2.5 GbE", 312.5e6),
@@ -65,83 +70,89 @@ pub const DEVICES: [Device; 8] = [
     disk("NVMe SSD", (2e9, 7e9), (150e3, 1e6), (15e3, 120e3)),
 ];
 
-/// What one operation needs, in nanoseconds, and how many are in flight.
+/// What one operation demands, in nanoseconds, and how many are in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Demands {
     /// Operations in flight.
     pub in_flight: f64,
-    /// Bytes of an operation.
+    /// Bytes per operation.
     pub bytes: f64,
-    /// How long an operation takes.
+    /// Latency of an operation.
     pub latency_ns: f64,
-    /// Work of the link for one operation.
+    /// Link time for one operation.
     pub link_ns: f64,
-    /// Work of the busiest disk for one operation.
+    /// Time of the busiest disk for one operation.
     pub disk_ns: f64,
-    /// Disk operations for one operation, on the busiest disk.
+    /// Disk operations per operation, on the busiest disk.
     pub disk_operations: f64,
-    /// Bytes of such a disk operation.
+    /// Bytes per disk operation.
     pub disk_bytes: f64,
-    /// Work of the processors for one operation, all of them together taken as one.
+    /// Processor time for one operation, with all processors taken as one.
     pub cpu_ns: f64,
-    /// Time of an operation that is not spent at the link, at least and at most.
+    /// Time of an operation not spent at the link, minimum and maximum.
     pub beside_link_ns: Range,
-    /// Time of an operation that is not spent at disks, at least and at most.
+    /// Time of an operation not spent at disks, minimum and maximum.
     pub beside_disk_ns: Range,
 }
 
-/// What would be.
+/// The projected result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Projection {
-    /// What is put in: `10 GbE`.
+    /// The new device: `10 GbE`.
     pub with: String,
-    /// In place of what.
+    /// The resource it replaces.
     pub instead_of: Resource,
-    /// Operations a second, at least and at most.
+    /// Operations per second, minimum and maximum.
     pub iops: Range,
-    /// Bytes a second, at least and at most.
+    /// Bytes per second, minimum and maximum.
     pub bandwidth: Range,
-    /// The most by what was measured.
+    /// The maximum divided by the measurement.
     pub gain: f64,
-    /// What limits then, at best.
+    /// The next limit, at best.
     pub next_limit: Resource,
-    /// In a sentence.
+    /// The projection in a sentence.
     pub sentence: String,
 }
 
-/// A measured run put into other surroundings.
+/// A measured run, projected to other devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Projected {
     /// The test.
     pub test: String,
     /// The target.
     pub target: String,
-    /// What was concluded from the run.
+    /// The demands concluded from the run.
     pub demands: Demands,
-    /// One for each kind of device that was asked about and that the run can tell about.
+    /// One for each requested kind of device that the run allows.
     pub projections: Vec<Projection>,
-    /// On what all of them rest.
+    /// The assumptions behind all of them.
     pub assumptions: Vec<String>,
 }
 
 impl Demands {
-    /// Of a run; None if its latency was not measured, it moved no bytes, or it paused on purpose.
+    /// The demands of a run; None if its latency was not measured, it moved no bytes, it paused
+    /// deliberately, or other work used much of the processors.
     pub fn of(o: &Observed) -> Option<Demands> {
         let (latency_ns, in_flight) = (o.latency_ns?, o.in_flight()?);
-        if o.throttled || o.iops <= 0.0 || o.bandwidth <= 0.0 || in_flight <= 0.0 {
+        if o.throttled
+            || o.cpu.is_some_and(|cpu| cpu.is_crowded())
+            || o.iops <= 0.0
+            || o.bandwidth <= 0.0
+            || in_flight <= 0.0
+        {
             return None;
         }
         let each_ns = |per_second: f64| per_second / o.iops * 1e9;
         let beside = |ns: f64| (latency_ns - ns).max(0.0);
         let in_flight = in_flight.max(1.0);
-        // Links that carried other things than the data had no part in it.
+        // Links that carried something other than the data had no part.
         let links = o.links.iter().filter(|l| l.bandwidth >= IN_THE_PATH * o.bandwidth);
         let link = links.map(|l| l.bandwidth / l.speed).reduce(f64::max).unwrap_or(0.0);
         let disk = o.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         let at_disks = each_ns(o.disks.iter().map(|d| d.in_flight).sum());
         // Time on the wire is certainly not spent at disks.
         let beside_disk = beside(at_disks).max(each_ns(link));
-        // Reads wait for the disk; writes may be put into memory and written behind the operation's back.
+        // Reads wait for the disk; writes may go to memory and be flushed later.
         let only_reads = o.read_bandwidth >= 0.99 * o.bandwidth;
         Some(Demands {
             in_flight,
@@ -151,13 +162,13 @@ impl Demands {
             disk_ns: disk.map_or(0.0, |d| each_ns(d.busy)),
             disk_operations: disk.map_or(0.0, |d| d.iops / o.iops),
             disk_bytes: disk.map_or(0.0, |d| d.bandwidth / d.iops),
-            cpu_ns: o.cpu.map_or(0.0, each_ns),
+            cpu_ns: o.cpu.map_or(0.0, |cpu| each_ns(cpu.ours().unwrap_or(cpu.busy))),
             beside_link_ns: (beside(each_ns(queue(link, in_flight))), beside(each_ns(link))),
             beside_disk_ns: (beside_disk, if only_reads { beside_disk } else { latency_ns }),
         })
     }
 
-    /// Operations a second that all resources bear, and the one that bears the fewest.
+    /// Operations per second that all resources sustain, and the resource that sustains the fewest.
     fn capacity(&self) -> (f64, Resource) {
         let parts =
             [(Resource::Network, self.link_ns), (Resource::Disk, self.disk_ns), (Resource::Cpu, self.cpu_ns)];
@@ -166,13 +177,13 @@ impl Demands {
         (if demand > 0.0 { 1e9 / demand } else { f64::INFINITY }, most)
     }
 
-    /// Work of another device for one operation, and how long one alone takes there.
+    /// Another device's demand for one operation, and the latency of a single one there.
     fn at(&self, device: &Device, bandwidth: f64, iops: f64, latency_ns: f64) -> (f64, f64) {
         if device.resource == Resource::Network {
             let moving = self.bytes / bandwidth * 1e9;
             return (moving, moving);
         }
-        // How many disk operations there are is a matter of caches, parity and copies. That stays.
+        // Caches, parity and copies determine the number of disk operations, which stays.
         let demand = (self.disk_bytes / bandwidth).max(1.0 / iops) * 1e9 * self.disk_operations;
         (demand, demand.max(latency_ns * self.disk_operations.min(1.0)))
     }
@@ -184,7 +195,7 @@ impl Demands {
         }
     }
 
-    /// Operations a second with another device, at most, and what limits them then.
+    /// Maximum operations per second with another device, and the limit then.
     fn at_most(&self, device: &Device) -> (f64, Resource) {
         let (demand, alone) = self.at(device, device.bandwidth.1, device.iops.1, device.latency_ns.0);
         let (full, resource) = self.replaced(device, demand).capacity();
@@ -192,13 +203,13 @@ impl Demands {
         if full <= free { (full, resource) } else { (free, Resource::Concurrency) }
     }
 
-    /// Operations a second with another device, at least.
+    /// Minimum operations per second with another device.
     fn at_least(&self, device: &Device) -> f64 {
         let (demand, alone) = self.at(device, device.bandwidth.0, device.iops.0, device.latency_ns.1);
         let (full, _) = self.replaced(device, demand).capacity();
         let crowded =
             self.in_flight / (self.beside(device).1 + alone + (self.in_flight - 1.0) * demand) * 1e9;
-        // A device that works less for each operation than the old one does not make anything slower.
+        // A device with a lower demand than the old one makes nothing slower.
         let was = if device.resource == Resource::Network { self.link_ns } else { self.disk_ns };
         let measured = self.in_flight / self.latency_ns * 1e9;
         let least = crowded.min(full);
@@ -210,13 +221,14 @@ impl Demands {
     }
 }
 
-/// Operations at a resource of which only the utilisation is known: all of them where it is full, otherwise by approximate mean
-/// value analysis (Schweitzer).
+/// Operations queued at a resource whose utilisation alone is known: all of them if it is
+/// saturated, otherwise by approximate mean value analysis (Schweitzer).
 fn queue(used: f64, in_flight: f64) -> f64 {
     if used >= FULL { in_flight } else { used / (1.0 - used * (in_flight - 1.0) / in_flight) }
 }
 
-/// Projects a run to these devices; None if it can't tell ([`Demands::of`]), or none of them had a part in it. Devices of a kind that had no part in the run are left out.
+/// Projects a run to these devices; None if the run does not allow it ([`Demands::of`]), or none of
+/// the devices had a part in it. Kinds of devices without a part in the run are left out.
 pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     let demands = Demands::of(observed)?;
     let had_part = |device: &&Device| match device.resource {
@@ -241,7 +253,7 @@ fn projection(observed: &Observed, demands: &Demands, device: &Device) -> Projec
     let gain = iops.1 / observed.iops;
     let show = |(low, high): Range, unit: Unit| format!("{} to {}", unit.show(low), unit.show(high));
     let sentence = format!(
-        "With {}: {} ({}), at most {}x what was measured; then {} limits.",
+        "With {}: {} ({}), at most {}x the measured speed; next limit: {}.",
         device.name,
         show(bandwidth, Unit::BytesPerSecond),
         show(iops, Unit::PerSecond),
@@ -266,22 +278,24 @@ fn assumptions(d: &Demands) -> Vec<String> {
     let ns = |v: f64| Unit::Nanoseconds.show(v);
     vec![
         format!(
-            "The workload stays as it is: {} operations of {} in flight. More in flight would move the bounds up to the next full resource.",
+            "The workload stays the same: {} operations of {} in flight. More in flight would raise the \
+             bounds up to the next saturated resource.",
             digits(d.in_flight),
             Unit::Bytes.show(d.bytes)
         ),
         format!(
-            "An operation needs {} of the link, {} of the busiest disk, {} of the processors (utilisation by throughput). What of its {} is \
-             spent beside the device that is replaced stays.",
+            "An operation demands {} of the link, {} of the busiest disk, {} of the processors (utilisation \
+             divided by throughput). Its total is {}; the time outside the replaced device stays.",
             ns(d.link_ns),
             ns(d.disk_ns),
             ns(d.cpu_ns),
             ns(d.latency_ns)
         ),
-        "Writes may wait for the disks wholly (the upper end) or not at all (the lower); reads that reach a disk wait for it.".into(),
-        "Hit rates, parity and copies stay as they were. Ethernet carries 90 to 95 % of its line rate."
+        "Writes may wait for the disks entirely (upper end) or not at all (lower end); reads that reach a \
+         disk wait for it."
             .into(),
-        "What was not sampled (a remote server's disks, its processors) is part of the latency that stays."
+        "Hit rates, parity and copies stay the same. Ethernet carries 90 to 95 % of its line rate.".into(),
+        "Anything not sampled (a remote server's disks and processors) is part of the latency that stays."
             .into(),
     ]
 }

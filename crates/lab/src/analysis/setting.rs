@@ -1,46 +1,54 @@
-//! What of the machine's description the analysis needs: how full a target is, on what kind of disks, which disks rotate.
+//! The facts that analysis needs from the machine's description: how full each target is, its kind
+//! of disks, and which disks rotate.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What is known of a target.
+/// Known facts about a target.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetFacts {
     /// How full its pool or file system was, in percent.
     pub fill_percent: Option<f64>,
-    /// What kind of disks is below it: only targets on the same kind are compared by fill.
+    /// The kind of disks below it: speed against fill is compared only among equals.
     pub medium: Option<String>,
-    /// How these are put together: `mirror`, `raidz1`.
+    /// Their layout: `mirror`, `raidz1`.
     pub layout: Option<String>,
-    /// Names of all devices below it; empty if not known.
+    /// Names of all devices below it; empty if unknown.
     pub devices: Vec<String>,
+    /// The device numbers of its file system; None for a device.
+    pub file_system: Option<(u64, u64)>,
 }
 
-/// What is known of the machine.
+/// Known facts about the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Setting {
-    /// Of each target, by name.
+    /// Facts about each target, by name.
     pub targets: BTreeMap<String, TargetFacts>,
     /// Which disks rotate, by name.
     pub rotates: BTreeMap<String, bool>,
 }
 
 impl Setting {
-    /// Whether a disk is below a target, as far as is known.
+    /// Whether a target is on a pool, whose disks move different bytes than requested.
+    pub fn is_pool(&self, target: &str) -> bool {
+        self.targets.get(target).is_some_and(|facts| facts.layout.is_some())
+    }
+
+    /// Whether a disk is known to be below a target.
     pub fn is_below(&self, target: &str, disk: &str) -> bool {
         let devices = self.targets.get(target).map_or(&[][..], |facts| &facts.devices);
         devices.is_empty() || devices.iter().any(|device| device == disk)
     }
 
-    /// Whether a disk, or the one that a partition is on, rotates.
+    /// Whether a disk, or the disk of a partition, rotates.
     pub fn rotates(&self, disk: &str) -> Option<bool> {
         let whole = disk.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('p');
         self.rotates.get(disk).or_else(|| self.rotates.get(whole)).copied()
     }
 
-    /// From `machine.json` (a [`Machine`](crate::machine::Machine), by an older or newer version perhaps). What it does not tell stays
-    /// unknown.
+    /// Reads `machine.json` (a [`Machine`](crate::machine::Machine), possibly written by another
+    /// version). Missing facts stay unknown.
     pub fn from_machine(machine: &Value) -> Setting {
         let disks: Vec<Disk> = list(machine, "disks").filter_map(Disk::of).collect();
         let facts = |place: &Value| Some((text(place, "target")?.to_owned(), facts(machine, place, &disks)));
@@ -59,7 +67,7 @@ fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// A disk of the description.
+/// A disk in the description.
 #[derive(Debug)]
 struct Disk<'a> {
     name: &'a str,
@@ -70,13 +78,15 @@ struct Disk<'a> {
 impl<'a> Disk<'a> {
     fn of(value: &'a Value) -> Option<Disk<'a>> {
         let transport = text(value, "transport").unwrap_or("unknown");
-        // Only a real disk knows whether it rotates: what stands for others says what its driver was written to say.
-        let is_real = matches!(transport, "nvme" | "sata" | "sas" | "usb");
-        let rotates = value.get("rotational").and_then(Value::as_bool).filter(|_| is_real);
+        // Older versions believed a virtual disk's claim, which its driver had made up.
+        let is_known = matches!(transport, "nvme" | "sata" | "sas" | "usb")
+            || value.get("rotation_rpm").is_some_and(Value::is_u64);
+        let rotates = value.get("rotational").and_then(Value::as_bool).filter(|yes| !yes || is_known);
         let medium = match (rotates, transport) {
             (Some(true), _) => "HDD",
             (Some(false), "nvme") => "NVMe SSD",
-            (Some(false), _) => "SSD",
+            (Some(false), "sata" | "sas" | "usb") => "SSD",
+            (Some(false), _) => transport,
             (None, _) => transport,
         };
         Some(Disk { name: text(value, "name")?, medium, rotates })
@@ -101,7 +111,13 @@ fn facts(machine: &Value, place: &Value, disks: &[Disk<'_>]) -> TargetFacts {
         medium,
         layout: pool.map(layout),
         devices: devices.into_iter().map(str::to_owned).collect(),
+        file_system: place.get("mount").and_then(file_system),
     }
+}
+
+fn file_system(mount: &Value) -> Option<(u64, u64)> {
+    let numbers = mount.get("device")?;
+    Some((numbers.get(0)?.as_u64()?, numbers.get(1)?.as_u64()?))
 }
 
 fn fill(of: Option<&Value>, used: &str) -> Option<f64> {
@@ -110,7 +126,7 @@ fn fill(of: Option<&Value>, used: &str) -> Option<f64> {
     Some(number(used)? / size * 100.0)
 }
 
-/// `2 x mirror`, `raidz1`, `4 x leaf`: what a pool's normal vdevs are.
+/// A pool's normal vdevs: `2 x mirror`, `raidz1`, `4 x leaf`.
 fn layout(pool: &Value) -> String {
     let kind = |vdev: &Value| match vdev.get("kind") {
         Some(Value::Object(parity)) => {

@@ -1,4 +1,4 @@
-//! Stability: whether repeats agree, and whether a run goes on as it began.
+//! Stability: whether repeats agree, and whether a run was steady.
 
 use super::{Finding, Severity, is_headline};
 use crate::measurement::{Second, Stream, words_of_figure};
@@ -6,12 +6,12 @@ use crate::result::{FigureSummary, Run};
 use crate::stats::{UNSTABLE_ABOVE, median};
 use crate::unit::Unit;
 
-/// The last third of a run differs from its first by more than this: it was no steady state.
+/// A run whose last third differs from its first by more than this was not in a steady state.
 const DRIFT: f64 = 0.25;
 /// A run with fewer seconds has no thirds to compare.
 const LEAST_SECONDS: usize = 9;
 
-/// What is to be said of repeats.
+/// Findings about repeats.
 pub fn repeats(figures: &[FigureSummary]) -> Vec<Finding> {
     let headline: Vec<&FigureSummary> = figures.iter().filter(|f| is_headline(figures, f)).collect();
     let few = headline.iter().filter(|f| f.spread.n < 3).count();
@@ -19,8 +19,8 @@ pub fn repeats(figures: &[FigureSummary]) -> Vec<Finding> {
     if few > 0 {
         let least = headline.iter().map(|f| f.spread.n).min().unwrap_or(0);
         let sentence = format!(
-            "{few} of {} figures have fewer than three repeats: nothing is known of how much they vary, so there are no intervals, and \
-             only large differences mean something.",
+            "{few} of {} figures have fewer than three repeats. Their variation is unknown, so there are no \
+             intervals and no tests of differences.",
             headline.len()
         );
         findings.push(Finding::new("repeats.few", Severity::Notice, sentence).with(
@@ -34,7 +34,7 @@ pub fn repeats(figures: &[FigureSummary]) -> Vec<Finding> {
     let most = stable.iter().filter_map(|f| f.spread.variation).reduce(f64::max);
     if let Some(most) = most {
         let sentence = format!(
-            "{} of {} repeated figures are stable: their coefficient of variation is at most {:.1} %.",
+            "{} of {} repeated figures stable (coefficient of variation at most {:.1} %).",
             stable.len(),
             stable.len() + unstable.len(),
             most * 100.0
@@ -51,8 +51,8 @@ fn unstable_finding(f: &FigureSummary) -> Finding {
     let variation = f.spread.variation.unwrap_or(0.0) * 100.0;
     let show = |v| f.unit.show(v);
     let sentence = format!(
-        "{} on {}: {} is unstable: {} repeats vary by {variation:.0} % (from {} to {}; stable is at most {:.0} %). More repeats, or \
-         longer ones, are needed before it is compared.",
+        "{} on {}: {} is unstable: {} repeats vary by {variation:.0} % (from {} to {}; stable means at most \
+         {:.0} %). Use more or longer repeats before comparing it.",
         f.test,
         f.target,
         words_of_figure(&f.figure),
@@ -77,7 +77,7 @@ fn outlier(f: &FigureSummary) -> Finding {
         .filter_map(|&at| f.values.get(at).map(|v| format!("repeat {} ({})", at + 1, f.unit.show(*v))))
         .collect();
     let sentence = format!(
-        "{} on {}: {} of {} {} far from the other repeats (median {}). Nothing is dropped for that.",
+        "{} on {}: {} of {} {} far from the other repeats (median {}). Outliers are not excluded.",
         f.test,
         f.target,
         words_of_figure(&f.figure),
@@ -92,13 +92,13 @@ fn outlier(f: &FigureSummary) -> Finding {
     )
 }
 
-/// Whether a stream slowed down or sped up while it ran.
+/// Whether a stream slowed down or sped up during its run.
 pub fn drift(run: &Run) -> Vec<Finding> {
     run.measurement.outcome.streams.iter().filter_map(|stream| drift_of(run, stream)).collect()
 }
 
 fn drift_of(run: &Run, stream: &Stream) -> Option<Finding> {
-    // The last second may be a part of one.
+    // The last second may be partial.
     let seconds = stream.seconds.get(..stream.seconds.len().saturating_sub(1))?;
     if seconds.len() < LEAST_SECONDS {
         return None;
@@ -111,14 +111,9 @@ fn drift_of(run: &Run, stream: &Stream) -> Option<Finding> {
         return None;
     }
     let m = &run.measurement;
-    let reason = if change < 0.0 {
-        "a cache or buffer that fills up, or a device that throttles, looks like this"
-    } else {
-        "a cache that warms up looks like this"
-    };
     let sentence = format!(
-        "{} on {}, repeat {}: {} went from {} in the first third of the run to {} in the last ({:+.0} %): it was not in a steady state; \
-         {reason}. The figure depends on how long it ran.",
+        "{} on {}, repeat {}: {} changed from {} in the first third of the run to {} in the last ({:+.0} %). \
+         It was not in a steady state, so the figure depends on the run's length. The cause is unknown.",
         m.test,
         m.target,
         m.repeat,

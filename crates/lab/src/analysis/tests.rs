@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! What a careful engineer would say of the field reports' numbers, and of runs made for one question each.
+//! What a careful engineer would conclude from the field reports' numbers, and from runs made for
+//! one question each.
 
+mod between;
 mod made;
+mod others;
 mod pools_004;
 mod vm_002;
 
@@ -11,7 +14,7 @@ use crate::measurement::{Measurement, Outcome, Stream, Tool};
 use crate::samples::{Kind, Samples, Series};
 use crate::suite::{Options, Plan, Test, Work};
 
-/// A plan of one test for each job.
+/// A plan with one test for each job.
 fn plan(jobs: Vec<Job>) -> Plan {
     let test =
         |job: Job| Test { name: job.name.clone(), about: String::new(), work: Work::Io(Jobs(vec![job])) };
@@ -38,7 +41,7 @@ fn job(name: &str, bytes: u32, workers: u32, queue_depth: u32) -> Job {
     }
 }
 
-/// A stream of half a minute of equally long operations.
+/// Half a minute of operations of equal latency.
 fn stream(operation: &str, iops: f64, bytes_per_second: f64, latency_ns: f64) -> Stream {
     let operations = (iops * 30.0).round() as u64;
     let mut stream = Stream {

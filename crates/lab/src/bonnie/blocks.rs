@@ -12,14 +12,14 @@ use crate::control::Control;
 use crate::measurement::Tally;
 use crate::{LabError, Result};
 
-/// The large file, and how it is gone through.
+/// The large file and its parameters.
 #[derive(Debug)]
 pub struct Blocks<'a> {
     /// Where it is.
     pub path: PathBuf,
     /// Its sizes.
     pub bonnie: &'a Bonnie,
-    /// Asked whether to stop, and told how far it is.
+    /// For stop requests and progress.
     pub control: &'a Control,
 }
 
@@ -34,22 +34,22 @@ impl Blocks<'_> {
         self.bonnie.size_bytes / self.bytes()
     }
 
-    /// A buffer for a block.
+    /// A buffer for one block.
     pub fn buffer(&self) -> Vec<u8> {
         vec![0; self.bonnie.block_bytes.max(1) as usize]
     }
 
-    /// An error of the file.
+    /// Makes an error about the file.
     pub fn failed(&self) -> impl FnOnce(io::Error) -> LabError {
         LabError::io(self.path.display().to_string())
     }
 
-    /// The file, opened anew.
+    /// Opens the file afresh.
     pub fn open(&self) -> Result<File> {
         OpenOptions::new().read(true).write(true).open(&self.path).map_err(self.failed())
     }
 
-    /// The file is made and written.
+    /// Creates and writes the file.
     pub fn write(&self, begun: Instant) -> Result<Tally> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&self.path).map_err(self.failed())?;
@@ -59,7 +59,7 @@ impl Blocks<'_> {
         Ok(tally)
     }
 
-    /// Each block is read, changed, and written where it was.
+    /// Reads each block, changes it, and writes it back.
     pub fn rewrite(&self, begun: Instant) -> Result<Tally> {
         let (mut file, mut block) = (self.open()?, self.buffer());
         let back = -i64::from(self.bonnie.block_bytes);
@@ -73,19 +73,23 @@ impl Blocks<'_> {
         Ok(tally)
     }
 
-    /// The file is read.
+    /// Reads the file.
     pub fn read(&self, begun: Instant) -> Result<Tally> {
         let (mut file, mut block) = (self.open()?, self.buffer());
         self.each(begun, || file.read_exact(&mut block))
     }
 
-    /// Takes what it can of the file out of memory; why not, if that is not allowed.
+    /// Drops as much of the file from memory as possible; returns why not, if that is not
+    /// permitted.
     pub fn forget(&self) -> Result<Option<String>> {
         let file = self.open()?;
         file.sync_all().map_err(self.failed())?;
         caches::drop_pages(&file);
         Ok(caches::drop_all().err().map(|error| {
-            format!("caches could not be dropped ({error}; it takes root): what the file system keeps elsewhere than in the page cache (ARC) was read from memory")
+            format!(
+                "caches could not be dropped ({error}; requires root): data cached outside the page cache \
+                 (ARC) were read from memory"
+            )
         }))
     }
 

@@ -1,14 +1,15 @@
-//! What bonnie++ says, format 1.98: one line of 50 fields.
+//! bonnie++ output, format 1.98: one line of 50 fields.
 //!
 //! ```text
 //!  0 format   1 version  2 name   3 concurrency  4 seed    5 size     6 (empty)  7 seeks   8 seekers
-//!  9 putc  11 write  13 rewrite  15 getc  17 read  19 seek         each: KiB/s (seeks/s), then % of a processor
+//!  9 putc  11 write  13 rewrite  15 getc  17 read  19 seek      each: KiB/s (seeks/s), then % of a processor
 //! 21 files in 1024   22 largest   23 smallest   24 folders   25 block
-//! 26 sequential-create  28 -stat  30 -delete  32 random-create  34 -stat  36 -delete      each: files/s, then %
+//! 26 sequential-create  28 -stat  30 -delete  32 random-create  34 -stat  36 -delete   each: files/s, then %
 //! 38 the longest latency of each of these twelve, with its unit
 //! ```
 //!
-//! A field is empty if it was not measured, and `+++++` if it took less than half a second: bonnie++ then gives no number.
+//! A field is empty if it was not measured, and `+++++` if the phase took less than half a second,
+//! for which bonnie++ gives no number.
 
 use crate::measurement::{Figure, Latency, Stream};
 use crate::unit::Unit;
@@ -21,7 +22,7 @@ const SEEKS: usize = 7;
 const FILES: usize = 21;
 const LATENCIES: usize = 38;
 
-/// What a phase moves.
+/// What a phase's rate counts.
 #[derive(Clone, Copy, PartialEq)]
 enum Moves {
     Blocks,
@@ -29,7 +30,8 @@ enum Moves {
     Files,
 }
 
-/// (name, field of its rate, what it moves), in the order of their latencies; phases by characters have none of ours.
+/// (name, field of its rate, what it counts), in the order of their latencies; the per-character
+/// phases have no name here.
 const PHASES: [(Option<&str>, usize, Moves); 12] = [
     (None, 9, Moves::Blocks),
     (Some("write"), 11, Moves::Blocks),
@@ -54,11 +56,11 @@ pub struct Told {
     pub streams: Vec<Stream>,
     /// Processor use and the longest latency of each phase.
     pub others: Vec<Figure>,
-    /// Phases that it could not measure.
+    /// Phases without a measurement.
     pub notes: Vec<String>,
 }
 
-/// Reads the line. It does not tell the size of blocks.
+/// Parses the line, which does not contain the block size.
 ///
 /// # Errors
 /// It is not of this format.
@@ -67,7 +69,7 @@ pub fn parse(text: &str, block_bytes: u64) -> Result<Told> {
     let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
     let fields: Vec<&str> = line.split(',').collect();
     if fields.len() != FIELDS || fields[0] != FORMAT {
-        let what = format!("said {line:?}; expected {FIELDS} fields of format {FORMAT} (bonnie++ 2.00)");
+        let what = format!("printed {line:?}; expected {FIELDS} fields of format {FORMAT} (bonnie++ 2.00)");
         return Err(wrong(what));
     }
     let block_bytes = block_bytes.max(1);
@@ -84,7 +86,7 @@ pub fn parse(text: &str, block_bytes: u64) -> Result<Told> {
                 ));
             }
             _ => {
-                let rate: f64 = rate.parse().map_err(|_| wrong(format!("{name}: {rate:?} is no rate")))?;
+                let rate: f64 = rate.parse().map_err(|_| wrong(format!("{name}: {rate:?} is not a rate")))?;
                 let operations = match moves {
                     Moves::Blocks => size_bytes / block_bytes,
                     Moves::Seeks => fields[SEEKS].parse().unwrap_or(0),
@@ -103,7 +105,7 @@ pub fn parse(text: &str, block_bytes: u64) -> Result<Told> {
     Ok(told)
 }
 
-/// So many operations, at a rate of KiB or operations a second.
+/// A stream from a number of operations and a rate in KiB or operations per second.
 fn stream(name: &str, operations: u64, block_bytes: u64, rate: f64, moves: Moves) -> Stream {
     let bytes = if moves == Moves::Files { 0 } else { operations.saturating_mul(block_bytes) };
     let seconds = match moves {

@@ -1,4 +1,4 @@
-//! Lines that bonnie++ 2.00 said on this project's machine: tests/recorded/bonnie.
+//! Output of bonnie++ 2.00 recorded on a development machine: tests/recorded/bonnie.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::*;
@@ -16,13 +16,13 @@ fn figure(told: &Told, name: &str) -> f64 {
     told.others.iter().find(|figure| figure.name == name).unwrap().value
 }
 
-/// Within a millionth: rates go through a runtime in nanoseconds.
+/// Within a millionth: rates are converted to a runtime in nanoseconds.
 fn about(value: f64, expected: f64) -> bool {
     (value / expected - 1.0).abs() < 1e-6
 }
 
 #[test]
-fn rates_processor_use_and_latencies_are_those_of_its_table() {
+fn rates_processor_use_and_latencies_match_its_table() {
     let told = parse(&recorded("disk"), 8192).unwrap();
     assert_eq!(told.version, "2.00a");
     assert!(about(stream(&told, "write").bandwidth(), 88148.0 * 1024.0));
@@ -39,7 +39,7 @@ fn rates_processor_use_and_latencies_are_those_of_its_table() {
 }
 
 #[test]
-fn seeks_are_counted_and_blocks_have_the_size_that_was_asked_for() {
+fn seeks_are_counted_and_blocks_have_the_requested_size() {
     let told = parse(&recorded("sized-files"), 64 << 10).unwrap();
     let seeks = stream(&told, "seek");
     assert!(about(seeks.iops(), 6956.0));
@@ -49,7 +49,7 @@ fn seeks_are_counted_and_blocks_have_the_size_that_was_asked_for() {
 }
 
 #[test]
-fn what_was_too_fast_is_said_and_not_made_up() {
+fn phases_too_fast_to_measure_are_noted_not_invented() {
     let told = parse(&recorded("too-fast"), 8192).unwrap();
     assert!(told.streams.is_empty());
     assert_eq!(told.notes.len(), 10);
@@ -58,7 +58,7 @@ fn what_was_too_fast_is_said_and_not_made_up() {
 }
 
 #[test]
-fn other_lines_are_refused_with_what_was_said() {
+fn other_lines_are_refused_and_quoted() {
     for text in [
         recorded("disk").replacen(",6G,", ",", 1),
         recorded("disk").replacen("1.98", "1.96", 1),
@@ -72,7 +72,7 @@ fn other_lines_are_refused_with_what_was_said() {
 }
 
 #[test]
-fn a_test_left_out_gives_nothing() {
+fn a_skipped_test_gives_no_stream() {
     let told = parse(&recorded("no-seeks"), 64 << 10).unwrap();
     assert!(told.streams.iter().all(|stream| stream.operation != "seek"));
     assert!(about(stream(&told, "write").bandwidth(), 496_546.0 * 1024.0));

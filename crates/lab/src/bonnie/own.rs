@@ -1,4 +1,4 @@
-//! bonnie's tests by ourselves.
+//! The lab's own implementation of bonnie's tests.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::target::Scratch;
 use crate::tree::{Done, How, Leaf, Names, Order, Shape, Tree};
 use crate::{LabError, Result};
 
-/// Does all phases in a folder of its own in `place`.
+/// Runs all phases in its own folder in `place`.
 pub fn run(bonnie: &Bonnie, place: &Path, control: &Control) -> Result<Outcome> {
     let scratch = Scratch::new(place)?;
     let mut phases = Phases::default();
@@ -86,7 +86,7 @@ pub fn check_room(bonnie: &Bonnie, place: &Path) -> Result<()> {
     }
     let show = |bytes: u64| Unit::Bytes.show(bytes as f64);
     Err(LabError::Refused(format!(
-        "{}: the data set has {}, but only {} are free; choose a smaller one with --size",
+        "{}: the data set needs {}, but only {} are free; choose a smaller one with --size",
         place.display(),
         show(bonnie.size_bytes),
         show(free)

@@ -1,4 +1,4 @@
-//! Phases one after the other: what each gives, and what it takes of the processors.
+//! Phases in order: the streams and processor use of each.
 
 use std::time::Instant;
 
@@ -7,18 +7,18 @@ use crate::measurement::tally::nanoseconds;
 use crate::measurement::{CpuTime, Figure, Outcome, Stream, Tally, Tool};
 use crate::unit::Unit;
 
-/// What the phases gave so far.
+/// Output of the phases so far.
 #[derive(Debug, Default)]
 pub struct Phases {
     cpu: CpuTime,
     streams: Vec<Stream>,
     others: Vec<Figure>,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 impl Phases {
-    /// Does a phase, whose operations are of one kind.
+    /// Runs a phase whose operations are all of one kind.
     pub fn phase(&mut self, name: &str, work: impl FnOnce(Instant) -> Result<Tally>) -> Result<()> {
         let (began, cpu) = (Instant::now(), CpuTime::of_process());
         let tally = work(began)?;
@@ -31,7 +31,7 @@ impl Phases {
         Ok(())
     }
 
-    /// All of it.
+    /// The complete outcome.
     pub fn outcome(self) -> Outcome {
         let Phases { cpu, streams, others, notes } = self;
         Outcome { tool: Tool::cenote(), cpu: Some(cpu), streams, others, notes }

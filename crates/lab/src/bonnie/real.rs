@@ -9,7 +9,7 @@ use crate::measurement::{Outcome, Tool};
 use crate::target::Scratch;
 use crate::{LabError, Result, program};
 
-/// Runs it in a folder of its own in `place`.
+/// Runs it in its own folder in `place`.
 pub fn run(bonnie: &Bonnie, place: &Path, control: &Control) -> Result<Outcome> {
     let Some(program) = program::find(&["bonnie++"]) else {
         return Err(LabError::Refused("bonnie++ is not installed (package bonnie++)".into()));
@@ -22,10 +22,10 @@ pub fn run(bonnie: &Bonnie, place: &Path, control: &Control) -> Result<Outcome> 
         .arg(scratch.path())
         .args(["-s", &format!("{}M:{block_bytes}:{seeks}:{seekers}", bonnie.size_bytes >> 20)])
         .args(["-n", &format!("{}:0:0:1", bonnie.files / 1024)])
-        // No test by characters, no check against the memory, only CSV on standard output.
+        // Skip the per-character tests and the memory check; print only CSV to standard output.
         .args(["-f", "-r", "0", "-q", "-m", "cenote", "-z", &bonnie.seed.to_string()]);
     if rustix::process::geteuid().is_root() {
-        // It refuses to run as root unless told so. The folder is ours, and new.
+        // bonnie++ refuses to run as root unless told to. The folder is new and private.
         command.args(["-u", "root:root"]);
     }
     control.doing("bonnie++");
@@ -35,7 +35,7 @@ pub fn run(bonnie: &Bonnie, place: &Path, control: &Control) -> Result<Outcome> 
     let told = csv::parse(&text, (*block_bytes).into())?;
     let mut notes = told.notes;
     if bonnie.fits_in_memory {
-        notes.push("bonnie++ drops no caches: part of what it read came from memory".into());
+        notes.push("bonnie++ does not drop caches: some reads came from memory".into());
     }
     let command = Some(program::shown(&command));
     let tool = Tool { name: "bonnie++".into(), version: told.version, command };

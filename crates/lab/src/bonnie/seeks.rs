@@ -1,4 +1,5 @@
-//! Random seeks: several seekers read blocks anywhere in the large file, and write a tenth of them again.
+//! Random seeks: several seekers read blocks anywhere in the large file, and rewrite a tenth of
+//! them.
 
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
@@ -9,11 +10,11 @@ use crate::crew::Crew;
 use crate::measurement::Tally;
 use crate::workload::random::Random;
 
-/// One of so many blocks is changed and written again.
+/// One block in this many is changed and written back.
 const WRITTEN_OF: u64 = 10;
 
 impl Blocks<'_> {
-    /// All seeks, by all seekers; what was written is made durable at the end.
+    /// Runs all seeks of all seekers; writes are made durable at the end.
     pub fn seek(&self, begun: Instant) -> Result<Tally> {
         let file = self.open()?;
         let crew = Crew { workers: self.bonnie.seekers, until: None, at_once: 1, control: self.control };

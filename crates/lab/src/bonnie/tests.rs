@@ -1,4 +1,4 @@
-//! Both ways of doing bonnie's tests.
+//! Both implementations of bonnie's tests.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::*;
@@ -30,7 +30,7 @@ fn bonnie(real: bool) -> Bonnie {
 }
 
 #[test]
-fn each_phase_does_all_of_its_work_and_the_place_is_left_empty() {
+fn each_phase_completes_and_leaves_the_folder_empty() {
     let dir = tempfile::tempdir().unwrap();
     let outcome = bonnie(false).run(dir.path(), &Control::default()).unwrap();
     let names: Vec<&str> = outcome.streams.iter().map(|stream| stream.operation.as_str()).collect();
@@ -53,7 +53,7 @@ fn the_real_one_gives_the_same_phases() {
     let outcome = bonnie(true).run(dir.path(), &Control::default()).unwrap();
     assert_eq!(outcome.tool.name, "bonnie++");
     for phase in PHASES {
-        // Most are too fast for it to give a number; then it says so.
+        // Most phases are too fast for it to give a number; then a note says so.
         let measured = outcome.streams.iter().any(|stream| stream.operation == phase);
         assert!(measured || outcome.notes.iter().any(|note| note.starts_with(phase)), "{phase}: {outcome:?}");
     }

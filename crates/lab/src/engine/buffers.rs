@@ -1,14 +1,14 @@
-//! The memory that is written from and read into: slots of one size, each on a page boundary, as direct I/O wants it.
+//! I/O memory: slots of equal size, page-aligned as direct I/O requires.
 //!
-//! Reads and writes have their own: what was read must not be what is written next.
+//! Reads and writes have separate slots: data just read must not be written next.
 
-/// What direct I/O needs at most, of any device: a page.
+/// The strictest alignment that direct I/O needs on any device: a page.
 const ALIGNMENT: usize = 4096;
 
 /// A fixed number of slots.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    /// Longer than the slots by what aligning may cost; never grows, so that slots stay where they are.
+    /// Longer than the slots, for alignment. It never grows, so slots do not move.
     memory: Vec<u8>,
     lead: usize,
     slots: usize,
@@ -26,16 +26,16 @@ impl Buffers {
 
     /// The first `bytes` of a slot.
     pub fn slot(&mut self, index: usize, bytes: usize) -> &mut [u8] {
-        assert!(bytes <= self.slot_bytes, "{bytes} bytes asked of a slot of {}", self.slot_bytes);
+        assert!(bytes <= self.slot_bytes, "{bytes} bytes requested from a slot of {}", self.slot_bytes);
         &mut self.memory[self.lead + index * self.slot_bytes..][..bytes]
     }
 
-    /// All slots, one after the other.
+    /// All slots as one slice.
     pub fn all(&mut self) -> &mut [u8] {
         &mut self.memory[self.lead..][..self.slots * self.slot_bytes]
     }
 
-    /// Each slot as a whole.
+    /// Each slot in full.
     pub fn each(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let bytes = self.slot_bytes.max(1);
         self.all().chunks_mut(bytes)

@@ -1,10 +1,9 @@
-//! Workers that run together: they are made ready, begin at the same moment, and are waited for.
-//!
+//! Workers that run together: they are prepared, start at the same moment, and are joined.
 //! ```text
 //! run            make the start gate ──> all ready? ──> open it ──> progress ... ──> join
-//! each worker    source, ring, buffers ──> (its sender goes: ready) ──> gate ──> work ──> (its sender goes: done)
+//! each worker    source, ring, buffers ──> (drop sender: ready) ──> gate ──> work ──> (drop sender: done)
 //! ```
-//! Being ready, and being done, is told by dropping a sender: so a worker that dies tells it, too.
+//! Workers report ready and done by dropping a sender, so one that panics reports, too.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -21,24 +20,24 @@ use super::{Halt, threads};
 use crate::job::{Job, Method};
 use crate::{LabError, Result};
 
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(100);
 
-/// What a worker did.
+/// A worker's result.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// Of each of its threads.
+    /// One per thread.
     pub tallies: Vec<Tally>,
-    /// Reads and writes it issued.
+    /// Reads and writes issued.
     pub issued: u64,
     /// Why it did without io_uring, if it had to.
     pub no_ring: Option<std::io::Error>,
 }
 
-/// Lets workers do their jobs, all at once. With `rings`, those that want io_uring have it.
+/// Runs all workers at once. With `rings`, those that ask for io_uring get it.
 ///
 /// # Errors
-/// The first error of a worker, which stops the others; the run was stopped.
+/// The first error of a worker, which stops the others; or the run was stopped.
 pub(super) fn run(workers: &[Worker<'_>], rings: bool, halt: &Halt<'_>, clock: Clock) -> Result<Vec<Done>> {
     let gate = RwLock::new(0);
     scope(|scope| {
@@ -69,7 +68,7 @@ pub(super) fn run(workers: &[Worker<'_>], rings: bool, halt: &Halt<'_>, clock: C
     })
 }
 
-/// What all did; or the error that ended it, rather than that others were stopped then.
+/// All results; or the error that ended the run, rather than the stops it caused.
 fn join(handles: Vec<ScopedJoinHandle<'_, Result<Done>>>) -> Result<Vec<Done>> {
     let outcomes = handles
         .into_iter()
@@ -82,7 +81,7 @@ fn join(handles: Vec<ScopedJoinHandle<'_, Result<Done>>>) -> Result<Vec<Done>> {
     }
 }
 
-/// One worker, in its thread, from beginning to end.
+/// One worker, in its own thread, from start to end.
 fn work(
     worker: &Worker<'_>,
     rings: bool,
@@ -120,7 +119,7 @@ fn work(
     Ok(Done { tallies, issued, no_ring })
 }
 
-/// The worker's operations by `count` threads: this one, and others if that is not enough.
+/// Runs the worker's operations on `count` threads: this one, plus others if needed.
 fn by_threads(
     worker: &Worker<'_>,
     count: u32,
@@ -150,7 +149,7 @@ fn by_threads(
     })
 }
 
-/// What is left when all operations are done.
+/// What remains after all operations.
 fn finish(worker: &Worker<'_>, tally: &mut Tally, halt: &Halt<'_>, clock: Clock) -> Result<()> {
     if worker.job.end_fsync {
         let operation =
@@ -163,7 +162,7 @@ fn finish(worker: &Worker<'_>, tally: &mut Tally, halt: &Halt<'_>, clock: Clock)
     Ok(())
 }
 
-/// How much of all is done: by time if all have an end in time, by bytes otherwise.
+/// Progress of the whole group: by time if every job has a time limit, otherwise by bytes.
 struct Progress {
     began_ns: u64,
     whole_ns: Option<u64>,

@@ -1,7 +1,8 @@
-//! What is read must have been written: files are laid out before they are measured, where they are not yet.
+//! Lays files out before they are measured, so that reads find written data.
 //!
-//! Written, not only made long: reading a hole costs a file system nothing. A file that has no hole in the worker's part is left as it
-//! is (an earlier job wrote it, or the user named it), and devices always are.
+//! Files are written, not just extended: reading a hole costs a file system nothing. A file without
+//! holes in the worker's region is left alone (an earlier job wrote it, or the user named it), and
+//! devices always are.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,13 +21,13 @@ use crate::job::Job;
 use crate::workload::buffer::Filler;
 use crate::workload::{Kind, Operation};
 
-/// Written at once.
+/// Bytes per write.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes the file of worker `id` ready: content where it reads, room where it only writes.
+/// Prepares the file of worker `id`: content where it reads, allocated space where it only writes.
 ///
 /// # Errors
-/// It can't be written, or the run is to stop.
+/// It cannot be written, or the run was stopped.
 pub(super) fn prepare(job: &Job, id: u32, path: &Path, region: &Range<u64>, control: &Control) -> Result<()> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Ok(());
@@ -47,23 +48,23 @@ pub(super) fn prepare(job: &Job, id: u32, path: &Path, region: &Range<u64>, cont
     }
     debug_assert!(writes(job));
     match fallocate(&file, FallocateFlags::empty(), region.start, region.end - region.start) {
-        // As fio does; what can't reserve room does without.
+        // As fio does: file systems that cannot reserve space go without.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) | Ok(()) => Ok(()),
         Err(e) => Err(not_opened(path)(e.into())),
     }
 }
 
-/// Drops what the page cache has of the worker's part, so that buffered reads begin cold.
+/// Drops the cached pages of the worker's region, so that buffered reads start cold.
 pub(super) fn forget_cached(file: &File, region: &Range<u64>) {
-    // A hint: who refuses it stays warm.
+    // Only a hint: if refused, pages stay cached.
     let _ =
         fadvise(file, region.start, std::num::NonZeroU64::new(region.end - region.start), Advice::DontNeed);
 }
 
-/// Whether the file has no hole there, and is as long.
+/// Whether the region is within the file and has no holes.
 fn is_written(file: &File, region: &Range<u64>) -> bool {
     let long = file.metadata().is_ok_and(|metadata| metadata.len() >= region.end);
-    // File systems that know no holes say that there is none.
+    // File systems without holes report none.
     long && seek(file, SeekFrom::Hole(region.start)).map_or(true, |hole| hole >= region.end)
 }
 
@@ -77,7 +78,7 @@ fn fill(job: &Job, id: u32, file: &File, path: &Path, region: &Range<u64>, contr
         control.check()?;
         control.done(offset - region.start, region.end - region.start);
         let bytes = CHUNK_BYTES.min((region.end - offset) as usize);
-        // What is verified when it is read counts as written once, as a whole.
+        // Data verified on read count as written once, as a whole.
         let number = if job.verify { 0 } else { number };
         let operation = Operation { kind: Kind::Write, offset, bytes: bytes as u32, number };
         let chunk = &mut buffer[..bytes];
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_are_filled_and_what_is_written_is_left() {
+    fn holes_are_filled_and_written_data_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let job = Job { offset_bytes: 4096, size_bytes: 3 << 20, ..Job::default() };
@@ -115,6 +116,6 @@ mod tests {
             .count();
         assert_eq!(zeros, 0);
         prepare(&Job { seed: 7, ..job }, 0, &path, &region, &Control::default()).unwrap();
-        assert!(std::fs::read(&path).unwrap() == laid_out, "a file without holes is left as it is");
+        assert!(std::fs::read(&path).unwrap() == laid_out, "a file without holes is left alone");
     }
 }

@@ -1,8 +1,9 @@
-//! Lines of a result: which workers count together, and what their streams are called.
+//! Lines of a result: which workers report together, and the names of their streams.
 //!
-//! The workers of a job are one line if it says `group_reporting`; otherwise each is one. A run of one line has streams `read`, `write` and
-//! `sync`; where there are several, the line's name comes first: `JOB/read` for a job, `JOB/WORKER/read` for a worker (from 0). A
-//! second job of the same name is `JOB#2`.
+//! The workers of a job with `group_reporting` form one line; otherwise each worker is a line. A
+//! run with a single line has streams `read`, `write` and `sync`. If there are several, the line's
+//! name comes first: `JOB/read` for a job, `JOB/WORKER/read` for a worker (from 0). A second job of
+//! the same name is `JOB#2`.
 
 use crate::job::Jobs;
 use crate::measurement::Stream;
@@ -16,20 +17,20 @@ pub(crate) struct Lines<'a> {
 
 #[derive(Debug)]
 struct Line {
-    /// Which job.
+    /// The job's index.
     index: usize,
-    /// Which worker, if it is one line alone.
+    /// The worker's number, if it is a line of its own.
     number: Option<u32>,
     streams: Vec<Stream>,
 }
 
 impl<'a> Lines<'a> {
-    /// No lines yet.
+    /// An empty set of lines.
     pub fn new(jobs: &'a Jobs) -> Lines<'a> {
         Lines { jobs, lines: Vec::new() }
     }
 
-    /// Adds what worker `number` of job `index` did.
+    /// Adds the streams of worker `number` of job `index`.
     pub fn add(&mut self, index: usize, number: u32, streams: Vec<Stream>) {
         let number = (!self.jobs.0[index].group).then_some(number);
         let line = match self.lines.iter_mut().find(|line| (line.index, line.number) == (index, number)) {
@@ -48,7 +49,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// All streams, with their names.
+    /// All streams, named.
     pub fn into_streams(self) -> Vec<Stream> {
         let alone = self.lines.len() == 1;
         let jobs = self.jobs;

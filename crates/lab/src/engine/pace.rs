@@ -1,16 +1,17 @@
-//! Pace: when the next operation may begin, by `rate`, `rate_iops` and `thinktime`.
+//! Pace: when the next operation may start, by `rate`, `rate_iops` and `thinktime`.
 //!
-//! Each direction has a clock of its own that moves on by what one operation may take at that rate; an operation waits until it is due.
-//! Who is late (the disk stalled, a sleep took too long) makes up for at most [`CREDIT_NS`]: the rate holds on
-//! average over short delays, and a long one is not followed by a burst. (fio makes up for all of it.)
+//! Each direction has its own clock, which advances by the time that an operation may take at its
+//! rate; an operation waits until it is due. A late worker (the disk stalled, a sleep was too long)
+//! catches up by at most [`CREDIT_NS`]: the rate holds on average over short delays, and no burst
+//! follows a long one. (fio catches up in full.)
 //!
-//! In a mix, operations keep their order, so reads wait for writes that are not due yet, and the other way round: the share
-//! of reads stays what was asked for, and the slower of the two rates decides.
+//! In a mix, operations keep their order, so reads wait for writes that are not yet due, and vice
+//! versa: the mix stays as requested, and the slower of the two rates decides.
 
 use crate::job::Job;
 use crate::workload::{Kind, Operation};
 
-/// How much of a delay is made up for.
+/// How much of a delay is caught up.
 const CREDIT_NS: f64 = 10e6;
 
 /// The rate of one direction.
@@ -21,7 +22,7 @@ struct Rate {
     due_ns: f64,
 }
 
-/// When a worker goes on.
+/// When a worker continues.
 #[derive(Debug)]
 pub(super) struct Pace {
     read: Option<Rate>,
@@ -33,7 +34,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// That of a worker of `job`; None if it may go as fast as it can.
+    /// The pace of a worker of `job`; None if it is unlimited.
     pub fn new(job: &Job) -> Option<Pace> {
         let pace = Pace {
             read: Rate::new(job.rate_iops.read, job.rate_bytes.read),
@@ -45,7 +46,7 @@ impl Pace {
         (pace.read.is_some() || pace.write.is_some() || pace.think_ns > 0).then_some(pace)
     }
 
-    /// When this operation is due, if that is later than `now_ns`; otherwise it is taken as begun.
+    /// When this operation is due, if later than `now_ns`; otherwise it counts as started.
     pub fn due(&mut self, operation: &Operation, now_ns: u64) -> Option<u64> {
         let rate = match operation.kind {
             Kind::Read => &mut self.read,
@@ -63,12 +64,12 @@ impl Pace {
         None
     }
 
-    /// Whether a pause is due, once all that was begun is done.
+    /// Whether a pause is due, once all started operations are complete.
     pub fn wants_pause(&self) -> bool {
         self.think_ns > 0 && self.since_pause >= self.think_blocks
     }
 
-    /// Begins a pause, and says how long it is.
+    /// Starts a pause, and returns its length.
     pub fn begin_pause(&mut self) -> u64 {
         self.since_pause = 0;
         self.think_ns
@@ -92,7 +93,7 @@ mod tests {
     const READ: Operation = Operation { kind: Kind::Read, offset: 0, bytes: 4096, number: 0 };
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// How many operations begin between two times, if one asks as soon as one may.
+    /// Operations started between two times by a worker that asks as early as possible.
     fn begun(pace: &mut Pace, from_ns: u64, until_ns: u64) -> u64 {
         let (mut now_ns, mut count) = (from_ns, 0);
         while now_ns < until_ns {
@@ -111,14 +112,14 @@ mod tests {
         let first = begun(&mut pace, 0, SECOND_NS);
         assert!((999..=1001).contains(&first), "{first}");
         let stalled = begun(&mut pace, 3 * SECOND_NS, 4 * SECOND_NS);
-        assert!((1000..=1012).contains(&stalled), "{stalled}: 10 ms are made up for, not two seconds");
+        assert!((1000..=1012).contains(&stalled), "{stalled}: catches up 10 ms, not two seconds");
         let bytes = ReadWrite { read: Some(40960), write: None };
         let mut pace = Pace::new(&Job { rate_bytes: bytes, ..Job::default() }).unwrap();
         assert!((99..=101).contains(&begun(&mut pace, 0, 10 * SECOND_NS)));
     }
 
     #[test]
-    fn a_pause_comes_after_each_so_many() {
+    fn a_pause_follows_each_number_of_operations() {
         let mut pace = Pace::new(&Job { think_ns: 7, think_blocks: 3, ..Job::default() }).unwrap();
         let mut pauses = Vec::new();
         for number in 1..=7 {

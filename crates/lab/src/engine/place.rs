@@ -1,4 +1,4 @@
-//! Where the files of workers are: names, the part of a file that is a worker's, and opening.
+//! The workers' files: their names, each worker's region, and opening.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -11,31 +11,33 @@ use super::worker::{reads, writes};
 use crate::job::{Job, SyncMode};
 use crate::{LabError, Result};
 
-/// Where a run may read and write. Whether that is allowed was asked before, see [`Target`](crate::target::Target).
+/// Where a run may read and write. [`Target`](crate::target::Target) has already checked
+/// permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// In this folder: each worker has a file there, `JOB.WORKER.0` as fio calls it, or the job's `filename`.
+pub enum WorkFiles {
+    /// In this folder: each worker has its own file there, `JOB.WORKER.0` as fio names it, or the
+    /// job's `filename`.
     Folder(PathBuf),
-    /// This file or device: all workers use it, whatever `filename` says.
+    /// This file or device: all workers use it, regardless of `filename`.
     File(PathBuf),
 }
 
-impl Place {
-    /// The file of a worker.
+impl WorkFiles {
+    /// The path of a worker's file.
     ///
     /// # Errors
-    /// The job names one outside the folder.
+    /// The job names a file outside the folder.
     pub(crate) fn path(&self, job: &Job, number: u32) -> Result<PathBuf> {
         match (self, &job.filename) {
-            (Place::File(path), _) => Ok(path.clone()),
-            (Place::Folder(folder), Some(name)) => inside(folder, name),
-            (Place::Folder(folder), None) => {
+            (WorkFiles::File(path), _) => Ok(path.clone()),
+            (WorkFiles::Folder(folder), Some(name)) => inside(folder, name),
+            (WorkFiles::Folder(folder), None) => {
                 Ok(folder.join(format!("{}.{number}.0", job.name.replace('/', "_"))))
             }
         }
     }
 
-    /// The part of the file that is the worker's: what the job says, or all there is.
+    /// The worker's region of the file: as the job says, or all of it.
     ///
     /// # Errors
     /// The size is missing, or the device is too small.
@@ -43,9 +45,9 @@ impl Place {
         let (start, size_bytes) = (job.offset_bytes, job.size_bytes);
         let refused = |what: String| Err(LabError::Refused(format!("job {}: {what}", job.name)));
         let end = match self {
-            Place::Folder(_) if size_bytes == 0 => return refused("size is missing".into()),
-            Place::Folder(_) => start + size_bytes,
-            Place::File(_) => {
+            WorkFiles::Folder(_) if size_bytes == 0 => return refused("size is missing".into()),
+            WorkFiles::Folder(_) => start + size_bytes,
+            WorkFiles::File(_) => {
                 let mut file = File::open(path).map_err(not_opened(path))?;
                 let is_device = file.metadata().map_err(not_opened(path))?.file_type().is_block_device();
                 let length = file.seek(SeekFrom::End(0)).map_err(not_opened(path))?;
@@ -54,7 +56,7 @@ impl Place {
                     _ if is_device && start + size_bytes > length => {
                         let shown = path.display();
                         return refused(format!(
-                            "{shown} has {length} bytes, but offset and size ask for {}",
+                            "{shown} has {length} bytes, but offset and size require {}",
                             start + size_bytes
                         ));
                     }
@@ -63,17 +65,17 @@ impl Place {
             }
         };
         if end <= start {
-            return refused(format!("{} has nothing at byte {start}: size is missing", path.display()));
+            return refused(format!("{} ends before byte {start}: size is missing", path.display()));
         }
         Ok(start..end)
     }
 }
 
-/// A name in a folder, which must not lead out of it.
+/// A file name in a folder, which must not lead out of it.
 fn inside(folder: &Path, name: &Path) -> Result<PathBuf> {
     let refused = || {
         LabError::Refused(format!(
-            "filename={}: outside of {}, where alone files are made; say a name without a folder",
+            "filename={}: outside {}, the only folder where files are created; use a name without a folder",
             name.display(),
             folder.display()
         ))
@@ -91,14 +93,15 @@ fn inside(folder: &Path, name: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Opens a worker's file as the job says. Says whether `O_DIRECT` was refused, and is not used.
+/// Opens a worker's file as the job says. Also returns whether `O_DIRECT` was refused and is not
+/// used.
 pub(super) fn open(job: &Job, path: &Path) -> Result<(File, bool)> {
     let sync = match job.sync {
         SyncMode::None => 0,
         SyncMode::Sync => libc::O_SYNC,
         SyncMode::Dsync => libc::O_DSYNC,
     };
-    // What was written is read again to verify it.
+    // Written data are read back for verification.
     let mut options = OpenOptions::new();
     options.read(reads(job) || job.verify).write(writes(job)).create(writes(job));
     let mut open = |direct: i32| options.custom_flags(libc::O_NOFOLLOW | sync | direct).open(path);
@@ -112,10 +115,10 @@ pub(super) fn open(job: &Job, path: &Path) -> Result<(File, bool)> {
     }
 }
 
-/// The error of a file that can't be opened.
+/// The error for a file that cannot be opened.
 pub(super) fn not_opened(path: &Path) -> impl FnOnce(io::Error) -> LabError {
     let shown = path.display().to_string();
-    move |e| LabError::io(format!("{shown}: can't be used{}", help(&e, false)))(e)
+    move |e| LabError::io(format!("{shown}: cannot be used{}", help(&e, false)))(e)
 }
 
 #[cfg(test)]
@@ -130,23 +133,23 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, folder.join("link")).unwrap();
-        let place = Place::Folder(folder.clone());
+        let place = WorkFiles::Folder(folder.clone());
         let path = |name: &Path| place.path(&Job { filename: Some(name.into()), ..Job::default() }, 0);
         assert_eq!(path(Path::new("shared")).unwrap(), folder.join("shared"));
         assert_eq!(path(&folder.join("shared")).unwrap(), folder.join("shared"));
         for name in ["../theirs/file", "/etc/passwd", "link/file", "a/../../theirs/x", ".", ""] {
             assert!(matches!(path(Path::new(name)), Err(LabError::Refused(_))), "{name:?}");
         }
-        // A link in the place of the file itself is not followed.
+        // A symbolic link instead of the file is not followed.
         std::os::unix::fs::symlink(other.join("file"), folder.join("file")).unwrap();
         let job = Job { pattern: crate::job::Pattern { random: false, read_percent: 0 }, ..Job::default() };
         assert!(open(&job, &folder.join("file")).is_err());
     }
 
     #[test]
-    fn without_direct_io_a_file_is_buffered_and_that_is_said() {
+    fn without_direct_io_a_file_is_buffered_and_that_is_reported() {
         let job = Job { direct: true, ..Job::default() };
-        // A character device without direct I/O: as a file system that refuses O_DIRECT.
+        // A character device without direct I/O behaves like a file system that refuses O_DIRECT.
         assert!(open(&job, Path::new("/dev/zero")).unwrap().1);
         assert!(!open(&Job::default(), Path::new("/dev/zero")).unwrap().1);
     }

@@ -1,12 +1,13 @@
-//! What a worker does next, and when: operations from the [`Workload`], held back by rates, pauses and the end of the time.
+//! A worker's next operation and its start time: operations from the [`Workload`], held back by
+//! rates, pauses and the time limit.
 //!
 //! ```text
-//! workload ──> held? ──> [verify: overlaps one that goes on] ──> [pace: not due yet] ──> Issue
+//! workload ──> held? ──> [verify: overlaps one in flight] ──> [pace: not due yet] ──> Issue
 //!                                  Drain                             Until
 //! ```
 //!
-//! Verified data are told apart by the number of the write that left them. So that the last one to be begun is the last one to
-//! land, an operation that overlaps one in flight waits for it, if the job verifies.
+//! Verified data carry the number of the write that left them. An operation that overlaps one in
+//! flight must wait for it if the job verifies, so that the last write started is the last to land.
 
 use std::ops::Range;
 
@@ -19,17 +20,17 @@ use crate::workload::{Kind, Operation, Workload};
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// This.
+    /// Issue this operation.
     Issue(Operation),
-    /// Nothing before then; then ask again.
+    /// Nothing before this time; then ask again.
     Until(u64),
-    /// Nothing before something completes; then ask again.
+    /// Nothing before an operation completes; then ask again.
     Drain,
-    /// Nothing more.
+    /// No more operations.
     End,
 }
 
-/// Where the operations of one worker come from.
+/// The operations of one worker.
 #[derive(Debug)]
 pub(super) struct Source {
     workload: Workload,
@@ -38,20 +39,20 @@ pub(super) struct Source {
     begins_ns: u64,
     ends_ns: u64,
     paused_until_ns: u64,
-    /// Taken from the workload, not issued yet.
+    /// Taken from the workload, not yet issued.
     held: Option<Operation>,
     in_flight: u32,
-    /// What is in flight, if the job verifies.
+    /// Operations in flight, if the job verifies.
     busy: Option<Vec<Operation>>,
     /// Reads and writes issued.
     issued: u64,
 }
 
 impl Source {
-    /// That of worker number `id` among those that run together. It has no time limits yet.
+    /// The source of worker `id` (unique among those that run together), without time limits.
     ///
     /// # Errors
-    /// The job makes no sense on this region.
+    /// The job is invalid on this region.
     pub fn new(job: &Job, id: u32, region: Range<u64>) -> Result<Source> {
         Ok(Source {
             workload: Workload::new(job, id, region)?,
@@ -67,12 +68,13 @@ impl Source {
         })
     }
 
-    /// Operations are issued between these times.
+    /// Sets the times between which operations are issued.
     pub fn limit(&mut self, begins_ns: u64, ends_ns: u64) {
         (self.begins_ns, self.ends_ns) = (begins_ns, ends_ns);
     }
 
-    /// What to do at `now_ns`. What is issued must be said to be [`completed`](Self::completed) later.
+    /// What to do at `now_ns`. An issued operation must later be reported
+    /// [`completed`](Self::completed).
     #[inline]
     pub fn next(&mut self, now_ns: u64) -> Next {
         if now_ns >= self.ends_ns {
@@ -95,7 +97,7 @@ impl Source {
         Next::Issue(operation)
     }
 
-    /// Says that an operation that was issued is done.
+    /// Reports the completion of an issued operation.
     #[inline]
     pub fn completed(&mut self, operation: &Operation) {
         self.in_flight -= 1;
@@ -106,7 +108,7 @@ impl Source {
         }
     }
 
-    /// Fills buffers for what is written.
+    /// The filler of write buffers.
     pub fn filler(&mut self) -> &mut Filler {
         &mut self.filler
     }
@@ -116,7 +118,7 @@ impl Source {
         self.issued
     }
 
-    /// What keeps this operation from being issued now.
+    /// What prevents issuing this operation now.
     #[inline]
     fn hindrance(&mut self, operation: &Operation, now_ns: u64) -> Option<Next> {
         if let Some(pace) = &mut self.pace {

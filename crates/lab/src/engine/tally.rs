@@ -1,4 +1,5 @@
-//! What one worker did: a recorder for each kind of operation, its processor time, and what it tells the run's control.
+//! One worker's measurements: a recorder for each kind of operation, its processor time, and its
+//! progress reports.
 
 use super::Halt;
 use super::clock::Clock;
@@ -6,7 +7,7 @@ use crate::job::Job;
 use crate::measurement::{CpuTime, Recorder, Stream};
 use crate::workload::{Kind, Operation};
 
-/// How often counts are handed on and the processor time is looked at.
+/// How often counts are reported and processor time is read.
 const TICK_NS: u64 = 50_000_000;
 
 /// Completed operations of one thread.
@@ -18,10 +19,10 @@ pub(super) struct Tally {
     begins_ns: u64,
     /// When the last operation completed, or the worker ended.
     ended_ns: u64,
-    /// Processor time when counting began; that of the time counted once it is over.
+    /// Processor time at the start of counting; after the end, the time used while counting.
     cpu: Option<CpuTime>,
     next_tick_ns: u64,
-    /// Not handed on yet.
+    /// Not yet reported.
     operations: u64,
     bytes: u64,
 }
@@ -42,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// Notes a completed operation.
+    /// Records a completed operation.
     #[inline]
     pub fn record(&mut self, operation: &Operation, began_ns: u64, completed_ns: u64) {
         let recorder = match operation.kind {
@@ -56,10 +57,10 @@ impl Tally {
         self.bytes += bytes;
     }
 
-    /// What is to be done now and then; the worker calls it between operations.
+    /// Periodic work, called by the worker between operations.
     ///
     /// # Errors
-    /// The run is to stop.
+    /// The run was stopped.
     #[inline]
     pub fn tick(&mut self, halt: &Halt, now_ns: u64) -> crate::Result<()> {
         halt.check()?;
@@ -80,19 +81,19 @@ impl Tally {
         }
     }
 
-    /// The worker has ended; to be said in its own thread.
+    /// Ends counting; must be called in the worker's own thread.
     pub fn end(&mut self, halt: &Halt, clock: Clock) {
         self.ended_ns = clock.now_ns().max(self.begins_ns);
         self.slow_tick(halt, self.ended_ns);
         self.cpu = self.cpu.map(|before| CpuTime::of_thread().since(before));
     }
 
-    /// Processor time that it used while it was counted.
+    /// Processor time used while counting.
     pub fn cpu(&self) -> CpuTime {
         self.cpu.unwrap_or_default()
     }
 
-    /// The streams: reads and writes if the job does any, syncs if there were some.
+    /// The streams: reads and writes if the job does any, syncs if any happened.
     pub fn into_streams(self, job: &Job) -> Vec<Stream> {
         let percent = job.pattern.read_percent;
         let all = [

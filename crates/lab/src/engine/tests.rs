@@ -1,10 +1,10 @@
-//! The engine does what jobs say: so many operations, of those bytes, at those places, in that order.
+//! The engine does what jobs say: the right number of operations, bytes, offsets, and order.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;
 use std::path::Path;
 
-use super::{Place, run, run_with};
+use super::{WorkFiles, run, run_with};
 use crate::LabError;
 use crate::control::Control;
 use crate::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
@@ -17,16 +17,16 @@ const WRITE: Pattern = Pattern { random: false, read_percent: 0 };
 const RANDOM_READ: Pattern = Pattern { random: true, read_percent: 100 };
 const RANDOM_WRITE: Pattern = Pattern { random: true, read_percent: 0 };
 
-/// A job of 1 MiB in blocks of 4 KiB, up to 8 at once.
+/// A job of 1 MiB in 4 KiB blocks, up to 8 in flight.
 fn job(pattern: Pattern) -> Job {
     Job { pattern, size_bytes: MIB, queue_depth: 8, method: Method::IoUring, group: true, ..Job::default() }
 }
 
 fn done(folder: &Path, jobs: Vec<Job>) -> Outcome {
-    run(&Jobs(jobs), &Place::Folder(folder.into()), &Control::default()).unwrap()
+    run(&Jobs(jobs), &WorkFiles::Folder(folder.into()), &Control::default()).unwrap()
 }
 
-fn failed(place: Place, job: Job) -> LabError {
+fn failed(place: WorkFiles, job: Job) -> LabError {
     run(&Jobs(vec![job]), &place, &Control::default()).unwrap_err()
 }
 
@@ -34,12 +34,13 @@ fn stream<'a>(outcome: &'a Outcome, name: &str) -> &'a Stream {
     outcome.streams.iter().find(|stream| stream.operation == name).unwrap()
 }
 
-/// How the same job can be done: by rings, by the threads that stand in for them, by one thread.
+/// The ways to run the same job: rings, threads in place of rings, one thread.
 fn each_way(job: Job, check: impl Fn(&Outcome, &Path)) {
     for (method, rings) in [(Method::IoUring, true), (Method::IoUring, false), (Method::Threads, false)] {
         let dir = tempfile::tempdir().unwrap();
         let jobs = Jobs(vec![Job { method, ..job.clone() }]);
-        let outcome = run_with(&jobs, &Place::Folder(dir.path().into()), &Control::default(), rings).unwrap();
+        let outcome =
+            run_with(&jobs, &WorkFiles::Folder(dir.path().into()), &Control::default(), rings).unwrap();
         let refused = outcome.notes.iter().any(|note| note.contains("no io_uring"));
         assert_eq!(refused, method == Method::IoUring && !rings, "{:?}", outcome.notes);
         check(&outcome, dir.path());
@@ -47,7 +48,7 @@ fn each_way(job: Job, check: impl Fn(&Outcome, &Path)) {
 }
 
 #[test]
-fn each_block_is_written_once_by_each_worker_and_is_right() {
+fn each_worker_writes_each_block_once_and_correctly() {
     for pattern in [WRITE, RANDOM_WRITE] {
         each_way(Job { workers: 2, verify: true, ..job(pattern) }, |outcome, folder| {
             let write = stream(outcome, "write");
@@ -55,7 +56,7 @@ fn each_block_is_written_once_by_each_worker_and_is_right() {
             assert_eq!(write.latency.count(), 512);
             assert_eq!(write.seconds.iter().map(|second| second.bytes).sum::<u64>(), 2 * MIB);
             let read_back =
-                outcome.notes.iter().filter(|note| note.contains("1.00 MiB of what was written read back"));
+                outcome.notes.iter().filter(|note| note.contains("1.00 MiB of written data read back"));
             assert_eq!(read_back.count(), 2, "{:?}", outcome.notes);
             for file in ["job.0.0", "job.1.0"] {
                 assert_eq!(fs::metadata(folder.join(file)).unwrap().len(), MIB);
@@ -65,7 +66,7 @@ fn each_block_is_written_once_by_each_worker_and_is_right() {
 }
 
 #[test]
-fn a_mix_has_its_share_of_reads_of_content_that_is_there() {
+fn a_mix_has_its_share_of_reads_of_existing_content() {
     each_way(
         Job { pattern: Pattern { random: true, read_percent: 70 }, direct: true, ..job(READ) },
         |outcome, folder| {
@@ -82,7 +83,7 @@ fn a_mix_has_its_share_of_reads_of_content_that_is_there() {
 }
 
 #[test]
-fn syncs_come_after_each_so_many_writes_and_at_the_end() {
+fn syncs_follow_each_number_of_writes_and_the_end() {
     let job = Job { fsync_every: 100, fdatasync_every: 64, end_fsync: true, ..job(WRITE) };
     each_way(job, |outcome, _| {
         assert_eq!(stream(outcome, "write").operations, 256);
@@ -92,7 +93,7 @@ fn syncs_come_after_each_so_many_writes_and_at_the_end() {
 }
 
 #[test]
-fn io_size_says_how_much_whatever_the_file_is_like() {
+fn io_size_sets_the_amount_whatever_the_file_size() {
     for io_size_bytes in [MIB / 4, 3 * MIB] {
         each_way(Job { io_size_bytes: Some(io_size_bytes), ..job(RANDOM_READ) }, |outcome, folder| {
             assert_eq!(stream(outcome, "read").bytes, io_size_bytes);
@@ -102,7 +103,7 @@ fn io_size_says_how_much_whatever_the_file_is_like() {
 }
 
 #[test]
-fn blocks_that_are_written_again_and_again_are_the_last_ones() {
+fn repeatedly_written_blocks_hold_the_last_write() {
     let sizes = BlockSizes(vec![(4096, 1), (16384, 1)]);
     let block_sizes = ReadWrite { read: sizes.clone(), write: sizes };
     let job = Job {
@@ -118,7 +119,7 @@ fn blocks_that_are_written_again_and_again_are_the_last_ones() {
 }
 
 #[test]
-fn stonewall_waits_and_what_one_job_wrote_another_one_reads() {
+fn stonewall_waits_and_the_next_job_reads_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let shared = |name: &str, pattern| Job {
         name: name.into(),
@@ -135,7 +136,7 @@ fn stonewall_waits_and_what_one_job_wrote_another_one_reads() {
 }
 
 #[test]
-fn without_stonewall_jobs_begin_together() {
+fn without_stonewall_jobs_start_together() {
     let dir = tempfile::tempdir().unwrap();
     let named = |name: &str| Job { name: name.into(), ..job(WRITE) };
     let late = Job { start_delay_ns: 20 * MS, ..named("late") };
@@ -155,7 +156,7 @@ fn damage_is_found_while_reading() {
         let mut content = fs::read(&path).unwrap();
         content[700_000] ^= 1;
         fs::write(&path, content).unwrap();
-        match failed(Place::Folder(dir.path().into()), read) {
+        match failed(WorkFiles::Folder(dir.path().into()), read) {
             LabError::Verify { path: found, offset, .. } => assert_eq!((found, offset), (path, 700_000)),
             other => panic!("{other}"),
         }
@@ -163,7 +164,7 @@ fn damage_is_found_while_reading() {
 }
 
 #[test]
-fn a_runtime_ends_what_never_ends_and_a_ramp_does_not_count() {
+fn a_runtime_ends_an_endless_job_and_a_ramp_does_not_count() {
     let job = Job {
         time_based: true,
         runtime_ns: Some(60 * MS),
@@ -174,7 +175,7 @@ fn a_runtime_ends_what_never_ends_and_a_ramp_does_not_count() {
     each_way(job, |outcome, _| {
         let read = stream(outcome, "read");
         assert!(read.runtime_ns >= 60 * MS);
-        // At most what the rate allows, and what it lets one make up for.
+        // At most what the rate allows, plus the permitted catch-up.
         let allowed = 500.0 * read.runtime_ns as f64 / 1e9 + 6.0;
         assert!(read.operations as f64 <= allowed, "{} operations, {allowed} allowed", read.operations);
         assert!(read.seconds[0].at_ns >= 40 * MS);
@@ -182,7 +183,7 @@ fn a_runtime_ends_what_never_ends_and_a_ramp_does_not_count() {
 }
 
 #[test]
-fn pauses_are_made() {
+fn think_time_pauses_the_job() {
     each_way(Job { think_ns: 2 * MS, think_blocks: 32, ..job(WRITE) }, |outcome, _| {
         let write = stream(outcome, "write");
         assert_eq!(write.operations, 256);
@@ -191,13 +192,14 @@ fn pauses_are_made() {
 }
 
 #[test]
-fn a_stop_ends_it() {
+fn a_stop_ends_the_run() {
     for (method, rings) in [(Method::IoUring, true), (Method::IoUring, false), (Method::Threads, true)] {
         let dir = tempfile::tempdir().unwrap();
         let endless = Job { time_based: true, runtime_ns: Some(u64::MAX / 4), method, ..job(RANDOM_READ) };
         let control = Control::default();
         let outcome = std::thread::scope(|scope| {
-            let run = || run_with(&Jobs(vec![endless]), &Place::Folder(dir.path().into()), &control, rings);
+            let run =
+                || run_with(&Jobs(vec![endless]), &WorkFiles::Folder(dir.path().into()), &control, rings);
             let running = scope.spawn(run);
             while control.seen().operations == 0 {
                 std::thread::yield_now();
@@ -210,24 +212,29 @@ fn a_stop_ends_it() {
 }
 
 #[test]
-fn a_full_disk_is_said_with_the_path_and_what_helps() {
+fn a_full_disk_is_reported_with_its_path_and_a_remedy() {
     for method in [Method::IoUring, Method::Threads] {
         let error =
-            failed(Place::File("/dev/full".into()), Job { method, workers: 2, ..job(WRITE) }).to_string();
-        assert!(error.contains("/dev/full: write of 4096 bytes") && error.contains("free space"), "{error}");
+            failed(WorkFiles::File("/dev/full".into()), Job { method, workers: 2, ..job(WRITE) }).to_string();
+        assert!(
+            error.contains("/dev/full: write of 4096 bytes") && error.contains("free some space"),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_jobs_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = || Place::Folder(dir.path().into());
+    let folder = || WorkFiles::Folder(dir.path().into());
     let shown = |place, job| failed(place, job).to_string();
     assert!(shown(folder(), Job { size_bytes: 0, ..job(READ) }).contains("size is missing"));
     assert!(shown(folder(), Job { time_based: true, ..job(READ) }).contains("time_based needs a runtime"));
     let shared = Job { filename: Some("one".into()), workers: 2, verify: true, ..job(WRITE) };
     assert!(shown(folder(), shared).contains("a file for each worker"));
     let gone = dir.path().join("gone");
-    assert!(shown(Place::Folder(gone.clone()), job(READ)).contains(&format!("{}/job.0.0", gone.display())));
-    assert!(shown(Place::File(gone), job(READ)).contains("gone: can't be used"));
+    assert!(
+        shown(WorkFiles::Folder(gone.clone()), job(READ)).contains(&format!("{}/job.0.0", gone.display()))
+    );
+    assert!(shown(WorkFiles::File(gone), job(READ)).contains("gone: cannot be used"));
 }

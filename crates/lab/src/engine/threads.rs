@@ -1,10 +1,10 @@
-//! One operation at a time a thread: `pread`, `pwrite`, `fsync`.
+//! One operation at a time per thread: `pread`, `pwrite`, `fsync`.
 //!
-//! A worker has one thread, or as many as it may have operations at once where the kernel has no io_uring for it; these take turns at the
-//! worker's [`Source`].
+//! A worker has one thread, or, where the kernel denies it io_uring, one for each operation it may
+//! have in flight; these threads share the worker's [`Source`].
 //!
-//! The clock is looked at once an operation: when one completes, the next begins. Only a write, whose data have to be made
-//! first, and what follows a wait have a look of their own.
+//! The clock is read once per operation: when one completes, the next starts. Only writes, whose
+//! data must be generated first, and operations after a wait read it again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use super::{Halt, transfer};
 use crate::Result;
 use crate::workload::Kind;
 
-/// The longest sleep: how soon a stop is heard.
+/// The longest sleep, which bounds the reaction to a stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// How soon to ask again whether the operations of other threads are done.
+/// How often to check whether other threads' operations are complete.
 const DRAIN_SLEEP: Duration = Duration::from_micros(50);
 
-/// Does what `source` says until it ends.
+/// Runs the operations of `source` until it ends.
 ///
 /// # Errors
-/// An operation failed, or the run is to stop.
+/// An operation failed, or the run was stopped.
 pub(super) fn run(
     worker: &Worker<'_>,
     source: &Mutex<Source>,

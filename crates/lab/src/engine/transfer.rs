@@ -1,4 +1,4 @@
-//! One operation by plain system calls, whole; and what an error of one means.
+//! One complete operation by plain system calls, and error messages for failed ones.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::LabError;
 use crate::workload::{Kind, Operation};
 
-/// Does what is left of an operation of which `done` bytes are done.
+/// Completes an operation of which `done` bytes are already done.
 #[inline]
 pub(super) fn complete(
     file: &File,
@@ -38,7 +38,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// The error of an operation, with what would help.
+/// The error of an operation, with advice.
 pub(super) fn failed(path: &Path, operation: &Operation, direct: bool, error: io::Error) -> LabError {
     let what = match operation.kind {
         Kind::Read => format!("read of {} bytes at byte {}", operation.bytes, operation.offset),
@@ -52,18 +52,19 @@ pub(super) fn failed(path: &Path, operation: &Operation, direct: bool, error: io
 /// What to do about an error, in brackets.
 pub(super) fn help(error: &io::Error, direct: bool) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => " (free space there, or choose a smaller size)",
-        Some(libc::EIO) => " (the device or what is under it failed: see the kernel's log)",
+        Some(libc::ENOSPC | libc::EDQUOT) => " (free some space there, or choose a smaller size)",
+        Some(libc::EIO) => " (the device or something below it failed: see the kernel log)",
         Some(libc::EINVAL) if direct => {
-            " (direct I/O needs sizes and offsets in multiples of the device's sectors: choose another bs, or direct=0)"
+            " (direct I/O requires sizes and offsets in multiples of the device's sector size: choose \
+             another bs, or direct=0)"
         }
         Some(libc::ENODEV | libc::ENXIO | libc::ESTALE | libc::ENOENT) => {
             " (it is gone: was it unmounted or unplugged?)"
         }
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
-            " (choose a place that may be written to, or run as its owner)"
+            " (choose a writable location, or run as its owner)"
         }
-        None if error.kind() == io::ErrorKind::UnexpectedEof => " (the file has become shorter meanwhile)",
+        None if error.kind() == io::ErrorKind::UnexpectedEof => " (the file was truncated meanwhile)",
         _ => "",
     }
 }

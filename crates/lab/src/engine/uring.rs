@@ -1,20 +1,23 @@
-//! Many operations at once by io_uring: a ring for each worker, which its thread alone uses.
+//! Many operations in flight by io_uring: a ring for each worker, used by its thread alone.
 //!
 //! ```text
-//!         ┌──> fill: as many operations as there are free slots ──> look at the clock: they begin
-//!         │                                                                │
-//!  free their slots, note them <── look at the clock: they are done <── one system call: submits all, waits for one
+//!         ┌──> fill: as many operations as there are free slots ──> read the clock: they start
+//!         │                                                               │
+//!  free their slots, record them <── read the clock: done <── one system call: submits all, waits for one
 //! ```
 //!
-//! So a system call and two looks at the clock serve all operations that completed together, where fio needs one system call and two
-//! looks an operation. As in fio, a slot is used again as soon as one operation completes.
+//! One system call and two clock readings thus serve all operations that complete together, where
+//! fio needs these for each operation. As in fio, a slot is reused as soon as its operation
+//! completes.
 //!
-//! What the kernel can do once instead of each time, it does once: the file is registered, and the buffers are (their pages are pinned); where
-//! it refuses, they are named each time. Completions are handled when this thread asks for them (`DEFER_TASKRUN`), not by interrupting it.
+//! Work that the kernel can do once instead of each time is done once: the file and the buffers are
+//! registered (their pages are pinned); if the kernel refuses, each operation names them.
+//! Completions are handled when this thread asks for them (`DEFER_TASKRUN`), without interrupting
+//! it.
 //!
-//! Invariant: buffers and file outlive what is in flight: on an error the ring is drained, and if even that fails, the buffers
-//! are never freed.
-#![allow(unsafe_code)] // entries name memory by address; the ring's owner keeps it alive until the kernel says it is done
+//! Invariant: buffers and file outlive all operations in flight. On an error the ring is drained;
+//! if even that fails, the buffers are leaked.
+#![allow(unsafe_code)] // entries hold raw addresses; the ring's owner keeps the memory until completion
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,9 +36,9 @@ use super::{Halt, transfer};
 use crate::Result;
 use crate::workload::{Kind, Operation};
 
-/// The longest wait for nothing but time: how soon a stop is heard.
+/// The longest wait for time alone, which bounds the reaction to a stop.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
-/// A registered buffer can't be longer; that is the kernel's limit.
+/// The kernel's limit on the size of a registered buffer.
 const REGISTERED_MOST_BYTES: usize = 1 << 30;
 
 /// A worker's ring, with its buffers.
@@ -43,10 +46,10 @@ pub(super) struct Ring {
     kernel: IoUring,
     reads: Buffers,
     writes: Buffers,
-    /// Whether reads and writes go by registered buffers.
+    /// Whether reads and writes use registered buffers.
     registered: bool,
     slots: Vec<Slot>,
-    /// Slots that are not in use.
+    /// Unused slots.
     free: Vec<usize>,
     /// Slots filled since the last system call.
     filled: Vec<usize>,
@@ -58,13 +61,13 @@ struct Slot {
     began_ns: u64,
 }
 
-/// Why no more operations are filled in now.
+/// Why no more operations can be filled in now.
 enum Pause {
-    /// Until something completes.
+    /// Wait for a completion.
     Completion,
-    /// Until then, or something completes.
+    /// Wait until this time, or for a completion.
     Until(u64),
-    /// For good.
+    /// The source has ended.
     End,
 }
 
@@ -72,7 +75,7 @@ impl Ring {
     /// A ring for `worker`, for use by the calling thread.
     ///
     /// # Errors
-    /// The kernel has no io_uring, one that can't do what is needed, or does not let us.
+    /// The kernel has no io_uring, lacks a needed operation, or denies access.
     pub fn new(worker: &Worker<'_>) -> io::Result<Ring> {
         let depth = worker.job.queue_depth.max(1);
         let entries = depth.next_power_of_two();
@@ -101,21 +104,22 @@ impl Ring {
     fn register_buffers(&mut self) -> io::Result<()> {
         let vectors = [&mut self.reads, &mut self.writes].map(|buffers| {
             let memory = buffers.all();
-            // To the kernel, what has an address is not empty.
+            // The kernel takes a vector with an address for a buffer, so give an empty one none.
             let iov_base = if memory.is_empty() { ptr::null_mut() } else { memory.as_mut_ptr().cast() };
             libc::iovec { iov_base, iov_len: memory.len() }
         });
         if vectors.iter().any(|vector| vector.iov_len > REGISTERED_MOST_BYTES) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: the memory lives as long as the ring: both are fields of one value, and the slots never move.
+        // SAFETY: the memory lives as long as the ring: both are fields of one value, and slots
+        // never move.
         unsafe { self.kernel.submitter().register_buffers(&vectors) }
     }
 
-    /// Does what `source` says until it ends.
+    /// Runs the operations of `source` until it ends.
     ///
     /// # Errors
-    /// An operation failed, or the run is to stop.
+    /// An operation failed, or the run was stopped.
     pub fn run(
         mut self,
         worker: &Worker<'_>,
@@ -165,7 +169,7 @@ impl Ring {
         self.slots.len() - self.free.len()
     }
 
-    /// Fills in what may begin now.
+    /// Fills in operations that may start now.
     fn fill(&mut self, source: &mut Source, now_ns: u64) -> Pause {
         while let Some(&slot) = self.free.last() {
             let operation = match source.next(now_ns) {
@@ -175,9 +179,10 @@ impl Ring {
                 Next::End => return Pause::End,
             };
             let entry = self.entry(slot, &operation, source).user_data(slot as u64);
-            // SAFETY: memory and file of the entry outlive it, see the invariant above. The queue has room for all slots.
+            // SAFETY: the entry's memory and file outlive it, see the invariant above. The queue
+            // has room for all slots.
             let pushed = unsafe { self.kernel.submission().push(&entry) };
-            assert!(pushed.is_ok(), "the queue is as long as there are slots");
+            assert!(pushed.is_ok(), "the queue has an entry for each slot");
             self.free.pop();
             self.slots[slot].operation = operation;
             self.filled.push(slot);
@@ -217,12 +222,12 @@ impl Ring {
         }
     }
 
-    /// Submits what was filled in and waits until something completes.
+    /// Submits filled slots and waits until an operation completes.
     fn wait(&mut self) -> io::Result<()> {
         unless_passing(self.kernel.submit_and_wait(1))
     }
 
-    /// The same, but not longer than until then.
+    /// The same, but at most until `then_ns`.
     fn wait_until(&mut self, then_ns: u64, now_ns: u64) -> io::Result<()> {
         let left_ns = then_ns.saturating_sub(now_ns).min(LONGEST_WAIT_NS);
         let timespec = Timespec::from(Duration::from_nanos(left_ns));
@@ -267,7 +272,7 @@ impl Ring {
     }
 }
 
-/// Does the rest of an operation of which the kernel did but a part, or that it was too busy for.
+/// Finishes an operation that the kernel did only in part, or was too busy to do.
 fn finish(worker: &Worker<'_>, operation: &Operation, buffer: &mut [u8], result: i32) -> Result<()> {
     let done = match usize::try_from(result) {
         Ok(done) => done,
@@ -277,7 +282,8 @@ fn finish(worker: &Worker<'_>, operation: &Operation, buffer: &mut [u8], result:
     transfer::complete(&worker.file, operation, buffer, done).map_err(|e| worker.failed(operation, e))
 }
 
-/// Interrupted, no time left, or short of room for a moment: the next turn goes on.
+/// Ignores transient errors (interrupted, timed out, briefly out of resources): the next turn
+/// retries.
 fn unless_passing(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(e)

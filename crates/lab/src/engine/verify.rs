@@ -1,7 +1,8 @@
 //! Reads back what a worker wrote.
 //!
-//! What it wrote is not remembered: the workload gives the same operations again. Of those at one offset the last counts. They are read in
-//! the order of their offsets, by windows of the file, so that memory stays bounded however long the job ran: some 60 MiB.
+//! Writes are not remembered: the workload yields the same operations again. The last write at an
+//! offset counts. They are read in offset order, in windows of the file, so that memory stays
+//! bounded (about 60 MiB) however long the job ran.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,13 @@ use crate::Result;
 use crate::workload::buffer::Filler;
 use crate::workload::{Kind, Operation, Workload};
 
-/// Writes that are looked at together.
+/// Writes processed together.
 const WINDOW_OPERATIONS: u64 = 1 << 20;
 
 /// Checks the writes among the first `issued` operations. Returns how many bytes were read.
 ///
 /// # Errors
-/// What is there is not what was written; it can't be read; the run is to stop.
+/// The data differ or cannot be read, or the run was stopped.
 pub(super) fn read_back(worker: &Worker<'_>, issued: u64, halt: &Halt) -> Result<u64> {
     let filler = Filler::new(worker.job, worker.id)?;
     let smallest = worker.job.block_sizes.write.0.iter().map(|size| size.0).min().unwrap_or(1);

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::place::{self, Place};
+use super::place::{self, WorkFiles};
 use super::{layout, transfer};
 use crate::control::Control;
 use crate::job::Job;
@@ -13,22 +13,22 @@ use crate::workload::buffer::Filler;
 use crate::workload::{Kind, Operation};
 use crate::{LabError, Result};
 
-/// One that does what its job says, on its part of a file.
+/// Runs its job on its region of a file.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     pub job: &'a Job,
-    /// Which job of the run.
+    /// The job's index in the run.
     pub index: usize,
-    /// Which worker of the job.
+    /// The worker's number in its job.
     pub number: u32,
-    /// Which worker of those that run together: what it does and writes depends on that.
+    /// Unique among workers that run together; determines its operations and data.
     pub id: u32,
     pub file: File,
     pub path: PathBuf,
     pub region: Range<u64>,
-    /// The file system would not have direct I/O.
+    /// The file system refused direct I/O.
     pub direct_refused: bool,
-    /// Knows what must be read, if that is verified.
+    /// Knows the expected data, if reads are verified.
     checker: Option<Filler>,
 }
 
@@ -43,16 +43,16 @@ pub(super) fn writes(job: &Job) -> bool {
 }
 
 impl<'a> Worker<'a> {
-    /// Makes its file ready and opens it.
+    /// Prepares its file and opens it.
     ///
     /// # Errors
-    /// The file can't be used, or the run is to stop.
+    /// The file cannot be used, or the run was stopped.
     pub fn new(
         job: &'a Job,
         index: usize,
         number: u32,
         id: u32,
-        place: &Place,
+        place: &WorkFiles,
         control: &Control,
     ) -> Result<Worker<'a>> {
         let path = place.path(job, number)?;
@@ -66,20 +66,21 @@ impl<'a> Worker<'a> {
         Ok(Worker { job, index, number, id, file, path, region, direct_refused, checker })
     }
 
-    /// Bytes of the largest read; 0 if there is none.
+    /// Bytes of the largest read; 0 if there are none.
     pub fn read_bytes(&self) -> usize {
         if reads(self.job) { self.job.block_sizes.read.largest() as usize } else { 0 }
     }
 
-    /// Bytes of the largest write; 0 if there is none.
+    /// Bytes of the largest write; 0 if there are none.
     pub fn write_bytes(&self) -> usize {
         if writes(self.job) { self.job.block_sizes.write.largest() as usize } else { 0 }
     }
 
-    /// Checks what was read, if the job reads only and verifies (what jobs write is read back when they are done). Says whether it did.
+    /// Checks the data of a read if the job only reads and verifies; written data are checked after
+    /// the run. Returns whether it did.
     ///
     /// # Errors
-    /// It is not what was laid out or written.
+    /// The data differ from what was laid out or written.
     #[inline]
     pub fn check(&self, operation: &Operation, buffer: &[u8]) -> Result<bool> {
         let Some(checker) = self.checker.as_ref().filter(|_| operation.kind == Kind::Read) else {
@@ -89,13 +90,13 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// The error of an operation of this worker.
+    /// The error of one of this worker's operations.
     pub fn failed(&self, operation: &Operation, error: io::Error) -> LabError {
         transfer::failed(&self.path, operation, self.job.direct && !self.direct_refused, error)
     }
 
     /// The error of its ring.
     pub fn failed_ring(&self, error: io::Error) -> LabError {
-        LabError::io(format!("{}: io_uring (ioengine=psync does without)", self.path.display()))(error)
+        LabError::io(format!("{}: io_uring (use ioengine=psync to avoid it)", self.path.display()))(error)
     }
 }

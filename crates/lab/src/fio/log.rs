@@ -1,12 +1,13 @@
-//! fio's logs: averages of about a second each.
+//! fio's logs: averages of about one second each.
 //!
 //! ```text
 //! LOG_bw.N.log    LOG_iops.N.log    LOG_clat.N.log          N: worker, from 1
-//!   time, value, direction, block size, offset...           time: end of the span, ms since 1970 (log_unix_epoch)
-//!                                                           value: KiB/s, operations/s, mean ns; direction: 0 read, 1 write
+//!   time, value, direction, block size, offset...      time: end of the span, ms since 1970 (log_unix_epoch)
+//!                                                      value: KiB/s, operations/s, mean ns
+//!                                                      direction: 0 read, 1 write
 //! ```
-//! Spans are some milliseconds longer than a second, and not the same for all workers. So each is spread over the seconds that it
-//! overlaps: seconds of a job begin together, and add up.
+//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore
+//! spread over the seconds it overlaps: the seconds of a job start together and can be summed.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +17,10 @@ use super::report::Seconds;
 use crate::Result;
 use crate::measurement::Second;
 
-/// What `log_avg_msec` says.
+/// The value of `log_avg_msec`.
 const SPAN_MS: u64 = 1000;
 
-/// A rest this short is no second of its own: spans are a little longer than what was asked for.
+/// A remainder this short is not a second of its own: spans are slightly longer than requested.
 const SLIVER_MS: u64 = 50;
 
 /// One line of a log.
@@ -30,7 +31,7 @@ struct Line {
     is_write: bool,
 }
 
-/// What a direction was like in one span of time.
+/// One direction during one span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Span {
     start_ms: u64,
@@ -40,7 +41,8 @@ struct Span {
     mean_ns: f64,
 }
 
-/// The seconds of each worker; `workers` says of which job each is. The measurement began at `began_unix_ms`.
+/// The seconds of each worker; `workers` gives the job of each. The measurement began at
+/// `began_unix_ms`.
 pub(super) fn read_all(logs: &Path, workers: &[(usize, u32)], began_unix_ms: u64) -> Result<Vec<Seconds>> {
     let mut spans = Vec::new();
     for number in 1..=workers.len() {
@@ -70,7 +72,7 @@ pub(super) fn read_all(logs: &Path, workers: &[(usize, u32)], began_unix_ms: u64
     Ok(workers.iter().zip(&spans).map(of_worker).collect())
 }
 
-/// A log that is not there has nothing to say: a worker that was too short for one.
+/// Reads a log. A missing one is empty: its worker was too short-lived.
 fn read(path: &Path) -> Result<Vec<Line>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = |line: &str| {
@@ -82,13 +84,12 @@ fn read(path: &Path) -> Result<Vec<Line>> {
         };
         Some(line)
     };
-    let parsed = |text: &str| {
-        line(text).ok_or_else(|| failed(&format!("{}: not a line of a log: {text}", path.display())))
-    };
+    let parsed =
+        |text: &str| line(text).ok_or_else(|| failed(&format!("{}: not a log line: {text}", path.display())));
     text.lines().map(parsed).collect()
 }
 
-/// The spans of a direction: its lines stand in the same order in all three logs.
+/// The spans of a direction: its lines have the same order in all three logs.
 fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -> Vec<Span> {
     let of =
         |lines: &[Line]| lines.iter().filter(|line| line.is_write == is_write).copied().collect::<Vec<_>>();
@@ -96,7 +97,7 @@ fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -
     let lines = of(bandwidth).into_iter().zip(of(iops)).zip(of(latency));
     let span = |((bandwidth, iops), latency): ((Line, Line), Line)| {
         let end_ms = bandwidth.end_ms;
-        // A gap is a time in which nothing completed.
+        // Nothing completed during a gap.
         let start_ms = end_ms.saturating_sub(SPAN_MS).max(before_ms.unwrap_or(0));
         let start_ms = before_ms.filter(|before| end_ms - before < 2 * SPAN_MS).unwrap_or(start_ms);
         before_ms = Some(end_ms);

@@ -1,4 +1,4 @@
-//! What fio says at the end: JSON (`json+`), one entry a worker.
+//! fio's final output: JSON (`json+`) with one entry per worker.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::job::Job;
 use crate::measurement::{CpuTime, Latency, Second, Stream};
 
-/// All of it that is looked at.
+/// The parts of the output that are used.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     #[serde(rename = "fio version")]
@@ -19,7 +19,7 @@ pub(super) struct Report {
     jobs: Vec<Worker>,
 }
 
-/// What one worker did.
+/// One worker's results.
 #[derive(Debug, Deserialize)]
 pub(super) struct Worker {
     jobname: String,
@@ -47,7 +47,7 @@ struct Syncs {
     lat_ns: Latencies,
 }
 
-/// `bins` has the middle of each bucket, in nanoseconds, as text, and its count.
+/// `bins` maps the middle of each bucket, in nanoseconds as text, to its count.
 #[derive(Debug, Deserialize)]
 struct Latencies {
     min: u64,
@@ -56,7 +56,7 @@ struct Latencies {
     bins: BTreeMap<String, u64>,
 }
 
-/// Second by second, of one worker.
+/// One worker, second by second.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Seconds {
     pub read: Vec<Second>,
@@ -64,24 +64,24 @@ pub(super) struct Seconds {
 }
 
 impl Report {
-    /// Reads what fio wrote.
+    /// Reads fio's output file.
     pub fn read(path: &Path) -> Result<Report> {
-        let text = fs::read_to_string(path).map_err(|e| failed(&format!("its report can't be read: {e}")))?;
+        let text = fs::read_to_string(path).map_err(|e| failed(&format!("cannot read its report: {e}")))?;
         Report::parse(&text)
     }
 
-    /// Warnings may stand before the JSON.
+    /// Parses the JSON, which warnings may precede.
     pub fn parse(text: &str) -> Result<Report> {
         let json = text.find('{').map_or("", |at| &text[at..]);
-        serde_json::from_str(json).map_err(|e| failed(&format!("its report is not as expected: {e}")))
+        serde_json::from_str(json).map_err(|e| failed(&format!("unexpected report format: {e}")))
     }
 
-    /// Its version, as a number.
+    /// The version number.
     pub fn version(&self) -> String {
         self.version.trim_start_matches("fio-").to_owned()
     }
 
-    /// Processor time of all workers: it tells percent of their runtimes.
+    /// Processor time of all workers, which fio gives in percent of their runtimes.
     pub fn cpu(&self) -> CpuTime {
         let ns = |percent: fn(&Worker) -> f64| {
             let of_worker = |worker: &Worker| percent(worker) / 100.0 * worker.job_runtime * 1e6;
@@ -90,7 +90,7 @@ impl Report {
         CpuTime { user_ns: ns(|worker| worker.usr_cpu), system_ns: ns(|worker| worker.sys_cpu) }
     }
 
-    /// Its workers, in the order of the jobs; an error if one failed.
+    /// The workers in job order; an error if one failed.
     pub fn into_workers(self) -> Result<Vec<Worker>> {
         match self.jobs.iter().find(|worker| worker.error != 0) {
             Some(worker) => {
@@ -103,8 +103,8 @@ impl Report {
 }
 
 impl Worker {
-    /// Its streams, as the engine's are: reads and writes if the job does any (fio counts what it reads to verify, too), syncs if there
-    /// were some.
+    /// The streams, in the engine's form: reads and writes if the job does any (fio includes its
+    /// verification reads), syncs if any happened.
     pub fn into_streams(self, job: &Job, seconds: Seconds) -> Vec<Stream> {
         let percent = job.pattern.read_percent;
         let sync_ms = self.read.runtime.max(self.write.runtime);
@@ -139,7 +139,7 @@ impl Direction {
 }
 
 impl Latencies {
-    /// The shortest and the longest as they are, the others in the middle of their buckets.
+    /// Shortest and longest are exact, the others are at the middle of their buckets.
     fn into_latency(self) -> Latency {
         let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
         for (ns, count) in self.bins {

@@ -1,11 +1,12 @@
-//! What a real fio said once (`tests/recorded/fio`: version 3.33, the job file beside it), and what it says today if it is installed.
+//! Recorded output of a real fio (`tests/recorded/fio`: version 3.33, with its job file), and the
+//! output of the installed one, if any.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::path::{Path, PathBuf};
 
 use super::{Report, failed, job_file, log, run};
 use crate::control::Control;
-use crate::engine::{self, Place};
+use crate::engine::{self, WorkFiles};
 use crate::job::{Job, Jobs, Method, Pattern};
 use crate::program;
 
@@ -33,7 +34,7 @@ fn a_recorded_report_becomes_streams() {
     assert_eq!(shown(0), ("read", 600, 2_461_696, 3001));
     assert_eq!(shown(1), ("write", 300, 1_228_800, 3001));
     assert_eq!(shown(2), ("sync", 101, 0, 3001));
-    // fio itself says: min 1552, max 6223353, mean 274132, p50 173056.
+    // fio itself reports: min 1552, max 6223353, mean 274132, p50 173056.
     let latency = &streams[0].latency;
     assert_eq!((latency.min_ns(), latency.max_ns() / 10_000), (1552, 622));
     assert!((latency.mean_ns() / 274_132.0 - 1.0).abs() < 0.02, "{}", latency.mean_ns());
@@ -52,13 +53,13 @@ fn recorded_logs_become_seconds() {
     assert_eq!(reads.iter().map(|second| second.at_ns / 1_000_000).collect::<Vec<_>>(), [550, 1550, 2550]);
     assert!(reads.iter().all(|second| (199..=201).contains(&second.operations)), "{reads:?}");
     assert!(reads.iter().all(|second| (810_000..=830_000).contains(&second.bytes)), "{reads:?}");
-    // The mean of its first second, in the log: 374 us.
+    // The logged mean of its first second: 374 us.
     let write = &seconds[0].write[0];
     assert_eq!((write.operations, write.latency_sum_ns / write.operations / 1000), (100, 373));
 }
 
 #[test]
-fn an_error_of_a_job_is_one() {
+fn a_failed_job_is_an_error() {
     let text = std::fs::read_to_string(recorded("output.json")).unwrap().replacen(
         "\"error\" : 0",
         "\"error\" : 28",
@@ -67,16 +68,16 @@ fn an_error_of_a_job_is_one() {
     let error = Report::parse(&text).unwrap().into_workers().unwrap_err().to_string();
     assert!(error.contains("job mixed: No space left on device"), "{error}");
     let error = Report::parse("fio: out of memory").unwrap_err().to_string();
-    assert!(error.starts_with(&failed("its report is not as expected").to_string()), "{error}");
+    assert!(error.starts_with(&failed("unexpected report format").to_string()), "{error}");
 }
 
 #[test]
 fn it_never_leaves_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let outside = Job { filename: Some("../other".into()), size_bytes: 1 << 20, ..Job::default() };
-    assert!(run(&Jobs(vec![outside]), &Place::Folder(dir.path().into()), &Control::default()).is_err());
+    assert!(run(&Jobs(vec![outside]), &WorkFiles::Folder(dir.path().into()), &Control::default()).is_err());
     let inside = Job { filename: Some("a".into()), ..Job::default() };
-    let text = job_file(&Jobs(vec![inside]), &Place::Folder(dir.path().into())).unwrap();
+    let text = job_file(&Jobs(vec![inside]), &WorkFiles::Folder(dir.path().into())).unwrap();
     assert!(
         text.contains(&format!("directory={}\n", dir.path().display())) && text.contains("filename=a\n"),
         "{text}"
@@ -102,9 +103,9 @@ fn the_engine_and_fio_do_the_same() {
     let read =
         Job { group: false, stonewall: true, ..job(Pattern { random: true, read_percent: 100 }, "read") };
     let jobs = Jobs(vec![write, read]);
-    let streams = |run: fn(&Jobs, &Place, &Control) -> crate::Result<crate::measurement::Outcome>| {
+    let streams = |run: fn(&Jobs, &WorkFiles, &Control) -> crate::Result<crate::measurement::Outcome>| {
         let dir = tempfile::tempdir().unwrap();
-        let outcome = run(&jobs, &Place::Folder(dir.path().into()), &Control::default()).unwrap();
+        let outcome = run(&jobs, &WorkFiles::Folder(dir.path().into()), &Control::default()).unwrap();
         assert!(outcome.cpu.is_some());
         let shown = outcome.streams.iter().map(|stream| {
             assert_eq!(stream.latency.count(), stream.operations, "{}", stream.operation);
@@ -124,7 +125,7 @@ fn the_engine_and_fio_do_the_same() {
 }
 
 #[test]
-fn a_stop_ends_it() {
+fn a_stop_ends_the_run() {
     if program::find(&["fio"]).is_none() {
         return eprintln!("skipped: fio is not installed");
     }
@@ -137,7 +138,7 @@ fn a_stop_ends_it() {
         ..Job::default()
     };
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&Jobs(vec![job]), &Place::Folder(dir.path().into()), &control));
+        let running = scope.spawn(|| run(&Jobs(vec![job]), &WorkFiles::Folder(dir.path().into()), &control));
         while !dir.path().join("job.0.0").exists() {
             std::thread::yield_now();
         }

@@ -1,22 +1,25 @@
 //! fio's job files: read into [`Jobs`], and written from them.
 //!
 //! ```text
-//! ; a comment, as is what follows a ; or # in any line
-//! [global]            options of all jobs below; further [global] sections add to it
+//! ; a comment, like everything after ; or # on any line
+//! [global]            options of all jobs below; later [global] sections add to it
 //! direct=1
-//! [job name]          one job: what [global] says so far, and then its own
+//! [job name]          one job: the [global] options so far, then its own
 //! rw=randread
 //! time_based          the same as time_based=1
 //! ```
 //!
-//! Idea: a job file that is understood half measures something else than it says. So each option is either taken over, or is in a short
-//! list of those that make no difference here (`options::IGNORED`, with reasons), or is an error that names it, its line, and what
-//! to write instead. Numbers mean what they mean to fio (`value`).
+//! A job file that is only half understood would measure something other than it says. So each
+//! option is either implemented, or in a short list of those that make no difference here
+//! (`options::IGNORED`, with reasons), or an error that names it, its line, and an alternative.
+//! Numbers mean what they mean to fio (`value`).
 //!
-//! The inverse, [`Jobs::to_fio`], gives a file that the real fio takes and that is read back here as the same jobs: it is how fio is run
-//! beside our engine, and how reports say what to type to repeat them.
+//! The inverse, [`Jobs::to_fio`], writes a file that the real fio accepts and that parses to the
+//! same jobs. It is used to run fio in place of the engine, and in reports, as the command that
+//! repeats a test.
 //!
-//! Source: fio's HOWTO, "Job file format" and "Job file parameters"; its init.c and parse.c for comments, sections and numbers.
+//! Source: fio's HOWTO, "Job file format" and "Job file parameters"; its init.c and parse.c for comments,
+//! sections and numbers.
 
 mod draft;
 mod options;
@@ -28,20 +31,20 @@ use super::Jobs;
 use crate::{LabError, Result};
 use draft::Draft;
 
-/// How the name of a section begins that is not a job.
+/// Prefix of section names that are not jobs.
 const GLOBAL: &str = "global";
 
 impl Jobs {
-    /// The jobs of a job file; `file` is its name, for errors.
+    /// Parses a job file; `file` is its name, for errors.
     ///
     /// # Errors
-    /// [`LabError::JobFile`] with the line, what is wrong there, and what would be right.
+    /// [`LabError::JobFile`] with the line, the problem there, and the fix.
     pub fn parse(text: &str, file: &str) -> Result<Jobs> {
         let mut global = Draft::default();
         let mut sections = sections(text).map_err(|wrong| wrong.in_file(file))?;
         let mut jobs = Vec::new();
         for section in &mut sections {
-            // What numbers mean must be known before they are read.
+            // The base of numbers must be known before they are parsed.
             section.options.sort_by_key(|option| option.name != "kb_base");
             let is_global = section.name.starts_with(GLOBAL);
             let mut draft = global.clone();
@@ -60,14 +63,14 @@ impl Jobs {
             }
         }
         if jobs.is_empty() {
-            let what = "there is no job in it: a job begins with its name in brackets, [job]".into();
+            let what = "it contains no job: a job starts with its name in brackets, [job]".into();
             return Err(Wrong { line: text.lines().count().max(1), what }.in_file(file));
         }
         Ok(Jobs(jobs))
     }
 }
 
-/// What is wrong, and in which line.
+/// A problem and its line.
 struct Wrong {
     line: usize,
     what: String,
@@ -117,7 +120,7 @@ fn sections(text: &str) -> std::result::Result<Vec<Section<'_>>, Wrong> {
         let Some(section) = sections.last_mut() else {
             return Err(Wrong {
                 line,
-                what: format!("`{name}` stands before any section: put [global] or [a job's name] before it"),
+                what: format!("`{name}` comes before any section: put [global] or [a job's name] before it"),
             });
         };
         section.options.push(Line { line, name, value });

@@ -1,23 +1,24 @@
-//! Which block devices are under a path: from what is named down to the disks.
+//! Finds the block devices under a path, down to the disks.
 //!
-//! A partition leads to its disk, a device mapper's or array's device to its `slaves`, a loop device to its file, that file to the
-//! device that its file system is on. Source: Linux sysfs-block; `/sys/fs/btrfs/UUID/devices` for file systems of several disks.
+//! A partition leads to its disk, a device mapper or array device to its `slaves`, a loop device to
+//! its file, and that file to the device of its file system. Source: Linux sysfs-block;
+//! `/sys/fs/btrfs/UUID/devices` for file systems on several disks.
 
 use std::path::{Path, PathBuf};
 
 use super::{Mount, Root, mount};
 
-/// How long such a chain may be; more is a loop.
+/// Longest possible chain; anything longer is a loop.
 const DEEPEST: usize = 16;
 
-/// All whole disks that hold anything: without empty loop and ram devices.
+/// All whole disks in use: without empty loop and ram devices.
 pub fn all(root: &Root) -> Vec<String> {
     let mut names = root.list("sys/block");
     names.retain(|name| root.number(format!("sys/block/{name}/size")).is_some_and(|sectors| sectors > 0));
     names
 }
 
-/// The devices under a device node or file, from above to below.
+/// The devices under a device node or file, top to bottom.
 pub fn under(root: &Root, mounts: &[Mount], path: &Path) -> Vec<String> {
     let mut found = Vec::new();
     add_path(root, mounts, path, &mut found, DEEPEST);
@@ -31,7 +32,7 @@ pub fn under_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Vec<String> 
     found
 }
 
-/// The dataset that a device node is the volume of: its link under `/dev/zvol` leads there.
+/// The dataset whose volume a device node is, by its link under `/dev/zvol`.
 pub fn volume(root: &Root, path: &Path) -> Option<String> {
     let device = root.resolve(path.strip_prefix("/").unwrap_or(path))?;
     let mut folders = vec![PathBuf::from("dev/zvol")];

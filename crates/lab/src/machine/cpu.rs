@@ -1,4 +1,4 @@
-//! Processors, memory, the system and what it runs in.
+//! Processors, memory, operating system and virtualisation.
 //!
 //! Source: proc(5), os-release(5), Linux sysfs (cpu, dmi, hypervisor).
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// What checksums, parity, encryption and compression may use.
+/// Instructions useful for checksums, parity, encryption and compression.
 const FEATURES: [&str; 20] = [
     "sse2",
     "ssse3",
@@ -35,26 +35,26 @@ const FEATURES: [&str; 20] = [
 /// The processors of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// What they call themselves.
+    /// Their model name.
     pub model: String,
-    /// How many chips.
+    /// Number of chips.
     pub sockets: usize,
-    /// How many cores.
+    /// Number of cores.
     pub cores: usize,
-    /// How many threads: logical processors.
+    /// Number of threads: logical processors.
     pub threads: usize,
-    /// The highest clock rate, in hertz, if it is known.
+    /// The highest clock rate in hertz, if known.
     pub max_hz: Option<u64>,
-    /// Who decides on the clock rate: `performance`, `powersave`, `schedutil`.
+    /// The frequency governor: `performance`, `powersave`, `schedutil`.
     pub governor: Option<String>,
-    /// Memory is in so many nodes (NUMA).
+    /// Number of memory nodes (NUMA).
     pub nodes: usize,
-    /// Instructions that storage code uses, of those that they have.
+    /// Available instructions from the list of those useful to storage code.
     pub features: Vec<String>,
 }
 
 impl Cpu {
-    /// What `/proc/cpuinfo` says.
+    /// Parses `/proc/cpuinfo`.
     pub(super) fn read(root: &Root) -> Cpu {
         let text = root.read("proc/cpuinfo").unwrap_or_default();
         let values = |key: &'static str| {
@@ -95,7 +95,7 @@ pub(super) fn os(root: &Root) -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// What the machine runs in: as far as it can be seen from inside.
+/// The machine's host, as far as it is visible from inside.
 pub(super) fn virtualisation(root: &Root) -> Option<String> {
     if let Some(container) = root.word("run/systemd/container") {
         return Some(format!("container ({container})"));

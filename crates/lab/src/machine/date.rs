@@ -1,4 +1,4 @@
-//! Dates, as far as they are needed here: days and seconds since 1970, UTC.
+//! The few date functions needed here: days and seconds since 1970, UTC.
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -6,18 +6,18 @@ const MONTHS: [&str; 12] =
 /// Seconds of a day.
 pub const DAY_S: u64 = 86_400;
 
-/// Days since 1970 of a date of the Gregorian calendar, from 1970 on.
+/// Days since 1970 for a Gregorian date, from 1970 on.
 pub fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years that begin in March have the leap day at their end.
+    // Years that start in March have the leap day at their end.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     (year * 365 + leap_days + (153 * month + 2) / 5 + day - 1).checked_sub(719_468)
 }
 
-/// `2026-11-22`, of days since 1970.
+/// `2026-11-22`, from days since 1970.
 pub fn show(days_since_1970: u64) -> String {
     let days = days_since_1970 + 719_468;
     let of_era = days % 146_097;
@@ -29,7 +29,8 @@ pub fn show(days_since_1970: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", days / 146_097 * 400 + year_of_era + later)
 }
 
-/// Seconds since 1970 of `Sun Nov 22 02:57:33 2026`. The zone is not said: taken for UTC, it may be wrong by half a day.
+/// Seconds since 1970 for `Sun Nov 22 02:57:33 2026`. The text has no time zone: read as UTC, it
+/// may be off by half a day.
 pub fn of_ctime(text: &str) -> Option<u64> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [_, month, day, time, year] = words[..] else { return None };
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         assert_eq!(days(1970, 1, 1), Some(0));
         assert_eq!(days(2000, 2, 29), Some(11_016));
         assert_eq!((days(1969, 12, 31), days(2026, 13, 1)), (None, None));

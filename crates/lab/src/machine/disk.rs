@@ -1,17 +1,20 @@
-//! A disk: what it calls itself, how it is attached, how large its sectors are.
+//! A disk: its identity, connection and sector sizes.
 //!
-//! Source: Linux sysfs-block, sysfs-class-bdi; the serial number of SCSI disks is page 0x80 of their vital product data.
+//! Source: Linux sysfs-block, sysfs-class-bdi; the serial number of SCSI disks is page 0x80 of their vital
+//! product data, the rotation rate is in page 0xB1 (SBC-4).
 
 use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// Bytes of a sector in `/sys/block/*/size`, whatever the disk's own are.
+/// Unit of `/sys/block/*/size`, whatever the disk's own sector size.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a vital product data page before its content.
+/// Bytes before the content of a vital product data page.
 const VPD_HEAD_BYTES: usize = 4;
+/// The rotation rate of a non-rotating medium.
+const SOLID_STATE: u64 = 1;
 
-/// How a disk is attached.
+/// How a disk is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -33,7 +36,7 @@ pub enum Transport {
     Mmc,
     /// A loop device on a file.
     Loop,
-    /// Made of other devices: device mapper, MD.
+    /// Built from other devices: device mapper, MD.
     Mapped,
     /// A volume of a pool.
     Zvol,
@@ -41,7 +44,7 @@ pub enum Transport {
     Network,
     /// In memory: ram, zram.
     Memory,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -50,7 +53,7 @@ pub enum Transport {
 pub struct Disk {
     /// Its name in `/dev`: `sda`, `nvme0n1`.
     pub name: String,
-    /// What it calls itself.
+    /// Its model name.
     pub model: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
@@ -58,24 +61,28 @@ pub struct Disk {
     pub firmware: Option<String>,
     /// Its size.
     pub size_bytes: u64,
-    /// How it is attached.
+    /// How it is connected.
     pub transport: Transport,
-    /// Whether it has platters.
+    /// Whether it has platters; None if only the kernel's default says so.
     pub rotational: Option<bool>,
-    /// The smallest unit that it takes.
+    /// Rotations per minute, as reported by a SCSI disk (or by a virtual machine's host, for its
+    /// disk).
+    #[serde(default)]
+    pub rotation_rpm: Option<u64>,
+    /// The smallest unit that it accepts.
     pub logical_sector_bytes: Option<u64>,
-    /// The smallest unit that it writes without reading first, as it says.
+    /// The smallest unit that it can write without reading first, as reported.
     pub physical_sector_bytes: Option<u64>,
     /// The I/O scheduler: `none`, `mq-deadline`.
     pub scheduler: Option<String>,
     /// Whether it has a write cache that must be flushed (`write back`).
     pub write_back: Option<bool>,
-    /// Whether it takes discards (TRIM).
+    /// Whether it accepts discards (TRIM).
     pub discards: Option<bool>,
 }
 
 impl Disk {
-    /// What is known of a device; little if it is not there.
+    /// Known facts about a device; few if it is absent.
     pub fn read(root: &Root, name: &str) -> Disk {
         let folder = format!("sys/block/{name}");
         let word = |path: &str| root.word(format!("{folder}/{path}"));
@@ -86,6 +93,8 @@ impl Disk {
         });
         let model = word("device/model").or_else(|| word("loop/backing_file"));
         let vendor = word("device/vendor").filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
+        let transport = transport(root, name, &folder);
+        let rate = rotation_rate(root, &folder);
         Disk {
             name: name.to_owned(),
             model: match (vendor, model) {
@@ -95,8 +104,9 @@ impl Disk {
             serial: word("device/serial").or_else(|| word("serial")).or_else(|| vpd_serial(root, &folder)),
             firmware: word("device/firmware_rev").or_else(|| word("device/rev")),
             size_bytes: number("size").unwrap_or(0).saturating_mul(SECTOR_BYTES),
-            transport: transport(root, name, &folder),
-            rotational: number("queue/rotational").map(|yes| yes == 1),
+            transport,
+            rotational: rotational(transport, rate, number("queue/rotational")),
+            rotation_rpm: rate.filter(|rate| *rate > SOLID_STATE),
             logical_sector_bytes: number("queue/logical_block_size"),
             physical_sector_bytes: number("queue/physical_block_size"),
             scheduler,
@@ -106,13 +116,32 @@ impl Disk {
     }
 }
 
+/// The medium rotation rate from page 0xB1: rotations per minute, or [`SOLID_STATE`]; None if not
+/// reported.
+fn rotation_rate(root: &Root, folder: &str) -> Option<u64> {
+    let page = std::fs::read(root.path(format!("{folder}/device/vpd_pgb1"))).ok()?;
+    let rate = u64::from(u16::from_be_bytes([*page.get(VPD_HEAD_BYTES)?, *page.get(VPD_HEAD_BYTES + 1)?]));
+    (rate != 0).then_some(rate)
+}
+
+/// Whether a disk rotates: by its own report, or else by the kernel's flag. The flag is set unless
+/// a driver knows better, so it proves nothing for virtual, remote and mapped disks.
+fn rotational(transport: Transport, rate: Option<u64>, flag: Option<u64>) -> Option<bool> {
+    use Transport::{Nvme, Sas, Sata, Usb};
+    match (rate, flag) {
+        (Some(rate), _) => Some(rate > SOLID_STATE),
+        (None, Some(1)) if !matches!(transport, Nvme | Sata | Sas | Usb) => None,
+        (None, flag) => flag.map(|flag| flag == 1),
+    }
+}
+
 fn vpd_serial(root: &Root, folder: &str) -> Option<String> {
     let page = std::fs::read(root.path(format!("{folder}/device/vpd_pg80"))).ok()?;
     let serial = String::from_utf8_lossy(page.get(VPD_HEAD_BYTES..)?).trim_matches(['\0', ' ']).to_owned();
     (!serial.is_empty()).then_some(serial)
 }
 
-/// By the path of its device, which names the buses that lead to it; of virtual ones by name.
+/// From the path of its device, which names the buses on the way; virtual disks by name.
 fn transport(root: &Root, name: &str, folder: &str) -> Transport {
     let path = root.resolve(folder).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     const BUSES: [(&str, Transport); 12] = [

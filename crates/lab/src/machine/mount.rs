@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! 31 1 0:28 /sub /m rw,noatime shared:1 - zfs healthy rw,xattr,noacl
-//!        |   |   |  \ options      \ optional  | |       \ options of the file system
-//!        |   |   \ where               fields  | \ source
-//!        |   \ which folder of it              \ kind
+//!        |   |   |  \ options      \ optional  | |       \ file system options
+//!        |   |   \ mount point         fields  | \ source
+//!        |   \ folder within the file system   \ type
 //!        \ device
 //! ```
-//! Source: proc(5). Spaces, tabs, line ends and backslashes in names are `\040` and the like.
+//! Source: proc(5). In names, spaces, tabs, newlines and backslashes are written `\040` etc.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,22 +23,22 @@ pub struct Mount {
     pub kind: String,
     /// What is mounted: a device, a dataset, a server's folder.
     pub source: String,
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// How: options of the mount, then those of the file system.
+    /// Options of the mount, then those of the file system.
     pub options: Vec<String>,
-    /// Numbers of its device; (0, n) if it has none of its own.
+    /// Its device numbers; (0, n) without a device of its own.
     pub device: (u32, u32),
 }
 
-/// All of them, in the order in which they were mounted.
+/// All mounts, in mount order.
 pub(super) fn all(root: &Root) -> io::Result<Vec<Mount>> {
     Ok(root.read("proc/self/mountinfo")?.lines().filter_map(parse).collect())
 }
 
-/// The one that a path is on: of the longest mount points that the path is under, the last.
+/// The mount of a path: the last of those with the longest mount point above the path.
 pub(super) fn of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    // Of equal ones `max_by_key` takes the last, which hides the others.
+    // Among equals `max_by_key` takes the last, which hides the others.
     let under = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     under.max_by_key(|mount| mount.point.components().count())
 }

@@ -1,10 +1,10 @@
-//! Network interfaces, as far as storage goes over them. Source: Linux sysfs-class-net.
+//! Network interfaces that storage traffic may use. Source: Linux sysfs-class-net.
 
 use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// A megabit a second, in bytes a second.
+/// A megabit per second, in bytes per second.
 const MEGABIT_BYTES: u64 = 125_000;
 
 /// A network interface.
@@ -12,22 +12,22 @@ const MEGABIT_BYTES: u64 = 125_000;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Speed of its link in bytes a second, if it has one.
+    /// Its link speed in bytes per second, if it has one.
     pub link_bytes_per_second: Option<u64>,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Whether it is a device, or made of others (bridge, bond, VLAN).
+    /// Whether it is a device rather than a bridge, bond or VLAN.
     pub is_device: bool,
 }
 
-/// Those that carry something now; not the loopback.
+/// Interfaces that are up, without the loopback.
 pub(super) fn up(root: &Root) -> Vec<Interface> {
     let mut names = root.list("sys/class/net");
     names.retain(|name| name != "lo" && root.number(format!("sys/class/net/{name}/carrier")) == Some(1));
     let interfaces = names.into_iter().map(|name| {
         let folder = format!("sys/class/net/{name}");
         Interface {
-            // Unknown is -1: not a number here.
+            // Unknown is -1, which does not parse here.
             link_bytes_per_second: root
                 .number(format!("{folder}/speed"))
                 .map(|megabits| megabits * MEGABIT_BYTES),

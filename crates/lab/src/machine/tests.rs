@@ -28,7 +28,7 @@ fn link(root: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn this_machine_and_the_way_from_a_folder_to_its_disk() {
+fn this_machine_is_described_down_to_the_disk_of_a_folder() {
     let dir = tempfile::tempdir().unwrap();
     let here = fs::canonicalize(dir.path()).unwrap();
     let machine = Machine::describe(&[target(&here, TargetKind::Folder)]);
@@ -38,7 +38,7 @@ fn this_machine_and_the_way_from_a_folder_to_its_disk() {
     assert!(here.starts_with(&mount.point) && !mount.kind.is_empty());
     assert_eq!(machine.places[0].devices, machine.disks.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
     let json = serde_json::to_string(&machine).unwrap();
-    assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine, "it is kept with results");
+    assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine, "it is saved with results");
 }
 
 #[test]
@@ -54,6 +54,37 @@ fn a_folder_on_a_pool_leads_to_its_dataset_and_disks() {
     assert_eq!(machine.zfs.as_ref().unwrap().userland, "2.3.2-2~bpo12+2");
     assert_eq!(machine.memory_bytes, 2_012_048 << 10);
     assert_eq!(machine.missing, []);
+}
+
+#[test]
+fn a_virtual_disk_rotates_only_if_its_host_says_so() {
+    let virtio = "sys/devices/pci0000:00/0000:00:04.0/virtio1";
+    let page = |rate: u16| {
+        let mut page = vec![0u8, 0xb1, 0, 60];
+        page.extend(rate.to_be_bytes());
+        page
+    };
+    let dir = tree(&[]);
+    let put = |disk: &str, path: &str, bytes: &[u8]| {
+        let path = dir.path().join(virtio).join("block").join(disk).join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    // The kernel's default; set by its driver or an administrator; reported by a SCSI host.
+    for (disk, flag) in [("vda", "1"), ("vdb", "0"), ("sda", "1"), ("sdb", "1")] {
+        put(disk, "queue/rotational", flag.as_bytes());
+        link(dir.path(), &format!("sys/block/{disk}"), &format!("../../{virtio}/block/{disk}"));
+    }
+    put("sda", "device/vpd_pgb1", &page(7200));
+    put("sdb", "device/vpd_pgb1", &page(1));
+    let root = Root::at(fs::canonicalize(dir.path()).unwrap());
+    let disks = ["vda", "vdb", "sda", "sdb"].map(|name| Disk::read(&root, name));
+    assert!(disks.iter().all(|disk| disk.transport == Transport::Virtual), "{disks:#?}");
+    assert_eq!(disks.each_ref().map(|disk| disk.rotational), [None, Some(false), Some(true), Some(false)]);
+    assert_eq!(disks.each_ref().map(|disk| disk.rotation_rpm), [None, None, Some(7200), None]);
+    let setting = crate::analysis::Setting::from_machine(&serde_json::json!({ "disks": disks }));
+    let rotates = ["vda", "vdb", "sda", "sdb"].map(|name| setting.rotates(name));
+    assert_eq!(rotates, [None, Some(false), Some(true), Some(false)]);
 }
 
 #[test]

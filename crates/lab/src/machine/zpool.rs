@@ -1,8 +1,10 @@
-//! The programs `zpool` and `zfs`: how they are asked, in one place; and what they know of pools, as plain values.
+//! The programs `zpool` and `zfs`: how they are run, and what they report about pools, as plain
+//! values.
 //!
-//! A [`Zpool`] asks the programs of this machine, or a folder in which somebody recorded what they said (each [`Question`] has
-//! its file there; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on `zpool status` is asked for JSON; what
-//! older ones print for people is brought into the same shape, so that there is one reader.
+//! A [`Zpool`] runs this machine's programs, or reads a folder with their recorded output (one file
+//! for each [`Question`]; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on,
+//! `zpool status` prints JSON; the text output of older versions is converted to the same shape, so
+//! that one parser suffices.
 //!
 //! Nothing here changes a pool.
 
@@ -28,17 +30,17 @@ pub use vdev::{Class, Latencies, Vdev, VdevKind};
 
 use crate::{LabError, Result, program};
 
-/// The first OpenZFS that speaks JSON.
+/// The first OpenZFS version with JSON output.
 const JSON_SINCE: (u32, u32) = (2, 3);
-/// The first whose vdevs have properties.
+/// The first version with vdev properties.
 const VDEV_PROPERTIES_SINCE: (u32, u32) = (2, 2);
 
-/// Whom to ask.
+/// The source of answers.
 #[derive(Debug, Clone)]
 enum Source {
     /// The programs of this machine.
     Programs,
-    /// What they said, as files.
+    /// Their recorded output, as files.
     Recorded(PathBuf),
 }
 
@@ -51,16 +53,16 @@ pub struct Zpool {
     speaks_json: bool,
 }
 
-/// Which histograms of `zpool iostat`.
+/// Kinds of histograms in `zpool iostat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Histogram {
-    /// How long requests waited and took (`-w`).
+    /// Waiting and service times of requests (`-w`).
     Latency,
-    /// How large they were (`-r`).
+    /// Sizes of requests (`-r`).
     Size,
 }
 
-/// What can be asked.
+/// The queries.
 #[derive(Debug, Clone, Copy)]
 enum Question {
     Version,
@@ -76,7 +78,8 @@ enum Question {
 }
 
 impl Question {
-    /// The program, its words before and after the pool's name, and the file in which a recording has the answer.
+    /// The program, its arguments before and after the pool's name, and the file with the answer in
+    /// a recording.
     fn words(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
         match self {
             Question::Version => ("zpool", &["version"], &[], "version.txt"),
@@ -101,7 +104,7 @@ const LIST_COLUMNS: &str =
     "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
 
 impl Zpool {
-    /// The programs of this machine.
+    /// Finds the programs of this machine.
     ///
     /// # Errors
     /// They are not installed, or the ZFS module is not loaded; the text says which.
@@ -109,7 +112,7 @@ impl Zpool {
         Zpool::from(Source::Programs)
     }
 
-    /// What the programs said, from a folder.
+    /// Opens recorded output in a folder.
     ///
     /// # Errors
     /// The folder has no `version.txt`.
@@ -154,21 +157,21 @@ impl Zpool {
     /// The program failed.
     pub fn names(&self) -> Result<Vec<String>> {
         let text = self.ask(Question::Names, "")?;
-        // A recording has columns, and vdevs with a tab in front or `-` behind.
+        // A recording has all columns, and its vdevs have a leading tab or a trailing `-`.
         let pools = text.lines().filter(|line| !line.starts_with('\t') && !line.contains(" - "));
         Ok(pools.filter_map(|line| line.split('\t').next()).map(str::to_owned).collect())
     }
 
-    /// All about a pool, its vdevs and datasets.
+    /// A pool with its vdevs and datasets.
     ///
     /// # Errors
-    /// There is none of that name, or a program failed or said what can't be read.
+    /// There is no such pool, a program failed, or its output cannot be parsed.
     pub fn pool(&self, name: &str) -> Result<Pool> {
         let status = self.status(name)?;
         let mut pool = Pool::from_status(name, &status);
         pool.add_properties(&Properties::parse(&self.ask(Question::Properties, name)?));
         if self.is_since(VDEV_PROPERTIES_SINCE) {
-            // It complains of cache devices, which have no properties, and says the rest.
+            // It complains about cache devices, which have no properties, but prints the rest.
             let properties = Properties::parse(&self.ask(Question::VdevProperties, name)?);
             pool.vdevs.iter_mut().for_each(|vdev| vdev.add_properties(&properties));
         }
@@ -187,12 +190,12 @@ impl Zpool {
         let text = self.ask(Question::StatusJson, name)?;
         let unread = |why: String| LabError::Program { program: "zpool".into(), what: why };
         let mut value: Value = serde_json::from_str(&text)
-            .map_err(|error| unread(format!("`zpool status -j` gave no JSON: {error}")))?;
+            .map_err(|error| unread(format!("`zpool status -j` printed no JSON: {error}")))?;
         let pool = value.get_mut("pools").and_then(|pools| pools.get_mut(name)).map(Value::take);
-        pool.ok_or_else(|| unread(format!("`zpool status -j` says nothing of pool {name}")))
+        pool.ok_or_else(|| unread(format!("`zpool status -j` does not mention pool {name}")))
     }
 
-    /// Histograms of a pool and its vdevs since the import, as `zpool iostat` prints them.
+    /// Histograms of a pool and its vdevs since the import, as printed by `zpool iostat`.
     ///
     /// # Errors
     /// The program failed.
@@ -200,7 +203,8 @@ impl Zpool {
         self.ask(Question::Histogram(histogram), pool)
     }
 
-    /// Mean latencies of a pool and its vdevs, as `zpool iostat -l` prints them: since the import, or of `window` from now on.
+    /// Mean latencies of a pool and its vdevs, as printed by `zpool iostat -l`: since the import,
+    /// or during `window` from now on.
     ///
     /// # Errors
     /// The program failed.
@@ -213,14 +217,14 @@ impl Zpool {
         Ok(String::from_utf8_lossy(&output.map_err(LabError::io("zpool iostat"))?.stdout).into_owned())
     }
 
-    /// Starts a `zpool iostat` that says each interval what pools and their vdevs did in it: a line each, with the columns of
-    /// `-l` and `-q`.
+    /// Starts a `zpool iostat` that prints the activity of pools and vdevs in each interval, one
+    /// line each, with the columns of `-l` and `-q`.
     ///
     /// # Errors
-    /// It can't be started, or this is a recording.
+    /// It cannot be started, or this is a recording.
     pub fn follow_iostat(&self, pools: &[String], interval: Duration) -> Result<Child> {
         if let Source::Recorded(folder) = &self.source {
-            return Err(LabError::Refused(format!("{}: a recording does not go on", folder.display())));
+            return Err(LabError::Refused(format!("{}: a recording cannot be followed", folder.display())));
         }
         command("zpool")?
             .args(["iostat", "-Hpvylq"])
@@ -254,14 +258,14 @@ impl Zpool {
     }
 }
 
-/// The program, untranslated, so that what it says can be read.
+/// The program, in the C locale so that its output can be parsed.
 ///
 /// # Errors
 /// It is not installed.
 pub(crate) fn command(name: &str) -> Result<Command> {
     let path = program::find(&[name]).ok_or_else(|| LabError::Program {
         program: name.to_owned(),
-        what: "OpenZFS is not installed".to_owned(),
+        what: "the OpenZFS programs are not installed (links to Cenote do not count)".to_owned(),
     })?;
     let mut command = Command::new(path);
     command.env("LC_ALL", "C").stdin(Stdio::null());

@@ -1,25 +1,26 @@
-//! Processor time of this process, of one of its threads, and of programs that it ran.
-#![allow(unsafe_code)] // getrusage has no safe wrapper among our libraries; it fills a plain struct
+//! Processor time of this process, its threads, and its child programs.
+#![allow(unsafe_code)] // getrusage has no safe wrapper in the dependencies; it fills a plain struct
 
 use super::CpuTime;
 
 impl CpuTime {
-    /// What this process used until now, with all its threads.
+    /// Processor time used so far by this process with all its threads.
     pub fn of_process() -> CpuTime {
         usage(libc::RUSAGE_SELF)
     }
 
-    /// What the calling thread used until now. Threads of the kernel that work for it (io_uring's) are not in it.
+    /// Processor time used so far by the calling thread, without kernel threads that work for it
+    /// (io_uring's).
     pub fn of_thread() -> CpuTime {
         usage(libc::RUSAGE_THREAD)
     }
 
-    /// What programs used that this process ran and that have ended, with those that they ran.
+    /// Processor time used by finished child programs and their children.
     pub fn of_children() -> CpuTime {
         usage(libc::RUSAGE_CHILDREN)
     }
 
-    /// What was used since `earlier`.
+    /// Time used since `earlier`.
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -27,7 +28,7 @@ impl CpuTime {
         }
     }
 
-    /// Adds what was used elsewhere.
+    /// Adds time used elsewhere.
     pub fn add(&mut self, other: CpuTime) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
@@ -41,7 +42,8 @@ impl CpuTime {
 
 fn usage(who: libc::c_int) -> CpuTime {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a struct of ours of the right type, and all zeros is a value of it.
+    // SAFETY: the pointer is to a local struct of the right type, for which all zeros is a valid
+    // value.
     let usage = unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,49 +1,50 @@
-//! Latencies of many operations, in a histogram of fixed size: three significant digits from a nanosecond to an hour.
+//! Latencies of many operations, in a fixed-size histogram: three significant digits from a
+//! nanosecond to an hour.
 
 use hdrhistogram::Histogram;
 
-/// The longest that is told apart: an hour. What takes longer counts as that.
+/// The longest representable latency: an hour. Longer ones count as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Values are kept to three significant digits.
+/// Values have three significant digits.
 const DIGITS: u8 = 3;
 
-/// How long operations took.
+/// Latencies of a set of operations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latency {
     histogram: Histogram<u64>,
 }
 
 impl Default for Latency {
-    #[expect(clippy::expect_used, reason = "the bounds are constants that the library takes")]
+    #[expect(clippy::expect_used, reason = "the bounds are constants that the library accepts")]
     fn default() -> Latency {
         Latency { histogram: Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("bounds are in order") }
     }
 }
 
 impl Latency {
-    /// Notes an operation.
+    /// Records an operation.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.record_many(ns, 1);
     }
 
-    /// Notes operations that took equally long.
+    /// Records operations of equal latency.
     pub fn record_many(&mut self, ns: u64, count: u64) {
         self.histogram.saturating_record_n(ns, count);
     }
 
-    /// Adds what another one has.
+    /// Adds another set.
     pub fn add(&mut self, other: &Latency) {
-        // Both have the same bounds: nothing can be out of range.
+        // Both have the same bounds, so nothing can be out of range.
         let _ = self.histogram.add(&other.histogram);
     }
 
-    /// How many operations.
+    /// Number of operations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
@@ -63,12 +64,12 @@ impl Latency {
         self.histogram.max()
     }
 
-    /// What `percent` of all operations did not exceed, in nanoseconds.
+    /// The latency that `percent` of all operations do not exceed, in nanoseconds.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent)
     }
 
-    /// Buckets that have something: (lowest, highest value in it, count), from short to long.
+    /// Non-empty buckets in ascending order: (lowest value, highest value, count).
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.histogram.iter_recorded().map(|bucket| {
             let value = bucket.value_iterated_to();

@@ -1,8 +1,8 @@
-//! Notes operations of one kind as they complete, and makes a [`Stream`] of them.
+//! Records operations of one kind as they complete, and turns them into a [`Stream`].
 //!
-//! Each worker has its own, so that recording takes no lock and touches few cache lines: a histogram bucket, the present second, four
-//! totals. They, or their streams, are added up at the end. All times are nanoseconds since one moment that the workers share: the measurement's
-//! beginning.
+//! Each worker has its own recorder, so recording takes no lock and touches few cache lines: a
+//! histogram bucket, the current second, four totals. Recorders, or their streams, are summed at
+//! the end. All times are nanoseconds since the start of the measurement, which all workers share.
 //!
 //! ```text
 //!   0            begins                                              ended
@@ -13,21 +13,21 @@
 use super::{Latency, Second, Stream};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// What is left of the last second is counted with the one before if it is as short as this: workers let their last operations complete
-/// after the end of the time, which would look like a drop.
+/// A remainder of the last second as short as this counts with the previous second: workers let
+/// their last operations complete after the time limit, which would look like a drop.
 const SHORT_REST_NS: u64 = SECOND_NS / 20;
 
-/// What completed so far.
+/// Operations completed so far.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     begins_ns: u64,
-    /// As it is until now; the last of its seconds is the present one.
+    /// The stream so far; its last second is the current one.
     stream: Stream,
     present_ends_ns: u64,
 }
 
 impl Recorder {
-    /// Counts what completes at `begins_ns` or later.
+    /// Counts operations completed at `begins_ns` or later.
     pub fn new(begins_ns: u64) -> Recorder {
         let stream = Stream {
             operation: String::new(),
@@ -41,7 +41,8 @@ impl Recorder {
         Recorder { begins_ns, stream, present_ends_ns: begins_ns + SECOND_NS }
     }
 
-    /// Notes an operation that began and completed at these times. Completions come in order of time, or nearly.
+    /// Records an operation with its start and completion times. Completions must arrive in time
+    /// order, or nearly so.
     #[inline]
     pub fn record(&mut self, bytes: u64, began_ns: u64, completed_ns: u64) {
         if completed_ns < self.begins_ns {
@@ -52,30 +53,30 @@ impl Recorder {
         self.count(1, bytes, completed_ns, latency_ns);
     }
 
-    /// Notes operations that were complete then, whose latencies are not known.
+    /// Records operations completed at that time with unknown latencies.
     pub fn record_many(&mut self, operations: u64, bytes: u64, completed_ns: u64) {
         if completed_ns >= self.begins_ns {
             self.count(operations, bytes, completed_ns, 0);
         }
     }
 
-    /// Notes an operation that failed: it has no latency.
+    /// Records a failed operation, which has no latency.
     pub fn record_error(&mut self) {
         self.stream.errors += 1;
     }
 
-    /// How many were completed.
+    /// Number of completed operations.
     pub fn operations(&self) -> u64 {
         self.stream.operations
     }
 
-    /// Adds what another worker did; it must have begun at the same time.
+    /// Adds another worker's operations; it must have started at the same time.
     pub fn add(&mut self, other: &Recorder) {
         self.stream.add(&other.stream);
         self.present_ends_ns = self.present_ends_ns.max(other.present_ends_ns);
     }
 
-    /// The stream of all that was recorded, which ended at `ended_ns`.
+    /// The stream of everything recorded, ending at `ended_ns`.
     pub fn into_stream(self, operation: impl Into<String>, ended_ns: u64) -> Stream {
         let runtime_ns = ended_ns.saturating_sub(self.begins_ns);
         let mut stream = Stream { operation: operation.into(), runtime_ns, ..self.stream };
@@ -118,7 +119,7 @@ mod tests {
     const BEGINS: u64 = 5 * SECOND_NS;
 
     #[test]
-    fn only_what_completes_after_the_ramp_counts_and_idle_seconds_are_seen() {
+    fn only_operations_after_the_ramp_count_and_idle_seconds_are_seen() {
         let mut recorder = Recorder::new(BEGINS);
         recorder.record(1, BEGINS - 10, BEGINS - 1);
         recorder.record(2, BEGINS - 10, BEGINS);
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_recorders_or_streams_is_the_same_as_recording_all_in_one() {
+    fn adding_recorders_or_streams_equals_one_recording() {
         let (mut one, mut other, mut all) =
             (Recorder::new(BEGINS), Recorder::new(BEGINS), Recorder::new(BEGINS));
         for i in 0..40 {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_rest_is_no_second() {
+    fn a_short_remainder_is_not_a_second() {
         let mut recorder = Recorder::new(0);
         recorder.record(1, 0, 10);
         recorder.record(1, 0, SECOND_NS + 10);

@@ -1,10 +1,10 @@
-//! Times operations of one kind: a [`Recorder`] by the system's clock.
+//! Times operations of one kind: a [`Recorder`] driven by the system clock.
 
 use std::time::Instant;
 
 use super::{Recorder, Stream};
 
-/// Operations of one kind, so far.
+/// Operations of one kind so far.
 #[derive(Debug, Clone)]
 pub struct Tally {
     began: Instant,
@@ -12,12 +12,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of a measurement that began then: seconds are counted from there.
+    /// For a measurement that began then: seconds count from there.
     pub fn new(began: Instant) -> Tally {
         Tally { began, recorder: Recorder::new(0) }
     }
 
-    /// Does an operation that moves so many bytes, and notes it, or its failure.
+    /// Performs an operation that transfers `bytes`, and records it or its failure.
     ///
     /// # Errors
     /// Those of the operation.
@@ -31,33 +31,33 @@ impl Tally {
         done
     }
 
-    /// Notes an operation that lasted from `began` to `ended`.
+    /// Records an operation that lasted from `began` to `ended`.
     pub fn record(&mut self, began: Instant, ended: Instant, bytes: u64) {
         self.recorder.record(bytes, nanoseconds(began, self.began), nanoseconds(ended, self.began));
     }
 
-    /// Notes operations that were over by `at`, whose latencies are not known.
+    /// Records operations that completed by `at`, with unknown latencies.
     pub fn record_many(&mut self, operations: u64, at: Instant, bytes: u64) {
         self.recorder.record_many(operations, bytes, nanoseconds(at, self.began));
     }
 
-    /// Adds what another worker did in the same measurement.
+    /// Adds another worker's operations in the same measurement.
     pub fn add(&mut self, other: &Tally) {
         self.recorder.add(&other.recorder);
     }
 
-    /// How many operations were done.
+    /// Number of operations.
     pub fn operations(&self) -> u64 {
         self.recorder.operations()
     }
 
-    /// All of it as a stream, which went on for `runtime_ns`.
+    /// The stream, which lasted `runtime_ns`.
     pub fn into_stream(self, operation: impl Into<String>, runtime_ns: u64) -> Stream {
         self.recorder.into_stream(operation, runtime_ns)
     }
 }
 
-/// Nanoseconds from `began` to `ended`; 0 if that is not later.
+/// Nanoseconds from `began` to `ended`; 0 if `ended` is not later.
 pub fn nanoseconds(ended: Instant, began: Instant) -> u64 {
     u64::try_from(ended.saturating_duration_since(began).as_nanos()).unwrap_or(u64::MAX)
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_add_up_second_by_second() {
+    fn workers_are_summed_second_by_second() {
         let began = Instant::now();
         let at = |ms: u64| began + Duration::from_millis(ms);
         let (mut one, mut other) = (Tally::new(began), Tally::new(began));

@@ -1,22 +1,22 @@
-//! Axes: which value lies where, and the ticks with their words.
+//! Axes: the position of each value, and labelled ticks.
 //!
-//! Ticks are where people count: at 1, 2, 2.5 or 5 times a power of ten of the unit shown; at powers of ten on logarithmic axes, of two
-//! where bytes are counted; at a nine more each on an axis of percentiles.
+//! Ticks are at round numbers: 1, 2, 2.5 or 5 times a power of ten of the unit shown; powers of ten
+//! on logarithmic axes, powers of two for bytes; one more nine each on a percentile axis.
 
 use crate::unit::Unit;
 
-/// Nothing that is measured lies beyond these; logarithmic axes end there.
+/// Logarithmic axes end here: no measurement lies beyond.
 const SMALLEST: f64 = 1e-12;
 const LARGEST: f64 = 1e24;
 
-/// How values are spread over an axis.
+/// How values are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spacing {
-    /// Equal differences, equal lengths.
+    /// Equal differences have equal lengths.
     Linear,
-    /// Equal ratios, equal lengths.
+    /// Equal ratios have equal lengths.
     Log,
-    /// 0, 90, 99, 99.9 percent at equal lengths.
+    /// 0, 90, 99, 99.9 percent are equally spaced.
     Nines,
 }
 
@@ -26,21 +26,22 @@ pub struct Axis {
     spacing: Spacing,
     low: f64,
     high: f64,
-    /// Values with a tick, and their words.
+    /// Values with a tick, and their labels.
     pub ticks: Vec<(f64, String)>,
-    /// The unit of the words, if they don't carry it themselves.
+    /// The unit of the labels, if they do not include it.
     pub unit: String,
 }
 
 impl Axis {
-    /// From `low` to `high` with about so many ticks; both ends are ticks.
+    /// From `low` to `high` with about `about` ticks; both ends are ticks.
     pub fn linear(unit: Unit, low: f64, high: f64, about: usize) -> Axis {
         let (low, high) = (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST));
         let (divisor, name) = unit.scale(low.abs().max(high.abs()));
         Axis::even(low / divisor, high / divisor, about, divisor, name)
     }
 
-    /// From 0 (or the lowest, for what may be negative or is far from it) to the highest of these values.
+    /// From 0 (or from the lowest value, if it is negative or far from 0) to the highest of these
+    /// values.
     pub fn around(unit: Unit, values: impl Iterator<Item = f64> + Clone, about: usize) -> Axis {
         let finite = values.filter(|v| v.is_finite());
         let high = finite.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -50,7 +51,7 @@ impl Axis {
         }
         let low = if unit == Unit::Celsius { low } else { low.min(0.0) };
         match unit {
-            // A busy or hit rate is read against all there could be.
+            // Read busy and hit rates against 100 %.
             Unit::Percent if low >= 0.0 && high > 50.0 && high <= 100.0 => {
                 Axis::linear(unit, 0.0, 100.0, about)
             }
@@ -58,7 +59,8 @@ impl Axis {
         }
     }
 
-    /// From 0 to exactly the highest of these values, without ticks: the values are written beside their marks.
+    /// From 0 to exactly the highest of these values, without ticks: values are written beside
+    /// their marks.
     pub fn bare(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let mut axis = Axis::around(Unit::Number, values.clone(), 4);
         let high = values.filter(|v| v.is_finite()).fold(axis.low.max(0.0), f64::max);
@@ -67,7 +69,7 @@ impl Axis {
         axis
     }
 
-    /// Time since a beginning, in nanoseconds, up to exactly `end`.
+    /// Elapsed time in nanoseconds, up to exactly `end`.
     pub fn elapsed(end: f64) -> Axis {
         let (divisor, name) = match end {
             e if e < 1e9 => Unit::Nanoseconds.scale(e),
@@ -81,7 +83,7 @@ impl Axis {
         axis
     }
 
-    /// A logarithmic axis that holds both, as far as they are of this world.
+    /// A logarithmic axis that holds both ends, within reason.
     pub fn log(unit: Unit, low: f64, high: f64) -> Axis {
         let low = low.clamp(SMALLEST, LARGEST);
         let high = high.clamp(low, LARGEST);
@@ -103,7 +105,7 @@ impl Axis {
         Axis { spacing: Spacing::Log, low, high, ticks, unit: String::new() }
     }
 
-    /// With at most so many ticks, where there is no room for all.
+    /// Limits the number of ticks, where there is no space for all.
     #[must_use]
     pub fn sparse(mut self, most: usize) -> Axis {
         let every = self.ticks.len().div_ceil(most.max(1)).max(1);
@@ -111,7 +113,7 @@ impl Axis {
         self
     }
 
-    /// Percentiles from 0 to so many nines.
+    /// Percentiles from 0 to this many nines.
     pub fn nines(nines: u32) -> Axis {
         let ticks =
             [(0.0, "0%"), (50.0, "50%"), (90.0, "90%"), (99.0, "99%"), (99.9, "99.9%"), (99.99, "99.99%")];
@@ -121,7 +123,7 @@ impl Axis {
         Axis { spacing: Spacing::Nines, low: 0.0, high, ticks, unit: String::new() }
     }
 
-    /// Which part of the axis lies below the value, 0 to 1.
+    /// The position of a value on the axis, from 0 to 1.
     pub fn part(&self, value: f64) -> f64 {
         let on = |v: f64| match self.spacing {
             Spacing::Linear => v,
@@ -137,7 +139,7 @@ impl Axis {
         let step = nice_step((high - low) / about.max(1) as f64);
         let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
         let decimals = decimals(step);
-        // A prefix alone is no unit to head an axis with: it goes with each number.
+        // A bare prefix is no unit to head an axis with, so it stays with each number.
         let alone = matches!(name.as_str(), "k" | "M" | "G" | "T");
         let word = |v: f64| match alone && v != 0.0 {
             true => format!("{v:.decimals$} {name}"),
@@ -166,7 +168,7 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 2.5 and 5 times a power of ten that is not below `least`.
+/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     if !(least.is_finite() && least > 0.0) {
         return 1.0;
@@ -176,14 +178,14 @@ fn nice_step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// How many decimals tell multiples of the step apart.
+/// Decimals needed to distinguish multiples of the step.
 fn decimals(step: f64) -> usize {
     (0..9).find(|&d| ((step * 10f64.powi(d)).fract() + 1e-6).fract() < 2e-6).unwrap_or(9) as usize
 }
 
 /// A tick's value with its unit and no needless digits: `100 us`, `128 KiB`.
 fn tick_word(unit: Unit, value: f64) -> String {
-    // Powers of ten of a second stay seconds.
+    // Keep powers of ten of a second in seconds.
     let about = if unit == Unit::Nanoseconds { value.min(59e9) } else { value };
     let (divisor, name) = unit.scale(about);
     let scaled = value / divisor;
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_where_people_count() {
+    fn ticks_are_at_round_numbers() {
         assert_eq!(
             words(&Axis::linear(Unit::BytesPerSecond, 0.0, 317.0 * 1048576.0, 4)),
             "0 100 200 300 400 [MiB/s]"
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn values_lie_in_order_and_within_the_axis_whatever_they_are() {
+    fn any_values_lie_in_order_and_within_the_axis() {
         for axis in [
             Axis::linear(Unit::Percent, 0.0, 100.0, 4),
             Axis::log(Unit::Nanoseconds, 1.0, 1e10),

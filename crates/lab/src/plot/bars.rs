@@ -1,4 +1,5 @@
-//! Values side by side as horizontal bars from zero, with the interval of each, and every repeat as a dot: outliers are shown, not dropped.
+//! Values side by side as horizontal bars from zero, each with its interval and every repeat as a
+//! dot: outliers are shown, not dropped.
 
 use super::WIDTH;
 use super::axis::Axis;
@@ -9,17 +10,17 @@ use crate::unit::Unit;
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What it is of: a target.
+    /// Its label: a target.
     pub name: String,
-    /// Which colour: the same target has the same in all plots.
+    /// Its colour: a target has the same one in all plots.
     pub colour: usize,
     /// The value: a median.
     pub value: f64,
     /// Its interval, if there is one.
     pub interval: Option<(f64, f64)>,
-    /// The repeats that it comes from, if there are several.
+    /// The repeats behind it, if there are several.
     pub repeats: Vec<f64>,
-    /// A word or two behind the value: "unstable".
+    /// A word or two after the value: "unstable".
     pub remark: String,
 }
 
@@ -41,10 +42,10 @@ pub struct Bars {
     pub groups: Vec<Group>,
 }
 
-/// Distance from bar to bar, and how thick one is.
+/// Distance between bars, and their thickness.
 const ROW: f64 = 24.0;
 const THICK: f64 = 11.0;
-/// Names longer than that are cut.
+/// Longer names are truncated.
 const LONGEST_NAME: f64 = 120.0;
 
 impl Bar {

@@ -1,4 +1,5 @@
-//! How values are distributed: histograms on a logarithmic axis, and percentiles with a nine more at each step.
+//! Distributions: histograms on a logarithmic axis, and percentiles with one more nine at each
+//! step.
 
 use super::axis::Axis;
 use super::frame::Frame;
@@ -17,12 +18,12 @@ pub struct Spread {
     pub buckets: Vec<(f64, f64, u64)>,
 }
 
-/// Bins per factor of ten: enough to tell two peaks apart, few enough that noise does not look like peaks.
+/// Bins per factor of ten: enough to separate two peaks, few enough to hide noise.
 const BINS_PER_DECADE: f64 = 12.0;
 const HEIGHT: f64 = 150.0;
 
 impl Spread {
-    /// Of latencies.
+    /// The distribution of latencies.
     pub fn of_latency(name: impl Into<String>, latency: &Latency) -> Spread {
         let buckets = latency.buckets().map(|(low, high, count)| (low as f64, high as f64, count)).collect();
         Spread { name: name.into(), unit: Unit::Nanoseconds, buckets }
@@ -32,7 +33,8 @@ impl Spread {
         self.buckets.iter().map(|b| b.2).fold(0, u64::saturating_add)
     }
 
-    /// (bin, percent of all) of each bin that has something, from low to high. A bucket counts at the middle of its range.
+    /// (bin, percent of all) for each non-empty bin, ascending. A bucket counts at the middle of
+    /// its range.
     fn bins(&self) -> Vec<(i64, f64)> {
         let total = self.total() as f64;
         let mut bins: Vec<(i64, f64)> = Vec::new();
@@ -47,7 +49,7 @@ impl Spread {
         bins
     }
 
-    /// (value, percent of all that are not above it), from low to high.
+    /// (value, percent of all that are not above it), ascending.
     fn cumulative(&self) -> Vec<(f64, f64)> {
         let total = self.total() as f64;
         let sums = self.buckets.iter().scan(0u64, |sum, bucket| {
@@ -63,7 +65,7 @@ impl Spread {
     }
 }
 
-/// Those with something in them, with their colours, and the axis of their values.
+/// The non-empty distributions with their colours, and their common axis.
 fn axis(spreads: &[Spread]) -> Option<Axis> {
     let buckets = || spreads.iter().flat_map(|s| &s.buckets).filter(|b| b.2 > 0);
     let low = buckets().map(|b| b.0).fold(f64::MAX, f64::min).max(1.0);
@@ -84,7 +86,7 @@ pub(super) fn draw_histogram(spreads: &[Spread], svg: &mut Svg) {
     frame.draw(svg, true);
     let edge = |bin: i64| frame.x(10f64.powf(bin as f64 / BINS_PER_DECADE));
     for (i, bins) in bins.iter().enumerate() {
-        // Steps: up at the left of a bin, down at its right if the next one is empty.
+        // Steps: up at the left of a bin, down at its right if the next bin is empty.
         for run in bins.chunk_by(|a, b| a.0 + 1 == b.0) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let mut steps = vec![(edge(first.0), frame.y(0.0))];
@@ -100,7 +102,7 @@ pub(super) fn draw_histogram(spreads: &[Spread], svg: &mut Svg) {
 
 pub(super) fn draw_percentiles(spreads: &[Spread], svg: &mut Svg) {
     let Some(x) = axis(spreads) else { return svg.nothing() };
-    // So many nines as the operations can show: one in a thousand needs a thousand.
+    // Only as many nines as the operations support: one in a thousand takes a thousand.
     let most = spreads.iter().map(Spread::total).max().unwrap_or(0).max(1);
     let y = Axis::nines(most.ilog10());
     svg.legend("% no longer than", "", &names(spreads));
@@ -108,7 +110,7 @@ pub(super) fn draw_percentiles(spreads: &[Spread], svg: &mut Svg) {
     frame.draw(svg, true);
     for (i, spread) in spreads.iter().enumerate() {
         let mut points: Vec<(f64, f64)> = spread.cumulative().into_iter().map(|p| frame.at(p)).collect();
-        // Neighbours within half a unit look like one.
+        // Neighbours within half a unit look like one point.
         points.dedup_by(|b, a| (b.0 - a.0).abs() < 0.5 && (b.1 - a.1).abs() < 0.5);
         svg.path(&format!("line {}", colour(i)), &points, None);
     }

@@ -1,14 +1,14 @@
-//! The rectangle in which marks are drawn: between two axes, with their grid and words.
+//! The rectangle that holds the marks: between two axes, with grid and labels.
 
 use super::WIDTH;
 use super::axis::Axis;
 use super::svg::{Anchor, MARGIN, Svg};
 use super::text::{self, SIZE};
 
-/// Distance between an axis and its words.
+/// Distance between an axis and its labels.
 const GAP: f64 = 6.0;
 
-/// Two axes and where they are.
+/// Two axes and their position.
 #[derive(Debug)]
 pub struct Frame {
     x: Axis,
@@ -20,45 +20,47 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that begins at `top` and is `height` high, with room for `widest` at the left of it.
+    /// A frame that starts at `top` and is `height` high, with `left` units for the labels at its
+    /// left.
     pub fn new(x: Axis, y: Axis, top: f64, height: f64, left: f64) -> Frame {
-        // Half of the last word of the axis below sticks out at the right.
+        // Half of the last label on the horizontal axis sticks out at the right.
         let last = x.ticks.last().map_or(0.0, |tick| text::width(&word(&x, x.ticks.len() - 1, tick), SIZE));
         let right = WIDTH - MARGIN - (last / 2.0).max(4.0);
         Frame { x, y, left, right, top: top + 5.0, bottom: top + 5.0 + height }
     }
 
-    /// Room at the left for the words of an axis.
+    /// Width of the labels at the left.
     pub fn room(y: &Axis) -> f64 {
         MARGIN + GAP + y.ticks.iter().map(|tick| text::width(&tick.1, SIZE)).fold(0.0, f64::max)
     }
 
-    /// Where a value of the axis below lies.
+    /// Position of a value on the horizontal axis.
     pub fn x(&self, value: f64) -> f64 {
         self.left + self.x.part(value) * (self.right - self.left)
     }
 
-    /// Where a value of the axis at the left lies.
+    /// Position of a value on the vertical axis.
     pub fn y(&self, value: f64) -> f64 {
         self.bottom - self.y.part(value) * (self.bottom - self.top)
     }
 
-    /// Where a pair of values lies.
+    /// Position of a pair of values.
     pub fn at(&self, point: (f64, f64)) -> (f64, f64) {
         (self.x(point.0), self.y(point.1))
     }
 
-    /// Left and right end.
+    /// Left and right edges.
     pub fn sides(&self) -> (f64, f64) {
         (self.left, self.right)
     }
 
-    /// Top and bottom.
+    /// Top and bottom edges.
     pub fn ends(&self) -> (f64, f64) {
         (self.top, self.bottom)
     }
 
-    /// Draws grid and words; those of the axis below only if told so. Moves `svg.y` under it.
+    /// Draws grid and labels; those of the horizontal axis only if requested. Moves `svg.y` below
+    /// it.
     pub fn draw(&self, svg: &mut Svg, words_below: bool) {
         for (i, (value, words)) in self.y.ticks.iter().enumerate() {
             let y = self.y(*value);
@@ -76,7 +78,7 @@ impl Frame {
     }
 }
 
-/// The words of a tick below; the last one has the unit with it.
+/// The label of a horizontal tick; the last one includes the unit.
 fn word(axis: &Axis, index: usize, tick: &(f64, String)) -> String {
     match axis.unit.as_str() {
         "" => tick.1.clone(),

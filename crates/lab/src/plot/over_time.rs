@@ -1,4 +1,4 @@
-//! Values over time: one panel for one unit, several panels above one another that share the axis of time.
+//! Values over time: one panel, or several stacked panels that share the time axis.
 
 use super::axis::Axis;
 use super::frame::Frame;
@@ -11,24 +11,24 @@ use crate::unit::Unit;
 pub struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// (nanoseconds since the beginning, value), in order of time.
+    /// (nanoseconds since the start, value), in time order.
     pub points: Vec<(u64, f64)>,
 }
 
-/// Lines of one unit.
+/// Lines with the same unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What they are; may be empty if the plot's title says it.
+    /// Its name; may be empty if the plot's title is enough.
     pub name: String,
     /// Their unit.
     pub unit: Unit,
-    /// On a logarithmic axis: latencies that differ by powers of ten.
+    /// On a logarithmic axis: for latencies that span powers of ten.
     pub log: bool,
     /// The lines.
     pub lines: Vec<Line>,
 }
 
-/// Height of a single panel, and of one among several.
+/// Height of a single panel, and of one of several.
 const HEIGHT: f64 = 150.0;
 const HEIGHT_OF_SEVERAL: f64 = 62.0;
 
@@ -46,7 +46,7 @@ impl Panel {
         Axis::around(self.unit, self.values(), about)
     }
 
-    /// What heads it: its name and the unit of its numbers.
+    /// Its heading: the name, and the unit of its numbers.
     fn head(&self, axis: &Axis) -> String {
         match (self.name.as_str(), axis.unit.as_str()) {
             (name, "") => name.to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn draw(panels: &[Panel], svg: &mut Svg) {
     }
     for (i, (panel, axis)) in panels.iter().zip(axes).enumerate() {
         let names: Vec<&str> = panel.lines.iter().map(|line| line.name.as_str()).collect();
-        // One line that is called as the panel is needs no legend.
+        // A single line named like its panel needs no legend.
         let names = if panels.len() > 1 && names == [panel.name.as_str()] { vec![] } else { names };
         svg.legend(&panel.head(&axis), if panels.len() > 1 { "head" } else { "" }, &names);
         let frame = Frame::new(Axis::elapsed(end), axis, svg.y, height, left);

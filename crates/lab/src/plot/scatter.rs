@@ -1,4 +1,5 @@
-//! One value against another: fill against speed, workers against throughput; with a fitted line and a place marked on it.
+//! One value against another: fill against speed, workers against throughput; with a fitted line
+//! and a mark.
 
 use super::WIDTH;
 use super::axis::Axis;
@@ -10,36 +11,36 @@ use crate::unit::Unit;
 /// One point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// What it is; may be empty.
+    /// Its label; may be empty.
     pub name: String,
-    /// Which colour.
+    /// Its colour.
     pub colour: usize,
-    /// On the axis below.
+    /// Its horizontal value.
     pub x: f64,
-    /// On the axis at the left.
+    /// Its vertical value.
     pub y: f64,
 }
 
 /// Points, a line through them, and a mark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scatter {
-    /// What the axis below says, and its unit.
+    /// Label and unit of the horizontal axis.
     pub x: (String, Unit),
-    /// What the axis at the left says, and its unit.
+    /// Label and unit of the vertical axis.
     pub y: (String, Unit),
     /// The points.
     pub points: Vec<Point>,
-    /// A fitted line, in order of x; may be empty.
+    /// A fitted line in ascending order of x; may be empty.
     pub fit: Vec<(f64, f64)>,
-    /// A place on the axis below, and its name: a cliff.
+    /// A horizontal position to mark, with its name: a cliff.
     pub mark: Option<(f64, String)>,
 }
 
 const HEIGHT: f64 = 190.0;
-/// Height of a line of words.
+/// Height of a line of text.
 const WORD: f64 = 12.0;
 
-/// A rectangle that words take: left, top, right, bottom.
+/// The rectangle of a text: left, top, right, bottom.
 type Area = (f64, f64, f64, f64);
 
 pub(super) fn draw(scatter: &Scatter, svg: &mut Svg) {
@@ -78,7 +79,8 @@ pub(super) fn draw(scatter: &Scatter, svg: &mut Svg) {
     }
 }
 
-/// Puts a name beside its point, where it covers nothing; if there is no such place it is left out: it is seen when the point is pointed at.
+/// Draws a name beside its point where it covers nothing. If there is no space it is omitted;
+/// hovering over the point still shows it.
 fn draw_name(name: &str, (x, y): (f64, f64), frame: &Frame, taken: &mut Vec<Area>, svg: &mut Svg) {
     let wide = text::width(name, SIZE);
     let lefts = [x + 7.0, x - 7.0 - wide, x - wide / 2.0];

@@ -1,43 +1,44 @@
-//! The only place that writes SVG: elements, numbers, escaped words, and the header and legend that plots share.
+//! The only module that writes SVG: elements, numbers, escaped text, and the header and legend that
+//! all plots share.
 
 use std::fmt::Write;
 
 use super::text::{self, SIZE, TITLE_SIZE};
-use super::{Place, STYLE, WIDTH};
+use super::{STYLE, SvgPlace, WIDTH};
 use crate::report::escape;
 
-/// Room at the left and right of everything.
+/// Margin at the left and right.
 pub const MARGIN: f64 = 10.0;
-/// How many colours there are; lines beyond are dashed.
+/// Number of colours; further lines are dashed.
 const COLOURS: usize = 6;
 
-/// Where a text stands relative to its point.
+/// Position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// It begins there.
+    /// The text starts at the point.
     Start,
-    /// Its middle is there.
+    /// The text is centred on the point.
     Middle,
-    /// It ends there.
+    /// The text ends at the point.
     End,
 }
 
-/// An SVG being drawn from top to bottom.
+/// An SVG, drawn from top to bottom.
 #[derive(Debug)]
 pub struct Svg {
     body: String,
-    /// Where the next thing may begin.
+    /// Where the next element may start.
     pub y: f64,
 }
 
-/// The classes of series `index`: its colour, and a dash when colours begin again.
+/// The classes of series `index`: its colour, and a dash once colours repeat.
 pub fn colour(index: usize) -> String {
     let dash = if (index / COLOURS) % 2 == 1 { " dash" } else { "" };
     format!("c{}{dash}", index % COLOURS)
 }
 
 impl Svg {
-    /// An empty plot under its title.
+    /// An empty plot with its title.
     pub fn new(title: &str) -> Svg {
         let mut svg = Svg { body: String::new(), y: 30.0 };
         let title = text::fit(title, TITLE_SIZE, WIDTH - 2.0 * MARGIN);
@@ -45,20 +46,20 @@ impl Svg {
         svg
     }
 
-    /// The whole element; `self.y` is its height.
-    pub fn finish(self, title: &str, description: &str, place: Place) -> String {
+    /// The complete element; `self.y` is its height.
+    pub fn finish(self, title: &str, description: &str, place: SvgPlace) -> String {
         let height = number(self.y);
         let (label, about) = (escape::xml(title), escape::xml(description));
         let (style, size) = match place {
-            Place::File => {
+            SvgPlace::File => {
                 (format!("<style>{STYLE}</style>"), format!(" width=\"{WIDTH}\" height=\"{height}\""))
             }
-            Place::Page => (String::new(), String::new()),
+            SvgPlace::Page => (String::new(), String::new()),
         };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" aria-label=\"{label}\" \
-             viewBox=\"0 0 {WIDTH} {height}\"{size}><title>{label}</title><desc>{about}</desc>{style}\
-             <rect class=\"paper\" width=\"100%\" height=\"100%\" rx=\"6\"/>{}</svg>",
+             viewBox=\"0 0 {WIDTH} {height}\"{size}><title>{label}</title><desc>{about}</desc>{style}<rect \
+             class=\"paper\" width=\"100%\" height=\"100%\" rx=\"6\"/>{}</svg>",
             self.body
         )
     }
@@ -75,7 +76,7 @@ impl Svg {
         ));
     }
 
-    /// A line through points; closed down to `floor` if there is one, as an area is.
+    /// A line through points; closed down to `floor`, as an area, if given.
     pub fn path(&mut self, class: &str, points: &[(f64, f64)], floor: Option<f64>) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let mut d = String::new();
@@ -86,7 +87,7 @@ impl Svg {
         if let Some(floor) = floor {
             let _ = write!(d, "V{}H{}V{}Z", number(floor), number(first.0), number(first.1));
         } else if points.len() == 1 {
-            // A round cap makes a dot of a line without length.
+            // A round cap turns a line of no length into a dot.
             let _ = write!(d, "L{} {}", number(last.0), number(last.1));
         }
         self.put(format_args!("<path class=\"{class}\" d=\"{d}\"/>"));
@@ -103,7 +104,7 @@ impl Svg {
         ));
     }
 
-    /// A small disc, with words that appear when it is pointed at.
+    /// A small disc, with text that appears on hover.
     pub fn dot(&mut self, class: &str, at: (f64, f64), radius: f64, about: &str) {
         let (x, y, about) = (number(at.0), number(at.1), escape::xml(about));
         self.put(format_args!(
@@ -112,7 +113,7 @@ impl Svg {
         ));
     }
 
-    /// Words.
+    /// Text.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, words: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -124,15 +125,15 @@ impl Svg {
         self.put(format_args!("<text x=\"{x}\" y=\"{y}\"{anchor}{class}>{words}</text>"));
     }
 
-    /// A line of words at the left, and the names of series behind it in their colours, in as many lines as they need.
-    /// A single series without a name needs no legend.
+    /// A heading at the left, followed by the names of series in their colours, on as many lines as
+    /// needed. A single unnamed series needs no legend.
     pub fn legend(&mut self, head: &str, class: &str, names: &[&str]) {
         const KEY: f64 = 16.0;
         const GAP: f64 = 12.0;
         const LINE: f64 = 15.0;
         let right = WIDTH - MARGIN;
         self.text(MARGIN, self.y + 10.0, Anchor::Start, class, head);
-        // Heads may be bold, which is wider.
+        // Headings may be bold, which is wider.
         let mut x = MARGIN + if head.is_empty() { 0.0 } else { text::width(head, SIZE) * 1.12 + GAP };
         for (i, name) in names.iter().enumerate().filter(|(_, name)| names.len() > 1 || !name.is_empty()) {
             let name = text::fit(name, SIZE, right - MARGIN - KEY - 4.0);
@@ -148,20 +149,20 @@ impl Svg {
         self.y += LINE + 2.0;
     }
 
-    /// Said instead of a plot that has no data.
+    /// Replaces a plot without data.
     pub fn nothing(&mut self) {
         self.text(MARGIN, self.y + 14.0, Anchor::Start, "", "no data");
         self.y += 26.0;
     }
 
     fn put(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.body.write_fmt(element);
         self.body.push('\n');
     }
 }
 
-/// A coordinate to a tenth, which is as much as can be seen; what is not finite stands at 0.
+/// A coordinate rounded to a tenth, which is all the eye can see; non-finite values become 0.
 fn number(value: f64) -> String {
     let tenths = if value.is_finite() { (value * 10.0).round() / 10.0 } else { 0.0 };
     if tenths == 0.0 { "0".into() } else { format!("{tenths}") }

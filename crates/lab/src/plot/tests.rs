@@ -1,4 +1,4 @@
-//! Plots are XML, stay within their bounds and their size, and say what they show.
+//! Plots are valid XML, stay within their bounds and size, and describe their content.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use proptest::prelude::*;
@@ -87,18 +87,24 @@ fn each(name: &str, value: f64) -> Vec<Plot> {
 
 proptest! {
     #[test]
-    fn whatever_names_and_values_are_plots_are_whole(name in "\\PC{0,40}|.{0,300}", value in proptest::num::f64::ANY) {
+    fn plots_are_whole_for_any_name_and_value(
+        name in "\\PC{0,40}|.{0,300}",
+        value in proptest::num::f64::ANY,
+    ) {
         for plot in each(&name, value) {
-            let svg = plot.svg(Place::File);
+            let svg = plot.svg(SvgPlace::File);
             if name.is_empty() { roxmltree::Document::parse(&svg).unwrap(); } else { check(&svg); }
         }
     }
 
     #[test]
-    fn thinning_keeps_the_ends_of_the_values(values in proptest::collection::vec(-1e9..1e9f64, 1..5000)) {
+    fn thinning_keeps_the_extremes(values in proptest::collection::vec(-1e9..1e9f64, 1..5000)) {
         let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(i, v)| (i as f64, *v)).collect();
         let thinned = thin(&points);
-        let ends = |p: &[(f64, f64)]| (p.iter().map(|p| p.1).fold(f64::MAX, f64::min), p.iter().map(|p| p.1).fold(f64::MIN, f64::max));
+        let ends = |p: &[(f64, f64)]| {
+            let values = || p.iter().map(|p| p.1);
+            (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max))
+        };
         prop_assert_eq!(ends(&points), ends(&thinned));
         prop_assert!(thinned.len() <= 480 && thinned.is_sorted_by(|a, b| a.0 < b.0));
     }
@@ -110,27 +116,27 @@ fn a_plot_of_very_many_points_stays_small() {
         (0..1_000_000u64).map(|i| (i * 1_000_000, (i.wrapping_mul(seed) % 9973) as f64)).collect()
     };
     let svg =
-        over_time((1..5).map(|n| line(&format!("disk {n}"), noise(n * 7919))).collect()).svg(Place::File);
+        over_time((1..5).map(|n| line(&format!("disk {n}"), noise(n * 7919))).collect()).svg(SvgPlace::File);
     assert!(svg.len() < 100_000, "{} bytes", svg.len());
     check(&svg);
 }
 
 #[test]
-fn without_data_it_says_so() {
+fn a_plot_without_data_says_so() {
     let empty = Bars { unit: Unit::Count, groups: vec![] };
     for plot in [
         over_time(vec![]),
         over_time(vec![line("a", vec![])]),
         Plot { title: "b".into(), shape: Shape::Bars(empty) },
     ] {
-        let svg = plot.svg(Place::Page);
+        let svg = plot.svg(SvgPlace::Page);
         check(&svg);
         assert!(svg.contains("no data"), "{svg}");
     }
 }
 
 #[test]
-fn it_says_in_words_what_it_shows() {
+fn a_plot_describes_its_content_in_words() {
     let plot = over_time(vec![line("tank", vec![(0, 12_000.0), (1, 419.0)])]);
     assert_eq!(plot.description(), "Over time: tank from 419 /s to 12.0 k/s.");
     let latency = Spread {
@@ -143,13 +149,13 @@ fn it_says_in_words_what_it_shows() {
 }
 
 #[test]
-fn a_hill_far_from_another_is_seen_in_the_histogram() {
+fn two_distant_modes_are_visible_in_the_histogram() {
     let latency = Spread {
         name: String::new(),
         unit: Unit::Nanoseconds,
         buckets: vec![(1e5, 1e5, 90), (5e8, 5e8, 10)],
     };
-    let svg = Plot { title: "t".into(), shape: Shape::Histogram(vec![latency]) }.svg(Place::Page);
+    let svg = Plot { title: "t".into(), shape: Shape::Histogram(vec![latency]) }.svg(SvgPlace::Page);
     assert_eq!(svg.matches("class=\"area").count(), 2, "two hills with nothing between them");
     for tick in ["100 us", "1 ms", "10 ms", "100 ms", "1 s"] {
         assert!(svg.contains(&format!(">{tick}<")), "{tick} in {svg}");

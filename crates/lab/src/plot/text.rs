@@ -1,16 +1,17 @@
-//! How wide words are: nobody lays out an SVG's text for us, so widths are estimated, rather too wide than too narrow.
+//! Text widths. Nothing lays out the text of an SVG, so widths are estimated, too wide rather than
+//! too narrow.
 
-/// Size of ordinary letters in plots.
+/// Font size of ordinary text.
 pub const SIZE: f64 = 11.0;
-/// Size of a title's letters.
+/// Font size of titles.
 pub const TITLE_SIZE: f64 = 13.0;
 
-/// About how wide the text is, in letters of that size.
+/// Approximate width of the text at this font size.
 pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(relative_width).sum::<f64>() * size
 }
 
-/// The text, cut to fit `room` units, with an ellipsis where something is missing.
+/// The text truncated to `room` units, with an ellipsis if it was cut.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -28,7 +29,7 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
     cut
 }
 
-/// Width of a letter of size 1 in the widest of the usual sans-serif faces.
+/// Width of a character at size 1 in the widest common sans-serif font.
 fn relative_width(letter: char) -> f64 {
     match letter {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | '!' => 0.30,
@@ -36,7 +37,7 @@ fn relative_width(letter: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 0.95,
         'A'..='Z' | '&' => 0.70,
         c if c.is_ascii() => 0.58,
-        // Wide scripts take a whole square.
+        // Wide scripts use a full square.
         c if u32::from(c) >= 0x1100 => 1.05,
         _ => 0.70,
     }

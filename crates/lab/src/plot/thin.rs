@@ -1,11 +1,12 @@
 //! Thinning: a line of many points is drawn as its envelope, which looks the same and stays small.
 
-/// Columns that a line is divided in: more than can be told apart.
+/// Columns that a line is divided into: more than the eye can separate.
 const COLUMNS: usize = 240;
 
-/// The points themselves if they are few; else the lowest and highest of each of many columns of equal width, in order.
+/// A few points are kept as they are; of many, the lowest and highest of each of [`COLUMNS`] equal
+/// columns remain, in order.
 ///
-/// Peaks stay: the highest and lowest values of all are among what is left. `x` must not fall.
+/// Peaks stay: the overall highest and lowest values are kept. `x` must not decrease.
 pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
     let span = last.0 - first.0;

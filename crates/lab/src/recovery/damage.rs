@@ -1,7 +1,8 @@
-//! Damage to one disk of a pool made for the purpose: zeros over a range, bytes scattered, all wiped.
+//! Damages one disk of a test pool: zeros over a range, scattered corruption, or a full wipe.
 //!
-//! Labels (512 KiB at both ends, and the boot area of 3.5 MiB behind the first two) are spared but by [`wipe`]: a disk without labels is a missing disk, and
-//! not one with errors. Source: OpenZFS `vdev_impl.h` (`VDEV_LABEL_START_SIZE`, `VDEV_LABEL_END_SIZE`).
+//! Only [`wipe`] touches labels (512 KiB at both ends, and the 3.5 MiB boot area after the first
+//! two): a disk without labels is missing, not one with errors. Source: OpenZFS `vdev_impl.h`
+//! (`VDEV_LABEL_START_SIZE`, `VDEV_LABEL_END_SIZE`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -16,9 +17,9 @@ const LABEL_START_BYTES: u64 = 4 << 20;
 /// Labels 2 and 3.
 const LABEL_END_BYTES: u64 = 512 << 10;
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Zeros are written to so many places: in one alone of a half filled disk there may be hardly anything.
+/// Number of zeroed ranges: a single range of a half-full disk might hold hardly any data.
 const ZERO_RANGES: u64 = 8;
-/// What one scattered place overwrites.
+/// Bytes overwritten per scattered region.
 const SCATTER_BYTES: u64 = 512;
 
 /// Size of a file or device, in bytes.
@@ -28,7 +29,7 @@ pub fn size(disk: &Path) -> Result<u64> {
         .map_err(LabError::io(disk.display().to_string()))
 }
 
-/// Makes `percent` of the disk zero, in [`ZERO_RANGES`] ranges evenly spread.
+/// Zeroes `percent` of the disk, in [`ZERO_RANGES`] evenly spread ranges.
 pub fn zeros(disk: &Path, percent: u8) -> Result<()> {
     let (file, from, to) = open(disk)?;
     let part = (to - from) / ZERO_RANGES;
@@ -39,14 +40,14 @@ pub fn zeros(disk: &Path, percent: u8) -> Result<()> {
     Ok(())
 }
 
-/// Inverts 512 bytes at `count` places, evenly spread.
+/// Inverts 512 bytes in `count` evenly spread regions.
 pub fn scatter(disk: &Path, count: u32) -> Result<()> {
     let (file, from, to) = open(disk)?;
     let what = || disk.display().to_string();
     let step = ((to - from) / u64::from(count.max(1))).max(SCATTER_BYTES) / SCATTER_BYTES * SCATTER_BYTES;
     let mut sector = [0; SCATTER_BYTES as usize];
     for number in 0..u64::from(count) {
-        // Not at the beginning of each part: metaslabs begin at such round places.
+        // Avoid the start of each part: metaslabs start at such round offsets.
         let at = from + number * step + step / 3 / SCATTER_BYTES * SCATTER_BYTES;
         if at + SCATTER_BYTES > to {
             break;
@@ -58,7 +59,7 @@ pub fn scatter(disk: &Path, count: u32) -> Result<()> {
     finish(&file, disk)
 }
 
-/// Makes the whole disk zero, labels and all.
+/// Zeroes the whole disk, including its labels.
 pub fn wipe(disk: &Path, control: &Control) -> Result<()> {
     let (file, ..) = open(disk)?;
     zero(&file, disk, 0..size(disk)?, Some(control))
@@ -67,7 +68,7 @@ pub fn wipe(disk: &Path, control: &Control) -> Result<()> {
 fn open(disk: &Path) -> Result<(File, u64, u64)> {
     let bytes = size(disk)? / CHUNK_BYTES * CHUNK_BYTES;
     if bytes < 8 * LABEL_START_BYTES {
-        return Err(LabError::Refused(format!("{}: too small to be a disk of a pool", disk.display())));
+        return Err(LabError::Refused(format!("{}: too small for a pool's disk", disk.display())));
     }
     let file = OpenOptions::new()
         .read(true)
@@ -92,7 +93,7 @@ fn zero(file: &File, disk: &Path, range: std::ops::Range<u64>, control: Option<&
     finish(file, disk)
 }
 
-/// What is damaged must be so on the disk, and be read from there.
+/// Makes the damage durable, and drops it from the cache so that reads reach the disk.
 fn finish(file: &File, disk: &Path) -> Result<()> {
     file.sync_all().map_err(LabError::io(disk.display().to_string()))?;
     caches::drop_pages(file);

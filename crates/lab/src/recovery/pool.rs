@@ -1,8 +1,9 @@
-//! The pool that is made to be damaged, through the `zpool` program.
+//! The pool to be damaged, driven through the `zpool` program.
 //!
-//! Guards: its name begins with [`PREFIX`] and bears this process's number; `zpool create` without `-f` refuses disks that belong to another pool, and
-//! a name that is taken; the pool's GUID is kept, and asked for again before each command that changes it. It is not in the cache file, so it is not imported at the next
-//! boot. It is destroyed when this is dropped.
+//! Safeguards: its name starts with [`PREFIX`] and includes this process's id. `zpool create`
+//! without `-f` refuses disks of another pool, and a name in use. The pool's GUID is recorded, and
+//! checked before each command that changes the pool. The pool is not in the cache file, so the
+//! next boot does not import it. It is destroyed on drop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +14,10 @@ use crate::control::Control;
 use crate::machine::zpool::command;
 use crate::{LabError, Result, program};
 
-/// How names of such pools begin.
+/// Prefix of the names of test pools.
 pub const PREFIX: &str = "cenote-lab-";
 
-/// A pool of ours.
+/// A test pool.
 #[derive(Debug)]
 pub struct TestPool {
     name: String,
@@ -24,19 +25,19 @@ pub struct TestPool {
     destroyed: bool,
 }
 
-/// What a scrub or resilver did.
+/// The result of a scrub or resilver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repair {
-    /// From the command to its end.
+    /// Time from the command to its end.
     pub elapsed_ns: u64,
-    /// What it repaired or wrote anew, in bytes.
+    /// Bytes repaired or rewritten.
     pub repaired_bytes: u64,
-    /// What it looked at, in bytes.
+    /// Bytes examined.
     pub examined_bytes: u64,
 }
 
 impl TestPool {
-    /// Makes one and mounts it at `mount`.
+    /// Creates a pool and mounts it at `mount`.
     pub fn create(layout: &str, disks: &[PathBuf], mount: &Path) -> Result<TestPool> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +46,7 @@ impl TestPool {
             zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
         command.args(["-O", "recordsize=1M", "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
-        // From here on it goes again, whatever fails.
+        // From here on, drop destroys it, whatever fails.
         let mut pool = TestPool { name, guid: String::new(), destroyed: false };
         pool.guid = pool.guid_now()?;
         Ok(pool)
@@ -55,36 +56,36 @@ impl TestPool {
         Ok(output(&["get", "-Hp", "-o", "value", "guid", &self.name])?.trim().to_owned())
     }
 
-    /// A command about this pool, and no other one of the same name.
+    /// A command for this pool, refused if another pool has taken its name.
     fn guarded(&self, words: &[&str]) -> Result<Command> {
         let now = self.guid_now()?;
         if now != self.guid {
             return Err(LabError::Refused(format!(
-                "pool {}: another pool has that name now (GUID {now}, ours {}): not touched",
+                "pool {}: another pool now has that name (GUID {now}, expected {}); not touched",
                 self.name, self.guid
             )));
         }
         zpool(words)
     }
 
-    /// Writes out what is in memory.
+    /// Writes dirty data to disk.
     pub fn sync(&self) -> Result<()> {
         finish(self.guarded(&["sync", &self.name])?).map(drop)
     }
 
-    /// Takes a disk off.
+    /// Takes a disk offline.
     pub fn offline(&self, disk: &Path) -> Result<()> {
         let mut command = self.guarded(&["offline", &self.name])?;
         command.arg(disk);
         finish(command).map(drop)
     }
 
-    /// Scrubs, and waits for it.
+    /// Scrubs, and waits for completion.
     pub fn scrub(&self, control: &Control) -> Result<Repair> {
         self.timed(self.guarded(&["scrub", &self.name])?, "scrub", control)
     }
 
-    /// Replaces a wiped disk by itself, and waits for the resilver.
+    /// Replaces a wiped disk with itself, and waits for the resilver.
     pub fn replace(&self, disk: &Path, control: &Control) -> Result<Repair> {
         let mut command = self.guarded(&["replace", "-f", &self.name])?;
         command.arg(disk);
@@ -100,11 +101,11 @@ impl TestPool {
         let status = output(&["status", "-p", &self.name])?;
         let scan = Scan::read(&status).ok_or_else(|| LabError::Program {
             program: "zpool status".into(),
-            what: format!("says nothing of a finished {activity}:\n{status}"),
+            what: format!("does not mention a finished {activity}:\n{status}"),
         })?;
         if scan.errors > 0 {
             return Err(LabError::Refused(format!(
-                "pool {}: the {activity} left {} errors: this damage can't be recovered",
+                "pool {}: the {activity} left {} errors: this damage cannot be repaired",
                 self.name, scan.errors
             )));
         }
@@ -124,7 +125,7 @@ impl TestPool {
 impl Drop for TestPool {
     fn drop(&mut self) {
         if !self.destroyed && (self.guid.is_empty() || self.guid_now().is_ok_and(|now| now == self.guid)) {
-            // An interrupted run: nobody is left to be told if it fails.
+            // After an interrupted run there is nobody to report a failure to.
             let _ = zpool(&["destroy", "-f", &self.name]).and_then(finish);
         }
     }
@@ -172,7 +173,7 @@ fn zpool(words: &[&str]) -> Result<Command> {
 }
 
 fn finish(mut command: Command) -> Result<String> {
-    let output = command.output().map_err(LabError::io("the program zpool can't be run"))?;
+    let output = command.output().map_err(LabError::io("cannot run zpool"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_zpool_status_says_of_a_scan_is_understood() {
+    fn the_scan_line_of_zpool_status_is_parsed() {
         let scan = |line: &str| Scan::read(&format!("  pool: a\n state: ONLINE\n  scan: {line}\nconfig:\n"));
         let of = |repaired_bytes, errors| Some(Scan { repaired_bytes, errors });
         assert_eq!(

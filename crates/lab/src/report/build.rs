@@ -1,9 +1,10 @@
-//! From a result and what was found in it to a [`Document`]: which sections there are, in which order.
+//! Builds a [`Document`] from a result and its findings: its sections and their order.
 //!
-//! Idea: a reader who stops early has the most. First the answer with the numbers that carry it, then what it was asked of and how, then all
-//! targets side by side, then each by itself with its plots, then what follows from that; last what lets others check it.
-//! Invariants: a number is written where it was measured or derived, never rounded further than tables show; what the data do not
-//! support is said to be so; a section that would have nothing to say is left out, unless that it has nothing is news.
+//! A reader who stops early has seen the most important part. First comes the answer with the
+//! numbers that support it, then the system and the method, then all targets side by side, then
+//! each target with its plots, then the conclusions, and finally the evidence. Invariants: numbers
+//! appear as measured or derived, rounded only as in tables; findings that the data do not support
+//! are marked as such; an empty section is left out, unless its emptiness is news.
 
 mod across;
 mod closing;
@@ -25,7 +26,7 @@ pub use material::{File, Material};
 
 use super::document::{Document, Text};
 
-/// The whole report.
+/// The full report.
 pub fn build(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };
@@ -41,7 +42,7 @@ pub fn build(material: &Material<'_>) -> Document {
     document
 }
 
-/// The essentials, for a terminal: the answer, the figures, what was found and what to mind.
+/// The essentials, for a terminal: the answer, the figures, the findings and the cautions.
 pub fn essentials(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };
@@ -51,7 +52,7 @@ pub fn essentials(material: &Material<'_>) -> Document {
     document
 }
 
-/// The facts under the title.
+/// The facts below the title.
 fn about(material: &Material<'_>) -> Vec<(String, Text)> {
     let summary = material.summary;
     let names: Vec<Text> = summary.targets.iter().map(|t| Text::new().code(&t.name)).collect();

@@ -1,4 +1,4 @@
-//! What a report is made of, without a format.
+//! The elements of a report, independent of format.
 
 use crate::plot::Plot;
 
@@ -7,16 +7,16 @@ use crate::plot::Plot;
 pub struct Document {
     /// Its title.
     pub title: String,
-    /// When, where, by what: short facts under the title.
+    /// Short facts below the title: when, where, with what.
     pub about: Vec<(String, Text)>,
-    /// All that follows.
+    /// The content.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a report.
+/// An element of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// A heading: level 1 for sections, 2 and 3 for what is in them.
+    /// A heading: level 1 for sections, 2 and 3 for their parts.
     Heading(u8, Text),
     /// A paragraph.
     Paragraph(Text),
@@ -31,25 +31,25 @@ pub enum Block {
     Table(Table),
     /// A plot.
     Figure(Figure),
-    /// Lines as they are: commands, output.
+    /// Literal lines: commands, output.
     Code(String),
-    /// A paragraph that must not be missed.
+    /// A paragraph that must not be overlooked.
     Note(Note, Text),
 }
 
-/// How much a note matters.
+/// The importance of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// Good to know.
     Info,
-    /// Changes how the figures are to be read.
+    /// Changes how to read the figures.
     Caution,
 }
 
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// What is seen, and how to read it; may be empty.
+    /// What it shows, and how to read it; may be empty.
     pub caption: Text,
     /// Its columns.
     pub columns: Vec<Column>,
@@ -57,33 +57,33 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// What all cells of a column share.
+/// Properties of a column's cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// Its heading.
     pub title: Text,
-    /// How its cells are set.
+    /// Alignment of its cells.
     pub align: Align,
 }
 
-/// How cells are set.
+/// Alignment of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// Text.
     Left,
     /// Numbers.
     Right,
 }
 
-/// What is in a cell.
+/// The content of a cell.
 pub type Cell = Text;
 
-/// A plot and what it shows.
+/// A plot with its caption.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// The plot.
     pub plot: Plot,
-    /// What is seen, and how to read it; may be empty.
+    /// What it shows, and how to read it; may be empty.
     pub caption: Text,
 }
 
@@ -91,23 +91,23 @@ pub struct Figure {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text(pub Vec<Span>);
 
-/// A piece of text.
+/// A run of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Span {
-    /// As it is.
+    /// Unformatted.
     Plain(String),
-    /// Stands out: the best of a row.
+    /// Highlighted: the best of a row.
     Strong(String),
     /// Names of files, commands, properties.
     Code(String),
-    /// Less important: an interval behind a median.
+    /// Less important: an interval after a median.
     Dim(String),
     /// A file beside the report, by its relative path.
     File(String),
 }
 
 impl Span {
-    /// The words in it.
+    /// The text.
     pub fn words(&self) -> &str {
         match self {
             Span::Plain(w) | Span::Strong(w) | Span::Code(w) | Span::Dim(w) | Span::File(w) => w,
@@ -116,47 +116,52 @@ impl Span {
 }
 
 impl Text {
-    /// Nothing.
+    /// Whether anything in it is highlighted.
+    pub fn has_strong(&self) -> bool {
+        self.0.iter().any(|span| matches!(span, Span::Strong(_)))
+    }
+
+    /// Empty text.
     pub fn new() -> Text {
         Text::default()
     }
 
-    /// Plain words behind it.
+    /// Appends plain text.
     #[must_use]
     pub fn plain(self, words: impl Into<String>) -> Text {
         self.with(Span::Plain(words.into()))
     }
 
-    /// Words that stand out behind it.
+    /// Appends highlighted text.
     #[must_use]
     pub fn strong(self, words: impl Into<String>) -> Text {
         self.with(Span::Strong(words.into()))
     }
 
-    /// A name or command behind it.
+    /// Appends a name or command.
     #[must_use]
     pub fn code(self, words: impl Into<String>) -> Text {
         self.with(Span::Code(words.into()))
     }
 
-    /// Less important words behind it.
+    /// Appends less important text.
     #[must_use]
     pub fn dim(self, words: impl Into<String>) -> Text {
         self.with(Span::Dim(words.into()))
     }
 
-    /// A file beside the report behind it.
+    /// Appends a link to a file beside the report.
     #[must_use]
     pub fn file(self, path: impl Into<String>) -> Text {
         self.with(Span::File(path.into()))
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|span| span.words().is_empty())
     }
 
-    /// All words, without how they are set.
+    /// All text without formatting.
     pub fn words(&self) -> String {
         self.0.iter().map(Span::words).collect()
     }
@@ -182,7 +187,7 @@ impl From<String> for Text {
 }
 
 impl Column {
-    /// A column of words.
+    /// A column of text.
     pub fn words(title: impl Into<Text>) -> Column {
         Column { title: title.into(), align: Align::Left }
     }
@@ -194,17 +199,17 @@ impl Column {
 }
 
 impl Document {
-    /// A section.
+    /// Starts a section.
     pub fn section(&mut self, title: impl Into<Text>) {
         self.blocks.push(Block::Heading(1, title.into()));
     }
 
-    /// A part of a section.
+    /// Starts a part of a section.
     pub fn part(&mut self, title: impl Into<Text>) {
         self.blocks.push(Block::Heading(2, title.into()));
     }
 
-    /// A paragraph; nothing if it is empty.
+    /// Appends a paragraph, unless it is empty.
     pub fn paragraph(&mut self, text: impl Into<Text>) {
         let text = text.into();
         if !text.is_empty() {
@@ -212,26 +217,26 @@ impl Document {
         }
     }
 
-    /// A list without numbers; nothing if it is empty.
+    /// Appends an unnumbered list, unless it is empty.
     pub fn list(&mut self, items: Vec<Text>) {
         if !items.is_empty() {
             self.blocks.push(Block::List { ordered: false, items });
         }
     }
 
-    /// A table; nothing if it has no rows.
+    /// Appends a table, unless it has no rows.
     pub fn table(&mut self, table: Table) {
         if !table.rows.is_empty() {
             self.blocks.push(Block::Table(table));
         }
     }
 
-    /// A plot.
+    /// Appends a plot.
     pub fn figure(&mut self, plot: Plot, caption: impl Into<Text>) {
         self.blocks.push(Block::Figure(Figure { plot, caption: caption.into() }));
     }
 
-    /// A note.
+    /// Appends a note.
     pub fn note(&mut self, note: Note, text: impl Into<Text>) {
         self.blocks.push(Block::Note(note, text.into()));
     }

@@ -1,16 +1,16 @@
-//! Words from outside, made harmless in each format.
+//! Makes outside text harmless in each format.
 //!
-//! Control characters, and those that change the direction of writing, are shown as their code: they could hide what a name says, and
-//! XML does not allow most of them.
+//! Control characters, and those that change the direction of text, are shown as their code: they
+//! could disguise a name, and XML forbids most of them.
 
 use std::fmt::Write;
 
-/// The words with what can't be seen made visible: `a\u{1b}[31m`.
+/// The text with invisible characters made visible: `a\u{1b}[31m`.
 pub fn visible(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in words.chars() {
         let hidden = matches!(u32::from(letter),
-            0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff0..=0xffff);
+            0x61c | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff0..=0xffff);
         if letter.is_control() || hidden {
             let _ = write!(out, "{}", letter.escape_unicode());
         } else {
@@ -20,7 +20,7 @@ pub fn visible(words: &str) -> String {
     out
 }
 
-/// For text and quoted attributes of HTML and XML.
+/// Escapes text and quoted attributes of HTML and XML.
 pub fn xml(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in visible(words).chars() {
@@ -36,12 +36,12 @@ pub fn xml(words: &str) -> String {
     out
 }
 
-/// As [`xml`], but with line ends kept: for text in `<pre>`.
+/// As [`xml`], but keeps line breaks: for text in `<pre>`.
 pub fn xml_lines(words: &str) -> String {
     words.lines().map(xml).collect::<Vec<_>>().join("\n")
 }
 
-/// For running text of Markdown, table cells included.
+/// Escapes running text of Markdown, including table cells.
 pub fn markdown(words: &str) -> String {
     let visible = visible(words);
     let mut out = String::with_capacity(visible.len());
@@ -50,18 +50,18 @@ pub fn markdown(words: &str) -> String {
     while let Some(letter) = letters.next() {
         let special = match letter {
             '\\' | '`' | '*' | '[' | ']' | '<' | '|' | '~' | '&' | '$' => true,
-            // Within a word an underscore means nothing.
+            // Within a word, an underscore has no meaning.
             '_' => !(before.is_alphanumeric() && letters.peek().is_some_and(|c| c.is_alphanumeric())),
-            // These mean something at the beginning of a line only, or before a bracket.
+            // These have a meaning only at the start of a line, or before a bracket.
             '#' | '+' | '-' | '>' | '=' => out.is_empty(),
-            // What follows may be a link, which this would make an image.
+            // A link may follow, which this would turn into an image.
             '!' => letters.peek().is_none_or(|&c| c == '['),
-            // A number and a dot make a list of what follows.
+            // A number and a dot start a list.
             '.' | ')' => {
                 let ends = letters.peek().is_none_or(|c| c.is_whitespace());
                 ends && !out.is_empty() && out.chars().all(|c| c.is_ascii_digit())
             }
-            // `://` makes a link of what follows.
+            // `://` starts a link.
             ':' => letters.peek() == Some(&'/'),
             _ => false,
         };
@@ -74,7 +74,7 @@ pub fn markdown(words: &str) -> String {
     out
 }
 
-/// A code span of Markdown: fenced by more backticks than are in it.
+/// A Markdown code span, fenced by more backticks than it contains.
 pub fn markdown_code(words: &str) -> String {
     let visible = visible(words);
     let fence = "`".repeat(longest_run(&visible, '`') + 1);
@@ -82,7 +82,8 @@ pub fn markdown_code(words: &str) -> String {
     format!("{fence}{space}{visible}{space}{fence}")
 }
 
-/// A cell of a table, once it is Markdown: tables are split at bars before anything else is looked at, even within code.
+/// Escapes a finished Markdown table cell: tables are split at bars before anything else is parsed,
+/// even within code.
 pub fn markdown_cell(cell: &str) -> String {
     let mut out = String::with_capacity(cell.len());
     let mut escaped = false;
@@ -96,7 +97,7 @@ pub fn markdown_cell(cell: &str) -> String {
     out
 }
 
-/// The longest run of a letter.
+/// The longest run of a character.
 pub fn longest_run(words: &str, letter: char) -> usize {
     words.split(|c| c != letter).map(str::len).max().unwrap_or(0)
 }

@@ -1,11 +1,12 @@
-//! A document as one HTML page that needs nothing else: style and plots are in it, and its policy forbids to fetch anything.
+//! Renders a document as one self-contained HTML page: style and plots are embedded, and its
+//! content policy forbids fetching anything.
 //!
-//! Each tag that is opened is closed, so that the page is XML too: our tests read it so.
+//! Every tag is closed, so that the page is also XML: the tests parse it as such.
 
 use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape::{xml, xml_lines};
 use super::markdown::{label, slug};
-use crate::plot::{self, Place};
+use crate::plot::{self, SvgPlace};
 
 const PAGE: &str = include_str!("html/page.css");
 
@@ -19,7 +20,8 @@ pub fn html(document: &Document) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; img-src data:\"/>\n\
          <link rel=\"icon\" href=\"data:,\"/>\n\
          <title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{contents}\
          <main>\n<header>\n<h1>{title}</h1>\n{about}</header>\n{body}</main>\n</body>\n</html>\n"
@@ -36,7 +38,7 @@ fn about(facts: &[(String, Text)]) -> String {
     format!("<dl class=\"about\">\n{}</dl>\n", facts.iter().map(one).collect::<String>())
 }
 
-/// The anchor of heading `index`: headings may be alike, anchors not.
+/// The anchor of heading `index`: anchors are unique even if headings are not.
 fn anchor(index: usize, text: &Text) -> String {
     format!("s{index}-{}", slug(&text.words()))
 }
@@ -56,11 +58,12 @@ fn contents(document: &Document) -> String {
         return String::new();
     }
     format!(
-        "<nav aria-label=\"Contents\">\n<details open=\"open\"><summary>Contents</summary>\n<ul>\n{items}</ul>\n</details>\n</nav>\n"
+        "<nav aria-label=\"Contents\">\n<details \
+         open=\"open\"><summary>Contents</summary>\n<ul>\n{items}</ul>\n</details>\n</nav>\n"
     )
 }
 
-/// All blocks. Figures that follow one another stand side by side where there is room.
+/// All blocks. Consecutive figures stand side by side where space permits.
 fn body(document: &Document) -> String {
     let numbered: Vec<(usize, &Block)> = document.blocks.iter().enumerate().collect();
     let is_figure = |block: &Block| matches!(block, Block::Figure(_));
@@ -138,7 +141,8 @@ fn table(table: &Table) -> String {
         false => format!("<p class=\"caption\">{}</p>\n", inline(&table.caption)),
     };
     format!(
-        "{caption}<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
+        "{caption}<div class=\"scroll\" tabindex=\"0\">\n<table>\n\
+         <thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
     )
 }
 
@@ -147,5 +151,5 @@ fn figure(figure: &Figure) -> String {
         true => String::new(),
         false => format!("<figcaption>{}</figcaption>\n", inline(&figure.caption)),
     };
-    format!("<figure>\n{}\n{caption}</figure>\n", figure.plot.svg(Place::Page))
+    format!("<figure>\n{}\n{caption}</figure>\n", figure.plot.svg(SvgPlace::Page))
 }

@@ -1,15 +1,15 @@
-//! A document as Markdown (GitHub's flavour), with its plots as files beside it.
+//! Renders a document as Markdown (GitHub's flavour), with its plots as separate files.
 
 use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape;
-use crate::plot::Place;
+use crate::plot::SvgPlace;
 
 /// A document as Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Markdown {
     /// The text.
     pub text: String,
-    /// Files that it links: (relative path, content).
+    /// The linked files: (relative path, content).
     pub plots: Vec<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ pub fn markdown(document: &Document) -> Markdown {
     out
 }
 
-/// What a note begins with.
+/// The prefix of a note.
 pub fn label(note: Note) -> &'static str {
     match note {
         Note::Info => "Note",
@@ -61,7 +61,7 @@ fn inline(text: &Text) -> String {
     text.0.iter().map(span).collect()
 }
 
-/// Marks go next to words: `** a**` is not bold.
+/// Emphasis marks must touch words: `** a**` is not bold.
 fn around(mark: &str, words: &str) -> String {
     let inner = words.trim();
     if inner.is_empty() {
@@ -71,7 +71,7 @@ fn around(mark: &str, words: &str) -> String {
     format!("{before}{mark}{}{mark}{after}", escape::markdown(inner))
 }
 
-/// A relative path as the target of a link within angle brackets.
+/// A relative path as a link target within angle brackets.
 fn link(path: &str) -> String {
     escape::visible(path)
         .replace('%', "%25")
@@ -106,7 +106,7 @@ fn table(table: &Table) -> String {
 fn figure(figure: &Figure, plots: &mut Vec<(String, String)>) -> String {
     let path = format!("plots/{:02}-{}.svg", plots.len() + 1, slug(&figure.plot.title));
     let image = format!("![{}]({path})", escape::markdown(&figure.plot.title));
-    plots.push((path, figure.plot.svg(Place::File)));
+    plots.push((path, figure.plot.svg(SvgPlace::File)));
     if figure.caption.is_empty() { image } else { format!("{image}\n\n{}", inline(&figure.caption)) }
 }
 
@@ -116,7 +116,7 @@ fn fenced(code: &str) -> String {
     format!("{fence}\n{}\n{fence}", lines.join("\n"))
 }
 
-/// The words as a name of a file or anchor: small letters, digits and dashes, never empty.
+/// Text as a name of a file or anchor: lower-case letters, digits and dashes, never empty.
 pub fn slug(words: &str) -> String {
     let dashed: String =
         words.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();

@@ -1,4 +1,5 @@
-//! Whatever names are, reports stay whole in each format, fetch nothing, and say the names as they are.
+//! Whatever the names, reports stay valid in each format, fetch nothing, and show the names
+//! unchanged.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use super::*;
 use crate::plot::{Line, Panel, Plot, Shape};
 use crate::unit::Unit;
 
-/// Every kind of block, with the name wherever one can be.
+/// Every kind of block, with the name wherever one can appear.
 fn document(name: &str) -> Document {
     let panel = Panel {
         name: name.into(),
@@ -34,7 +35,7 @@ fn document(name: &str) -> Document {
     document
 }
 
-/// What a browser would load or run: attributes that name something to fetch, and scripts.
+/// What a browser would load or run: scripts, and attributes that fetch.
 fn fetched(page: &str) -> Vec<String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let tree = roxmltree::Document::parse_with_options(page, options).unwrap();
@@ -66,7 +67,7 @@ const HOSTILE: [&str; 8] = [
 ];
 
 #[test]
-fn hostile_names_stay_words() {
+fn hostile_names_stay_text() {
     for name in HOSTILE {
         let page = html(&document(name));
         assert_eq!(fetched(&page), Vec::<String>::new(), "{name:?}");
@@ -80,7 +81,8 @@ fn hostile_names_stay_words() {
     }
 }
 
-/// The cells of all tables of the Markdown, as a reader sees them; and whether there is anything but what a report has.
+/// The cells of all tables in the Markdown, as a reader sees them; panics on anything that reports
+/// do not use.
 fn cells(markdown: &str) -> Vec<String> {
     let (mut cells, mut within) = (Vec::new(), None);
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
@@ -96,7 +98,7 @@ fn cells(markdown: &str) -> Vec<String> {
             Event::Start(Tag::Image { dest_url, .. }) => {
                 assert!(dest_url.starts_with("plots/"), "{dest_url}")
             }
-            Event::Start(Tag::Strikethrough | Tag::Emphasis) => panic!("set by a name in {markdown}"),
+            Event::Start(Tag::Strikethrough | Tag::Emphasis) => panic!("caused by a name in {markdown}"),
             _ => {}
         }
     }
@@ -104,7 +106,7 @@ fn cells(markdown: &str) -> Vec<String> {
 }
 
 #[test]
-fn tables_of_markdown_hold_what_was_put_into_them() {
+fn markdown_tables_keep_their_cells() {
     for name in HOSTILE {
         let mut document = Document { title: "t".into(), ..Document::default() };
         let columns = vec![Column::words(name), Column::numbers("n")];
@@ -112,7 +114,7 @@ fn tables_of_markdown_hold_what_was_put_into_them() {
             vec![vec![Text::from(name), Text::new().strong(name)], vec![Text::new().code(name), Text::new()]];
         document.table(Table { caption: Text::new(), columns, rows });
         let seen = escape::visible(name);
-        // A code span keeps spaces; other words lose those at the ends of a cell.
+        // A code span keeps spaces; other text loses those at the ends of a cell.
         let words = seen.trim();
         assert_eq!(
             cells(&markdown(&document).text),
@@ -125,14 +127,14 @@ fn tables_of_markdown_hold_what_was_put_into_them() {
 
 proptest! {
     #[test]
-    fn whatever_names_are_reports_are_whole(name in "\\PC{0,60}|.{0,60}|[-`*_|<>&#\\\\ \\[\\]!~a]{0,30}") {
+    fn reports_are_whole_for_any_names(name in "\\PC{0,60}|.{0,60}|[-`*_|<>&#\\\\ \\[\\]!~a]{0,30}") {
         prop_assert_eq!(fetched(&html(&document(&name))), Vec::<String>::new());
         cells(&markdown(&document(&name)).text);
     }
 }
 
 #[test]
-fn headings_are_linked_from_the_contents_even_if_they_are_alike() {
+fn equal_headings_are_linked_from_the_contents() {
     let mut document = Document { title: "t".into(), ..Document::default() };
     document.section("Results");
     document.section("Results");
@@ -155,7 +157,8 @@ fn terminals_show_tables_in_columns_and_wrap_words() {
     });
     document.note(Note::Caution, "one two three four five six");
     let lines = text(&document, Style { colour: false, width: 20 });
-    let expected = "Title\n\ntarget      IOPS\nnvme    21.5 k/s\ndata0     419 /s\n\nCaution: one two\n  three four five\n  six\n";
+    let expected = "Title\n\ntarget      IOPS\nnvme    21.5 k/s\ndata0     419 /s\n\nCaution: one \
+        two\n  three four five\n  six\n";
     assert_eq!(lines, expected);
     let coloured = text(&document, Style { colour: true, width: 20 });
     assert!(coloured.starts_with("\u{1b}[1mTitle\u{1b}[0m"), "{coloured:?}");

@@ -1,15 +1,15 @@
-//! A document as plain text for a terminal: words wrapped, tables in columns, plots left out.
+//! Renders a document as plain text for a terminal: text wrapped, tables in columns, plots omitted.
 
 use super::document::{Align, Block, Document, Span, Table, Text};
 use super::escape::visible;
 use super::markdown::label;
 
-/// How text is set.
+/// Layout of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Bold and dim letters by escape codes.
+    /// Bold and dim text by escape codes.
     pub colour: bool,
-    /// Letters in a line.
+    /// Characters per line.
     pub width: usize,
 }
 
@@ -68,7 +68,8 @@ impl Style {
         text.0.iter().map(|span| self.span(span)).collect()
     }
 
-    /// The text in lines of `self.width` letters; the first begins with `first`, all others with `others`.
+    /// The text in lines of `self.width` characters; the first starts with `first`, all others with
+    /// `others`.
     fn wrap(self, text: &Text, first: &str, others: &str) -> String {
         let words = visible(&text.words());
         let mut lines = vec![first.to_owned()];
@@ -116,7 +117,7 @@ impl Style {
     }
 }
 
-/// Letters, as a terminal counts most of them.
+/// Number of characters, as most terminals count them.
 fn length(words: &str) -> usize {
     words.chars().count()
 }

@@ -1,4 +1,4 @@
-//! Tests that failed: what was planned, was tried, and gave no measurement.
+//! Failed tests: planned and tried, but without a measurement.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::file;
 use crate::Result;
 
-/// Where they are kept in a result.
+/// Their file in a result.
 const FILE: &str = "failures.json";
 
 /// A test that failed.
@@ -15,21 +15,21 @@ const FILE: &str = "failures.json";
 pub struct Failure {
     /// The test.
     pub test: String,
-    /// On which target.
+    /// Its target.
     pub target: String,
-    /// Which repeat, from 1.
+    /// The number of the repeat, from 1.
     pub repeat: u32,
-    /// Why.
+    /// The error.
     pub error: String,
 }
 
-/// Those of the result at `path`.
+/// The failures of the result at `path`.
 pub fn read(path: &Path) -> Result<Vec<Failure>> {
     let path = path.join(FILE);
     if path.exists() { file::read_json(&path) } else { Ok(Vec::new()) }
 }
 
-/// Notes one; a former one of the same test, target and repeat goes.
+/// Records a failure, replacing an earlier one of the same test, target and repeat.
 pub fn add(path: &Path, failure: Failure) -> Result<()> {
     let mut all = read(path)?;
     let same = |other: &Failure| {

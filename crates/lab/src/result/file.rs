@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, and what tells whether they still are what was written.
+//! Files that are either complete or absent, and checks that they are unchanged.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use super::bad;
 use crate::{LabError, Result};
 
-/// Larger files are not ours: they would not fit into memory.
+/// No result has larger files, which would not fit into memory.
 const LARGEST_BYTES: u64 = 8 << 30;
 
-/// What a file was when it was written.
+/// Length and digest of a file as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     bytes: u64,
@@ -30,13 +30,13 @@ impl Stamp {
     }
 }
 
-/// Writes `contents` to `path` by way of a temporary name, to disk.
+/// Writes `contents` to `path` durably, via a temporary name.
 pub fn write(path: &Path, contents: &[u8]) -> Result<Stamp> {
     write_with(path, |file| file.write_all(contents))?;
     Ok(Stamp::of(contents))
 }
 
-/// Lets `fill` write what shall be at `path`.
+/// Lets `fill` write the file at `path`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
@@ -46,20 +46,21 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut File) -> std::io::Result<(
         .and_then(|()| fs::rename(&partial, path))
         .and_then(|()| sync_folder(path.parent().unwrap_or(path)));
     written.map_err(|error| {
-        // What is there of it is of no use; the error is what matters.
+        // The partial file is useless; only the error matters.
         let _ = fs::remove_file(&partial);
-        LabError::io(format!("{}: can't be written", path.display()))(error)
+        LabError::io(format!("cannot write {}", path.display()))(error)
     })
 }
 
-/// Makes names in a folder last.
+/// Makes a folder's names durable.
 pub fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a value as JSON for people.
+/// Writes a value as readable JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|e| bad(path, format!("can't be JSON: {e}")))?;
+    let mut text =
+        serde_json::to_vec_pretty(value).map_err(|e| bad(path, format!("cannot be written as JSON: {e}")))?;
     text.push(b'\n');
     write(path, &text).map(|_| ())
 }
@@ -68,18 +69,18 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 pub fn read(path: &Path) -> Result<Bytes> {
     let length = fs::metadata(path).map_err(LabError::io(path.display().to_string()))?.len();
     if length > LARGEST_BYTES {
-        return Err(bad(path, format!("{length} bytes are more than any result has")));
+        return Err(bad(path, format!("{length} bytes are too large for a result")));
     }
     fs::read(path).map(Bytes::from).map_err(LabError::io(path.display().to_string()))
 }
 
-/// Reads a file that must be what it was.
+/// Reads a file that must be unchanged.
 pub fn read_stamped(path: &Path, stamp: &Stamp) -> Result<Bytes> {
     let contents = read(path)?;
     if Stamp::of(&contents) == *stamp {
         Ok(contents)
     } else {
-        Err(bad(path, "is damaged: its digest is not that in measurement.json"))
+        Err(bad(path, "is damaged: its digest differs from that in measurement.json"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recording a result: beginning one, adding runs to it, going on after an interruption, ending it.
+//! Recording a result: starting it, adding runs, resuming after an interruption, finishing it.
 
 use std::fs::{self, File};
 use std::ops::Deref;
@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use chrono::DateTime;
 use serde_json::Value;
 
+use super::reserve::Reserve;
 use super::run::{Entry, PARTIAL, TABLES};
 use super::{Failure, Head, ResultFolder, Run, SCHEMA, Summary, bad, failure, file, table};
 use crate::measurement::Measurement;
@@ -16,11 +17,14 @@ use crate::suite::Plan;
 use crate::target::Target;
 use crate::{LabError, Result};
 
-/// A result folder that runs are added to. Only one at a time has a folder; what is there can be read through it.
+/// A result folder to which runs are added. It has only one recorder at a time; existing runs can
+/// be read through it.
 #[derive(Debug)]
 pub struct Recorder {
     folder: ResultFolder,
-    /// `plan.json`, locked as long as this lives.
+    /// Space for recording failures.
+    reserve: Reserve,
+    /// `plan.json`, locked for the lifetime of the recorder.
     _lock: File,
 }
 
@@ -33,12 +37,12 @@ impl Deref for Recorder {
 }
 
 impl Recorder {
-    /// Begins a result in a new folder in `parent`, named by suite and time.
+    /// Starts a result in a new folder in `parent`, named by suite and time.
     ///
     /// # Errors
-    /// Nothing can be made there.
+    /// Nothing can be created there.
     pub fn create_in(parent: &Path, plan: &Plan, targets: &[Target], machine: &Value) -> Result<Recorder> {
-        fs::create_dir_all(parent).map_err(LabError::io(format!("{}: can't be made", parent.display())))?;
+        fs::create_dir_all(parent).map_err(LabError::io(format!("cannot create {}", parent.display())))?;
         let now = now_unix_ns();
         let time = DateTime::from_timestamp_nanos(now.cast_signed()).format("%Y%m%dT%H%M%SZ");
         for number in 1.. {
@@ -47,23 +51,23 @@ impl Recorder {
             match fs::create_dir(&path) {
                 Ok(()) => return Recorder::begin(path, now, plan, targets, machine),
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(LabError::io(format!("{}: can't be made", path.display()))(e)),
+                Err(e) => return Err(LabError::io(format!("cannot create {}", path.display()))(e)),
             }
         }
         unreachable!("numbers don't end")
     }
 
-    /// Begins a result in the folder `path`, which must not be there yet, or be empty.
+    /// Starts a result in the folder `path`, which must be absent or empty.
     ///
     /// # Errors
-    /// There is something at `path`, or nothing can be made there.
+    /// The folder is not empty, or nothing can be created there.
     pub fn create(path: &Path, plan: &Plan, targets: &[Target], machine: &Value) -> Result<Recorder> {
         match fs::create_dir(path) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(LabError::io(format!("{}: can't be made", path.display())))?,
+            made => made.map_err(LabError::io(format!("cannot create {}", path.display())))?,
         }
         if path.join("plan.json").exists() {
-            let what = "holds a result already; --resume goes on with it, another --out begins a new one";
+            let what = "already holds a result; --resume continues it, another --out starts a new one";
             return Err(LabError::Refused(format!("{}: {what}", path.display())));
         }
         let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
@@ -75,7 +79,7 @@ impl Recorder {
 
     fn begin(path: PathBuf, now: u64, plan: &Plan, targets: &[Target], machine: &Value) -> Result<Recorder> {
         let runs = path.join("runs");
-        fs::create_dir(&runs).map_err(LabError::io(format!("{}: can't be made", runs.display())))?;
+        fs::create_dir(&runs).map_err(LabError::io(format!("cannot create {}", runs.display())))?;
         file::write_json(&path.join("machine.json"), machine)?;
         let head = Head {
             schema: SCHEMA.into(),
@@ -84,15 +88,15 @@ impl Recorder {
             targets: targets.to_vec(),
             plan: plan.clone(),
         };
-        // It comes last: with it, the folder is a result.
+        // It comes last: it makes the folder a result.
         file::write_json(&path.join("plan.json"), &head)?;
         Recorder::resume(&path)
     }
 
-    /// Goes on with the result at `path`.
+    /// Resumes the result at `path`.
     ///
     /// # Errors
-    /// There is none, it is damaged, or somebody else writes to it.
+    /// There is none, it is damaged, or another process is writing it.
     pub fn resume(path: &Path) -> Result<Recorder> {
         let folder = ResultFolder::open(path)?;
         let plan = path.join("plan.json");
@@ -101,19 +105,20 @@ impl Recorder {
             LabError::Refused(format!("{}: another process is writing this result", path.display()))
         })?;
         remove_partial(&path.join("runs"))?;
-        // What others wrote before the lock was ours is there too.
+        // Read the runs again: others may have been added before the lock was taken.
         let folder = ResultFolder { runs: super::run::list(&path.join("runs"))?, ..folder };
-        Ok(Recorder { folder, _lock: lock })
+        let reserve = Reserve::keep(path)?;
+        Ok(Recorder { folder, reserve, _lock: lock })
     }
 
-    /// Adds a run: it is on disk when this returns.
+    /// Adds a run, which is durable on return.
     ///
     /// # Errors
-    /// It is there already, or can't be written.
+    /// It exists already, or cannot be written.
     pub fn add(&mut self, measurement: Measurement, samples: Samples) -> Result<()> {
         let (test, target, repeat) = (&measurement.test, &measurement.target, measurement.repeat);
         if self.done(test, target, repeat) {
-            return Err(bad(self.path(), format!("{test} on {target}, repeat {repeat}, is there already")));
+            return Err(bad(self.path(), format!("{test} on {target}, repeat {repeat}, already exists")));
         }
         let run = Run { measurement, samples };
         let number = self.runs.last().map_or(1, |last| last.number() + 1);
@@ -122,19 +127,19 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a test failed.
+    /// Records that a test failed. Space is reserved so that this works on a full disk.
     ///
     /// # Errors
-    /// It can't be written.
+    /// It cannot be written.
     pub fn fail(&mut self, failure: Failure) -> Result<()> {
-        failure::add(self.path(), failure)
+        self.reserve.write(|| failure::add(self.path(), failure.clone()))
     }
 
-    /// Makes what is derived from the runs: the tables of the whole result, and the summary, which says whether all is there. May be done
-    /// again after more runs.
+    /// Writes the derived files: the merged tables, and the summary, which says whether the result
+    /// is complete. May be repeated after more runs.
     ///
     /// # Errors
-    /// A run can't be read, or nothing can be written.
+    /// A run cannot be read, or nothing can be written.
     pub fn finish(&self) -> Result<Summary> {
         for (name, columns) in TABLES {
             let path = self.path().join(name);
@@ -147,19 +152,21 @@ impl Recorder {
             })?;
         }
         let summary = self.summary()?;
-        file::write_json(&self.path().join("summary.json"), &summary)?;
+        self.reserve.write(|| file::write_json(&self.path().join("summary.json"), &summary))?;
+        if summary.complete {
+            self.reserve.release();
+        }
         Ok(summary)
     }
 }
 
-/// Removes what an interrupted run left unfinished.
+/// Removes the unfinished parts of an interrupted run.
 fn remove_partial(runs: &Path) -> Result<()> {
     let entries = fs::read_dir(runs).map_err(LabError::io(runs.display().to_string()))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(PARTIAL) {
             let path = entry.path();
-            fs::remove_dir_all(&path)
-                .map_err(LabError::io(format!("{}: can't be removed", path.display())))?;
+            fs::remove_dir_all(&path).map_err(LabError::io(format!("cannot remove {}", path.display())))?;
         }
     }
     Ok(())

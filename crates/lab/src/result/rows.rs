@@ -1,12 +1,13 @@
-//! A run as rows: which columns there are, and how measurement and samples become them and come back.
+//! A run as rows: the columns, and conversion of measurement and samples to rows and back.
 //!
 //! ```text
-//! series.parquet      test target repeat │ source subject name kind unit │ at_ns value
-//! seconds.parquet     test target repeat │ stream operation │ at_ns operations bytes latency_sum_ns latency_max_ns
-//! histograms.parquet  test target repeat │ stream source subject name unit │ lower upper count
+//! series      test target repeat │ source subject name kind unit │ at_ns value
+//! seconds     test target repeat │ stream operation │ at_ns operations bytes latency_sum_ns latency_max_ns
+//! histograms  test target repeat │ stream source subject name unit │ lower upper count
 //! ```
-//! In `histograms`, `stream` is the number of the stream (from 0) whose latency it is; it is null in histograms that were sampled. A series
-//! or histogram without values is one row with nulls in the last columns, so that what is read back is what was written.
+//! In `histograms`, `stream` is the index of the stream whose latency it is; null for sampled
+//! histograms. A series or histogram without values is one row with nulls in the last columns, so
+//! that it reads back as written.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +60,7 @@ pub const HISTOGRAMS: Columns = &[
     ("count", Of::Count),
 ];
 
-/// The cells that say which run it is.
+/// The cells that identify a run.
 fn which(m: &Measurement) -> [Cell<'_>; 3] {
     [Cell::Text(&m.test), Cell::Text(&m.target), Cell::Count(m.repeat.into())]
 }
@@ -144,7 +145,7 @@ pub fn histograms(run: &Run) -> Table {
     table
 }
 
-/// The series that rows hold; None if they make no sense.
+/// The series in these rows; None if they are inconsistent.
 pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     let [source, subject, name, kind, unit] =
         ["source", "subject", "name", "kind", "unit"].map(|column| table.texts(column));
@@ -173,7 +174,7 @@ pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     Some(all)
 }
 
-/// Puts the seconds that rows hold into their streams; None if they make no sense.
+/// Adds the seconds in these rows to their streams; None if they are inconsistent.
 pub fn put_seconds(table: &Table, streams: &mut [Stream]) -> Option<()> {
     let [stream, at, operations, bytes, sum, max] =
         ["stream", "at_ns", "operations", "bytes", "latency_sum_ns", "latency_max_ns"]
@@ -190,7 +191,8 @@ pub fn put_seconds(table: &Table, streams: &mut [Stream]) -> Option<()> {
     Some(())
 }
 
-/// Puts the latencies that rows hold into their streams, and the other histograms into `samples`; None if they make no sense.
+/// Adds the latencies in these rows to their streams, and other histograms to `samples`; None if
+/// they are inconsistent.
 pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Samples) -> Option<()> {
     let [source, subject, name, unit] =
         ["source", "subject", "name", "unit"].map(|column| table.texts(column));
@@ -223,7 +225,7 @@ pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Sampl
     Some(())
 }
 
-/// The word that stands for a value in JSON.
+/// A value's JSON name.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

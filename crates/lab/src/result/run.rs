@@ -1,4 +1,4 @@
-//! One run in a result: a measurement and what was sampled beside it, as a folder that appears whole.
+//! One run in a result: a measurement with its samples, as a folder that appears atomically.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,15 +21,15 @@ pub const TABLES: [(&str, Columns); 3] = [
     ("histograms.parquet", rows::HISTOGRAMS),
 ];
 
-/// How names of folders begin that are not whole yet.
+/// Prefix of folders that are not yet complete.
 pub const PARTIAL: &str = ".partial-";
 
-/// A measurement, and what went on beside it.
+/// A measurement with the samples taken during it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// What came of it.
+    /// The measurement.
     pub measurement: Measurement,
-    /// What was sampled meanwhile.
+    /// The samples.
     pub samples: Samples,
 }
 
@@ -39,11 +39,11 @@ struct Document {
     schema: String,
     measurement: Measurement,
     missing: Vec<Missing>,
-    /// The files beside it.
+    /// The other files.
     files: BTreeMap<String, Stamp>,
 }
 
-/// A run that is there; its tables are read when they are wanted.
+/// A run in the result; its tables are read on demand.
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,
@@ -52,7 +52,7 @@ pub struct Entry {
 
 /// All runs in `folder`, in order.
 pub fn list(folder: &Path) -> Result<Vec<Entry>> {
-    let unreadable = || format!("{}: can't be listed", folder.display());
+    let unreadable = || format!("cannot list {}", folder.display());
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(LabError::io(unreadable()))? {
         let entry = entry.map_err(LabError::io(unreadable()))?;
@@ -60,7 +60,7 @@ pub fn list(folder: &Path) -> Result<Vec<Entry>> {
             paths.push(entry.path());
         }
     }
-    // Numbers have leading zeros: names are in the order of the runs.
+    // Numbers have leading zeros, so names sort in the order of the runs.
     paths.sort();
     paths.into_iter().map(Entry::open).collect()
 }
@@ -69,7 +69,7 @@ impl Entry {
     fn open(path: PathBuf) -> Result<Entry> {
         let document: Document = file::read_json(&path.join("measurement.json"))?;
         if document.schema != SCHEMA {
-            let what = format!("its schema is {:?}, this program reads {SCHEMA:?}", document.schema);
+            let what = format!("its schema is {:?}, but this program reads {SCHEMA:?}", document.schema);
             return Err(bad(&path.join("measurement.json"), what));
         }
         Ok(Entry { path, document })
@@ -79,7 +79,7 @@ impl Entry {
     pub fn write(runs: &Path, number: usize, run: &Run) -> Result<Entry> {
         let name = folder_name(number, &run.measurement);
         let (partial, path) = (runs.join(format!("{PARTIAL}{name}")), runs.join(name));
-        fs::create_dir(&partial).map_err(LabError::io(format!("{}: can't be made", partial.display())))?;
+        fs::create_dir(&partial).map_err(LabError::io(format!("cannot create {}", partial.display())))?;
         let mut files = BTreeMap::new();
         for ((name, _), table) in TABLES.iter().zip([rows::series, rows::seconds, rows::histograms]) {
             let mut contents = Vec::new();
@@ -95,7 +95,7 @@ impl Entry {
         file::write_json(&partial.join("measurement.json"), &document)?;
         fs::rename(&partial, &path)
             .and_then(|()| file::sync_folder(runs))
-            .map_err(LabError::io(format!("{}: can't be made", path.display())))?;
+            .map_err(LabError::io(format!("cannot create {}", path.display())))?;
         Ok(Entry { path, document })
     }
 
@@ -105,7 +105,7 @@ impl Entry {
         name.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether it is this one.
+    /// Whether it is the run of this test, target and repeat.
     pub fn is(&self, test: &str, target: &str, repeat: u32) -> bool {
         let m = &self.document.measurement;
         m.test == test && m.target == target && m.repeat == repeat
@@ -119,21 +119,18 @@ impl Entry {
             samples: Samples { missing: self.document.missing.clone(), ..Samples::default() },
         };
         let streams = &mut run.measurement.outcome.streams;
-        let senseless = |(name, _): (&str, Columns)| bad(&self.path.join(name), "its rows make no sense");
+        let senseless = |(name, _): (&str, Columns)| bad(&self.path.join(name), "its rows are inconsistent");
         run.samples.series = rows::series_of(&series?).ok_or_else(|| senseless(TABLES[0]))?;
         rows::put_seconds(&seconds?, streams).ok_or_else(|| senseless(TABLES[1]))?;
         rows::put_histograms(&histograms?, streams, &mut run.samples).ok_or_else(|| senseless(TABLES[2]))?;
         Ok(run)
     }
 
-    /// One of its files, which is what was written.
+    /// One of its files, checked to be unchanged.
     pub fn file(&self, name: &str) -> Result<bytes::Bytes> {
         let path = self.path.join(name);
-        let stamp = self
-            .document
-            .files
-            .get(name)
-            .ok_or_else(|| bad(&path, "measurement.json does not tell of it"))?;
+        let stamp =
+            self.document.files.get(name).ok_or_else(|| bad(&path, "measurement.json does not list it"))?;
         file::read_stamped(&path, stamp)
     }
 
@@ -142,13 +139,14 @@ impl Entry {
     }
 }
 
-/// The error of a table that can't be read or written.
+/// The error of a table that cannot be read or written.
 pub fn unreadable(path: &Path) -> impl Fn(ParquetError) -> LabError + use<> {
     let path = path.to_owned();
     move |error| bad(&path, error.to_string())
 }
 
-/// `0007-randread-4k-tank-2`: names are made of what every file system takes; what they stand for is inside.
+/// `0007-randread-4k-tank-2`: only characters that every file system allows; the exact names are
+/// inside.
 fn folder_name(number: usize, m: &Measurement) -> String {
     let plain = |text: &str| -> String {
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
@@ -157,7 +155,8 @@ fn folder_name(number: usize, m: &Measurement) -> String {
     format!("{number:04}-{}-{}-{}", plain(&m.test), plain(&m.target), m.repeat)
 }
 
-/// The measurement as JSON keeps it: numbers that are none can't be kept there, and are named instead.
+/// The measurement as stored in JSON. Figures that are not finite cannot be stored there; a note
+/// names them instead.
 fn without_rows(measurement: &Measurement) -> Measurement {
     let mut kept = measurement.clone();
     for stream in &mut kept.outcome.streams {
@@ -168,7 +167,7 @@ fn without_rows(measurement: &Measurement) -> Measurement {
     kept.outcome.others.retain(|figure| {
         let is_number = figure.value.is_finite();
         if !is_number {
-            notes.push(format!("{} came out as no number: left out", figure.name));
+            notes.push(format!("{} is not a finite number and was left out", figure.name));
         }
         is_number
     });

@@ -1,4 +1,5 @@
-//! The summary: a few kilobytes that say what a result holds, for programs that want figures and not evidence.
+//! The summary: a few kilobytes that describe a result, for programs that want figures rather than
+//! evidence.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,9 @@ pub struct FigureSummary {
     pub figure: String,
     /// Unit of all values here.
     pub unit: Unit,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
-    /// The values, in the order of the repeats.
+    /// The values, in order of the repeats.
     pub values: Vec<f64>,
     /// Median, interval, stability.
     pub spread: Spread,
@@ -39,7 +40,7 @@ pub struct FigureSummary {
 pub struct TestSummary {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub about: String,
 }
 
@@ -48,44 +49,44 @@ pub struct TestSummary {
 pub struct Summary {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of the program that began the result.
+    /// Version of the program that started the result.
     pub cenote: String,
     /// The suite.
     pub suite: String,
     /// Its title.
     pub title: String,
-    /// When it began: nanoseconds since 1970, UTC.
+    /// When it started: nanoseconds since 1970, UTC.
     pub created_unix_ns: u64,
-    /// Whether all of the plan was done.
+    /// Whether the whole plan was done.
     pub complete: bool,
     /// How many runs are there.
     pub runs: usize,
     /// How many were planned.
     pub planned: usize,
-    /// As chosen; `quick` among them.
+    /// The options, including `quick`.
     pub options: Options,
-    /// On what it ran.
+    /// The targets.
     pub targets: Vec<Target>,
-    /// What was done.
+    /// The tests.
     pub tests: Vec<TestSummary>,
-    /// What did the work.
+    /// The tools that did the work.
     pub tools: Vec<Tool>,
-    /// The machine, without what only its own file has room for.
+    /// The machine, without details that only its own file holds.
     pub machine: Value,
-    /// Sources that were sampled in at least one run.
+    /// Sources sampled in at least one run.
     pub sampled: Vec<String>,
-    /// What could not be sampled in at least one run.
+    /// Sources not sampled in at least one run.
     pub missing: Vec<Missing>,
-    /// What runs have to say, each once.
+    /// Notes of the runs, each once.
     pub notes: Vec<String>,
-    /// Tests that gave no measurement.
+    /// Tests without a measurement.
     pub failures: Vec<Failure>,
-    /// The figures, in the order in which tests and targets came.
+    /// The figures, ordered by test and target.
     pub figures: Vec<FigureSummary>,
 }
 
 impl Summary {
-    /// The summary of a result with these runs.
+    /// Summarises a result with these runs.
     pub(super) fn of<R: Borrow<Run>>(
         folder: &ResultFolder,
         runs: impl IntoIterator<Item = Result<R>>,
@@ -102,7 +103,7 @@ impl Summary {
             sampled.extend(samples.histograms.iter().map(|histogram| histogram.source.clone()));
             add_new(&mut missing, samples.missing.clone());
             add_new(&mut notes, measurement.outcome.notes.clone());
-            // The command differs from run to run; which program it was does not.
+            // The command differs from run to run; the program does not.
             add_new(&mut tools, [Tool { command: None, ..measurement.outcome.tool.clone() }]);
         }
         let test = |t: &crate::suite::Test| TestSummary { name: t.name.clone(), about: t.about.clone() };
@@ -137,7 +138,8 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     }
 }
 
-/// The figures of some runs, over their repeats; tests, targets and figures in the order in which they first came.
+/// The figures of some runs over their repeats; tests, targets and figures in order of first
+/// appearance.
 pub fn summarise<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<FigureSummary> {
     let mut figures = Figures::default();
     for run in runs {
@@ -146,15 +148,15 @@ pub fn summarise<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<FigureSumma
     figures.finish()
 }
 
-/// Gathers figures run by run, so that no more than one run need be in memory.
+/// Gathers figures run by run, with at most one run in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Where each (test, target, figure) is in `all`.
+    /// Index in `all` for each (test, target, figure).
     place: BTreeMap<(String, String, String), usize>,
     all: Vec<Gathered>,
 }
 
-/// One figure, of the repeats that were there so far.
+/// One figure, over the repeats so far.
 #[derive(Debug)]
 struct Gathered {
     test: String,
@@ -165,12 +167,13 @@ struct Gathered {
 }
 
 impl Figures {
-    /// Takes the figures of a run.
+    /// Adds the figures of a run.
     pub(crate) fn add(&mut self, run: &Run) {
         let m = &run.measurement;
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         for mut figure in m.outcome.figures() {
-            // Two streams of a run may do the same: the second one's figures are others, and no repeats.
+            // Two streams of a run may have the same operation: the second's figures are others,
+            // not repeats.
             let times = seen.entry(figure.name.clone()).or_default();
             *times += 1;
             if *times > 1 {
@@ -203,7 +206,7 @@ impl Gathered {
     }
 }
 
-/// What a summary says of the machine: all that is short.
+/// The short facts about the machine.
 fn essentials(machine: &Value) -> Value {
     const LONG_BYTES: usize = 2048;
     let Value::Object(all) = machine else { return machine.clone() };

@@ -1,10 +1,11 @@
-//! Tables as Parquet files, written and read whole.
+//! Tables as Parquet files, written and read as a whole.
 //!
-//! A table has named columns of three types: text, counts (unsigned 64 bits) and real numbers; each cell may be null. One file holds one
-//! row group a run; the whole run's file is made by putting the groups of its runs one after the other, bytes as they are
-//! ([`concatenate`]). Memory is one run's rows.
+//! A table has named columns of three types: text, counts (unsigned 64 bits) and real numbers; any
+//! cell may be null. A file holds one row group per run; the merged file is made by concatenating
+//! the groups of its runs byte by byte ([`concatenate`]). At most one run's rows are in memory.
 //!
-//! The library panics on some files that are damaged in their footer: what is read here must have been found whole (by digest) before.
+//! The library panics on some files with damaged footers, so files must have passed their digest
+//! check before they are read here.
 //!
 //! Source: Apache Parquet format, through the `parquet` crate's column writers and readers.
 
@@ -38,7 +39,7 @@ pub enum Of {
 /// Names and types of columns, in order.
 pub type Columns = &'static [(&'static str, Of)];
 
-/// A value to put into a table.
+/// A value for a table.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
     Null,
@@ -54,7 +55,7 @@ enum Values {
     Real(Vec<Option<f64>>),
 }
 
-/// Rows, kept as columns.
+/// Rows, stored as columns.
 #[derive(Debug)]
 pub struct Table {
     columns: Columns,
@@ -62,7 +63,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// One without rows.
+    /// An empty table.
     pub fn new(columns: Columns) -> Table {
         let empty = |&(_, of): &(&str, Of)| match of {
             Of::Text => Values::Text(Vec::new()),
@@ -72,13 +73,13 @@ impl Table {
         Table { columns, values: columns.iter().map(empty).collect() }
     }
 
-    /// Adds a row: a cell of the right type for each column.
+    /// Adds a row, with a cell of the right type for each column.
     pub fn push(&mut self, row: &[Cell<'_>]) {
         assert_eq!(row.len(), self.values.len(), "a row has a cell for each column");
         for (column, cell) in self.values.iter_mut().zip(row) {
             match (column, *cell) {
                 (Values::Text(texts), Cell::Text(text)) => {
-                    // Neighbouring rows mostly say the same: they share the bytes.
+                    // Neighbouring rows are mostly alike, and share the bytes.
                     let same = texts.last().and_then(Option::as_ref).filter(|t| t.data() == text.as_bytes());
                     let text = same.cloned().unwrap_or_else(|| ByteArray::from(text));
                     texts.push(Some(text));
@@ -148,7 +149,7 @@ impl Table {
         Ok(())
     }
 
-    /// The table of these columns in a file.
+    /// Reads the table with these columns from a file.
     ///
     /// # Errors
     /// It is no Parquet file, has other columns, or is damaged.
@@ -167,7 +168,7 @@ impl Table {
     }
 }
 
-/// Writes the rows of some files of the same columns as one file.
+/// Merges the rows of files with equal columns into one file.
 pub fn concatenate(
     files: impl Iterator<Item = Result<Bytes>>,
     columns: Columns,
@@ -236,12 +237,12 @@ fn check_schema(reader: &SerializedFileReader<Bytes>, columns: Columns) -> Resul
     if found.num_columns() == columns.len() && columns.iter().enumerate().all(fits) {
         Ok(())
     } else {
-        Err(ParquetError::General("its columns are not those that are expected".into()))
+        Err(ParquetError::General("unexpected columns".into()))
     }
 }
 
 fn damaged(what: &str) -> ParquetError {
-    ParquetError::General(format!("damaged: {what} make no sense"))
+    ParquetError::General(format!("damaged: inconsistent {what}"))
 }
 
 fn write_column(column: &mut ColumnWriter<'_>, values: &Values) -> Result<()> {
@@ -288,7 +289,7 @@ fn read_column(group: &dyn RowGroupReader, at: usize, rows: usize, values: &mut 
     Ok(())
 }
 
-/// The cells of a column of a group.
+/// The cells of a column of a row group.
 fn cells<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize) -> Result<Vec<Option<T::T>>> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     while levels.len() < rows {

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! What a user would notice: that evidence is there, whole, exact, and never overwritten; that damage is named.
+//! Evidence is present, complete, exact and never overwritten; damage is reported.
 
 use std::fs;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn machine() -> Value {
 }
 
 #[test]
-fn what_is_read_back_is_what_was_written() {
+fn results_read_back_as_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
     add(&mut recorder, run(1)).unwrap();
@@ -127,7 +127,7 @@ fn what_is_read_back_is_what_was_written() {
 }
 
 #[test]
-fn an_interrupted_result_goes_on_where_it_was() {
+fn an_interrupted_result_resumes_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create(&dir.path().join("out"), &plan(), &targets(), &machine()).unwrap();
     add(&mut recorder, run(1)).unwrap();
@@ -143,7 +143,7 @@ fn an_interrupted_result_goes_on_where_it_was() {
     assert!(refused.contains("--resume"), "{refused}");
     let mut recorder = Recorder::resume(&path).unwrap();
     assert!(recorder.done("randread", "tank/a b", 1) && !recorder.done("randread", "tank/a b", 2));
-    assert!(add(&mut recorder, run(1)).is_err(), "what is there is not overwritten");
+    assert!(add(&mut recorder, run(1)).is_err(), "existing runs are not overwritten");
     add(&mut recorder, run(2)).unwrap();
     let summary = recorder.finish().unwrap();
     assert!(summary.complete);
@@ -152,7 +152,7 @@ fn an_interrupted_result_goes_on_where_it_was() {
 }
 
 #[test]
-fn the_summary_has_figures_and_tells_what_was_sampled() {
+fn the_summary_has_figures_and_lists_sources() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
     add(&mut recorder, run(1)).unwrap();
@@ -165,12 +165,12 @@ fn the_summary_has_figures_and_tells_what_was_sampled() {
         (read.sampled, read.missing.len()),
         (vec!["diskstats".to_owned(), "iostat_latency".into()], 1)
     );
-    assert_eq!(read.machine, json!({"cpu": "N100"}), "what is long stays in machine.json");
+    assert_eq!(read.machine, json!({"cpu": "N100"}), "long facts stay in machine.json");
     let of = |name: &str| read.figures.iter().find(|f| f.figure == name).unwrap().spread.n;
     assert_eq!(
         (of("read.iops"), of("read.iops (2)")),
         (2, 2),
-        "a second stream of the same kind is no repeat"
+        "a second stream of the same kind is not a repeat"
     );
     let time = read.figures.iter().find(|f| f.figure == "resilver.time").unwrap();
     assert_eq!((time.spread.n, time.spread.median, &time.spread.interval), (2, 0.1 + 0.2, &None));
@@ -191,7 +191,7 @@ fn merged_tables_hold_the_rows_of_all_runs() {
 }
 
 #[test]
-fn figures_that_are_no_numbers_are_named_instead_of_kept() {
+fn non_finite_figures_are_named_instead_of_stored() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
     let mut broken = run(1);
@@ -199,13 +199,14 @@ fn figures_that_are_no_numbers_are_named_instead_of_kept() {
     add(&mut recorder, broken).unwrap();
     let read = recorder.runs().next().unwrap().unwrap();
     assert_eq!(read.measurement.outcome.others, run(1).measurement.outcome.others);
-    assert!(read.measurement.outcome.notes[1].starts_with("x came out as no number"));
+    assert!(read.measurement.outcome.notes[1].starts_with("x is not a finite number"));
 }
 
-/// Every file of a result, a bit changed or the end cut off at many places: an error that names the file, or (in JSON, where a changed letter
-/// may stand) a result; never a panic, and never other rows.
+/// Changes a bit of every file of a result, or truncates it, in many positions. The outcome is an
+/// error that names the file, or (in JSON, where a changed letter may be valid) a result; never a
+/// panic, never other rows.
 #[test]
-fn damage_is_found_and_named() {
+fn damage_is_found_and_located() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
     let mut small = run(1);
@@ -248,7 +249,7 @@ fn damage(path: &Path, check: &mut dyn FnMut()) {
 }
 
 #[test]
-fn what_is_no_result_is_said_to_be_none() {
+fn other_folders_are_reported_as_no_result() {
     let dir = tempfile::tempdir().unwrap();
     let error = ResultFolder::open(dir.path()).unwrap_err().to_string();
     assert!(error.contains("not a result"), "{error}");
@@ -305,7 +306,7 @@ fn any_run() -> impl proptest::strategy::Strategy<Value = Run> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(16))]
     #[test]
-    fn whatever_is_written_is_read_back(run in any_run()) {
+    fn any_result_reads_back_as_written(run in any_run()) {
         let dir = tempfile::tempdir().unwrap();
         let mut recorder = Recorder::create_in(dir.path(), &plan(), &targets(), &machine()).unwrap();
         add(&mut recorder, run.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel counts for block devices and network interfaces.
+//! Kernel counters of block devices and network interfaces.
 //!
 //! Source: Documentation/admin-guide/iostats.rst, sysfs-class-net-statistics.
 
@@ -8,23 +8,24 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Bytes of a sector in `/proc/diskstats`, whatever the disk's own are.
+/// Sector size in `/proc/diskstats`, whatever the disk's own.
 const SECTOR_BYTES: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
-/// A megabit a second, in bytes a second.
+/// A megabit per second, in bytes per second.
 const MEGABIT_BYTES: f64 = 125_000.0;
 
-/// What a column counts.
+/// The kind of a column.
 #[derive(Debug, Clone, Copy)]
 enum Counts {
     Operations,
     Sectors,
     Milliseconds,
-    /// Those in flight now.
+    /// Currently in flight.
     Now,
 }
 
-/// Columns of `/proc/diskstats` after the device's name; the last six came with Linux 4.18 and 5.5.
+/// Columns of `/proc/diskstats` after the device's name; the last six were added in Linux 4.18 and
+/// 5.5.
 const DISK: [(&str, Counts); 17] = [
     ("read_ios", Counts::Operations),
     ("read_merges", Counts::Operations),
@@ -45,7 +46,7 @@ const DISK: [(&str, Counts); 17] = [
     ("flush_time", Counts::Milliseconds),
 ];
 
-/// `/proc/diskstats` of these devices.
+/// Samples `/proc/diskstats` of these devices.
 pub fn disks(root: &Root, devices: &[String], recorder: &mut Recorder) {
     let text = match root.read("proc/diskstats") {
         Ok(text) => text,
@@ -70,7 +71,7 @@ pub fn disks(root: &Root, devices: &[String], recorder: &mut Recorder) {
     }
 }
 
-/// Counters of these interfaces, and the speed of their links where they have one.
+/// Samples the counters of these interfaces, and their link speed if known.
 pub fn networks(root: &Root, interfaces: &[String], recorder: &mut Recorder) {
     for interface in interfaces {
         let folder = format!("sys/class/net/{interface}");
@@ -89,7 +90,7 @@ pub fn networks(root: &Root, interfaces: &[String], recorder: &mut Recorder) {
                 }
             }
         }
-        // Unknown is -1, or an error while the link is down: not a number here.
+        // An unknown speed is -1, or an error while the link is down: neither parses here.
         if let Some(megabits) = root.number(format!("{folder}/speed")) {
             let speed = megabits as f64 * MEGABIT_BYTES;
             recorder.note(head(Gauge), "link_speed", Unit::BytesPerSecond, speed);

@@ -1,8 +1,10 @@
-//! What `zpool iostat` says of pools and their vdevs: speeds, waits and queues as it goes on, histograms from beginning to end.
+//! Samples `zpool iostat`: rates, waits and queues of pools and vdevs over time, and histograms for
+//! the whole measurement.
 //!
-//! One `zpool iostat -v -l -q` is started and followed while the sampling goes on, so that nothing is started each second. A vdev's
-//! subject is `POOL/mirror-0`. Queue lengths are those of one moment; waits are means of the interval, and no point where
-//! nothing was done. The histograms of latencies and request sizes count since the import: what is kept is their growth.
+//! One `zpool iostat -v -l -q` runs during the whole sampling, so that no process is started each
+//! second. A vdev's subject is `POOL/mirror-0`. Queue lengths are instantaneous; waits are means
+//! over the interval, without a point if it was idle. Histograms of latencies and request sizes
+//! count since the import; their growth is recorded.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -28,7 +30,7 @@ const PLAIN: [(&str, Unit); 6] = [
     ("read_bytes", Unit::BytesPerSecond),
     ("write_bytes", Unit::BytesPerSecond),
 ];
-/// Columns that `-l` adds, and columns of `-w`.
+/// Columns added by `-l`, which are also those of `-w`.
 const WAITS: [&str; 11] = [
     "total_wait.read",
     "total_wait.write",
@@ -42,11 +44,12 @@ const WAITS: [&str; 11] = [
     "trim_wait",
     "rebuild_wait",
 ];
-/// Queues of which `-q` adds two columns each: `pending` and `active`; `-r` has `individual` and `aggregated`.
+/// Queues for which `-q` adds the columns `pending` and `active`; `-r` has `individual` and
+/// `aggregated`.
 const QUEUES: [&str; 7] =
     ["sync_read", "sync_write", "async_read", "async_write", "scrub", "trim", "rebuild"];
 
-/// Columns after the name of a line of `zpool iostat -Hpvlq`.
+/// Columns after the name in a line of `zpool iostat -Hpvlq`.
 fn columns() -> impl Iterator<Item = (String, Unit)> {
     let queues = QUEUES.iter().flat_map(|q| [format!("{q}.pending"), format!("{q}.active")]);
     let plain = PLAIN.iter().map(|(name, unit)| ((*name).to_owned(), *unit));
@@ -54,7 +57,7 @@ fn columns() -> impl Iterator<Item = (String, Unit)> {
     plain.chain(waits).chain(queues.map(|name| (name, Unit::Count)))
 }
 
-/// Lines of `zpool iostat` as they come: of each pool and vdev the last one.
+/// The latest line of `zpool iostat` for each pool and vdev.
 #[derive(Debug, Default)]
 pub struct Lines {
     pools: Vec<String>,
@@ -68,7 +71,8 @@ impl Lines {
         Lines { pools: pools.to_vec(), ..Lines::default() }
     }
 
-    /// Takes a line: a pool's, or that of a vdev of the pool before it; empty ones stand between classes of vdevs.
+    /// Takes a line of a pool, or of a vdev of the preceding pool. Empty lines separate classes of
+    /// vdevs.
     pub fn take(&mut self, line: &str) {
         let mut cells = line.split('\t');
         let Some(name) = cells.next().map(str::trim).filter(|name| !name.is_empty()) else { return };
@@ -79,11 +83,11 @@ impl Lines {
         self.last.insert(subject, cells.map(|cell| cell.trim().parse().ok()).collect());
     }
 
-    /// Notes what came since the last time.
+    /// Records lines that arrived since the last call.
     pub fn note(&mut self, recorder: &mut Recorder) {
         for (subject, values) in self.last.drain() {
             let head = Head { source: "iostat", subject: &subject, kind: Gauge };
-            // Of the space of leaves it says 0 and 0.
+            // It prints the space of leaves as 0 and 0.
             let skipped = if values.get(..2) == Some(&[Some(0.0); 2][..]) { 2 } else { 0 };
             for ((name, unit), value) in columns().zip(values).skip(skipped) {
                 if let Some(value) = value {
@@ -94,7 +98,7 @@ impl Lines {
     }
 }
 
-/// A `zpool iostat` that is followed.
+/// A running `zpool iostat`.
 #[derive(Debug)]
 pub struct Follower {
     child: Child,
@@ -106,7 +110,7 @@ impl Follower {
     /// Starts it.
     ///
     /// # Errors
-    /// It can't be started.
+    /// It cannot be started.
     pub fn start(zpool: &Zpool, pools: &[String], interval: Duration) -> Result<Follower> {
         let mut child = zpool.follow_iostat(pools, interval)?;
         let lines = Arc::new(Mutex::new(Lines::of(pools)));
@@ -121,7 +125,7 @@ impl Follower {
         Ok(Follower { child, lines, reader })
     }
 
-    /// Notes what it said since the last time; why it ended, if it has.
+    /// Records its output since the last call; if it has ended, records why.
     pub fn note(&mut self, recorder: &mut Recorder) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).note(recorder);
         if let Ok(Some(_)) = self.child.try_wait() {
@@ -144,12 +148,13 @@ impl Drop for Follower {
     }
 }
 
-/// The histograms of a pool and its vdevs since the import: of latencies (source `iostat_latency`) and request sizes (`iostat_size`).
+/// The histograms of a pool and its vdevs since the import: latencies (source `iostat_latency`) and
+/// request sizes (`iostat_size`).
 pub fn histograms(zpool: &Zpool, pool: &str) -> Result<Vec<SampledHistogram>> {
     let waits = WAITS.map(str::to_owned);
     let sizes: Vec<String> =
         QUEUES.iter().flat_map(|q| [format!("{q}.individual"), format!("{q}.aggregated")]).collect();
-    // Both have buckets of powers of two; `-w` names them by their last value, `-r` by their first.
+    // Both have power-of-two buckets; `-w` labels them by their last value, `-r` by their first.
     let by_last = |last: f64| ((last / 2.0).ceil(), last);
     let by_first = |first: f64| (first, first * 2.0 - 1.0);
     let latency = zpool.iostat_histogram(pool, Histogram::Latency)?;
@@ -159,7 +164,7 @@ pub fn histograms(zpool: &Zpool, pool: &str) -> Result<Vec<SampledHistogram>> {
     Ok(all)
 }
 
-/// Tables follow each other: a line with a name, then lines of a bucket's name and its counts.
+/// The tables are consecutive: a line with a name, then lines with a bucket's label and its counts.
 fn parse(
     text: &str,
     pool: &str,
@@ -192,7 +197,7 @@ fn parse(
     all
 }
 
-/// What was added to each histogram from `before` to `after`; only buckets and histograms that grew.
+/// The growth of each histogram from `before` to `after`; only buckets and histograms that grew.
 pub fn growth(before: &[SampledHistogram], after: Vec<SampledHistogram>) -> Vec<SampledHistogram> {
     let key = |h: &SampledHistogram| (h.source.clone(), h.subject.clone(), h.name.clone());
     let old: HashMap<_, &SampledHistogram> = before.iter().map(|h| (key(h), h)).collect();

@@ -1,4 +1,4 @@
-//! What the kernel counts for the whole machine: processor time, memory, pressure.
+//! Machine-wide kernel counters: processor time, memory, pressure.
 //!
 //! Source: proc(5), Documentation/accounting/psi.rst.
 
@@ -9,10 +9,10 @@ use crate::unit::Unit;
 use super::recorder::{Head, Recorder};
 
 /// Nanoseconds of a tick of `/proc/stat`: `USER_HZ` is 100 wherever OpenZFS runs.
-const CLOCK_TICK_NS: f64 = 1e7;
-/// Columns of a `cpu` line. Time of guests is part of `user` and `nice` too, and left out.
+pub const CLOCK_TICK_NS: f64 = 1e7;
+/// Columns of a `cpu` line. Guest time is also part of `user` and `nice`, and therefore omitted.
 const CPU: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-/// What of `/proc/meminfo` matters beside storage.
+/// The entries of `/proc/meminfo` that matter for storage.
 const MEMORY: [&str; 10] = [
     "MemTotal",
     "MemFree",
@@ -28,7 +28,8 @@ const MEMORY: [&str; 10] = [
 const NS_PER_US: f64 = 1e3;
 const BYTES_PER_KIB: f64 = 1024.0;
 
-/// `/proc/stat`: nanoseconds that all processors (subject empty) and each one spent; processes that run and wait for I/O.
+/// `/proc/stat`: time spent by all processors together (empty subject) and by each one, in
+/// nanoseconds; tasks running and waiting for I/O.
 pub fn cpu(root: &Root, recorder: &mut Recorder) {
     let text = match root.read("proc/stat") {
         Ok(text) => text,
@@ -55,7 +56,7 @@ pub fn cpu(root: &Root, recorder: &mut Recorder) {
     }
 }
 
-/// `/proc/meminfo`, in bytes, under its names.
+/// `/proc/meminfo`, in bytes, under its own names.
 pub fn memory(root: &Root, recorder: &mut Recorder) {
     let text = match root.read("proc/meminfo") {
         Ok(text) => text,
@@ -71,14 +72,14 @@ pub fn memory(root: &Root, recorder: &mut Recorder) {
     }
 }
 
-/// `/proc/pressure`: for cpu, memory and io (the subject) the nanoseconds in which some or all tasks waited, and the kernel's own
-/// averages in percent.
+/// `/proc/pressure`: for cpu, memory and io (the subject), the nanoseconds in which some or all
+/// tasks waited, and the kernel's own averages in percent.
 pub fn pressure(root: &Root, recorder: &mut Recorder) {
     for subject in ["cpu", "memory", "io"] {
         let text = match root.read(format!("proc/pressure/{subject}")) {
             Ok(text) => text,
             Err(error) => {
-                let why = format!("/proc/pressure: {error}; it takes Linux 4.20 with PSI (boot with psi=1)");
+                let why = format!("/proc/pressure: {error}; requires Linux 4.20 with PSI (boot with psi=1)");
                 return recorder.missing("pressure", why);
             }
         };

@@ -1,9 +1,11 @@
-//! What the ZFS module counts: its kstats.
+//! Counters of the ZFS module: its kstats.
 //!
-//! A kstat does not say which of its values are counters and which are states: [`is_gauge`] knows. Those that are of a pool lie in
-//! a folder of its name; of these `txgs` is a list of the last hundred transaction groups, which are summed up as they are seen.
+//! A kstat does not say which of its values are counters and which are states; [`is_gauge`] does.
+//! Kstats of a pool are in a folder of its name. Among these, `txgs` lists the last hundred txgs,
+//! which are summed as they are seen.
 //!
-//! Source: OpenZFS arc.c (`arc_stats`), dbuf.c, abd_os.c, dmu_tx.c, zil.c, dataset_kstats.c, spa_stats.c.
+//! Source: OpenZFS arc.c (`arc_stats`), dbuf.c, abd_os.c, dmu_tx.c, zil.c, dataset_kstats.c,
+//! spa_stats.c.
 
 use std::collections::HashMap;
 
@@ -15,7 +17,7 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Where the kstats are.
+/// Location of the kstats.
 pub const FOLDER: &str = "proc/spl/kstat/zfs";
 /// Kstats of the module as a whole.
 const OF_MODULE: [&str; 11] = [
@@ -31,7 +33,7 @@ const OF_MODULE: [&str; 11] = [
     "zil",
     "zio_stats",
 ];
-/// The kstats of the module.
+/// Samples the module's kstats.
 pub fn module(root: &Root, recorder: &mut Recorder) {
     for source in OF_MODULE {
         match root.read(format!("{FOLDER}/{source}")) {
@@ -54,7 +56,7 @@ fn note(source: &str, subject: &str, text: &str, recorder: &mut Recorder) {
     }
 }
 
-/// Whether a value is a state, and no count of what has happened.
+/// Whether a value is a state rather than a count of events.
 fn is_gauge(source: &str, name: &str) -> bool {
     const ARC: [&str; 24] = [
         "c",
@@ -128,7 +130,7 @@ fn unit(name: &str) -> Unit {
     if bytes { Unit::Bytes } else { Unit::Count }
 }
 
-/// What was seen of a pool's transaction groups.
+/// Sums over a pool's txgs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Groups {
     last: u64,
@@ -139,15 +141,15 @@ struct Groups {
     times_ns: [u64; 4],
 }
 
-/// The kstats of pools: of their datasets (source `objset`, the dataset as subject), of their transaction groups (`txgs`) and
-/// their I/O (`iostats`).
+/// The kstats of pools: of their datasets (source `objset`, with the dataset as subject), their
+/// txgs (`txgs`) and their I/O (`iostats`).
 #[derive(Debug, Default)]
 pub struct Pools {
     groups: HashMap<String, Groups>,
 }
 
 impl Pools {
-    /// Reads those of a pool.
+    /// Samples those of a pool.
     pub fn read(&mut self, root: &Root, pool: &str, recorder: &mut Recorder) {
         let folder = format!("{FOLDER}/{pool}");
         let files = root.list(&folder);
@@ -155,7 +157,7 @@ impl Pools {
             return recorder.missing("objset", format!("/{folder}: no kstats; is the pool imported?"));
         }
         for file in files.iter().filter(|file| file.starts_with("objset-")) {
-            // A dataset may be unmounted between the list and now.
+            // A dataset may have been unmounted since the folder was listed.
             let Ok(text) = root.read(format!("{folder}/{file}")) else { continue };
             let name = named(&text).find_map(|(name, value)| (name == "dataset_name").then_some(value));
             note("objset", name.unwrap_or(file), &text, recorder);
@@ -171,7 +173,8 @@ impl Pools {
 }
 
 impl Groups {
-    /// Lines are `txg birth state ndirty nread nwritten reads writes otime qtime wtime stime`; in state `C` a group is on disk.
+    /// Lines are `txg birth state ndirty nread nwritten reads writes otime qtime wtime stime`; a
+    /// txg in state `C` is on disk.
     fn read(&mut self, text: &str, pool: &str, recorder: &mut Recorder) {
         let seen_before = self.last > 0;
         for line in text.lines() {
@@ -181,7 +184,7 @@ impl Groups {
                 continue;
             };
             self.last = txg;
-            // What was on disk before the beginning does not count.
+            // Txgs completed before the start do not count.
             if seen_before {
                 let value = |index| number(index).unwrap_or(0);
                 self.synced += 1;
@@ -205,7 +208,8 @@ impl Groups {
     }
 }
 
-/// How long writers waited for a transaction group (`dmu_tx_assign`), as a histogram since the import: buckets of powers of two.
+/// How long writers waited for a txg (`dmu_tx_assign`), as a histogram since the import with
+/// power-of-two buckets.
 pub fn assign_waits(root: &Root, pool: &str) -> Option<SampledHistogram> {
     let text = root.read(format!("{FOLDER}/{pool}/dmu_tx_assign")).ok()?;
     let buckets = named(&text).filter_map(|(name, count)| {

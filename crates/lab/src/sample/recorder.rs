@@ -1,19 +1,21 @@
-//! Values as they are noted, tick by tick, with bounded memory.
+//! Records values tick by tick, in bounded memory.
 //!
-//! All sources are read at the same ticks, so that a series is a column over one list of times: 8 bytes a value. Columns that
-//! have not changed yet have one value. After [`MOST_TICKS`] ticks every second one goes, and from then on every second tick is
-//! left out (then three of four, ...): counters lose nothing of their growth by it, gauges some of their detail.
-//! A tick at which a source said nothing is `NaN` in its columns, and no point of the series.
+//! All sources are read at the same ticks, so a series is a column over one list of times: 8 bytes
+//! per value. A column that has not changed yet stores one value. After [`MOST_TICKS`] ticks, every
+//! other tick is dropped, and from then on only every second one is recorded (later every fourth,
+//! ...). Counters lose no growth by this; gauges lose detail. A tick without a value from a source
+//! is `NaN` in its columns, and no point of the series.
 
 use std::collections::HashMap;
 
 use crate::samples::{Kind, Missing, SampledHistogram, Samples, Series};
 use crate::unit::Unit;
 
-/// Ticks that are kept at most: an hour of seconds. A column takes at most 29 kB then, 300 that change 9 MB.
+/// Most ticks kept: an hour of seconds. A column then takes at most 29 kB, and 300 changing ones 9
+/// MB.
 pub const MOST_TICKS: usize = 3600;
 
-/// What a series is called, and how to read it.
+/// The identity of a series, and how to read it.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     /// As in [`Series`].
@@ -36,17 +38,17 @@ struct Column {
 
 #[derive(Debug)]
 enum Values {
-    /// The same at each of so many ticks.
+    /// The same value at each of this many ticks.
     Same(f64, usize),
-    /// One a tick.
+    /// One value per tick.
     Each(Vec<f64>),
 }
 
-/// Notes values.
+/// Records values.
 #[derive(Debug, Default)]
 pub struct Recorder {
     ticks: Vec<u64>,
-    /// One tick of `1 << skip` is kept.
+    /// One tick in `1 << skip` is kept.
     skip: u32,
     tick: u64,
     kept: bool,
@@ -58,9 +60,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A new tick, so many nanoseconds after the beginning; the last one is kept in any case. False if nothing need be read at it.
+    /// Starts a new tick at this time; the last tick is always kept. Returns false if nothing needs
+    /// to be read.
     pub fn tick(&mut self, at_ns: u64, last: bool) -> bool {
-        // MOST_TICKS is even: after thinning, the tick at which it is full is still one that is kept.
+        // MOST_TICKS is even, so the tick at which the list is full remains a kept one after
+        // thinning.
         self.kept = last || self.tick.is_multiple_of(1 << self.skip);
         if self.kept && self.ticks.len() >= MOST_TICKS {
             self.thin();
@@ -72,7 +76,7 @@ impl Recorder {
         self.kept
     }
 
-    /// Notes a value at the present tick.
+    /// Records a value at the current tick.
     pub fn note(&mut self, head: Head<'_>, name: &str, unit: Unit, value: f64) {
         let Some(tick) = self.ticks.len().checked_sub(1).filter(|_| self.kept) else { return };
         let key = (head.source.to_owned(), head.subject.to_owned());
@@ -93,7 +97,7 @@ impl Recorder {
         }
     }
 
-    /// Says, once, that a source can't be had.
+    /// Records, once, that a source cannot be sampled.
     pub fn missing(&mut self, source: &str, why: impl Into<String>) {
         if self.missing.iter().all(|missing| missing.source != source) {
             self.missing.push(Missing { source: source.to_owned(), why: why.into() });
@@ -105,7 +109,7 @@ impl Recorder {
         self.histograms.push(histogram);
     }
 
-    /// All that was noted, by source, subject, name.
+    /// Everything recorded, by source, subject and name.
     pub fn finish(self) -> Samples {
         let Recorder { ticks, columns, index, missing, histograms, .. } = self;
         let mut subjects = vec![(String::new(), String::new()); columns.len()];
@@ -137,7 +141,7 @@ impl Recorder {
     }
 }
 
-/// Keeps what has an even number, where the first has the number `from`.
+/// Keeps even-numbered items, where the first has the number `from`.
 fn halve<T>(list: &mut Vec<T>, from: usize) {
     let mut number = from;
     list.retain(|_| {
@@ -155,7 +159,7 @@ impl Column {
     }
 
     fn push(&mut self, tick: usize, value: f64) {
-        // What comes twice at one tick: the first counts.
+        // Of two values at one tick, the first counts.
         let Some(gap) = tick.checked_sub(self.from + self.len()) else { return };
         match &mut self.values {
             Values::Same(same, count) if gap == 0 && *same == value => *count += 1,
@@ -175,14 +179,14 @@ impl Column {
     fn thin(&mut self) {
         let (from, end) = (self.from, self.from + self.len());
         match &mut self.values {
-            // As many as there are even numbers from the first to the last.
+            // The number of even numbers from the first to the last.
             Values::Same(_, count) => *count = end.div_ceil(2) - from.div_ceil(2),
             Values::Each(values) => halve(values, from),
         }
         self.from = from.div_ceil(2);
     }
 
-    /// Its points; of a value that never changed the first and the last.
+    /// Its points; only the first and last if the value never changed.
     fn points(&self, ticks: &[u64]) -> Vec<(u64, f64)> {
         let at = |tick: usize| ticks.get(self.from + tick).copied();
         match &self.values {
@@ -207,7 +211,7 @@ mod tests {
     const HEAD: Head<'_> = Head { source: "a", subject: "b", kind: Kind::Counter };
 
     #[test]
-    fn a_value_that_never_changes_takes_two_points_and_one_that_starts_to_change_is_whole() {
+    fn a_constant_takes_two_points_and_a_late_change_loses_none() {
         let mut recorder = Recorder::default();
         for second in 0..10 {
             recorder.tick(second, second == 9);
@@ -222,7 +226,7 @@ mod tests {
         let late = samples.find("a", "b", "late").unwrap();
         assert_eq!((late.points.len(), late.points[7], late.points[8]), (10, (7, 1.0), (8, 2.0)));
         let gap: Vec<u64> = samples.find("a", "b", "gap").unwrap().points.iter().map(|p| p.0).collect();
-        assert_eq!(gap, [0, 1, 2, 3, 5, 6, 7, 8, 9], "no point where nothing was said");
+        assert_eq!(gap, [0, 1, 2, 3, 5, 6, 7, 8, 9], "no point where the source was silent");
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
         let grows = samples.find("a", "b", "grows").unwrap();
         assert!(grows.points.len() <= MOST_TICKS + 1, "{}", grows.points.len());
         assert_eq!(grows.growth(), end as f64 * 3.0);
-        assert!(grows.points.iter().all(|p| p.1 == p.0 as f64 * 3.0), "values stay with their times");
+        assert!(grows.points.iter().all(|p| p.1 == p.0 as f64 * 3.0), "values keep their times");
         let steps: Vec<u64> = grows.points.windows(2).map(|p| p[1].0 - p[0].0).collect();
         assert!(steps[..steps.len() - 1].iter().all(|step| *step == steps[0]), "a step differs");
         assert!(samples.find("a", "b", "came").unwrap().points.iter().all(|p| p.1 == p.0 as f64));

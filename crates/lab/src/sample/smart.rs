@@ -1,10 +1,12 @@
-//! What disks say of their own health: SMART, through `smartctl --json -a`.
+//! Disk health: SMART, through `smartctl --json -a`.
 //!
-//! ATA, NVMe and SCSI disks say it in three ways; a [`Smart`] has what they share, each value only if the disk gives it. A disk's
-//! record is kept once a day in a [`History`], which tells the trends.
+//! ATA, NVMe and SCSI disks report it in three forms. A [`Smart`] holds what they have in common;
+//! each value is present only if the disk reports it. One record per disk and day goes to a
+//! [`History`], which derives trends.
 //!
-//! Source: smartctl(8), its `--json` output; NVM Express Base Specification 1.4 figure 194 (health log); ATA attributes by their
-//! usual numbers: 5 reallocated, 187 uncorrectable, 197 pending, 198 offline uncorrectable, and for wear 177, 202, 231, 233.
+//! Source: smartctl(8), its `--json` output; NVM Express Base Specification 1.4 figure 194 (health
+//! log); ATA attributes by their usual numbers: 5 reallocated, 187 uncorrectable, 197 pending, 198
+//! offline uncorrectable, and for wear 177, 202, 231, 233.
 
 mod history;
 
@@ -20,38 +22,38 @@ use crate::samples::Kind::Gauge;
 use crate::unit::Unit;
 use crate::{LabError, Result, program};
 
-/// A disk's record at one moment.
+/// A disk's SMART record at one time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Smart {
-    /// What it calls itself.
+    /// Its model name.
     pub model: String,
     /// Its serial number.
     pub serial: String,
-    /// Whether it says that it is well (SMART overall health); None if it does not say.
+    /// SMART overall health: true if it passed; None if not reported.
     pub passed: Option<bool>,
     /// Degrees Celsius.
     pub temperature: Option<f64>,
-    /// How much of its endurance is used, in percent; may exceed 100.
+    /// Used share of its rated endurance, in percent; may exceed 100.
     pub wear: Option<f64>,
     /// Spare blocks left, in percent (NVMe).
     pub spare: Option<f64>,
-    /// Sectors that it has replaced (SCSI: the grown defect list).
+    /// Reallocated sectors (SCSI: the grown defect list).
     pub reallocated: Option<f64>,
-    /// Sectors that it could not read and waits to replace.
+    /// Unreadable sectors that await reallocation.
     pub pending: Option<f64>,
-    /// Errors that it could not correct (NVMe: media errors).
+    /// Uncorrectable errors (NVMe: media errors).
     pub uncorrectable: Option<f64>,
-    /// Transfers that arrived damaged: cables, backplanes.
+    /// Damaged transfers: cables, backplanes.
     pub link_errors: Option<f64>,
-    /// Hours that it has been on.
+    /// Hours powered on.
     pub power_on_hours: Option<f64>,
-    /// Bytes written to it in its life.
+    /// Total bytes written.
     pub written_bytes: Option<f64>,
 }
 
-/// Bits of smartctl's exit status that mean that nothing was read: the command line, the device.
+/// Bits of smartctl's exit status that mean nothing was read: bad command line, device not opened.
 const NOTHING_READ: i64 = 0b11;
-/// Bytes of a unit of NVMe's counts of data.
+/// Bytes per unit of NVMe's data counters.
 const NVME_DATA_UNIT_BYTES: f64 = 512_000.0;
 const GIGABYTE: f64 = 1e9;
 
@@ -59,34 +61,34 @@ impl Smart {
     /// Asks a disk (`sda`, `nvme0n1`).
     ///
     /// # Errors
-    /// There is no smartctl, or it may not or can't ask the disk; the text says what would help.
+    /// smartctl is missing, or may not or cannot ask the disk; the text says what would help.
     pub fn read(disk: &str) -> Result<Smart> {
         let device = format!("/dev/{disk}");
         let smartctl = program::find(&["smartctl"]).ok_or_else(|| {
-            let what = "not installed; the package smartmontools has it".to_owned();
+            let what = "not installed; it is in the package smartmontools".to_owned();
             LabError::Program { program: "smartctl".into(), what }
         })?;
         let output = Command::new(smartctl)
             .args(["--json", "-a", &device])
             .stdin(Stdio::null())
             .output()
-            .map_err(LabError::io("smartctl can't be run"))?;
+            .map_err(LabError::io("cannot run smartctl"))?;
         Smart::parse(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// From what `smartctl --json -a` says.
+    /// Parses the output of `smartctl --json -a`.
     ///
     /// # Errors
-    /// It is no JSON, or smartctl says there that it could not read the disk.
+    /// It is not JSON, or reports that smartctl could not read the disk.
     pub fn parse(said: &str) -> Result<Smart> {
         let failed = |what: String| LabError::Program { program: "smartctl".into(), what };
         let said: Value =
-            serde_json::from_str(said).map_err(|_| failed("no JSON; it takes smartmontools 7".to_owned()))?;
+            serde_json::from_str(said).map_err(|_| failed("no JSON; requires smartmontools 7".to_owned()))?;
         let status = said.pointer("/smartctl/exit_status").and_then(Value::as_i64);
         if status.is_none_or(|status| status & NOTHING_READ != 0) {
             let messages = said.pointer("/smartctl/messages").and_then(Value::as_array).into_iter().flatten();
             let words: Vec<&str> = messages.filter_map(|m| m.get("string")?.as_str()).collect();
-            return Err(failed(format!("{}; reading disks takes root's rights", words.join("; "))));
+            return Err(failed(format!("{}; reading disks requires root", words.join("; "))));
         }
         Ok(Smart::of(&said))
     }
@@ -113,7 +115,7 @@ impl Smart {
             smart.add_ata(table);
         }
         smart.add_scsi(said);
-        // ATA's device statistics, which newer disks and smartctl have, say it in percent.
+        // Newer disks and smartctl report it in percent, in ATA's device statistics.
         smart.wear = smart.wear.or_else(|| at("/endurance_used/current_percent"));
         smart.spare = smart.spare.or_else(|| at("/spare_available/current_percent"));
         smart
@@ -133,7 +135,7 @@ impl Smart {
         let find =
             |id: u64| table.iter().find(|attribute| attribute.get("id").and_then(Value::as_u64) == Some(id));
         let raw = |id: u64| find(id)?.pointer("/raw/value")?.as_f64();
-        // Normalised: 100 when new, less as it wears.
+        // Normalised: 100 when new, decreasing with wear.
         let left = |id: u64| {
             let attribute = find(id)?;
             let name = attribute.get("name")?.as_str()?.to_ascii_lowercase();
@@ -170,14 +172,14 @@ impl Smart {
         if errors.iter().any(Option::is_some) {
             self.uncorrectable = Some(errors.into_iter().flatten().sum());
         }
-        // It is a string there.
+        // Here it is a string.
         let gigabytes =
             said.pointer("/scsi_error_counter_log/write/gigabytes_processed").and_then(Value::as_str);
         let bytes = gigabytes.and_then(|text| text.parse::<f64>().ok()).map(|gigabytes| gigabytes * GIGABYTE);
         self.written_bytes = self.written_bytes.or(bytes);
     }
 
-    /// What it has, by name.
+    /// Its values, by name.
     pub fn values(&self) -> impl Iterator<Item = (&'static str, Unit, f64)> {
         let all = [
             ("temperature", Unit::Celsius, self.temperature),
@@ -193,7 +195,7 @@ impl Smart {
         all.into_iter().filter_map(|(name, unit, value)| Some((name, unit, value?)))
     }
 
-    /// Notes it as points of series.
+    /// Records it as points of series.
     pub(super) fn note(&self, disk: &str, recorder: &mut Recorder) {
         let head = Head { source: "smart", subject: disk, kind: Gauge };
         for (name, unit, value) in self.values() {

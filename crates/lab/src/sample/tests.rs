@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! On recordings of pools before and after some work, and on this machine.
+//! Recordings of pools before and after some work, and this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a sampler gives that was started before the recorded work and stopped after it.
+/// The samples from a sampler started before the recorded work and stopped after it.
 fn sampled(pool: &str) -> Samples {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(pool).join("before"), dir.path());
     fs::copy(folder(pool).join("version.txt"), dir.path().join("version.txt")).unwrap();
     let zpool = Zpool::recorded(dir.path());
     let scope = Scope { pools: vec![pool.into()], devices: vec!["loop0".into()], ..Scope::default() };
-    // Only the first and the last points: it is stopped long before the interval is over.
+    // Only the first and the last points: it stops long before the interval is over.
     let sampler = Sampler::start_at(&Root::at(dir.path()), zpool, &scope, Duration::from_secs(3600));
     copy(&folder(pool), dir.path());
     sampler.stop()
 }
 
 #[test]
-fn what_the_module_counted_during_the_work_is_the_growth_of_series() {
+fn counters_of_the_module_grow_by_the_work() {
     let samples = sampled("healthy");
     let growth =
         |source: &str, subject: &str, name: &str| samples.find(source, subject, name).unwrap().growth();
@@ -60,7 +60,7 @@ fn what_the_module_counted_during_the_work_is_the_growth_of_series() {
     let size = samples.find("arcstats", "", "size").unwrap();
     assert_eq!((size.kind, size.unit), (Kind::Gauge, Unit::Bytes));
     assert_eq!(samples.find("arcstats", "", "c_max").unwrap().mean(), Some(268_435_456.0));
-    assert!(samples.find("diskstats", "loop1", "write_ios").is_none(), "not of the scope");
+    assert!(samples.find("diskstats", "loop1", "write_ios").is_none(), "outside the scope");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn reads_from_the_cache_device_are_seen() {
 }
 
 #[test]
-fn histograms_are_those_of_the_work_alone() {
+fn histograms_cover_only_the_work() {
     let samples = sampled("healthy");
     let total = |source: &str, subject: &str, name: &str| -> u64 {
         let found = samples
@@ -113,7 +113,7 @@ fn lines_of_zpool_iostat_become_points_of_pool_and_vdevs() {
         lines.note(&mut recorder);
     }
     let samples = recorder.finish();
-    // Columns as the program's headings have them, from 0: the name.
+    // Columns in the order of the program's headings, from 0: the name.
     for (row, subject, column, name) in [
         (0, "degraded", 1, "allocated"),
         (0, "degraded", 4, "write_ops"),
@@ -123,15 +123,15 @@ fn lines_of_zpool_iostat_become_points_of_pool_and_vdevs() {
         (2, "degraded/loop0", 25, "async_write.active"),
     ] {
         let said: f64 = rows[row].split('\t').nth(column).unwrap().parse().unwrap();
-        assert!(said > 0.0, "{name} tells something");
+        assert!(said > 0.0, "{name} has a value");
         assert_eq!(samples.find("iostat", subject, name).unwrap().points[0].1, said, "{name}");
     }
     assert!(samples.find("iostat", "degraded/mirror-0", "scrub_wait").is_none(), "nothing was scrubbed");
-    assert!(samples.find("iostat", "degraded/loop0", "allocated").is_none(), "not known of a leaf");
+    assert!(samples.find("iostat", "degraded/loop0", "allocated").is_none(), "unknown for a leaf");
 }
 
 #[test]
-fn what_can_not_be_had_is_said_in_words() {
+fn missing_sources_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     let scope = Scope { pools: vec!["tank".into()], interfaces: vec!["eth9".into()], ..Scope::default() };
     let sampler = Sampler::start_at(
@@ -152,7 +152,7 @@ fn what_can_not_be_had_is_said_in_words() {
     let mut sources: Vec<&str> = samples.missing.iter().map(|m| m.source.as_str()).collect();
     sources.sort_unstable();
     sources.dedup();
-    assert_eq!(sources.len(), samples.missing.len(), "each once, however often it was tried");
+    assert_eq!(sources.len(), samples.missing.len(), "each once, however often it failed");
 }
 
 #[test]

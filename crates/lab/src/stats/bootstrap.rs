@@ -1,31 +1,33 @@
-//! Intervals by resampling: the percentile bootstrap, seeded.
+//! Intervals by resampling: the percentile bootstrap, with a fixed seed.
 //!
-//! Percentiles, not BCa: the figures here are medians and their ratios, which are not smooth, and the jackknife that BCa leans on is
-//! of no use for them. With few values the interval of a median ends at the least and the greatest of them, and covers the true
-//! median with a probability of 1 - 2^(1-n) only: 75 % for three, 94 % for five. An interval says that as its confidence.
+//! Percentiles rather than BCa: the figures here are medians and ratios of medians, which are not
+//! smooth, so the jackknife behind BCa does not apply. With few values, the interval of a median
+//! ends at the smallest and largest of them, and covers the true median with a probability of only
+//! 1 - 2^(1-n): 75 % for three, 94 % for five. An interval states that as its confidence.
 
 use serde::{Deserialize, Serialize};
 
 use super::spread::quantile_of_sorted;
 
-/// The confidence that is aimed at.
+/// The desired confidence.
 const CONFIDENCE: f64 = 0.95;
-/// How often it is resampled.
+/// Number of resamples.
 const RESAMPLES: usize = 4000;
 const SEED: u64 = 0x00ce_4073;
 
-/// Where the true value lies, as far as the data say.
+/// An interval for the true value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// How often such an interval holds the true value: 0.95, or less where there are too few values for that.
+    /// How often such an interval contains the true value: 0.95, or less if there are too few
+    /// values.
     pub confidence: f64,
 }
 
-/// The interval of what `statistic` makes of independent samples.
+/// The interval of `statistic` over independent samples.
 pub fn bootstrap(samples: &[&[f64]], statistic: impl Fn(&[Vec<f64>]) -> f64) -> Interval {
     let mut random = Random(SEED);
     let mut drawn: Vec<Vec<f64>> = samples.iter().map(|sample| sample.to_vec()).collect();
@@ -49,7 +51,7 @@ pub fn bootstrap(samples: &[&[f64]], statistic: impl Fn(&[Vec<f64>]) -> f64) -> 
     }
 }
 
-/// SplitMix64: small, and good enough to draw with.
+/// SplitMix64: small, and good enough for resampling.
 #[derive(Debug)]
 pub struct Random(pub u64);
 
@@ -62,12 +64,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// A number from 0 to 1, without 1.
+    /// A number from 0 to 1, excluding 1.
     #[cfg(test)]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64

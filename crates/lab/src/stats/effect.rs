@@ -1,14 +1,14 @@
-//! Whether two sets of repeats differ, by how much, and whether so few of them can say so.
+//! Whether two sets of repeats differ, by how much, and whether so few repeats can show it.
 
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, bootstrap};
 use super::spread::median;
 
-/// A difference is called supported if chance gives one as large less often than this.
-const SIGNIFICANT: f64 = 0.05;
+/// A difference is called supported if chance alone gives one as large less often than this.
+pub const SIGNIFICANT: f64 = 0.05;
 
-/// Whether data support that there is a difference.
+/// Whether data support a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Support {
@@ -16,14 +16,14 @@ pub enum Support {
     Supported,
     /// It may be chance.
     Unsupported,
-    /// So few repeats can't support any difference, however large.
+    /// So few repeats cannot support any difference, however large.
     TooFew,
 }
 
-/// How the values of B differ from those of A.
+/// The difference of the values of B from those of A.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Median of B by median of A; None where A's is 0.
+    /// Median of B divided by median of A; None if A's is 0.
     pub ratio: Option<f64>,
     /// Bootstrap interval of that ratio; None with fewer than three values on a side.
     pub ratio_interval: Option<Interval>,
@@ -33,10 +33,8 @@ pub struct Difference {
     pub delta: f64,
     /// Two-sided p of the exact rank permutation test.
     pub p: f64,
-    /// The least p that so many repeats can give.
+    /// The smallest p that this many repeats can give.
     pub p_least: f64,
-    /// The verdict.
-    pub support: Support,
 }
 
 impl Difference {
@@ -49,32 +47,40 @@ impl Difference {
         let sign = |d: f64| if d == 0.0 { 0.0 } else { d.signum() };
         let base = median(a);
         let enough = a.len().min(b.len()) >= 3 && base != 0.0;
-        let (p, p_least) = (permutation(a, b), 2.0 / choices(a.len() + b.len(), a.len()));
-        let support = match p {
-            _ if p_least > SIGNIFICANT => Support::TooFew,
-            p if p <= SIGNIFICANT => Support::Supported,
-            _ => Support::Unsupported,
-        };
         Some(Difference {
             ratio: (base != 0.0).then(|| median(b) / base),
             ratio_interval: enough.then(|| bootstrap(&[a, b], |s| median(&s[1]) / median(&s[0]))),
             shift: median(&pairs().collect::<Vec<_>>()),
             delta: pairs().map(sign).sum::<f64>() / (a.len() * b.len()) as f64,
-            p,
-            p_least: p_least.min(1.0),
-            support,
+            p: permutation(a, b),
+            p_least: least_p(a.len(), b.len()),
         })
+    }
+
+    /// Whether this is a difference, as one of `comparisons`, with p corrected for their number.
+    pub fn support(&self, p_corrected: f64, comparisons: usize) -> Support {
+        match p_corrected {
+            p if p <= SIGNIFICANT => Support::Supported,
+            _ if self.p_least * comparisons as f64 > SIGNIFICANT => Support::TooFew,
+            _ => Support::Unsupported,
+        }
     }
 }
 
-/// How many ways there are to choose `k` of `n`.
+/// The smallest p that this many values on each side can give.
+pub fn least_p(n: usize, m: usize) -> f64 {
+    (2.0 / choices(n + m, n)).min(1.0)
+}
+
+/// The number of ways to choose `k` of `n`.
 fn choices(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// Two-sided p: among all ways to share out the values on two sides of these sizes, those whose sum of ranks is as far from the
-/// expected one as the sum here, or farther. Ties have the mean of their ranks. Exact, by counting sums (all ranks doubled, to be whole).
-fn permutation(a: &[f64], b: &[f64]) -> f64 {
+/// Two-sided p: the share of all divisions of the values into sides of these sizes whose rank sum
+/// is at least as far from the expected one as the actual sum. Ties get their mean rank. Exact, by
+/// counting sums (all ranks are doubled to be integers).
+pub fn permutation(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let all: usize = ranks.iter().sum();
     // ways[k][s]: choices of k values whose doubled ranks sum to s.
@@ -101,10 +107,11 @@ fn permutation(a: &[f64], b: &[f64]) -> f64 {
     as_far / choices(ranks.len(), a.len())
 }
 
-/// Twice the rank of each value of `a`, then of each of `b`, among all.
+/// Twice the rank of each value of `a`, then of `b`, among all values.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
-    // Those below, and half of those equal, itself among them: its rank is below + (equal + 1) / 2.
+    // With `below` smaller values and `equal` equal ones, itself included, the rank is below +
+    // (equal + 1) / 2.
     let doubled = |v: &f64| {
         let below = all.iter().filter(|other| *other < v).count();
         let equal = all.iter().filter(|other| *other == v).count();

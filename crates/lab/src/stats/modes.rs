@@ -1,34 +1,36 @@
-//! Modes of a latency histogram: groups of operations that took a different way.
+//! Modes of a latency histogram: groups of operations served in different ways.
 //!
-//! A read from memory takes microseconds, one from a disk milliseconds: in the logarithm of the latency these are hills with a valley
-//! between. The histogram is put into bins of equal width in log space and smoothed; a valley counts if it is well below the lower of
-//! the hills beside it, and a hill if it has a share that matters.
+//! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these
+//! are hills with a valley between them. The histogram is converted to bins of equal logarithmic
+//! width and smoothed. A valley counts if it is well below the lower of its two hills, and a hill
+//! if its share is relevant.
 
 use serde::{Deserialize, Serialize};
 
-/// Bins in a decade: each is 12 % wide.
+/// Bins per decade: each is 12 % wide.
 const BINS_PER_DECADE: f64 = 20.0;
-/// A valley is lower than this part of the lower hill beside it.
+/// A valley must be below this share of the lower adjacent hill.
 const VALLEY_BELOW: f64 = 0.5;
-/// A hill with less than this part of all operations is none.
+/// A hill with a smaller share of all operations does not count.
 const LEAST_SHARE: f64 = 0.005;
-/// And with fewer operations than this it is chance.
+/// A hill with fewer operations is chance.
 const LEAST_COUNT: f64 = 20.0;
 
 /// One hill.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mode {
-    /// From here (the valley before, or the shortest), in nanoseconds.
+    /// Its start (the valley before it, or the shortest latency), in nanoseconds.
     pub low_ns: f64,
-    /// To here.
+    /// Its end.
     pub high_ns: f64,
-    /// Median of the operations between.
+    /// Median of its operations.
     pub center_ns: f64,
-    /// Their part of all operations.
+    /// Its share of all operations.
     pub share: f64,
 }
 
-/// The hills of a histogram of (lowest, highest value, count), from short to long. One where there is no valley; none without operations.
+/// The modes of a histogram of (lowest, highest value, count) in ascending order: one if there is
+/// no valley, none without operations.
 pub fn modes(buckets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Mode> {
     let buckets: Vec<(f64, f64)> = buckets
         .into_iter()
@@ -65,7 +67,7 @@ fn smooth(bins: &[f64]) -> Vec<f64> {
     (0..bins.len()).map(|i| (before(i) + 2.0 * at(i) + at(i + 1)) / 4.0).collect()
 }
 
-/// Bins that go up and down once.
+/// A range of bins that rises and falls once.
 #[derive(Debug, Clone, Copy)]
 struct Hill {
     from: usize,
@@ -80,7 +82,8 @@ impl Hill {
     }
 }
 
-/// Splits bins at every low point, then joins neighbours until all valleys are deep and all hills have at least `least`.
+/// Splits bins at every minimum, then merges neighbours until all valleys are deep and all hills
+/// have at least `least`.
 fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
     let mut hills: Vec<Hill> = Vec::new();
     let mut falls = false;
@@ -93,7 +96,8 @@ fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
         }
         falls = height < before || (falls && height == before);
     }
-    // The floor between two hills, as a part of the lower one; a hill that is none has a floor without depth.
+    // The valley between two hills, as a share of the lower hill; a hill that is too small gets a
+    // valley without depth.
     let depth = |pair: &[Hill]| {
         let floor = bins[pair[1].from].min(bins[pair[1].from - 1]);
         let is_small = pair[0].mass.min(pair[1].mass) < least;

@@ -1,43 +1,47 @@
-//! Where some values lie, how far apart, and whether that is stable.
+//! The location and spread of some values, and whether they are stable.
 
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, bootstrap};
 
-/// Above this coefficient of variation repeats are called unstable: one more would move the median by as much as people care for.
+/// Repeats with a larger coefficient of variation are called unstable: another repeat could move
+/// the median by a relevant amount.
 pub const UNSTABLE_ABOVE: f64 = 0.10;
 /// Modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin).
 const OUTLIER_SCORE: f64 = 3.5;
-/// And it is none if it is nearer to the median than this part of it: repeats that agree to a per mille have no outliers.
+/// A value closer to the median than this share of it is never an outlier: repeats that agree to a
+/// per mille have none.
 const OUTLIER_AT_LEAST: f64 = 0.05;
-/// Fewer values have neither interval nor outliers.
+/// Fewer values have neither an interval nor outliers.
 const LEAST: usize = 3;
 
-/// Some values, described.
+/// Some values, summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many.
+    /// Their number.
     pub n: usize,
     /// Median.
     pub median: f64,
-    /// The least.
+    /// The smallest.
     pub min: f64,
-    /// The greatest.
+    /// The largest.
     pub max: f64,
     /// Bootstrap interval of the median; None with fewer than three values.
     pub interval: Option<Interval>,
     /// Median of the absolute deviations from the median, unscaled.
     pub mad: f64,
-    /// Standard deviation (n - 1) by mean; None with fewer than two values, or where the mean is 0.
+    /// Standard deviation (n - 1) divided by mean; None with fewer than two values, or if the mean
+    /// is 0.
     pub variation: Option<f64>,
-    /// Three values or more that vary by more than a tenth.
+    /// At least three values that vary by more than a tenth.
     pub unstable: bool,
-    /// Which values (from 0, in order of repeats) are far from all others. They are flagged, and count.
+    /// Indexes of values (from 0, in order of repeats) far from all others. They are flagged, but
+    /// count.
     pub outliers: Vec<usize>,
 }
 
 impl Spread {
-    /// Describes `values`; all zero for none.
+    /// Summarises `values`; all zero if there are none.
     pub fn of(values: &[f64]) -> Spread {
         let n = values.len();
         let middle = median(values);
@@ -59,13 +63,14 @@ impl Spread {
 }
 
 fn outliers(deviations: &[f64], middle: f64, mad: f64) -> Vec<usize> {
-    // Where more than half are equal the MAD is 0: the mean deviation stands in, with its own factor.
+    // If more than half are equal, the MAD is 0 and the mean deviation replaces it, with its own
+    // factor.
     let scale = if mad > 0.0 { 1.4826 * mad } else { 1.2533 * mean(deviations) };
     let is_far = |d: f64| d > OUTLIER_SCORE * scale && d > OUTLIER_AT_LEAST * middle.abs();
     (0..deviations.len()).filter(|&at| is_far(deviations[at])).collect()
 }
 
-/// Arithmetic mean; 0 of none.
+/// Arithmetic mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
@@ -79,19 +84,20 @@ fn variation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt() / mean.abs())
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of none.
+/// The middle value, or the mean of the two middle ones; 0 if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which the part `q` of all lies, linear between neighbours (type 7 of Hyndman and Fan); 0 of none.
+/// The value below which the share `q` lies, interpolated linearly (type 7 of Hyndman and Fan); 0
+/// if there are no values.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     quantile_of_sorted(&sorted, q)
 }
 
-/// [`quantile`] of values in order.
+/// [`quantile`] of sorted values.
 pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let place = q.clamp(0.0, 1.0) * last as f64;

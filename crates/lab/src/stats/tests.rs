@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! Known values are those of SciPy 1.17 (`mannwhitneyu(method="exact")`, `bootstrap(method="percentile")`, `median_abs_deviation`) and of
-//! counting all permutations by `itertools`.
+//! Reference values are from SciPy 1.17 (`mannwhitneyu(method="exact")`,
+//! `bootstrap(method="percentile")`, `median_abs_deviation`) and from enumerating all permutations
+//! with `itertools`.
 
 use super::bootstrap::{Random, bootstrap};
+use super::effect::{SIGNIFICANT, permutation};
 use super::*;
 
 const A: [f64; 5] = [12.1, 11.8, 12.6, 12.0, 11.9];
@@ -13,7 +15,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn spread_is_that_of_scipy() {
+fn spread_matches_scipy() {
     let spread = Spread::of(&[9.2, 10.1, 10.4, 10.0, 9.9, 10.3, 14.0]);
     assert!(near(spread.median, 10.1) && near(spread.mad, 0.2));
     assert!(near(spread.variation.unwrap(), 0.14845151126408498));
@@ -32,7 +34,7 @@ fn two_values_have_no_interval_and_one_has_no_variation() {
     assert_eq!(
         (three.low, three.high, three.confidence),
         (1.0, 3.0, 0.75),
-        "three say no more than their range"
+        "three values show no more than their range"
     );
     assert_eq!(Spread::of(&[]).n, 0);
     assert!(!Spread::of(&[100.0, 100.1, 101.0, 100.05, 100.0]).unstable);
@@ -45,7 +47,7 @@ fn the_permutation_test_is_exact() {
     assert!(near(d.p, 0.031746031746031744), "{}", d.p);
     assert!(near(d.p_least, 2.0 / 252.0));
     assert!(near(d.shift, -0.7) && near(d.delta, -0.84) && near(d.ratio.unwrap(), 0.9416666666666668));
-    assert_eq!(d.support, Support::Supported);
+    assert_eq!(d.support(d.p, 1), Support::Supported);
     let interval = d.ratio_interval.unwrap();
     assert!((interval.low - 0.8968).abs() < 0.004 && (interval.high - 0.9958).abs() < 0.004, "{interval:?}");
     let ties = Difference::of(&[1.0, 2.0, 2.0, 3.0, 5.0], &[2.0, 4.0, 5.0, 6.0, 7.0, 7.0]).unwrap();
@@ -54,19 +56,19 @@ fn the_permutation_test_is_exact() {
 }
 
 #[test]
-fn three_against_three_support_nothing_however_far_apart() {
+fn three_against_three_support_nothing() {
     let d = Difference::of(&[1.0, 1.1, 1.2], &[100.0, 101.0, 102.0]).unwrap();
     assert!(near(d.p, 0.1) && near(d.p_least, 0.1) && d.delta == 1.0);
-    assert_eq!(d.support, Support::TooFew);
+    assert_eq!(d.support(d.p, 1), Support::TooFew);
     let single = Difference::of(&[1.0], &[28.0]).unwrap();
-    assert_eq!((single.support, single.p, single.ratio_interval), (Support::TooFew, 1.0, None));
+    assert_eq!((single.support(single.p, 1), single.p, single.ratio_interval), (Support::TooFew, 1.0, None));
     assert!(Difference::of(&[], &[1.0]).is_none());
     assert!(Difference::of(&[0.0, 0.0, 0.0], &[1.0, 1.0, 1.0]).unwrap().ratio.is_none());
 }
 
 #[test]
-fn intervals_cover_as_often_as_they_say() {
-    // Log-normal, as speeds and latencies are; the true median is 1.
+fn intervals_cover_as_often_as_claimed() {
+    // Log-normal, like speeds and latencies; the true median is 1.
     let mut random = Random(7);
     for (n, least) in [(3, 0.70), (5, 0.90), (10, 0.90), (25, 0.90)] {
         let mut covered = 0;
@@ -87,10 +89,23 @@ fn chance_is_called_a_difference_at_most_once_in_twenty() {
     let mut false_alarms = 0;
     for _ in 0..1000 {
         let mut five = || -> Vec<f64> { (0..5).map(|_| normal(&mut random).exp()).collect() };
-        let support = Difference::of(&five(), &five()).unwrap().support;
-        false_alarms += usize::from(support == Support::Supported);
+        let d = Difference::of(&five(), &five()).unwrap();
+        false_alarms += usize::from(d.support(d.p, 1) == Support::Supported);
     }
     assert!((15..=50).contains(&false_alarms), "{false_alarms} of 1000");
+}
+
+#[test]
+fn among_many_comparisons_chance_is_called_a_difference_at_most_once_in_twenty() {
+    let mut random = Random(11);
+    let mut studies_with_false_alarms = 0;
+    for _ in 0..400 {
+        let mut seven = || -> Vec<f64> { (0..7).map(|_| normal(&mut random).exp()).collect() };
+        let p: Vec<f64> = (0..20).map(|_| permutation(&seven(), &seven())).collect();
+        studies_with_false_alarms += usize::from(holm(&p).iter().any(|p| *p <= SIGNIFICANT));
+    }
+    // 5 % of 400 is 20; three standard deviations more can be chance.
+    assert!(studies_with_false_alarms <= 33, "{studies_with_false_alarms} of 400");
 }
 
 #[test]
@@ -104,7 +119,8 @@ fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
-/// A histogram of so many draws around some centers: (center in ns, width as a factor's logarithm, count).
+/// A histogram of random draws around some centers: (center in ns, width as a factor's logarithm,
+/// count).
 fn histogram(groups: &[(f64, f64, usize)]) -> Vec<(u64, u64, u64)> {
     let mut latency = crate::measurement::Latency::default();
     let mut random = Random(9);
@@ -117,7 +133,7 @@ fn histogram(groups: &[(f64, f64, usize)]) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn hills_are_told_apart_and_none_is_made_up() {
+fn modes_are_separated_and_none_is_invented() {
     let one = modes(histogram(&[(130e3, 0.6, 20_000)]));
     assert_eq!(one.len(), 1, "{one:?}");
     assert!((one[0].center_ns / 130e3 - 1.0).abs() < 0.05 && one[0].share == 1.0);
@@ -130,7 +146,7 @@ fn hills_are_told_apart_and_none_is_made_up() {
     let shares: Vec<f64> = three.iter().map(|m| (m.share * 100.0).round()).collect();
     assert_eq!(shares, [50.0, 30.0, 20.0]);
 
-    assert_eq!(modes(histogram(&[(130e3, 0.4, 20_000), (300e6, 0.2, 40)])).len(), 1, "0.2 % are no mode");
+    assert_eq!(modes(histogram(&[(130e3, 0.4, 20_000), (300e6, 0.2, 40)])).len(), 1, "0.2 % is not a mode");
     assert_eq!(modes(histogram(&[(1e6, 0.3, 60)])).len(), 1, "few operations are ragged, not many modes");
     assert!(modes([]).is_empty());
 }

@@ -8,19 +8,19 @@ const REPEATS: u32 = 5;
 const QUICK_REPEATS: u32 = 3;
 const QUICK_BYTES: u64 = 1 << 30;
 const BLOCK_BYTES: u32 = 8192;
-/// bonnie++'s own numbers.
+/// bonnie++'s defaults.
 const SEEKS: u64 = 8192;
 const SEEKERS: u32 = 5;
 const FILES: u64 = 16 * 1024;
 const QUICK_FILES: u64 = 4 * 1024;
 
-/// The plan for so many targets.
+/// The plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let quick = options.quick;
     let in_turn = if options.together { 1 } else { targets.max(1) as u64 };
     let own = if quick { QUICK_BYTES / in_turn } else { options.memory_bytes.saturating_mul(2) };
-    // Whole mebibytes: bonnie++ takes no less.
-    let size_bytes = options.size_bytes.unwrap_or(own).next_multiple_of(1 << 20).max(1 << 20);
+    // bonnie++ accepts only whole mebibytes.
+    let size_bytes = options.size_bytes.unwrap_or(own).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX);
     let fits_in_memory = size_bytes < options.memory_bytes.saturating_mul(2);
     let repeats = options.repeats.unwrap_or(if quick { QUICK_REPEATS } else { REPEATS }).max(1);
     let files = if quick { QUICK_FILES } else { FILES };
@@ -35,18 +35,19 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
         real: options.real,
     };
     let size = Unit::Bytes.show(size_bytes as f64);
-    let by = if options.real { "the real bonnie++" } else { "this program, in bonnie++'s way" };
+    let by = if options.real { "the real bonnie++" } else { "Cenote's own version of bonnie++" };
     let memory = match fits_in_memory {
-        true => " The data set is smaller than twice the memory, so caches take part.",
-        false => " The data set is at least twice the memory, so that caches can't hold it.",
+        true => " The data set is smaller than twice the memory, so caches affect the figures.",
+        false => " The data set is at least twice the memory, so caches cannot hold it.",
     };
     let short = if quick { " This is a quick run: a small data set, few files, few repeats." } else { "" };
     Plan {
         suite: "bonnie".into(),
         title: "bonnie".into(),
         method: format!(
-            "How fast are blocks of {BLOCK_BYTES} bytes written one after the other, read and written again, read, and visited at random places by {SEEKERS} seekers, and how \
-             fast are {files} files created, looked at and deleted, with names in order and with random names? Done by {by}, {}, on {size}.{memory}{short}",
+            "How fast are blocks of {BLOCK_BYTES} bytes written, rewritten and read sequentially, and \
+             visited at random by {SEEKERS} seekers? How fast are {files} files created, examined and \
+             deleted, with ordered and with random names? Measured by {by}, {}, on {size}.{memory}{short}",
             times(repeats)
         ),
         options: options.clone(),
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_set_is_twice_the_memory_unless_chosen_otherwise() {
+    fn the_data_set_is_twice_the_memory_by_default() {
         let options = Options { memory_bytes: 8 << 30, ..Options::default() };
         let full = work(&options);
         assert_eq!((full.size_bytes, full.fits_in_memory), (16 << 30, false));

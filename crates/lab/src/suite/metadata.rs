@@ -1,27 +1,29 @@
-//! Suite `metadata`: how fast are files and folders made and copied, and how much has to be read meanwhile? (report 001)
+//! Suite `metadata`: how fast are files and folders created and copied, and how much must be read
+//! meanwhile? (report 001)
 //!
-//! Seven tests, each for a fixed time: empty folders, empty files, files of 4 KiB and of 4096 KiB are created; trees of empty folders, of empty
-//! files and of files of 4 KiB are copied as rsync does.
+//! Seven tests of fixed duration: creating empty folders, empty files, files of 4 KiB and of 4096
+//! KiB; copying trees of empty folders, of empty files and of 4 KiB files as rsync does.
 
 use super::{Options, Plan, Test, Work};
 use crate::tree::{Leaf, Names, Order, Shape, Step, TreeWork, Verb};
 
 const SECONDS: u64 = 60;
-/// Seven tests of 5 s, three trees made before them in 5 s at most, and what it takes to delete it all, which on a busy disk is several times
-/// as long as to make it: below four minutes.
+/// Seven tests of 5 s, three trees prepared in at most 5 s each, and deleting everything, which on
+/// a busy disk takes several times as long as creating it: under four minutes in total.
 const QUICK_SECONDS: u64 = 5;
 const REPEATS: u32 = 3;
 const WORKERS: u32 = 4;
-/// Files of 4096 KiB in a quick run: what can't be written in time must not take minutes to be written out after it.
+/// Number of 4096 KiB files in a quick run: unwritten data must not take minutes to flush
+/// afterwards.
 const QUICK_LARGE_FILES: u64 = 512;
-/// Leaves of one folder.
+/// Leaves per folder.
 const PER_FOLDER: u32 = 1000;
 const DEPTH: u32 = 2;
-/// Leaves of a tree that is copied.
+/// Leaves of a tree to copy.
 const COPIED_LEAVES: u64 = 1_000_000;
 const QUICK_COPIED_LEAVES: u64 = 20_000;
 
-/// The plan for so many targets.
+/// The plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let in_turn = if options.together { 1 } else { targets.max(1) as u64 };
     let own = if options.quick { (QUICK_SECONDS / in_turn).max(2) } else { SECONDS };
@@ -33,26 +35,26 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
     let tests = vec![
         create("create-folders", "Creates empty folders", Leaf::Folder, u64::MAX, seconds),
         create("create-files", "Creates empty files", kib(0), u64::MAX, seconds),
-        create("create-files-4k", "Creates files of 4 KiB", kib(4), u64::MAX, seconds),
-        create("create-files-4m", "Creates files of 4096 KiB", kib(4096), large, seconds),
+        create("create-files-4k", "Creates 4 KiB files", kib(4), u64::MAX, seconds),
+        create("create-files-4m", "Creates 4096 KiB files", kib(4096), large, seconds),
         copy("rsync-folders", "Copies a tree of empty folders as rsync does", Leaf::Folder, copied, seconds),
         copy("rsync-files", "Copies a tree of empty files as rsync does", kib(0), copied, seconds),
-        copy("rsync-files-4k", "Copies a tree of files of 4 KiB as rsync does", kib(4), copied, seconds),
+        copy("rsync-files-4k", "Copies a tree of 4 KiB files as rsync does", kib(4), copied, seconds),
     ];
     let quick = match options.quick {
-        true => {
-            " This is a quick run: shorter tests, smaller trees to copy, done once unless asked otherwise."
-        }
+        true => " This is a quick run: shorter tests, smaller trees to copy, one repeat by default.",
         false => "",
     };
     Plan {
         suite: "metadata".into(),
-        title: "Work on metadata".into(),
+        title: "Metadata operations".into(),
         method: format!(
-            "How fast are files and folders made and copied, and how much must be read from disks meanwhile? {WORKERS} workers do each test for \
-             {seconds} s, in folders of {PER_FOLDER} entries; a tree that is copied has {copied} leaves or as many as could be made in {seconds} s, and is copied again and again until \
-             the time is over. Disk reads are those of the file system's device, or of all disks where it has none of its own (pools). What is still in memory when the \
-             time is over is then written out; how long that takes is given beside.{quick}"
+            "How fast are files and folders created and copied, and how much must be read from disks \
+             meanwhile? {WORKERS} workers run each test for {seconds} s, in folders of {PER_FOLDER} entries. \
+             A tree to copy has {copied} leaves, or as many as can be created in {seconds} s, and is copied \
+             repeatedly until the time is up. Disk reads are those of the file system's device, or of all \
+             disks if it has none of its own (pools). Data still in memory at the end are then flushed, and \
+             the time for that is given separately.{quick}"
         ),
         options: options.clone(),
         repeats,
@@ -87,7 +89,7 @@ fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test 
 mod tests {
     use super::*;
 
-    /// Seconds of all steps of all repeats.
+    /// Total seconds of all steps of all repeats.
     fn seconds(plan: &Plan) -> u64 {
         let steps = plan.tests.iter().flat_map(|test| match &test.work {
             Work::Tree(tree) => tree.steps.clone(),
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_chooses_counts() {
+    fn options_override_defaults() {
         let chosen = Options { quick: true, seconds: Some(3), repeats: Some(2), ..Options::default() };
         let plan = plan(&chosen, 1);
         assert_eq!((plan.repeats, seconds(&plan)), (2, 2 * 10 * 3));

@@ -1,22 +1,24 @@
-//! Suite `scan`: how long does a look at every file take, with nothing and with everything in memory? (report 000)
+//! Suite `scan`: how long does it take to stat every file, with cold and with warm caches? (report
+//! 000)
 //!
-//! The tree that is there is scanned, or, if a size was chosen, one of so many files that is made for it. By the walk of this program, by
-//! `fd` with `stat`, and by `cenote scan` on the devices of the pool, where they can be read.
+//! It scans the existing files, or, if a size is given, a tree with that many files created for the
+//! purpose: with the lab's own walk, with `fd` and `stat`, and with `cenote scan` on the pool's
+//! devices, if they can be read.
 
 use super::{Options, Plan, Test, Work};
 use crate::tree::{Leaf, Names, Shape};
 use crate::walk::{Cache, PoolScan, Scan, ScanTool};
 
 const REPEATS: u32 = 3;
-/// Threads of the walk: more than processors, as a cold scan mostly waits for disks.
+/// Threads of the walk: more than processors, because a cold scan mostly waits for disks.
 const THREADS: u32 = 16;
-/// Files of a made tree, in a folder and in all of them.
+/// Files per folder of a created tree.
 const PER_FOLDER: u32 = 100;
 const DEPTH: u32 = 2;
 const FILE_BYTES: u64 = 4096;
 
-/// The plan. `files`: how many files the tree has that is made to be scanned; None scans what is there. `pools`: targets whose
-/// data sets can be scanned on their devices.
+/// The plan. `files` is the size of the tree to create; None scans existing files. `pools` are
+/// targets whose datasets can be scanned on their devices.
 pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
     let repeats = options.repeats.unwrap_or(if options.quick { 1 } else { REPEATS }).max(1);
     let tree = files.map(|count| Shape {
@@ -28,10 +30,11 @@ pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
         seed: 1,
     });
     let mut tools = vec![
-        ("walk", "the parallel walk of this program", ScanTool::Walk { threads: THREADS }),
-        ("fd", "fd with stat of every file", ScanTool::Fd),
+        ("walk", "Cenote's parallel walk", ScanTool::Walk { threads: THREADS }),
+        ("fd", "fd with stat on every file", ScanTool::Fd),
     ];
-    // A tree made just now lies in a folder of ours; a scan of the devices would find all that the data set has.
+    // A tree just created is in the lab's folder; a scan of the devices would find the whole
+    // dataset.
     if !pools.is_empty() && tree.is_none() {
         tools.push((
             "pool",
@@ -50,16 +53,17 @@ pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
         }
     }
     let what = match files {
-        Some(files) => format!("A tree of {files} files made for it is scanned"),
-        None => "All files that are there are scanned; nothing is written among them".into(),
+        Some(files) => format!("A tree of {files} files is created and scanned"),
+        None => "All existing files are scanned; nothing is written among them".into(),
     };
     Plan {
         suite: "scan".into(),
         title: "Full metadata scans".into(),
         method: format!(
-            "How long does it take to find every file with its size? {what}; each tool writes the list to a file elsewhere. Before a cold scan all is \
-             written out and the caches are dropped, where that is allowed; before a warm one the same scan is done once without being measured. Other file systems mounted below are not \
-             entered, and symbolic links not followed."
+            "How long does it take to find every file and its size? {what}; each tool writes its list to a \
+             file elsewhere. Before a cold scan, dirty data are flushed and the caches dropped, if \
+             permitted; before a warm one, the same scan runs once unmeasured. Other file systems mounted \
+             below are not entered, and symbolic links are not followed."
         ),
         options: options.clone(),
         repeats,
@@ -76,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_scanned_on_their_devices_only_as_they_are() {
+    fn pools_are_scanned_on_their_devices_only_without_a_new_tree() {
         let pool = PoolScan {
             target: "/tank".into(),
             program: "cenote".into(),

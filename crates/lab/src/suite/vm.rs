@@ -1,7 +1,8 @@
-//! Suite `vm`: what does storage give to virtual machines, and what limits it? (report 002)
+//! Suite `vm`: how fast is storage for virtual machines, and what limits it? (report 002)
 //!
-//! 4 KiB random writes by four workers, a mix of 70 % reads and 30 % writes of 4 KiB by four workers with 16 at once, and sequential 1 MiB
-//! writes; all past the page cache, with everything sampled meanwhile.
+//! Random 4 KiB writes by four workers; a mix of 70 % reads and 30 % writes of 4 KiB by four
+//! workers with 16 operations in flight each; and sequential 1 MiB writes. All bypass the page
+//! cache, and everything is sampled meanwhile.
 
 use super::io::{About, Defaults, Shape, Sizes};
 use super::{Options, Plan};
@@ -11,17 +12,18 @@ const SIZE_BYTES: u64 = 10 << 30;
 /// Data set of a quick run.
 const QUICK_BYTES: u64 = 1 << 30;
 const SECONDS: u64 = 60;
-/// Fewer than four can't support any difference.
+/// Fewer than four repeats cannot support any difference.
 const REPEATS: u32 = 5;
 
-/// What it asks.
+/// Its question.
 const ABOUT: About = About {
     suite: "vm",
     title: "Storage for virtual machines",
-    question: "What does this storage give to virtual machines, and what limits it? Each test goes on for a fixed time with O_DIRECT; counters of disks, processors, network, caches and pressure are sampled meanwhile.",
+    question: "How fast is this storage for virtual machines, and what limits it? Each test runs for a fixed \
+        time with O_DIRECT, while counters of disks, processors, network, caches and pressure are sampled.",
 };
 
-/// The plan for so many targets.
+/// The plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let tests = [
         (
@@ -31,7 +33,7 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
         ),
         (
             "mixed-4k",
-            "Random 70 % read and 30 % write, 4 KiB, four workers, 16 operations at once each",
+            "Random 70 % read and 30 % write, 4 KiB, four workers, 16 operations in flight each",
             Shape::random(70, 4096, 4, 16),
         ),
         (
@@ -47,5 +49,5 @@ pub fn plan(options: &Options, targets: usize) -> Plan {
     ];
     let own =
         Defaults { size_bytes: SIZE_BYTES, quick_bytes: QUICK_BYTES, seconds: SECONDS, repeats: REPEATS };
-    Sizes::choose(options, targets, tests.len() as u64, own).plan(options, ABOUT, &tests)
+    Sizes::choose(options, targets, &tests, own).plan(options, ABOUT, &tests)
 }

@@ -1,8 +1,9 @@
-//! Is a block device in use, and does it hold anything?
+//! Whether a block device is in use, and whether it holds data.
 //!
-//! In use: the kernel refuses `O_EXCL` on a device that is mounted, swap, or part of an array, of LVM or of an imported pool; on a whole disk also
-//! if one of its partitions is. Holding anything: any byte that is not zero in the first and last mebibytes, where partition tables,
-//! superblocks and ZFS labels are, or in pages spread over the rest.
+//! In use: the kernel refuses `O_EXCL` on a device that is mounted, is swap, or belongs to an
+//! array, to LVM or to an imported pool; on a whole disk also if a partition does. Data: any
+//! non-zero byte in the first or last mebibytes, where partition tables, superblocks and ZFS labels
+//! are, or in sample pages spread over the rest.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,25 +12,25 @@ use std::path::Path;
 use super::open_exclusively;
 use crate::{LabError, Result};
 
-/// What is looked at as a whole at both ends.
+/// Bytes examined completely at each end.
 const END_BYTES: u64 = 4 << 20;
-/// How many pages between them are looked at.
+/// Pages sampled in between.
 const PROBES: u64 = 1024;
 const PAGE_BYTES: u64 = 4096;
 
-/// Refuses a device that somebody uses.
+/// Refuses a device that is in use.
 pub fn refuse_if_used(path: &Path) -> Result<()> {
     match open_exclusively(path) {
         Ok(_) => Ok(()),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(LabError::Refused(format!(
-            "{}: in use (mounted, swap, or part of an array or pool); it is not touched whatever is said",
+            "{}: in use (mounted, swap, or part of an array or pool); such a device is never touched",
             path.display()
         ))),
         Err(e) => Err(LabError::io(path.display().to_string())(e)),
     }
 }
 
-/// What the file or device holds, in words; None if it is all zeros where that was looked for, or empty.
+/// The data in a file or device, in words; None if it is empty, or zero wherever examined.
 pub fn holds(path: &Path) -> Result<Option<String>> {
     let what = || path.display().to_string();
     let mut file = File::open(path).map_err(LabError::io(what()))?;

@@ -1,10 +1,12 @@
-//! A tree copied as rsync copies it.
+//! Copies a tree as rsync does.
 //!
-//! Folders are made as they are met. A file is read from the source and written under a temporary name (`.name.RANDOM`), gets owner, times and mode there, and is renamed
-//! to its own name: whoever looks sees the whole file or none. Folders get theirs when all is in them, as what is made in them changes their times.
-//! Links are copied as links. As with `rsync -a`, hard links become files of their own, and ACLs and extended attributes are not copied.
+//! Folders are created when they are found. A file is read from the source, written under a
+//! temporary name (`.name.RANDOM`), given its owner, times and mode, and renamed: readers see the
+//! whole file or none. Folders get their attributes after their content, since adding entries
+//! changes their times. Links are copied as links. As with `rsync -a`, hard links become separate
+//! files, and ACLs and extended attributes are not copied.
 //!
-//! Memory: about 100 bytes a folder, until the end.
+//! Memory: about 100 bytes per folder, until the end.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -26,7 +28,7 @@ use crate::measurement::tally::nanoseconds;
 use crate::walk::{Entry, EntryKind, Visitor, WalkOptions, walk};
 use crate::{LabError, Result};
 
-/// What is done, by kind; `copy` is all that is done for an entry together.
+/// The actions; `copy` is everything done for an entry.
 const KINDS: [&str; 6] = ["copy", "create", "read", "write", "attributes", "rename"];
 const COPY: usize = 0;
 const CREATE: usize = 1;
@@ -35,10 +37,11 @@ const WRITE: usize = 3;
 const ATTRIBUTES: usize = 4;
 const RENAME: usize = 5;
 
-/// Copies all that is in `source` into `destination`, a new folder; again and again, with `.0`, `.1` and so on for its extension, if it is to go on for a time.
+/// Copies the content of `source` into `destination`, a new folder; repeatedly, with the extensions
+/// `.0`, `.1` and so on, if there is a time limit.
 ///
 /// # Errors
-/// Something can't be read or made, or the work was stopped.
+/// Something cannot be read or created, or the work was stopped.
 pub fn copy(source: &Path, destination: &Path, how: How<'_>) -> Result<Done> {
     let begun = Instant::now();
     let room = Room::half_of_free(source)?;
@@ -63,7 +66,7 @@ pub fn copy(source: &Path, destination: &Path, how: How<'_>) -> Result<Done> {
     })
 }
 
-/// One copy, and whether time or room was up before its end.
+/// One copy, and whether time or space ran out before its end.
 fn copy_once<'a>(
     source: &'a Path,
     into: &'a Path,
@@ -71,16 +74,16 @@ fn copy_once<'a>(
     begun: Instant,
     room: &'a Room,
 ) -> Result<(bool, Vec<Copier<'a>>)> {
-    let can_not = |path: &Path| LabError::io(format!("{} can't be copied", path.display()));
+    let can_not = |path: &Path| LabError::io(format!("cannot copy {}", path.display()));
     let root = fs::metadata(source).map_err(can_not(source))?;
     fs::create_dir(into).map_err(can_not(into))?;
     let options = WalkOptions { threads: how.workers as usize, one_file_system: true };
     let copier = || Ok(Copier::new(source, into, how.until, begun, room));
     let (walked, mut copiers) = walk(source, options, how.control, copier)?;
     if let Some(first) = walked.first_error {
-        return Err(LabError::Refused(format!("{}: can't be copied as a whole: {first}", source.display())));
+        return Err(LabError::Refused(format!("{}: cannot be copied completely: {first}", source.display())));
     }
-    // The deepest first: a folder that may not be written must not be closed before those in it.
+    // Deepest first: a folder without write permission must not be finished before those in it.
     let mut folders: Vec<_> = copiers.iter_mut().flat_map(|copier| copier.folders.drain(..)).collect();
     folders.sort_unstable_by(|a, b| b.0.cmp(&a.0));
     folders.push((into.to_owned(), Attributes::of_metadata(&root)));
@@ -99,7 +102,7 @@ struct Copier<'a> {
     room: &'a Room,
     tallies: Vec<Tally>,
     inodes: u64,
-    /// Folders that were made, to be finished at the end.
+    /// Created folders, to be finished at the end.
     folders: Vec<(PathBuf, Attributes)>,
     buffer: Vec<u8>,
     over: bool,
@@ -116,7 +119,7 @@ impl Visitor for Copier<'_> {
         let began = Instant::now();
         self.room.take(entry.stat.stx_size);
         let bytes = self.copy(entry, &from, &to).map_err(LabError::io(format!(
-            "{} can't be copied to {}",
+            "cannot copy {} to {}",
             from.display(),
             to.display()
         )))?;
@@ -139,12 +142,12 @@ impl<'a> Copier<'a> {
         Copier { source, into, until, room, tallies, inodes: 0, folders: Vec::new(), buffer, over: false }
     }
 
-    /// Gives the bytes that were copied.
+    /// Returns the number of bytes copied.
     fn copy(&mut self, entry: &Entry<'_>, from: &Path, to: &Path) -> io::Result<u64> {
         let attributes = Attributes::of(entry.stat);
         match entry.kind {
             EntryKind::Folder => {
-                // Writable until all is in it.
+                // Keep it writable until its content is complete.
                 let make = || DirBuilder::new().mode(attributes.mode | 0o700).create(to);
                 self.tallies[CREATE].time(0, make)?;
                 self.folders.push((to.to_owned(), attributes));
@@ -158,7 +161,7 @@ impl<'a> Copier<'a> {
                 Ok(0)
             }
             EntryKind::Other => {
-                Err(io::Error::other("neither a file, nor a folder, nor a link: such a tree is not copied"))
+                Err(io::Error::other("neither a file, nor a folder, nor a link: cannot copy such a tree"))
             }
         }
     }
@@ -193,7 +196,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// `.name.RANDOM` in the folder of `to`; the name is cut so that it fits.
+/// `.name.RANDOM` in the folder of `to`; the name is truncated to fit.
 fn temporary_name(to: &Path, name: &[u8], number: u64) -> PathBuf {
     const LONGEST_NAME: usize = 255;
     const AROUND: usize = 8;
@@ -202,7 +205,7 @@ fn temporary_name(to: &Path, name: &[u8], number: u64) -> PathBuf {
     to.with_file_name(OsStr::from_bytes(&[b".", cut, end.as_bytes()].concat()))
 }
 
-/// What an entry gets beside its content.
+/// An entry's attributes.
 #[derive(Debug, Clone, Copy)]
 struct Attributes {
     mode: u32,
@@ -236,7 +239,7 @@ impl Attributes {
         Timestamps { last_access: self.times.0, last_modification: self.times.1 }
     }
 
-    /// Owner first, as changing it takes set-user-id bits away; then times and mode.
+    /// Owner first, because changing it clears set-user-id bits; then times and mode.
     fn set_file(&self, file: &File) -> io::Result<()> {
         let made = file.metadata()?;
         if (made.uid(), made.gid()) != self.owner {
@@ -260,7 +263,7 @@ impl Attributes {
     }
 }
 
-/// Only root may give files away: for others they stay their own, as with rsync.
+/// Only root may give files away; otherwise they keep the current owner, as with rsync.
 fn may_be_refused(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),

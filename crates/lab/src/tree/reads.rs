@@ -1,7 +1,8 @@
-//! What was read from disks meanwhile.
+//! Counts reads from disk.
 //!
-//! The file system's own device where it has one; otherwise (pools, network) all disks of the machine together. Beside it what the kernel says that this
-//! process caused to be read, which the ZFS module accounts, too.
+//! It uses the file system's own device if there is one; otherwise (pools, network) all disks of
+//! the machine together. It also records the reads that the kernel attributes to this process,
+//! which the ZFS module accounts for, too.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,25 +11,25 @@ use std::path::{Path, PathBuf};
 use crate::measurement::Figure;
 use crate::unit::Unit;
 
-/// Sectors of the kernel's counters, whatever the disk's are.
+/// Sector size of the kernel's counters, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;
 
-/// Counters at a moment.
+/// Counters at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskReads {
     /// (reads, bytes) of the device or devices.
     pub disks: Option<(u64, u64)>,
-    /// Bytes that this process caused to be read.
+    /// Bytes read on behalf of this process.
     pub process_bytes: Option<u64>,
 }
 
 impl DiskReads {
-    /// As they are now, for the file system that `place` is on.
+    /// The current counters, for the file system of `place`.
     pub fn now(place: &Path) -> DiskReads {
         DiskReads { disks: disks(place), process_bytes: process_bytes() }
     }
 
-    /// What came since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(self, earlier: DiskReads) -> DiskReads {
         let disks = self.disks.zip(earlier.disks);
         let process = self.process_bytes.zip(earlier.process_bytes);
@@ -38,7 +39,7 @@ impl DiskReads {
         }
     }
 
-    /// Both together, where both are known.
+    /// The sum, where both are known.
     pub fn plus(self, other: DiskReads) -> DiskReads {
         let disks = self.disks.zip(other.disks);
         let process = self.process_bytes.zip(other.process_bytes);
@@ -48,7 +49,7 @@ impl DiskReads {
         }
     }
 
-    /// As figures: those that are known.
+    /// The known ones as figures.
     pub fn figures(self) -> Vec<Figure> {
         let bytes = |name: &str, bytes: u64| Figure::lower(name, bytes as f64, Unit::Bytes);
         let reads = |reads: u64| Figure::lower("disk.reads", reads as f64, Unit::Count);
@@ -71,7 +72,7 @@ fn disks(place: &Path) -> Option<(u64, u64)> {
     if own.exists() {
         return counters(&own);
     }
-    // A disk has hardware behind it; arrays, loop devices and partitions have not.
+    // A disk has hardware behind it; arrays, loop devices and partitions have none.
     let all = fs::read_dir("/sys/block").ok()?.flatten().map(|entry| entry.path());
     let disks = all.filter(|disk| disk.join("device").exists());
     disks.filter_map(|disk| counters(&disk.join("stat"))).reduce(|a, b| (a.0 + b.0, a.1 + b.1))

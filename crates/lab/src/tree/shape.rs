@@ -1,7 +1,7 @@
-//! Which leaves a tree has, and where each is.
+//! The leaves of a tree, and the position of each.
 //!
 //! ```text
-//! leaf 1234567, 100 in a folder, depth 2:   folder 12345 = 192 * 64 + 57   ──>   d192/d57/000012d687kQz
+//! leaf 1234567, 100 per folder, depth 2:   folder 12345 = 192 * 64 + 57   ──>   d192/d57/000012d687kQz
 //! ```
 
 use std::fmt::Write;
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::random::Random;
 
-/// How many folders a folder has, but for the topmost level, which has as many as it takes.
+/// Sub-folders per folder; the topmost level has as many as necessary.
 const FAN_OUT: u64 = 64;
-/// At most so many letters in a name.
+/// Most letters in a name.
 const LETTERS: u64 = 12;
 
 /// What the leaves of a tree are.
@@ -29,24 +29,24 @@ pub enum Leaf {
     },
 }
 
-/// Names of leaves, as bonnie makes them: ten hexadecimal digits and up to twelve letters.
+/// Names of leaves in bonnie's style: ten hexadecimal digits and up to twelve letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
-    /// Digits first: names come in order.
+    /// Digits first: names are in order.
     Sequential,
-    /// Letters first: names come in any order.
+    /// Letters first: names are unordered.
     Random,
 }
 
-/// A tree: everything about it but where it is.
+/// A tree, without its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// What its leaves are.
     pub leaf: Leaf,
-    /// How many leaves there are; a step with a time limit may make fewer.
+    /// Number of leaves; a step with a time limit may create fewer.
     pub count: u64,
-    /// Leaves in a folder.
+    /// Leaves per folder.
     pub per_folder: u32,
     /// Levels of folders above the leaves; 0 puts all leaves into one folder.
     pub depth: u32,
@@ -57,22 +57,22 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Which folder the leaf is in.
+    /// The folder of a leaf.
     pub fn folder_of(&self, leaf: u64) -> u64 {
         if self.depth == 0 { 0 } else { leaf / u64::from(self.per_folder.max(1)) }
     }
 
-    /// How many folders hold so many leaves.
+    /// Number of folders for this many leaves.
     pub fn folders(&self, leaves: u64) -> u64 {
         if leaves == 0 { 0 } else { self.folder_of(leaves - 1) + 1 }
     }
 
-    /// Where a folder is.
+    /// The path of a folder.
     pub fn folder_path(&self, root: &Path, folder: u64) -> PathBuf {
         self.folder_above(root, folder, self.depth)
     }
 
-    /// Where the folder of `level` is (`depth` the lowest, 1 the topmost) that has the number `folder` among those of its level.
+    /// The path of folder number `folder` of `level` (`depth` is the lowest level, 1 the topmost).
     pub fn folder_above(&self, root: &Path, folder: u64, level: u32) -> PathBuf {
         let mut numbers = Vec::with_capacity(level as usize);
         let mut rest = folder;
@@ -86,12 +86,12 @@ impl Shape {
         path
     }
 
-    /// The folder above this one, by number, if this one is the first in it.
+    /// The number of the parent folder, if this is its first sub-folder.
     pub fn first_of(&self, folder: u64) -> Option<u64> {
         folder.is_multiple_of(FAN_OUT).then_some(folder / FAN_OUT)
     }
 
-    /// A leaf's name, put into `name`.
+    /// Writes a leaf's name to `name`.
     pub fn name(&self, leaf: u64, name: &mut String) {
         name.clear();
         let letters = |name: &mut String| {
@@ -102,7 +102,7 @@ impl Shape {
             }
         };
         let digits = |name: &mut String| {
-            // Writing to a string can't fail.
+            // Writing to a string cannot fail.
             let _ = write!(name, "{leaf:010x}");
         };
         match self.names {

@@ -1,4 +1,4 @@
-//! What can be done with a tree: each leaf created, looked at, read or deleted, each folder listed.
+//! Operations on a tree: create, stat, read or delete every leaf, list every folder.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,54 +17,54 @@ use crate::workload::permutation::Permutation;
 use crate::workload::random::Random;
 use crate::{LabError, Result};
 
-/// Read and written at once, in bytes.
+/// Bytes per read and write.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
-/// A worker takes so many leaves at once, and no more than [`RUN_BYTES`] of them.
+/// Leaves that a worker takes at once, limited to [`RUN_BYTES`].
 const RUN_LEAVES: u64 = 64;
 const RUN_BYTES: u64 = 4 << 20;
 
 /// A tree on a file system.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// What it looks like.
+    /// Its shape.
     pub shape: Shape,
-    /// Where it is.
+    /// Its root folder.
     pub root: PathBuf,
     /// Leaves `0..made` exist.
     pub made: u64,
 }
 
-/// With how many workers, in which order and how long.
+/// Workers, order and time limit of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct How<'a> {
-    /// How many workers.
+    /// Number of workers.
     pub workers: u32,
-    /// In which order leaves are met.
+    /// Order of the leaves.
     pub order: Order,
-    /// When to end at the latest; [`Room`] is then looked after, too.
+    /// Time limit; if set, [`Room`] is checked as well.
     pub until: Option<Instant>,
-    /// Told to stop, and how far it is.
+    /// For stop requests and progress.
     pub control: &'a Control,
 }
 
-/// What a step gave.
+/// The result of a step.
 #[derive(Debug)]
 pub struct Done {
     /// Operations by kind.
     pub tallies: Vec<(&'static str, Tally)>,
-    /// Files and folders that were made.
+    /// Number of created files and folders.
     pub inodes: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// It ended because too little room was left.
+    /// It ended because space ran low.
     pub full: bool,
 }
 
-/// What a worker has in hand.
+/// A worker's state.
 struct Hands {
     tally: Tally,
     inodes: u64,
-    /// The folder it made or met last, with its path.
+    /// The folder used last, with its path.
     folder: Option<u64>,
     path: PathBuf,
     name: String,
@@ -72,15 +72,15 @@ struct Hands {
 }
 
 impl Tree {
-    /// One that is still to be made.
+    /// A tree that does not exist yet.
     pub fn new(shape: Shape, root: PathBuf) -> Tree {
         Tree { shape, root, made: 0 }
     }
 
-    /// Makes its leaves, with the folders that they are in.
+    /// Creates its leaves and their folders.
     ///
     /// # Errors
-    /// One of them can't be made, or the work was stopped.
+    /// One of them cannot be created, or the work was stopped.
     pub fn create(&mut self, how: How<'_>) -> Result<Done> {
         fs::create_dir(&self.root).map_err(LabError::io(self.root.display().to_string()))?;
         let room = Room::half_of_free(&self.root)?;
@@ -97,7 +97,7 @@ impl Tree {
                 room.take(bytes);
                 let made =
                     hands.tally.time(bytes, || make_leaf(&hands.path, self.shape.leaf, &mut hands.content));
-                made.map_err(LabError::io(format!("{} can't be made", hands.path.display())))?;
+                made.map_err(LabError::io(format!("cannot create {}", hands.path.display())))?;
                 hands.path.pop();
                 hands.inodes += 1;
                 Ok(())
@@ -107,7 +107,7 @@ impl Tree {
         Ok(done("create", begun, hands, !go_on()))
     }
 
-    /// Looks at each leaf.
+    /// Stats each leaf.
     ///
     /// # Errors
     /// One of them has vanished, or the work was stopped.
@@ -118,7 +118,7 @@ impl Tree {
     /// Reads each file.
     ///
     /// # Errors
-    /// One of them can't be read, or the work was stopped.
+    /// One of them cannot be read, or the work was stopped.
     pub fn read(&self, how: How<'_>) -> Result<Done> {
         self.each_leaf("read", self.shape.bytes(), how, |path, buffer| {
             let mut file = File::open(path)?;
@@ -130,7 +130,7 @@ impl Tree {
     /// Lists each folder.
     ///
     /// # Errors
-    /// One of them can't be listed, or the work was stopped.
+    /// One of them cannot be listed, or the work was stopped.
     pub fn list(&self, how: How<'_>) -> Result<Done> {
         let begun = Instant::now();
         let order = Visits::of(how.order, self.shape.folders(self.made), self.shape.seed);
@@ -143,7 +143,7 @@ impl Tree {
                 let path = self.shape.folder_path(&self.root, order.at(number));
                 let listed =
                     hands.tally.time(0, || fs::read_dir(&path)?.try_for_each(|entry| entry.map(drop)));
-                listed.map_err(LabError::io(format!("{} can't be listed", path.display())))
+                listed.map_err(LabError::io(format!("cannot list {}", path.display())))
             },
         )?;
         Ok(done("list", begun, hands, false))
@@ -152,7 +152,7 @@ impl Tree {
     /// Deletes all leaves, then the folders.
     ///
     /// # Errors
-    /// One of them can't be deleted, or the work was stopped.
+    /// One of them cannot be deleted, or the work was stopped.
     pub fn delete(&mut self, how: How<'_>) -> Result<Done> {
         let leaf = self.shape.leaf;
         let done = self.each_leaf("delete", 0, how, |path, _| match leaf {
@@ -170,7 +170,7 @@ impl Tree {
         Ok(done)
     }
 
-    /// Removes a folder, and those above that are empty then: folders go from the last to the first.
+    /// Removes a folder, and any parents that become empty: folders go from last to first.
     fn remove_folder(&self, folder: u64) -> Result<()> {
         let mut number = folder;
         for level in (1..=self.shape.depth).rev() {
@@ -234,7 +234,7 @@ impl Tree {
             hands.folder = Some(folder);
             if make {
                 hands.inodes += make_folders(&hands.path)
-                    .map_err(LabError::io(format!("{} can't be made", hands.path.display())))?;
+                    .map_err(LabError::io(format!("cannot create {}", hands.path.display())))?;
             }
         }
         self.shape.name(leaf, &mut hands.name);
@@ -253,7 +253,7 @@ fn done(what: &'static str, begun: Instant, hands: Vec<Hands>, full: bool) -> Do
     }
 }
 
-/// Numbers below a count: in order, or each once in no order.
+/// Numbers below a count: in order, or each once in random order.
 struct Visits {
     count: u64,
     shuffled: Option<Permutation>,
@@ -273,7 +273,7 @@ impl Visits {
     }
 }
 
-/// Makes the folder, and those above it that are missing; gives how many were made.
+/// Creates the folder and its missing parents; returns how many were created.
 fn make_folders(path: &Path) -> io::Result<u64> {
     match DirBuilder::new().mode(0o755).create(path) {
         Ok(()) => Ok(1),
@@ -301,5 +301,5 @@ fn make_leaf(path: &Path, leaf: Leaf, content: &mut Content) -> io::Result<()> {
 }
 
 fn remove(folder: &Path) -> Result<()> {
-    fs::remove_dir(folder).map_err(LabError::io(format!("{} can't be deleted", folder.display())))
+    fs::remove_dir(folder).map_err(LabError::io(format!("cannot delete {}", folder.display())))
 }

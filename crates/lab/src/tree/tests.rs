@@ -1,4 +1,4 @@
-//! What the workloads count is what is there; a copy is equal to its source.
+//! Workloads count what exists; a copy equals its source.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn how(control: &Control) -> How<'_> {
     How { workers: 3, order: Order::Random, until: None, control }
 }
 
-/// (folders, files, bytes) below.
+/// (folders, files, bytes) below `root`.
 fn inventory(root: &Path) -> (u64, u64, u64) {
     let mut sum = (0, 0, 0);
     for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
@@ -40,10 +40,10 @@ fn operations(outcome: &Outcome) -> Vec<(&str, u64, u64)> {
 }
 
 #[test]
-fn a_tree_has_the_shape_that_was_asked_for_and_goes_as_it_came() {
+fn a_tree_has_the_requested_shape_and_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::default();
-    // 650 leaves, 5 in a folder: 130 folders in 3 above them.
+    // 650 leaves, 5 per folder: 130 folders in 3 above them.
     for (depth, folders) in [(0, 0), (1, 130), (2, 133), (3, 134)] {
         let root = dir.path().join(format!("{depth}"));
         let mut tree = Tree::new(shape(Leaf::File { bytes: 10 }, 650, 5, depth), root.clone());
@@ -61,7 +61,7 @@ fn a_tree_has_the_shape_that_was_asked_for_and_goes_as_it_came() {
 }
 
 #[test]
-fn names_come_in_order_or_in_none() {
+fn names_are_ordered_or_random() {
     let names = |names| {
         let shape = Shape { names, ..shape(Leaf::Folder, 500, 10, 1) };
         let mut name = String::new();
@@ -78,7 +78,7 @@ fn names_come_in_order_or_in_none() {
 }
 
 #[test]
-fn work_gives_its_measured_steps_and_leaves_nothing() {
+fn work_reports_its_measured_steps_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let leaf = Leaf::File { bytes: 5000 };
     let prepare = Step { measured: false, ..Step::measured(Verb::Create, Order::Sequential) };
@@ -94,7 +94,7 @@ fn work_gives_its_measured_steps_and_leaves_nothing() {
         ("create", 303, 0),
         ("read", 300, 1_500_000),
         ("write", 300, 1_500_000),
-        // Those of the copy's root, too.
+        // Including those of the copy's root.
         ("attributes", 304, 0),
         ("rename", 300, 0),
         ("delete", 300, 0),
@@ -106,7 +106,7 @@ fn work_gives_its_measured_steps_and_leaves_nothing() {
 }
 
 #[test]
-fn when_time_is_up_what_was_made_is_without_gaps() {
+fn a_tree_stopped_by_time_has_no_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::default();
     let root = dir.path().join("tree");
@@ -121,7 +121,7 @@ fn when_time_is_up_what_was_made_is_without_gaps() {
     assert!(!root.exists());
 }
 
-/// All that a copy has to keep: kind and mode, owner, time and content of each entry.
+/// What a copy must preserve: kind and mode, owner, time and content of each entry.
 fn contents(root: &Path) -> BTreeMap<PathBuf, (u32, u32, u32, SystemTime, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -146,7 +146,7 @@ fn contents(root: &Path) -> BTreeMap<PathBuf, (u32, u32, u32, SystemTime, Vec<u8
 }
 
 #[test]
-fn a_copy_has_content_modes_owners_and_times_of_its_source() {
+fn a_copy_keeps_content_modes_owners_and_times() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::create_dir_all(source.join("a/empty")).unwrap();
@@ -180,7 +180,7 @@ fn a_copy_has_content_modes_owners_and_times_of_its_source() {
 }
 
 #[test]
-fn copies_go_on_until_time_is_up_and_all_of_them_count() {
+fn copies_repeat_until_time_is_up_and_all_count() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::default();
     let mut tree = Tree::new(shape(Leaf::File { bytes: 1 }, 50, 10, 1), dir.path().join("tree"));
@@ -188,13 +188,13 @@ fn copies_go_on_until_time_is_up_and_all_of_them_count() {
     let until = Some(Instant::now() + Duration::from_millis(100));
     let done = copy(&tree.root, &dir.path().join("copy"), How { until, ..how(&control) }).unwrap();
     let (folders, files, _) = inventory(dir.path());
-    // Beside the source, and without the roots of tree and copies.
+    // Besides the source, and without the roots of tree and copies.
     let roots = fs::read_dir(dir.path()).unwrap().count() as u64;
     assert_eq!(done.inodes, folders + files - roots - made);
 }
 
 #[test]
-fn what_vanished_is_named_and_a_stop_stops() {
+fn vanished_files_are_named_and_a_stop_stops() {
     let dir = tempfile::tempdir().unwrap();
     let control = Control::default();
     let mut tree = Tree::new(shape(Leaf::File { bytes: 1 }, 500, 10, 1), dir.path().join("tree"));
@@ -212,5 +212,5 @@ fn what_vanished_is_named_and_a_stop_stops() {
         steps: vec![Step::measured(Verb::Create, Order::Sequential)],
     };
     assert!(matches!(again.run(dir.path(), &control), Err(LabError::Interrupted)));
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "what was begun is gone");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "unfinished work is removed");
 }

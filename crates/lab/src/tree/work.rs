@@ -15,60 +15,60 @@ use crate::target::Scratch;
 use crate::unit::Unit;
 use crate::{LabError, Result};
 
-/// What is done with a tree.
+/// An operation on a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Its leaves are made.
+    /// Create the leaves.
     Create,
-    /// Each leaf is looked at.
+    /// Stat each leaf.
     Stat,
-    /// Each folder is listed.
+    /// List each folder.
     List,
-    /// Each file is read.
+    /// Read each file.
     Read,
-    /// Leaves and folders are deleted.
+    /// Delete leaves and folders.
     Delete,
-    /// It is copied as rsync does.
+    /// Copy it as rsync does.
     Copy,
 }
 
-/// In which order leaves are met.
+/// The order of the leaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// As they were made.
+    /// In order of creation.
     #[default]
     Sequential,
-    /// In any order, each once.
+    /// In random order, each once.
     Random,
 }
 
-/// One thing that is done with a tree.
+/// One operation on a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is done.
+    /// The operation.
     pub verb: Verb,
-    /// In which order.
+    /// The order of the leaves.
     pub order: Order,
-    /// It counts; otherwise it only prepares for those that do.
+    /// Whether it is measured; if not, it only prepares for others.
     pub measured: bool,
-    /// It ends after so many seconds; None: when all is done.
+    /// Time limit in seconds; None means until complete.
     pub seconds: Option<u64>,
 }
 
-/// Steps on one tree, which is made in a folder of its own and deleted at the end.
+/// Steps on one tree, which is created in its own folder and deleted at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeWork {
     /// The tree.
     pub shape: Shape,
     /// Workers.
     pub workers: u32,
-    /// In this order; the first one creates it.
+    /// The steps, in order; the first creates the tree.
     pub steps: Vec<Step>,
 }
 
-/// What measured steps add up to.
+/// The sum of the measured steps.
 #[derive(Default)]
 struct Sum {
     streams: Vec<Stream>,
@@ -81,10 +81,10 @@ struct Sum {
 }
 
 impl TreeWork {
-    /// Does it in `place`, a folder.
+    /// Runs in `place`, a folder.
     ///
     /// # Errors
-    /// Something can't be made, has vanished or does not fit, or the work was stopped.
+    /// Something cannot be created, has vanished or does not fit, or the work was stopped.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
         let scratch = Scratch::new(place)?;
         let mut tree = Tree::new(self.shape, scratch.path().join("tree"));
@@ -95,7 +95,8 @@ impl TreeWork {
             let read = DiskReads::now(place).since(reads);
             let cpu = CpuTime::of_process().since(cpu);
             if done.full {
-                sum.notes.push(format!("{}: ended early, as half of the free room was used", step.name()));
+                sum.notes
+                    .push(format!("{}: ended early because half of the free space was used", step.name()));
             }
             let began = Instant::now();
             settle(scratch.path())?;
@@ -111,7 +112,7 @@ impl TreeWork {
 }
 
 impl Step {
-    /// Measured, without a limit of time.
+    /// Measured, without a time limit.
     pub fn measured(verb: Verb, order: Order) -> Step {
         Step { verb, order, measured: true, seconds: None }
     }
@@ -170,28 +171,28 @@ impl Sum {
     }
 }
 
-/// Waits until all that was changed on the file system is on its disks.
+/// Waits until all changes to the file system are on its disks.
 fn settle(place: &Path) -> Result<()> {
-    let failed = || LabError::io(format!("{} can't be synced", place.display()));
+    let failed = || LabError::io(format!("cannot sync {}", place.display()));
     let folder = std::fs::File::open(place).map_err(failed())?;
     rustix::fs::syncfs(&folder).map_err(std::io::Error::from).map_err(failed())
 }
 
 impl Shape {
-    /// Makes the tree at `root`, unless it has been made there before; gives `root`.
+    /// Creates the tree at `root` unless it exists; returns `root`.
     ///
     /// # Errors
-    /// It can't be made, or the work was stopped: then what there is of it is deleted.
+    /// It cannot be created, or the work was stopped; the partial tree is then deleted.
     pub fn make_once(&self, root: &Path, control: &Control) -> Result<PathBuf> {
         if root.exists() {
             return Ok(root.to_owned());
         }
-        control.doing("making the tree to scan");
+        control.doing("creating the tree to scan");
         let making = root.with_extension("making");
         let how = How { workers: 4, order: Order::Sequential, until: None, control };
         let made = Tree::new(*self, making.clone()).create(how).and_then(|_| settle(&making));
         if let Err(error) = made {
-            // What is left goes with the scratch folder.
+            // Anything left goes with the scratch folder.
             let _ = std::fs::remove_dir_all(&making);
             return Err(error);
         }

@@ -1,4 +1,5 @@
-//! An open folder of a walk, and how the next ones are opened: by name in their folder, or by path where that one is closed.
+//! An open folder of a walk, and opening the next ones: by name relative to their folder, or by
+//! path if that is closed.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -12,10 +13,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat
 use super::OPEN_FOLDERS;
 use super::queue::Pending;
 
-/// Paths are resolved in pieces below this, in bytes: the kernel takes 4096 (`PATH_MAX`).
+/// Paths are resolved in pieces shorter than this, in bytes: the kernel accepts 4096 (`PATH_MAX`).
 const LONGEST_PATH: usize = 4000;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// A folder.
@@ -39,15 +40,15 @@ impl EntryKind {
     }
 }
 
-/// Where the walk began.
+/// The start of the walk.
 pub struct Root {
     fd: OwnedFd,
     device: (u32, u32),
-    /// Folders that are open now.
+    /// Number of folders currently open.
     open: AtomicUsize,
 }
 
-/// An open folder. The descriptor also keeps how far it has been listed.
+/// An open folder. Its descriptor also holds the position in its listing.
 pub struct Folder {
     pub fd: OwnedFd,
     /// Its path from the root; empty for the root.
@@ -56,7 +57,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The root itself, to which the path may lead by symbolic links.
+    /// The root itself; its path may contain symbolic links.
     pub fn root(path: &Path) -> io::Result<Folder> {
         let open = || openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let (fd, again) = (open()?, open()?);
@@ -65,17 +66,17 @@ impl Folder {
         Ok(Folder::new(fd, Vec::new(), Arc::new(root)))
     }
 
-    /// The folder of that name in this one.
+    /// Opens a sub-folder of this one.
     pub fn open(&self, name: &CStr) -> io::Result<Folder> {
         Ok(Folder::new(open(&self.fd, name)?, self.path_of(name.to_bytes()), Arc::clone(&self.root)))
     }
 
-    /// The folder at that path from the root.
+    /// Opens the folder at that path below the root.
     pub fn open_far(root: Arc<Root>, path: Vec<u8>) -> io::Result<Folder> {
         let mut rest = path.as_slice();
         let mut above: Option<OwnedFd> = None;
         while rest.len() > LONGEST_PATH {
-            // A name has at most 255 bytes: there is a slash in each piece.
+            // A name has at most 255 bytes, so each piece contains a slash.
             let end = rest[..LONGEST_PATH].iter().rposition(|&b| b == b'/').unwrap_or(LONGEST_PATH);
             above = Some(open(above.as_ref().unwrap_or(&root.fd), &CString::new(&rest[..end])?)?);
             rest = &rest[(end + 1).min(rest.len())..];
@@ -84,18 +85,18 @@ impl Folder {
         Ok(Folder::new(fd, path, root))
     }
 
-    /// What is known of the entry of that name.
+    /// Stats an entry of this folder.
     pub fn stat(&self, name: &CStr) -> rustix::io::Result<Statx> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         statx(&self.fd, name, flags, StatxFlags::BASIC_STATS)
     }
 
-    /// Whether what `stat` describes is on the same file system as the root.
+    /// Whether the entry with this `stat` is on the same file system as the root.
     pub fn is_inside(&self, stat: &Statx) -> bool {
         device(stat) == self.root.device
     }
 
-    /// The sub-folder of that name, to be listed later.
+    /// A sub-folder to list later.
     pub fn pending(self: &Arc<Folder>, name: &CStr) -> Pending {
         if self.root.open.load(Relaxed) > OPEN_FOLDERS {
             return Pending::Far(Arc::clone(&self.root), self.path_of(name.to_bytes()));

@@ -1,4 +1,5 @@
-//! The list that a scan writes: size and path of each file, as `stat --printf '%s %n\0'` writes them.
+//! The list written by a scan: size and path of each file, in the format of `stat --printf '%s
+//! %n\0'`.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use super::Entry;
 use crate::{LabError, Result};
 
-/// A worker writes so much at once, in bytes.
+/// Bytes that a worker writes at once.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// One worker's part of the list; all write to the same file, whole entries at once.
+/// One worker's part of the list; all append whole entries to the same file.
 #[derive(Debug, Clone)]
 pub struct ListWriter {
     file: Arc<Mutex<File>>,
@@ -20,10 +21,10 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Writes to a file, which is made; paths begin with `root`.
+    /// Creates the file; paths start with `root`.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It cannot be created.
     pub fn create(file: &Path, root: &Path) -> Result<ListWriter> {
         let made = File::create(file).map_err(LabError::io(file.display().to_string()))?;
         let mut root = root.as_os_str().as_encoded_bytes().to_vec();
@@ -34,7 +35,7 @@ impl ListWriter {
     /// Adds an entry.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The file cannot be written.
     pub fn add(&mut self, entry: &Entry<'_>) -> Result<()> {
         let buffer = &mut self.buffer;
         buffer.extend_from_slice(itoa::Buffer::new().format(entry.stat.stx_size).as_bytes());
@@ -49,10 +50,10 @@ impl ListWriter {
         if buffer.len() + 8192 > WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is left.
+    /// Writes buffered entries.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The file cannot be written.
     pub fn flush(&mut self) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(|e| e.into_inner());
         file.write_all(&self.buffer).map_err(LabError::io("list of files"))?;

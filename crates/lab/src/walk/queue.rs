@@ -1,7 +1,8 @@
-//! What is still to be done: each worker has its own stack, and gives part of it away while somebody is idle.
+//! Pending work: each worker has its own stack, and gives part of it away while another is idle.
 //!
-//! The lock is taken only to give and to get. A worker gives the older half of its stack: those are the folders nearest to the root, with most
-//! below them. The walk is over when all workers are idle and nothing is shared, or when one of them failed.
+//! The lock is taken only to give and to get. A worker gives away the older half of its stack: the
+//! folders nearest to the root, with most below them. The walk is over when all workers are idle
+//! and nothing is shared, or when one of them failed.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -10,29 +11,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::folder::{Folder, Root};
 
-/// A piece of work.
+/// A unit of work.
 pub enum Pending {
-    /// A folder by its name in its folder, which is kept open for it.
+    /// A folder by its name in its parent, which is kept open for it.
     Below(Arc<Folder>, CString),
-    /// A folder by its path from the root: too many were open when it was found.
+    /// A folder by its path from the root, because too many were open when it was found.
     Far(Arc<Root>, Vec<u8>),
-    /// The rest of an open folder's list.
+    /// The rest of an open folder's listing.
     Rest(Arc<Folder>),
 }
 
 /// Shared by the workers of one walk.
 pub struct Queue {
     threads: usize,
-    /// Read without the lock: whether it is worth giving something away.
+    /// Read without the lock: whether it is worth giving work away.
     idle: AtomicUsize,
-    /// Read without the lock: whether to go on at all.
+    /// Read without the lock: whether to continue at all.
     over: AtomicBool,
     shared: Mutex<VecDeque<Pending>>,
     changed: Condvar,
 }
 
 impl Queue {
-    /// For so many workers, with the first piece of work.
+    /// For a number of workers, with the first unit of work.
     pub fn new(threads: usize, first: Pending) -> Queue {
         let shared = VecDeque::from([first]);
         Queue {
@@ -44,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// Whether somebody waits for work.
+    /// Whether a worker waits for work.
     pub fn is_wanted(&self) -> bool {
         self.idle.load(Relaxed) > 0
     }
@@ -54,13 +55,13 @@ impl Queue {
         self.over.load(Relaxed)
     }
 
-    /// Gives one piece away.
+    /// Gives one unit away.
     pub fn give(&self, piece: Pending) {
         self.lock().push_back(piece);
         self.changed.notify_one();
     }
 
-    /// Gives the older half of a worker's stack away.
+    /// Gives away the older half of a worker's stack.
     pub fn give_half(&self, stack: &mut Vec<Pending>) {
         let half = stack.len() / 2;
         if half > 0 {
@@ -69,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a piece of work; None when the walk is over.
+    /// Waits for a unit of work; None when the walk is over.
     pub fn get(&self) -> Option<Pending> {
         let mut shared = self.lock();
         self.idle.fetch_add(1, Relaxed);
@@ -90,9 +91,9 @@ impl Queue {
         }
     }
 
-    /// Ends the walk: nobody gets anything any more.
+    /// Ends the walk: nobody gets any more work.
     pub fn end(&self) {
-        // Under the lock, so that nobody begins to wait between the change and the call.
+        // Under the lock, so that no worker starts to wait between the change and the notification.
         let _shared = self.lock();
         self.over.store(true, Relaxed);
         self.changed.notify_all();

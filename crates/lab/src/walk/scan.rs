@@ -1,7 +1,8 @@
-//! One full metadata scan, by one tool, cold or warm.
+//! One full metadata scan by one tool, cold or warm.
 //!
-//! Each tool writes the list of all regular files with their sizes to a file outside of what is scanned, as in report 000; what
-//! the list holds is what is counted. A cold scan begins when all that can be written has been and the caches were dropped; a warm one after another, unmeasured scan.
+//! Each tool writes a list of all regular files with their sizes to a file outside the scanned
+//! tree, as in report 000; the list is then counted. A cold scan starts after dirty data were
+//! flushed and caches dropped; a warm one after another, unmeasured scan.
 
 mod external;
 
@@ -21,61 +22,63 @@ use crate::tree::Shape;
 use crate::unit::Unit;
 use crate::{LabError, Result};
 
-/// What scans.
+/// A scanning tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanTool {
-    /// The parallel walk of [`walk`], with so many threads.
+    /// The parallel walk of [`walk`].
     Walk {
         /// Threads.
         threads: u32,
     },
-    /// `fd` with a `stat` of all files.
+    /// `fd` with a `stat` of every file.
     Fd,
-    /// `cenote scan`, on the devices of the pools that the targets lie on.
+    /// `cenote scan` on the devices of the targets' pools.
     Pool(Vec<PoolScan>),
 }
 
-/// How one target's data set is scanned without its mount.
+/// How to scan one target's dataset without its mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolScan {
-    /// The target: where the data set is mounted.
+    /// The target: where the dataset is mounted.
     pub target: PathBuf,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments: it must print type, size and path of each entry, separated by tabs, with a NUL byte behind each.
+    /// Its arguments: it must print type, size and path of each entry, separated by tabs, with a
+    /// terminating NUL byte.
     pub arguments: Vec<String>,
 }
 
-/// What is in memory when a scan begins.
+/// The state of the caches when a scan starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// Nothing, where dropping caches is allowed.
+    /// Empty, if dropping caches is permitted.
     Cold,
-    /// What a scan just before left there.
+    /// As left by the previous scan.
     Warm,
 }
 
 /// One scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// What scans.
+    /// The tool.
     pub tool: ScanTool,
-    /// What is in memory at the start.
+    /// The state of the caches.
     pub cache: Cache,
-    /// The tree to scan, made in the scratch folder unless it is there; None: all that is in the target already.
+    /// The tree to scan, created in the scratch folder unless it exists; None scans the target's
+    /// existing files.
     pub tree: Option<Shape>,
 }
 
-/// What a tool can say of a target.
+/// A tool's result on a target.
 enum Attempt {
     Scanned(Scanned),
-    /// Not with this tool; why.
+    /// The tool does not work here; with the reason.
     NotHere(String),
 }
 
-/// What a scan found, and what it took.
+/// The result and cost of a scan.
 struct Scanned {
     tool: Tool,
     files: u64,
@@ -88,11 +91,11 @@ struct Scanned {
 }
 
 impl Scan {
-    /// Scans all of `target`, to which nothing is written, or the tree made in `scratch`. Lists go to `lists`, a folder that is not in
-    /// what is scanned, and are deleted again.
+    /// Scans all of `target`, to which nothing is written, or the tree created in `scratch`. Lists
+    /// go to `lists`, a folder outside the scanned tree, and are deleted again.
     ///
     /// # Errors
-    /// The tree can't be made or scanned, a program failed, or the work was stopped.
+    /// The tree cannot be created or scanned, a program failed, or the work was stopped.
     pub fn run(
         &self,
         target: &Path,
@@ -113,7 +116,9 @@ impl Scan {
         let lists = Scratch::new(lists)?;
         let mut outcome = self.prepare_and_scan(&root, target, &lists.path().join("list"), control)?;
         if lies_in(lists.path(), &root) {
-            outcome.notes.push("the result lies in what is scanned: its own files were counted, too".into());
+            outcome.notes.push(
+                "the result folder is inside the scanned tree, so its own files were counted, too".into(),
+            );
         }
         Ok(outcome)
     }
@@ -128,7 +133,7 @@ impl Scan {
         let mut notes = Vec::new();
         match self.cache {
             Cache::Cold => notes.extend(caches::drop_all().err().map(|error| {
-                format!("caches could not be dropped ({error}; it takes root): this scan was warm")
+                format!("caches could not be dropped ({error}; requires root): this scan was warm")
             })),
             Cache::Warm => drop(self.scan(root, target, list, control)?),
         }
@@ -154,7 +159,7 @@ impl Scan {
             ScanTool::Fd => external::fd(root, list, control),
             ScanTool::Pool(pools) => match pools.iter().find(|pool| pool.target == target) {
                 Some(pool) => external::pool(pool, list, control).map(Attempt::Scanned),
-                None => Ok(Attempt::NotHere("not on a pool whose devices can be read".into())),
+                None => Ok(Attempt::NotHere("not on a pool with readable devices".into())),
             },
         }
     }
@@ -165,14 +170,14 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
     path.ok().zip(folder.ok()).is_some_and(|(path, folder)| path.starts_with(folder))
 }
 
-/// The outcome of a scan that could not be done here.
+/// The outcome of a scan that cannot be done here.
 fn left_out(tool: &ScanTool, why: String) -> Outcome {
     let name = match tool {
         ScanTool::Walk { .. } | ScanTool::Pool(_) => "cenote",
         ScanTool::Fd => "fd",
     };
     let tool = Tool { name: name.into(), version: String::new(), command: None };
-    let notes = vec![format!("left out: {why}")];
+    let notes = vec![format!("skipped: {why}")];
     Outcome { tool, cpu: None, streams: Vec::new(), others: Vec::new(), notes }
 }
 
@@ -190,12 +195,12 @@ fn scan_by_walk(root: &Path, threads: u32, list: &Path, control: &Control) -> Re
     let mut notes = Vec::new();
     if walked.borders > 0 {
         notes.push(format!(
-            "{} other file systems are mounted below; they were not entered: name them as targets of their own",
+            "{} other file systems are mounted below and were not entered: add them as targets of their own",
             walked.borders
         ));
     }
     if let Some(first) = &walked.first_error {
-        notes.push(format!("{} entries could not be read; the first: {first}", walked.errors));
+        notes.push(format!("{} entries could not be read; first error: {first}", walked.errors));
     }
     Ok(Scanned {
         tool: Tool::cenote(),
@@ -209,7 +214,8 @@ fn scan_by_walk(root: &Path, threads: u32, list: &Path, control: &Control) -> Re
     })
 }
 
-/// Writes the list, and notes how long each entry took: from the one before it in the same piece of a folder's list.
+/// Writes the list, and records the latency of each entry: the time since the previous one in the
+/// same part of a listing.
 struct Lister {
     writer: ListWriter,
     entries: Tally,

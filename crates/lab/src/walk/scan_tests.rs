@@ -1,4 +1,4 @@
-//! Scans by each tool count the same, and leave nothing behind.
+//! All tools count the same, and leave nothing behind.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn figure(outcome: &Outcome, name: &str) -> f64 {
 }
 
 #[test]
-fn walk_and_fd_count_what_is_there_and_write_nothing_among_it() {
+fn walk_and_fd_count_all_files_and_write_nothing_there() {
     let (target, lists) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for name in ["a\nb", ".hidden", "c"] {
         fs::create_dir_all(target.path().join("folder")).unwrap();
@@ -26,7 +26,7 @@ fn walk_and_fd_count_what_is_there_and_write_nothing_among_it() {
         let outcome =
             scan(tool.clone(), None).run(target.path(), None, lists.path(), &Control::default()).unwrap();
         if outcome.tool.version.is_empty() {
-            assert!(outcome.notes[0].starts_with("left out: fd is not installed"), "{:?}", outcome.notes);
+            assert!(outcome.notes[0].starts_with("skipped: fd is not installed"), "{:?}", outcome.notes);
             continue;
         }
         assert_eq!((figure(&outcome, "files"), figure(&outcome, "bytes")), (4.0, 17.0), "{tool:?}");
@@ -35,12 +35,12 @@ fn walk_and_fd_count_what_is_there_and_write_nothing_among_it() {
     assert_eq!(fs::read_dir(target.path()).unwrap().count(), 2);
     let walk = scan(ScanTool::Walk { threads: 1 }, None);
     let outcome = walk.run(target.path(), None, target.path(), &Control::default()).unwrap();
-    assert!(outcome.notes[0].contains("the result lies in what is scanned"), "{:?}", outcome.notes);
+    assert!(outcome.notes[0].contains("the result folder is inside the scanned tree"), "{:?}", outcome.notes);
     assert_eq!(fs::read_dir(lists.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_tree_is_made_once_for_all_scans_of_it() {
+fn a_tree_is_created_once_for_all_scans() {
     let (target, lists) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let leaf = Leaf::File { bytes: 10 };
     let shape = Shape { leaf, count: 250, per_folder: 100, depth: 2, names: Names::Random, seed: 3 };
@@ -50,7 +50,7 @@ fn a_tree_is_made_once_for_all_scans_of_it() {
             .run(target.path(), Some(target.path()), lists.path(), &Control::default())
             .unwrap();
         assert_eq!((figure(&outcome, "files"), figure(&outcome, "bytes")), (250.0, 2500.0));
-        // Three folders of leaves and the one above them.
+        // Three folders of leaves and their parent.
         assert_eq!(figure(&outcome, "folders"), 4.0);
         assert_eq!(outcome.streams[0].operations, 254);
         made.push(fs::metadata(target.path().join("scanned")).unwrap().created().ok());
@@ -59,7 +59,7 @@ fn a_tree_is_made_once_for_all_scans_of_it() {
 }
 
 #[test]
-fn a_pool_scan_counts_files_only_and_other_targets_are_left_out() {
+fn a_pool_scan_counts_only_files_and_skips_other_targets() {
     let lists = tempfile::tempdir().unwrap();
     let script = r"printf 'f\t12\t/a\nb\0d\t2\t/c\0l\t3\t/d\0f\t30\t/c/e\0'";
     let pool = PoolScan {
@@ -72,5 +72,5 @@ fn a_pool_scan_counts_files_only_and_other_targets_are_left_out() {
     assert_eq!((figure(&outcome, "files"), figure(&outcome, "bytes")), (2.0, 42.0));
     assert!(outcome.tool.command.unwrap().starts_with("sh -c 'printf"));
     let outcome = scan.run(Path::new("/home"), None, lists.path(), &Control::default()).unwrap();
-    assert_eq!(outcome.notes, ["left out: not on a pool whose devices can be read"]);
+    assert_eq!(outcome.notes, ["skipped: not on a pool with readable devices"]);
 }

@@ -1,4 +1,4 @@
-//! The walk beside `find`, on trees made to be awkward.
+//! The walk compared with `find`, on awkward trees.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::*;
 
-/// Keeps the path of each entry.
+/// Collects the path of each entry.
 struct Paths(BTreeSet<Vec<u8>>);
 
 impl Visitor for Paths {
@@ -33,7 +33,7 @@ fn paths(root: &Path, threads: usize, one_file_system: bool) -> (Walked, BTreeSe
     (walked, all)
 }
 
-/// What `find` finds below `root`, with those arguments.
+/// The output of `find` below `root` with these arguments.
 fn found(root: &Path, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     let find =
         Command::new("find").current_dir(root).args(["-mindepth", "1"]).args(arguments).output().unwrap();
@@ -42,7 +42,7 @@ fn found(root: &Path, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     names.map(|name| name.strip_prefix(b"./").unwrap_or(name).to_vec()).collect()
 }
 
-/// Folders below each other, far beyond what a path can name; `beside`: with a second one at each level.
+/// Nested folders far deeper than a path can name; `beside` adds a second one at each level.
 fn make_deep(root: &Path, name: &str, levels: usize, beside: bool) {
     let open = |fd: &std::os::fd::OwnedFd| openat(fd, name, OFlags::DIRECTORY, Mode::empty()).unwrap();
     let mut folder = openat(CWD, root, OFlags::DIRECTORY, Mode::empty()).unwrap();
@@ -81,15 +81,15 @@ fn make_awkward(root: &Path) {
 }
 
 #[test]
-fn it_finds_what_find_finds_however_many_workers() {
+fn any_number_of_workers_finds_what_find_finds() {
     let dir = tempfile::tempdir().unwrap();
     make_awkward(dir.path());
     let expected = found(dir.path(), &["-print0"]);
-    assert!(expected.iter().any(|path| path.len() > 4096), "a path that can't be named as a whole");
+    assert!(expected.iter().any(|path| path.len() > 4096), "a path too long to name");
     let count = |kind| found(dir.path(), &["-type", kind, "-print0"]).len() as u64;
     for threads in [1, 2, 8] {
         let (walked, paths) = paths(dir.path(), threads, true);
-        assert!(paths == expected, "{} paths, find has {}", paths.len(), expected.len());
+        assert!(paths == expected, "{} paths, but find has {}", paths.len(), expected.len());
         assert_eq!((walked.files, walked.folders), (count("f"), count("d")));
         assert_eq!(walked.others, count("l") + count("p"));
         assert_eq!((walked.borders, walked.errors), (0, 0), "{:?}", walked.first_error);
@@ -97,7 +97,7 @@ fn it_finds_what_find_finds_however_many_workers() {
 }
 
 #[test]
-fn the_root_may_be_a_link_and_sizes_are_added_up() {
+fn the_root_may_be_a_link_and_sizes_are_summed() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("tree")).unwrap();
     fs::write(dir.path().join("tree/a"), [0; 1000]).unwrap();
@@ -111,11 +111,11 @@ fn the_root_may_be_a_link_and_sizes_are_added_up() {
         &Control::default(),
         || Ok(Paths(BTreeSet::new())),
     );
-    assert!(missing.err().unwrap().to_string().contains("/no: can't be listed"));
+    assert!(missing.err().unwrap().to_string().contains("cannot list"));
 }
 
 #[test]
-fn other_file_systems_are_met_and_not_entered() {
+fn other_file_systems_are_visited_but_not_entered() {
     let (dev, shm) = (Path::new("/dev"), Path::new("/dev/shm"));
     let differ = || Some(fs::metadata(dev).ok()?.dev() != fs::metadata(shm).ok()?.dev());
     if differ() != Some(true) {
@@ -131,7 +131,7 @@ fn other_file_systems_are_met_and_not_entered() {
     assert!(paths(dev, 2, false).1.contains(&path));
 }
 
-/// Does something when it meets an entry of that name.
+/// Runs a function on meeting an entry of that name.
 struct At<F>(&'static [u8], F);
 
 impl<F: FnMut() -> Result<ControlFlow<()>> + Send> Visitor for At<F> {

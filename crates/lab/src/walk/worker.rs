@@ -1,4 +1,4 @@
-//! One worker of a walk: takes pieces of work until there are none.
+//! One worker of a walk: takes units of work until there are none.
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use super::{Entry, MOST_PENDING, Visitor, WalkOptions, Walked};
 use crate::Result;
 use crate::control::Control;
 
-/// A piece of a folder's list: about 2000 entries.
+/// Part of a folder's listing: about 2000 entries.
 const LIST_BYTES: usize = 64 << 10;
-/// After so many entries of a piece the rest of the folder may be given away: smaller folders are not worth it.
+/// Entries after which the rest of a folder may be given away: smaller folders are not worth it.
 const GIVE_AFTER: u32 = 256;
 
 pub struct Worker<'w, V> {
@@ -26,11 +26,11 @@ pub struct Worker<'w, V> {
     visitor: V,
     walked: Walked,
     stack: Vec<Pending>,
-    /// Sub-folders of the folder that is being listed.
+    /// Sub-folders of the folder being listed.
     found: Vec<Pending>,
 }
 
-/// Where a folder's list stands after a piece of it.
+/// The state of a folder's listing after one part.
 #[derive(PartialEq)]
 enum Listed {
     Further,
@@ -75,7 +75,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         if self.queue.is_over() { None } else { self.stack.pop().or_else(|| self.queue.get()) }
     }
 
-    /// Lists a folder to its end, or until there is enough to do below it, or somebody else takes the rest.
+    /// Lists a folder to its end, or until there is enough work below it or another worker takes
+    /// the rest.
     fn list(&mut self, folder: &Arc<Folder>, buffer: &mut Vec<u8>) -> Result<()> {
         while self.list_piece(folder, buffer)? == Listed::Further {
             if self.found.len() >= MOST_PENDING {

@@ -1,22 +1,25 @@
-//! Buffer: what writes write.
+//! The content of write buffers.
 //!
-//! Idea: no more than is needed. A plain job fills its buffers once ([`Filler::prepare`]) and each write changes eight bytes of every 512,
-//! which keeps blocks from being equal for deduplication and "nop" writes; that is what fio does, too, and costs next to nothing. New data
-//! for each write are made only where the job asks: `refill_buffers`, compression, copies, verification.
+//! It does no more than necessary. A plain job fills its buffers once ([`Filler::prepare`]), and
+//! each write changes eight bytes in every 512. That keeps blocks distinct for deduplication and
+//! nop-writes, costs almost nothing, and is what fio does. New data for each write are generated
+//! only if the job requires it: `refill_buffers`, compression, copies, verification.
 //!
-//! All data are a function of (seed, worker; origin, serial): AES in counter mode, the counter being the origin in units of 16 bytes and
-//! the serial. So nothing needs to be remembered:
+//! All data are a function of (seed, worker; origin, serial): AES in counter mode, where the
+//! counter is the origin in units of 16 bytes and the serial. So nothing needs to be remembered:
 //!
 //! | job | origin | serial |
 //! |---|---|---|
 //! | fresh data | 0 | a new one each time |
-//! | `dedupe_percent` | 0 | for that share of writes, one that was used before |
+//! | `dedupe_percent` | 0 | for that share of writes, one used before |
 //! | `verify` | the offset in the file | the operation's number |
 //!
-//! `compress_percent` leaves the first part of each 4 KiB random and the rest zero, which any compressor finds, in records of any size
-//! from 4 KiB. (fio does so by 512 bytes.) Copies are whole buffers: they meet as equal records where `bs` is a multiple of the record size.
+//! `compress_percent` leaves the first part of every 4 KiB random and the rest zero, which any
+//! compressor finds, in records of any size from 4 KiB. (fio does so in every 512 bytes.) Copies
+//! are whole buffers: they become equal records if `bs` is a multiple of the record size.
 //!
-//! Read buffers: what was read lies in the buffer then. Prepare it again before it is written, or keep buffers of reads and writes apart.
+//! A buffer that was read into holds foreign data. Prepare it again before writing it, or use
+//! separate buffers for reads and writes.
 
 mod keystream;
 mod sector;
@@ -33,29 +36,30 @@ pub use sector::SECTOR_BYTES;
 /// Compressible and random parts alternate in pieces of this size.
 const PIECE_BYTES: usize = 4096;
 
-/// Fills buffers for the writes of one worker, and checks what was read back.
+/// Fills the write buffers of one worker, and verifies data read back.
 #[derive(Debug)]
 pub struct Filler {
     keystream: Keystream,
-    /// Of the seed and the worker: what tells data of this filler from others.
+    /// Derived from seed and worker: distinguishes this filler's data from others'.
     tag: u64,
     content: Content,
     verify: bool,
-    /// All writes have one size, so that no write can overlap another one in part.
+    /// All writes have one size, so no write can partially overlap another.
     one_size: bool,
-    /// How many bytes of each piece are random.
+    /// Random bytes per piece.
     random_bytes: usize,
     copies: Deck,
     random: Random,
-    /// Serials used so far, without those of copies.
+    /// Serials used so far, not counting copies.
     serials: u64,
 }
 
 impl Filler {
-    /// For worker number `worker` of `job`, as in [`Workload::new`](crate::workload::Workload::new).
+    /// For worker number `worker` of `job`, as in
+    /// [`Workload::new`](crate::workload::Workload::new).
     ///
     /// # Errors
-    /// The job asks for what excludes each other; the text says what.
+    /// The job has conflicting options; the text says which.
     pub fn new(job: &Job, worker: u32) -> Result<Filler> {
         let mut random = Random::new(job.seed, u64::from(worker) | 1 << 32);
         refuse_contradiction(job)?;
@@ -73,7 +77,7 @@ impl Filler {
         })
     }
 
-    /// Fills a buffer that was not used before, or that something was read into.
+    /// Fills a buffer that is new or was read into.
     pub fn prepare(&mut self, buffer: &mut [u8]) {
         match self.content {
             Content::Zeros => buffer.fill(0),
@@ -85,7 +89,7 @@ impl Filler {
         }
     }
 
-    /// Makes the buffer, of `operation.bytes`, ready for a write.
+    /// Prepares the buffer, of `operation.bytes`, for a write.
     #[inline]
     pub fn renew(&mut self, buffer: &mut [u8], operation: &Operation) {
         match self.content {
@@ -103,10 +107,12 @@ impl Filler {
         }
     }
 
-    /// Checks what was read where `written` had been written, by a filler of the same job and worker, and maybe written again later.
+    /// Verifies data read from where `written` was written by a filler of the same job and worker,
+    /// and possibly overwritten later.
     ///
     /// # Errors
-    /// [`LabError::Verify`] with the first offset that is wrong, and what is there: other data, an older write, a part of it.
+    /// [`LabError::Verify`] with the first wrong offset and what was found: other data, an older
+    /// write, or part of one.
     pub fn check(&self, path: &Path, buffer: &[u8], written: &Operation) -> Result<()> {
         let (at, what) = match self.first_wrong(buffer, written) {
             None => return Ok(()),
@@ -129,7 +135,7 @@ impl Filler {
             if self.one_size && number != first {
                 return Some((
                     at,
-                    format!("of write {number}, but the block begins with write {first}: it is torn"),
+                    format!("from write {number}, but the block starts with write {first}: it is torn"),
                 ));
             }
             self.fill(&mut expected, offset, number);
@@ -145,7 +151,7 @@ impl Filler {
         self.serials - 1
     }
 
-    /// The data that (origin, serial) stand for, with their compressible part.
+    /// The data for (origin, serial), including their compressible part.
     fn fill(&self, buffer: &mut [u8], origin: u64, serial: u64) {
         if self.random_bytes == PIECE_BYTES {
             return self.keystream.write(buffer, origin, serial);
@@ -164,7 +170,7 @@ impl Filler {
     }
 }
 
-/// Changes each sector a little.
+/// Changes each sector slightly.
 #[inline]
 fn stamp(buffer: &mut [u8], mut value: u64) {
     for sector in buffer.chunks_mut(SECTOR_BYTES) {

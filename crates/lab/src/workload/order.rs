@@ -1,15 +1,16 @@
-//! In which order the blocks of a region are met.
+//! The order in which the blocks of a region are visited.
 //!
-//! Hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot" does not mean "near the start". (fio hashes
-//! ranks to blocks, which lets some share one and leaves others out; a permutation keeps the law exact.) Those of the normal law
-//! lie around the middle.
+//! The hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot"
+//! does not mean "near the start". (fio hashes ranks to blocks, so that some collide and others are
+//! left out; a permutation keeps the distribution exact.) Those of the normal distribution lie
+//! around the middle.
 
 use super::permutation::Permutation;
 use super::random::{self, Random};
 use super::zipf::Zipf;
 use crate::job::{Distribution, Job};
 
-/// Where to go next, in a region that begins at 0.
+/// Where to go next, in a region that starts at 0.
 #[derive(Debug)]
 pub(super) struct Order {
     region_bytes: u64,
@@ -23,22 +24,23 @@ pub(super) struct Order {
 
 #[derive(Debug)]
 enum Course {
-    /// One after the other, then again from the start.
+    /// Sequential, then again from the start.
     Sequential,
-    /// Each block once, in random order; then in another one.
+    /// Each block once in random order; then in another order.
     Shuffled { order: Permutation, at: u64 },
     /// Any block.
     Uniform,
     /// Block k with probability proportional to k^-theta.
     Zipf { ranks: Zipf, places: Permutation },
-    /// Of n blocks number n u^power, u being uniform: h of them get 1 - h of the operations.
+    /// Of n blocks, number n u^power with uniform u: the share h of blocks gets 1 - h of the
+    /// operations.
     Pareto { power: f64, places: Permutation },
-    /// Around the middle, with this deviation in blocks.
+    /// Around the middle, with this standard deviation in blocks.
     Normal { deviation: f64 },
 }
 
 impl Order {
-    /// For operations of at least `unit` bytes in a region that holds one.
+    /// For operations of at least `unit` bytes in a region large enough for one.
     pub fn new(job: &Job, region_bytes: u64, unit: u32, random: &mut Random) -> Order {
         let unit = u64::from(unit);
         let blocks = region_bytes / unit;
@@ -58,7 +60,7 @@ impl Order {
         Order { region_bytes, unit, blocks, next: 0, course }
     }
 
-    /// Offset and size of the next operation, of `bytes` if that many are left there, else of `smallest`.
+    /// Offset and size of the next operation: `bytes` if they fit there, otherwise `smallest`.
     #[inline]
     pub fn next(&mut self, random: &mut Random, bytes: u32, smallest: u32) -> (u64, u32) {
         let offset = self.offset(random, smallest);
@@ -68,7 +70,7 @@ impl Order {
         (offset, bytes)
     }
 
-    /// Where at least `smallest` bytes are left.
+    /// An offset with at least `smallest` bytes left.
     #[inline]
     fn offset(&mut self, random: &mut Random, smallest: u32) -> u64 {
         let block = match &mut self.course {
@@ -95,7 +97,7 @@ impl Order {
     }
 }
 
-/// A block around the middle; what falls outside is drawn again.
+/// A block around the middle; draws outside are repeated.
 fn normal(random: &mut Random, blocks: u64, deviation: f64) -> u64 {
     loop {
         let block = (blocks as f64 / 2.0 + gauss(random) * deviation).floor();
@@ -105,7 +107,8 @@ fn normal(random: &mut Random, blocks: u64, deviation: f64) -> u64 {
     }
 }
 
-/// Mean 0, deviation 1: the sum of twelve uniform numbers, less six (Irwin-Hall), which leaves the normal law only in its far tails.
+/// Mean 0, standard deviation 1: the sum of twelve uniform numbers minus six (Irwin-Hall), which
+/// deviates from the normal distribution only in the far tails.
 fn gauss(random: &mut Random) -> f64 {
     let mut sum = 0;
     for _ in 0..6 {

@@ -1,9 +1,11 @@
-//! A random order of the numbers below n, without memory: a Feistel network with cycle walking.
+//! A random order of the numbers below n, in constant memory: a Feistel network with cycle walking.
 //!
-//! A bitmap of blocks done (fio's random map) costs a bit a block and, towards the end of a pass, long searches for what is left.
-//! Instead a number is cut in two halves that are mixed into each other, which permutes the numbers of as many bits as n needs;
-//! whatever falls at or above n is sent through again, fewer than two times on average, until it is below: that permutes those below n.
-//! Source: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. No secrecy is asked of it, so four light rounds do.
+//! A bitmap of visited blocks (fio's random map) costs a bit per block and, towards the end of a
+//! pass, long searches for the remaining ones. Instead, a number is split into two halves that are
+//! mixed into each other, which permutes all numbers with as many bits as n needs. A result at or
+//! above n is fed back, fewer than two times on average, until it is below n; that permutes the
+//! numbers below n. Source: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002.
+//! Secrecy is not required, so four light rounds suffice.
 
 use super::random::Random;
 
@@ -21,7 +23,7 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// One of the numbers below `n`, which is at least 1.
+    /// A random permutation of the numbers below `n`, which is at least 1.
     pub fn new(n: u64, random: &mut Random) -> Permutation {
         let bits = (u64::BITS - n.saturating_sub(1).leading_zeros()).max(2);
         let right_bits = bits.div_ceil(2);
@@ -34,7 +36,7 @@ impl Permutation {
         }
     }
 
-    /// Where `at` (below n) goes.
+    /// The image of `at`, which must be below n.
     #[inline]
     pub fn get(&self, at: u64) -> u64 {
         let mut value = at;
@@ -46,7 +48,7 @@ impl Permutation {
         }
     }
 
-    /// Halves stay in place and are changed in turn, so that they need not be of one length.
+    /// Halves stay in place and are changed in turn, so they may differ in length.
     #[inline]
     fn mix(&self, value: u64) -> u64 {
         let (mut left, mut right) = (value >> self.right_bits, value & self.right_mask);

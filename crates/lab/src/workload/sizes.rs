@@ -1,13 +1,13 @@
-//! Which size the next operation has.
+//! The size of the next operation.
 
 use super::random::Random;
 use crate::job::BlockSizes;
 
-/// Sizes with their shares.
+/// Sizes with their weights.
 #[derive(Debug)]
 pub(super) struct Sizes {
     sizes: Vec<u32>,
-    /// Weights of all up to this one.
+    /// Sum of the weights up to and including this one.
     up_to: Vec<u64>,
     smallest: u32,
 }
@@ -28,7 +28,7 @@ impl Sizes {
         Sizes { sizes, up_to, smallest }
     }
 
-    /// The smallest, 0 if there is none.
+    /// The smallest; 0 if there are none.
     pub fn smallest(&self) -> u32 {
         self.smallest
     }

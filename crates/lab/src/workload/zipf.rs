@@ -1,15 +1,17 @@
-//! Zipf's law: rank k of n comes with probability proportional to k^-theta.
+//! Zipf's law: rank k of n has a probability proportional to k^-theta.
 //!
-//! Idea: the masses of the first ranks, where most draws fall, are summed up in a table. Beyond, the staircase of masses is as
-//! good as the curve x^-theta (the mass of rank k differs from the curve's from k - 1/2 to k + 1/2 by theta (theta + 1) / 24 k^2 of
-//! itself, 3 in 100,000 at most), whose integral has an inverse in closed form. So nothing is as long as n, neither in memory
-//! nor in time: fio adds up to ten million powers before it begins.
+//! The masses of the first ranks, where most draws fall, are summed in a table. Beyond it, the
+//! staircase of masses is as good as the curve x^-theta (the mass of rank k differs from the
+//! curve's between k - 1/2 and k + 1/2 by theta (theta + 1) / 24 k^2 of itself, at most 3 in
+//! 100,000), whose integral has an inverse in closed form. So neither memory nor time grows with n,
+//! while fio adds up to ten million powers before it starts.
 
 use super::random::{Random, power};
 
 /// Ranks in the table.
 const HEAD: usize = 64;
-/// Where theta is 1 the integral has another form; nobody can tell a theta this far from it.
+/// For theta = 1 the integral has another form; a theta this close to 1 cannot be distinguished
+/// from it.
 const LEAST_FROM_ONE: f64 = 1e-6;
 
 /// Draws ranks.
@@ -20,12 +22,12 @@ pub(super) struct Zipf {
     exponent: f64,
     /// 1 / exponent.
     inverse: f64,
-    /// Masses of all ranks up to this one.
+    /// Sum of masses up to and including each rank.
     head: Vec<f64>,
     head_mass: f64,
-    /// That of all ranks.
+    /// Sum of the masses of all ranks.
     mass: f64,
-    /// The integral up to where the table ends.
+    /// The integral up to the end of the table.
     integral_of_head: f64,
 }
 
@@ -46,7 +48,7 @@ impl Zipf {
         Zipf { n, exponent, inverse: 1.0 / exponent, head, head_mass, mass, integral_of_head }
     }
 
-    /// A rank, from 0.
+    /// A random rank, from 0.
     #[inline]
     pub fn next(&self, random: &mut Random) -> u64 {
         let mass = random.unit() * self.mass;

@@ -1,5 +1,6 @@
-//! Facts of this machine, or of a recording of one: a folder with what the programs said and the kernel's files under their paths
-//! (crates/lab/tests/recorded/zfs/record makes such).
+//! Gathers facts from this machine, or from a recording of one: a folder with the output of the
+//! programs, and the kernel's files under their paths (made by
+//! crates/lab/tests/recorded/zfs/record).
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,17 +19,18 @@ use crate::{LabError, Result};
 pub struct Look {
     /// Pools to look at; all if empty.
     pub pools: Vec<String>,
-    /// How long to watch latencies; since the import if None.
+    /// How long to observe latencies; None means since the import.
     pub window: Option<Duration>,
-    /// Where SMART records of earlier days are kept, and today's is added; without it disks are not asked.
+    /// Where earlier SMART records are kept and today's is added; None means that disks are not
+    /// asked.
     pub smart: Option<History>,
 }
 
 impl Facts {
-    /// What is known of this machine.
+    /// Gathers the facts of this machine.
     ///
     /// # Errors
-    /// OpenZFS is not there, a pool is not imported, or the programs failed.
+    /// OpenZFS is missing, a pool is not imported, or the programs failed.
     pub fn gather(look: &Look) -> Result<Facts> {
         let zpool = Zpool::find()?;
         let known = zpool.names()?;
@@ -46,10 +48,10 @@ impl Facts {
         Ok(facts)
     }
 
-    /// From a folder of recorded outputs of one pool.
+    /// Reads facts from a folder with the recorded output of one pool.
     ///
     /// # Errors
-    /// What the programs said is not there or can't be read.
+    /// A recorded output is missing or cannot be parsed.
     pub fn recorded(folder: &Path) -> Result<Facts> {
         let zpool = Zpool::recorded(folder)?;
         Facts::of_zpool(&zpool, &zpool.names()?, &Root::at(folder), None)
@@ -78,7 +80,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// What a machine's description has.
+    /// The facts in a machine's description.
     pub(super) fn of_machine(machine: &Machine) -> Facts {
         Facts {
             memory_bytes: (machine.memory_bytes > 0).then_some(machine.memory_bytes),
@@ -102,7 +104,7 @@ impl Facts {
         self.unix_s = booted.zip(self.counted_s).map(|(booted, up)| booted + up as u64);
     }
 
-    /// Asks the disks under the pools, and keeps what they say with what they said before.
+    /// Asks the disks under the pools, and files the answers with earlier ones.
     fn ask_disks(&mut self, history: &History) {
         let under =
             |disk: &&crate::machine::Disk| self.under.values().any(|names| names.last() == Some(&disk.name));
@@ -123,7 +125,7 @@ impl Facts {
     }
 }
 
-/// Each dataset's counters: the kstats `POOL/objset-0x…`, which say whose they are.
+/// Each dataset's counters, from the kstats `POOL/objset-0x…`, which name their dataset.
 fn add_dataset_counters(pool: &mut Pool, root: &Root) {
     let folder = format!("proc/spl/kstat/zfs/{}", pool.name);
     let mut by_name: HashMap<String, Counters> = HashMap::new();
@@ -138,11 +140,12 @@ fn add_dataset_counters(pool: &mut Pool, root: &Root) {
     }
 }
 
-/// Columns of `zpool iostat -Hpl` after name, allocated and free: reads, writes; later total_wait and disk_wait, each of reads and writes.
+/// Columns of `zpool iostat -Hpl` after name, allocated and free: reads and writes; then total_wait
+/// and disk_wait, each for reads and writes.
 const OPERATIONS: [usize; 2] = [3, 4];
 const WAITS: [usize; 4] = [7, 8, 9, 10];
 
-/// Each vdev's mean latencies: over all intervals in the table, weighed by their operations.
+/// Each vdev's mean latencies over all intervals in the table, weighted by operations.
 fn latencies(table: &str) -> HashMap<&str, Latencies> {
     let mut sums: HashMap<&str, Sum> = HashMap::new();
     for line in table.lines() {
@@ -176,7 +179,7 @@ impl Sum {
     }
 }
 
-/// A mean of values that weigh differently.
+/// A weighted mean.
 #[derive(Debug, Default, Clone, Copy)]
 struct Weighed {
     sum: f64,

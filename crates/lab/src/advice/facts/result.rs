@@ -1,4 +1,4 @@
-//! Facts from a result: the machine as it was described, the cache as it was sampled, workers as they were measured.
+//! Facts from a result: the machine's description, sampled cache counters and measured workers.
 
 use std::borrow::Borrow;
 
@@ -10,18 +10,18 @@ use crate::samples::{Kind, Missing, Samples};
 use crate::{LabError, Result};
 
 impl Facts {
-    /// What a result has to say of the machine that it was measured on: counters are those of its runs, added up.
+    /// The facts that a result holds about its machine. Counters are summed over its runs.
     ///
     /// # Errors
-    /// A run can't be read, or the machine's description is of another version.
+    /// A run cannot be read, or the machine's description has another version.
     pub fn of_result(result: &ResultFolder) -> Result<Facts> {
         Facts::of_runs(result, result.runs())
     }
 
-    /// The same, from runs that may have been read already.
+    /// The same, from runs that may already be in memory.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`of_result`](Self::of_result).
     pub fn of_runs<R: Borrow<Run>>(
         result: &ResultFolder,
         runs: impl IntoIterator<Item = Result<R>>,
@@ -50,7 +50,7 @@ impl Facts {
     }
 }
 
-/// Counters grow by what they grew in this run; states are the last ones.
+/// Adds a run's growth to counters; sets states to the last value.
 fn add_arc(arc: &mut Counters, samples: &Samples) {
     for series in samples.series.iter().filter(|series| series.source == "arcstats") {
         let value = arc.0.entry(series.name.clone()).or_default();

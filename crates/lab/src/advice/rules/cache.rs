@@ -1,15 +1,16 @@
-//! The ARC and its second level: whether they hold what is asked for, and what they cost.
+//! The ARC and L2ARC: their hit rates and their cost.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Facts, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Counters};
 use crate::unit::Unit;
 
 const NO_ARCSTATS: &str = "no /proc/spl/kstat/zfs/arcstats: the ZFS module is not loaded here";
-/// How many lookups make a rate worth telling.
+/// Fewest lookups that give a meaningful rate.
 const ENOUGH: u64 = 1000;
 
-/// A rule about the ARC: on machines that have pools.
+/// A rule about the ARC, for machines that have pools.
 fn of_arc(facts: &Facts, check: impl Fn(&Counters) -> Finding) -> Vec<Finding> {
     match &facts.arc {
         Some(arc) => vec![check(arc)],
@@ -23,11 +24,12 @@ fn has_l2arc(facts: &Facts) -> bool {
 
 pub(super) const L2ARC_HIT_RATE: Rule = Rule {
     id: "l2arc-hit-rate",
-    about: "An L2ARC with fewer than 85 % hits.",
-    reason: "The L2ARC is asked only for what the ARC did not have, so that its rate is not that of the cache as a whole, and is low while it fills \
-        (at most l2arc_write_max a second, 32 MiB by default) and for streams (prefetched reads are not kept unless \
-        l2arc_noprefetch=0, and count as misses). If it stays low when the device is full, the device does not hold what \
-        is read again: memory would serve better. 85 % is report 002's bar for a cache that virtual machines live from.",
+    about: "An L2ARC hit rate below 85 %.",
+    reason: "Only ARC misses reach the L2ARC, so its rate is not that of the cache as a whole. It is low \
+        while the device fills (at most l2arc_write_max a second, 32 MiB by default) and for streams \
+        (prefetched reads are not stored unless l2arc_noprefetch=0, and count as misses). If it stays low \
+        once the device is full, the device is too small for the data that are read again, and memory would \
+        serve better. 85 % is report 002's threshold for a cache that virtual machines depend on.",
     sources: &[
         "field report 002 (keep above 85 %)",
         "zfs(4): l2arc_noprefetch, l2arc_write_max",
@@ -47,16 +49,13 @@ fn hit_rate(facts: &Facts, arc: &Counters) -> Finding {
     let filled = arc.or_zero("l2_asize");
     let mut finding = Finding::measured("l2arc", gauge, || Problem {
         severity: Severity::Notice,
-        summary: format!(
-            "{} of the reads that the ARC had not were found in the L2ARC.",
-            Unit::Percent.show(percent)
-        ),
+        summary: format!("The L2ARC held {} of the reads that missed the ARC.", Unit::Percent.show(percent)),
         evidence: vec![
-            Evidence::number("hit rate", percent, Unit::Percent),
+            Evidence::number("L2ARC hit rate", percent, Unit::Percent),
             Evidence::number("hits", hits as f64, Unit::Count),
             Evidence::number("misses", misses as f64, Unit::Count),
             Evidence::number("in the L2ARC", filled as f64, Unit::Bytes),
-            Evidence::number("size of the L2ARC", size as f64, Unit::Bytes),
+            Evidence::number("L2ARC size", size as f64, Unit::Bytes),
             Evidence::number(
                 "ARC hit rate",
                 arc.percent("hits", "misses").unwrap_or(f64::NAN),
@@ -66,14 +65,15 @@ fn hit_rate(facts: &Facts, arc: &Counters) -> Finding {
         remedy: remedy(
             &["zpool iostat -v 10".into(), "zpool remove POOL CACHEDEVICE".into()],
             Risk::Low,
-            "Look first whether the device still fills. A cache device can be removed and added at any time; its content is lost, not data.",
+            "First check whether the device is still filling. A cache device can be removed and added at any \
+             time; that loses only its cached copies, no data.",
         ),
     });
-    // A bad rate is to be expected of a device that is less than half full and keeps filling.
+    // A low rate is normal for a device that is less than half full and still filling.
     if gauge.bad() && filled < size / 2 && facts.counted_s.is_none_or(|s| s < 86_400.0) {
         finding = Finding::unknown(
             "l2arc",
-            format!("{} hits, but it is still filling", Unit::Percent.show(percent)),
+            format!("hit rate {}, but the device is still filling", Unit::Percent.show(percent)),
         );
     }
     finding
@@ -81,10 +81,11 @@ fn hit_rate(facts: &Facts, arc: &Counters) -> Finding {
 
 pub(super) const L2ARC_HEADERS: Rule = Rule {
     id: "l2arc-headers",
-    about: "L2ARC headers that take more than a tenth of the ARC.",
-    reason: "Each block in the L2ARC has a header of 96 bytes in memory, which is not evicted: 0.07 % of the L2ARC's size for 128 KiB blocks, \
-        1.2 % for 8 KiB. So the common rule of so many GB of memory for so many of L2ARC says nothing without the block size. At 33 % of the ARC \
-        (l2arc_meta_percent) OpenZFS stops feeding it.",
+    about: "L2ARC headers that occupy more than a tenth of the ARC.",
+    reason: "Each block in the L2ARC has a 96-byte header in memory that is never evicted: 0.07 % of the \
+        L2ARC's size for 128 KiB blocks, 1.2 % for 8 KiB. Rules of thumb such as \"so many GB of memory for \
+        each GB of L2ARC\" are therefore meaningless without the block size. At 33 % of the ARC \
+        (l2arc_meta_percent), OpenZFS stops feeding the L2ARC.",
     sources: &[
         "zfs(4): l2arc_meta_percent",
         "include/sys/arc_impl.h: arc_buf_hdr_t up to b_l1hdr (HDR_L2ONLY_SIZE)",
@@ -94,34 +95,35 @@ pub(super) const L2ARC_HEADERS: Rule = Rule {
 
 fn headers(arc: &Counters) -> Finding {
     let (Some(headers), Some(most)) = (arc.get("l2_hdr_size"), arc.get("c_max").filter(|c| *c > 0)) else {
-        return Finding::unknown("l2arc", "arcstats without l2_hdr_size or c_max");
+        return Finding::unknown("l2arc", "arcstats lack l2_hdr_size or c_max");
     };
     let percent = headers as f64 / most as f64 * 100.0;
     let gauge = Gauge { value: percent, unit: Unit::Percent, raise: 10.0, clear: 8.0 };
     Finding::measured("l2arc", gauge, || Problem {
         severity: if percent >= 25.0 { Severity::Warning } else { Severity::Notice },
-        summary: "Headers of the L2ARC take a good part of the ARC.".into(),
+        summary: "L2ARC headers occupy a large part of the ARC.".into(),
         evidence: vec![
             Evidence::number("headers", headers as f64, Unit::Bytes),
-            Evidence::number("ARC at most (c_max)", most as f64, Unit::Bytes),
-            Evidence::number("part of the ARC", percent, Unit::Percent),
+            Evidence::number("ARC maximum (c_max)", most as f64, Unit::Bytes),
+            Evidence::number("share of the ARC", percent, Unit::Percent),
             Evidence::number("in the L2ARC", arc.or_zero("l2_asize") as f64, Unit::Bytes),
         ],
         remedy: remedy(
             &["zfs set secondarycache=metadata DATASET".into(), "zpool remove POOL CACHEDEVICE".into()],
             Risk::Low,
-            "For the datasets of small blocks that gain least. Both can be taken back; the L2ARC fills anew.",
+            "Apply it to datasets with small blocks that gain least from the L2ARC. Both commands can be \
+             undone; the L2ARC then fills again.",
         ),
     })
 }
 
 pub(super) const ARC_SMALL_FOR_METADATA: Rule = Rule {
     id: "arc-small-for-metadata",
-    about: "A full ARC that misses metadata.",
-    reason: "A miss of metadata is a small random read before the read that was asked for: on spinning disks some 10 ms each. If the ARC is full and \
-        ghost hits grow (blocks asked for again shortly after they were evicted), more memory would have kept them. Advice to raise \
-        zfs_arc_meta_limit is for 2.1 and before: since 2.2 there is no such limit, data and metadata are balanced by ghost hits \
-        (zfs_arc_meta_balance).",
+    about: "A full ARC with metadata misses.",
+    reason: "A metadata miss costs a small random read before the requested read can start: about 10 ms each \
+        on spinning disks. If the ARC is full and ghost hits grow (blocks requested again shortly after \
+        eviction), more memory would have kept them. Advice to raise zfs_arc_meta_limit applies to 2.1 and \
+        older: 2.2 removed that limit and balances data and metadata by ghost hits (zfs_arc_meta_balance).",
     sources: &[
         "zfs(4): zfs_arc_max, zfs_arc_meta_balance",
         "field report 001 (ARC policy and metadata)",
@@ -136,29 +138,29 @@ fn metadata(facts: &Facts, arc: &Counters) -> Finding {
     let (hits, misses) = (arc.or_zero("demand_metadata_hits"), arc.or_zero("demand_metadata_misses"));
     let rate = arc.percent("demand_metadata_misses", "demand_metadata_hits");
     let Some(percent) = rate.filter(|_| hits + misses >= 10 * ENOUGH) else {
-        return Finding::unknown("arc", format!("only {} lookups of metadata so far", hits + misses));
+        return Finding::unknown("arc", format!("only {} metadata lookups so far", hits + misses));
     };
     let (size, target, most) =
         (arc.or_zero("size") as f64, arc.or_zero("c") as f64, arc.or_zero("c_max") as f64);
     let ghosts = arc.or_zero("mru_ghost_hits") + arc.or_zero("mfu_ghost_hits");
     if size < 0.9 * target || ghosts == 0 {
-        // It holds all that was ever read: misses are first reads.
+        // It holds everything ever read: misses are first reads.
         return Finding::fine("arc");
     }
     let gauge = Gauge { value: percent, unit: Unit::Percent, raise: 5.0, clear: 4.0 };
     Finding::measured("arc", gauge, || {
         let mut evidence = vec![
-            Evidence::number("demand reads of metadata that missed", percent, Unit::Percent),
+            Evidence::number("demand metadata misses", percent, Unit::Percent),
             Evidence::number("ARC", size, Unit::Bytes),
-            Evidence::number("metadata in it", arc.or_zero("arc_meta_used") as f64, Unit::Bytes),
-            Evidence::number("ARC at most (c_max)", most, Unit::Bytes),
+            Evidence::number("metadata in the ARC", arc.or_zero("arc_meta_used") as f64, Unit::Bytes),
+            Evidence::number("ARC maximum (c_max)", most, Unit::Bytes),
             Evidence::number("ghost hits", ghosts as f64, Unit::Count),
         ];
         evidence
             .extend(facts.memory_bytes.map(|bytes| Evidence::number("memory", bytes as f64, Unit::Bytes)));
         Problem {
             severity: Severity::Notice,
-            summary: "The ARC is full and does not hold the metadata that is asked for.".into(),
+            summary: "The ARC is full but too small for the metadata in use.".into(),
             evidence,
             remedy: remedy(
                 &[
@@ -166,8 +168,9 @@ fn metadata(facts: &Facts, arc: &Counters) -> Finding {
                     "zpool add POOL special mirror NEWSSD1 NEWSSD2".into(),
                 ],
                 Risk::Medium,
-                "Raise the first only as far as programs leave memory free; it can be taken back at any time. A special vdev holds all metadata written \
-                 from then on: it must be as redundant as the pool, and can't be removed from a pool with RAID-Z.",
+                "Raise zfs_arc_max only as far as programs leave memory free; it can be lowered again at any \
+                 time. A special vdev takes all metadata written from then on: it must be as redundant as \
+                 the pool, and cannot be removed from a pool with RAID-Z.",
             ),
         }
     })

@@ -1,17 +1,19 @@
-//! Block sizes against the operations that are seen.
+//! Block sizes compared with the operations observed.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::item::{Evidence, Risk, Severity};
 use crate::machine::zpool::{Dataset, DatasetKind};
 use crate::unit::Unit;
 
 pub(super) const RECORDSIZE_IO_SIZE: Rule = Rule {
     id: "recordsize-io-size",
-    about: "Blocks much larger or smaller than the operations on them.",
-    reason: "A write of a part of a block that is not in memory reads the whole block first; a random read reads all of it. Blocks much smaller than the \
-        operations mean more metadata, more seeks and less compression. The mean size alone does not tell random operations from streams, which \
-        are gathered in memory before they are written and prefetched when read: for streams and appends small operations are harmless. Only files \
-        larger than one block have blocks of recordsize; smaller files have one that fits.",
+    about: "Blocks much larger or much smaller than the operations on them.",
+    reason: "A partial write to a block that is not in memory first reads the whole block; a random read \
+        always reads the whole block. Blocks much smaller than the operations mean more metadata, more seeks \
+        and less compression. The mean size alone does not distinguish random operations from streams. Small \
+        operations are harmless in streams and appends: writes are gathered in memory first, and reads are \
+        prefetched. Only files larger than one block have blocks of recordsize; a smaller file has one block \
+        that fits.",
     sources: &[
         "zfsprops(7): recordsize, volblocksize",
         "OpenZFS documentation, Workload Tuning, Dataset recordsize",
@@ -20,14 +22,17 @@ pub(super) const RECORDSIZE_IO_SIZE: Rule = Rule {
     check: |facts| facts.pools.iter().flat_map(|pool| &pool.datasets).filter_map(io_size).collect(),
 };
 
-/// How many operations make a mean worth telling.
+/// Fewest operations that give a meaningful mean.
 const ENOUGH: u64 = 1000;
-/// A block this many times the mean operation, or the other way round, is told.
+/// Ratio of block size to mean operation, either way, that is reported.
 const FACTOR: f64 = 8.0;
 
 fn io_size(dataset: &Dataset) -> Option<Finding> {
     let Some(counters) = &dataset.counters else {
-        return Some(Finding::unknown(&dataset.name, "no kstat of it: not mounted, or another machine's"));
+        return Some(Finding::unknown(
+            &dataset.name,
+            "it has no kstat: it is not mounted, or belongs to another machine",
+        ));
     };
     let mean = |operations: &str, bytes: &str| {
         let count = counters.or_zero(operations);
@@ -36,7 +41,7 @@ fn io_size(dataset: &Dataset) -> Option<Finding> {
     let (read, write) = (mean("reads", "nread"), mean("writes", "nwritten"));
     let block = dataset.block_bytes() as f64;
     let sizes = || read.into_iter().chain(write).filter(|mean| *mean > 0.0);
-    // Nothing to say of a dataset that hardly anything was done to.
+    // Nothing to say about a nearly idle dataset.
     let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
     if most == 0.0 {
         return None;
@@ -72,13 +77,15 @@ fn resize(dataset: &Dataset, new: u64) -> crate::advice::Remedy {
         DatasetKind::Filesystem(_) => remedy(
             &[format!("zfs set recordsize={new} {}", dataset.name)],
             Risk::Low,
-            "Only for databases, virtual disks and the like, whose operations are random; it concerns only files written from then on: copy the others. Less \
-             than 16 KiB costs more in metadata and compression than it gains.",
+            "Only for databases, virtual disks and other random workloads. It applies to files written from \
+             then on; rewrite existing ones to convert them. Below 16 KiB, metadata and lost compression \
+             cost more than is gained.",
         ),
         DatasetKind::Volume(_) => remedy(
             &[format!("zfs create -s -V SIZE -o volblocksize={new} {}-new", dataset.name)],
             Risk::Medium,
-            "volblocksize is fixed when a volume is made: copy its content while nothing uses it. On RAID-Z see raidz-width-padding first.",
+            "volblocksize is fixed when a volume is created: copy its content while nothing uses it. On \
+             RAID-Z, first see raidz-width-padding.",
         ),
     }
 }

@@ -1,25 +1,27 @@
-//! Disks that are slower than those beside them.
+//! Disks slower than their siblings.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const SLOW_DISK: Rule = Rule {
     id: "slow-disk",
-    about: "A disk that takes at least twice as long as its siblings.",
-    reason: "A RAID-Z and the writes of a mirror wait for their slowest disk, and get equal work: in one vdev disks should take equally long. One that does \
-        not is failing, of another kind (shingled, another firmware), or on a bad link. Compared is the time on the disk alone (disk_wait), since \
-        queues are longer where more is asked. `zpool status -s` counts operations of more than 30 s (zio_slow_io_ms): far past slow.",
+    about: "A disk that is at least twice as slow as its siblings.",
+    reason: "A RAID-Z vdev and a mirror's writes wait for their slowest disk. The disks of a vdev get equal \
+        work, so they should take equally long. One that does not is failing, of another kind (shingled, \
+        other firmware) or on a bad link. The rule compares time on the disk alone (disk_wait), because \
+        queues depend on demand. `zpool status -s` counts operations of more than 30 s (zio_slow_io_ms), \
+        which is far beyond merely slow.",
     sources: &["zpool-iostat(8): -l, disk_wait", "zfs(4): zio_slow_io_ms", "zpoolconcepts(7): mirror, raidz"],
     check: |facts| {
         facts.pools.iter().flat_map(|pool| pool.vdevs.iter().flat_map(|vdev| among(pool, vdev))).collect()
     },
 };
 
-/// Below this a difference says nothing: a few operations of an SSD.
+/// Below this, a difference means nothing: a few SSD operations.
 const MATTERS_NS: f64 = 500_000.0;
-/// Operations a second below which a mean says nothing.
+/// Operations per second below which a mean means nothing.
 const ENOUGH_PER_SECOND: f64 = 1.0;
 
 fn among(pool: &Pool, vdev: &Vdev) -> Vec<Finding> {
@@ -31,7 +33,7 @@ fn among(pool: &Pool, vdev: &Vdev) -> Vec<Finding> {
     let writes =
         times(&leaves, |leaf| leaf.latencies.filter(|l| l.writes >= ENOUGH_PER_SECOND)?.disk_write_ns);
     if reads.len() < 2 && writes.len() < 2 {
-        let why = "too few operations while it was watched: `zpool iostat -l` during work tells";
+        let why = "too few operations were observed; run `zpool iostat -l` while the pool is busy";
         return vec![Finding::unknown(format!("{}/{}", pool.name, vdev.name), why)];
     }
     let of = |leaf: &&Vdev| {
@@ -52,7 +54,8 @@ fn times(leaves: &[&Vdev], of: impl Fn(&Vdev) -> Option<f64>) -> Vec<(String, f6
     leaves.iter().filter_map(|leaf| Some((leaf.name.clone(), of(leaf)?))).collect()
 }
 
-/// How many times as long as the median of the others that one takes: (ratio, its time, theirs). 1 if the difference does not matter.
+/// The worst ratio of a disk's time to the median of the others, as (ratio, its time, theirs). 1 if
+/// the difference is negligible.
 fn worst(times: &[(String, f64)], name: &str) -> Option<(f64, f64, f64)> {
     let own = times.iter().find(|time| time.0 == name)?.1;
     let mut others: Vec<f64> = times.iter().filter(|time| time.0 != name).map(|time| time.1).collect();
@@ -72,9 +75,9 @@ fn slow(pool: &Pool, vdev: &Vdev, leaf: &Vdev, (ratio, own, others, what): (f64,
             vdev.name
         ),
         evidence: vec![
-            Evidence::number(format!("mean time of a {what} on this disk"), own, Unit::Nanoseconds),
-            Evidence::number("on its siblings, in the median", others, Unit::Nanoseconds),
-            Evidence::number("operations of more than 30 s", leaf.slow_ios as f64, Unit::Count),
+            Evidence::number(format!("mean {what} time on this disk"), own, Unit::Nanoseconds),
+            Evidence::number("median of its siblings", others, Unit::Nanoseconds),
+            Evidence::number("operations longer than 30 s", leaf.slow_ios as f64, Unit::Count),
             Evidence::number("disks compared", vdev.leaves().len() as f64, Unit::Count),
         ],
         remedy: remedy(
@@ -84,7 +87,8 @@ fn slow(pool: &Pool, vdev: &Vdev, leaf: &Vdev, (ratio, own, others, what): (f64,
                 format!("zpool replace {} {} NEWDISK", pool.name, leaf.name),
             ],
             Risk::Medium,
-            "The first two look: see whether it lasts, and change cable or port first. Replacing overwrites NEWDISK and resilvers for hours.",
+            "The first two commands only read: check whether the problem persists, and change cable or port \
+             first. Replacing overwrites NEWDISK and resilvers for hours.",
         ),
     }
 }

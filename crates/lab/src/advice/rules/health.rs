@@ -1,15 +1,17 @@
-//! Whether the pool is whole, and has been looked through.
+//! Pool health, and time since the last scrub.
 
-use super::{Finding, Problem, Rule, Verdict, remedy};
-use crate::advice::{Evidence, Facts, Gauge, Remedy, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, Verdict, remedy};
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Gauge, Remedy, Risk, Severity};
 use crate::machine::zpool::{Class, Pool, Vdev, VdevKind};
 use crate::unit::Unit;
 
 pub(super) const DEGRADED: Rule = Rule {
     id: "degraded",
-    about: "A pool that is not ONLINE, a vdev that is not, damaged data, or errors counted on a disk.",
-    reason: "A degraded pool serves on, with less or no redundancy: the next failure may lose data, and a resilver takes hours or days. Errors \
-        that redundancy repaired are counted on the disk that gave them; data errors are what nothing could repair.",
+    about: "A pool or vdev that is not ONLINE, damaged data, or disk errors.",
+    reason: "A degraded pool keeps working with less or no redundancy: the next failure may lose data, and a \
+        resilver takes hours or days. Errors that redundancy repaired are counted on the disk that caused \
+        them; data errors could not be repaired.",
     sources: &["zpoolconcepts(7): Device Failure and Recovery", "zpool-status(8)"],
     check: |facts| facts.pools.iter().flat_map(degraded).collect(),
 };
@@ -30,14 +32,14 @@ fn degraded(pool: &Pool) -> Vec<Finding> {
     if explained || matches!(pool.state.as_str(), "ONLINE" | "") {
         findings.push(Finding::fine(&pool.name));
     } else {
-        let what = pool.status.clone().unwrap_or_else(|| "zpool status tells more.".into());
+        let what = pool.status.clone().unwrap_or_else(|| "see zpool status.".into());
         findings.push(Finding::bad(
             &pool.name,
             Problem {
                 severity: Severity::Critical,
                 summary: format!("The pool is {}: {what}", pool.state),
                 evidence: vec![Evidence::word("state", &pool.state)],
-                remedy: remedy(&[format!("zpool status -v {}", pool.name)], Risk::None, "It only looks."),
+                remedy: remedy(&[format!("zpool status -v {}", pool.name)], Risk::None, "It only reads."),
             },
         ));
     }
@@ -53,7 +55,7 @@ fn damaged(pool: &Pool) -> Problem {
     let name = &pool.name;
     Problem {
         severity: Severity::Critical,
-        summary: "Data are damaged that no redundancy could repair.".into(),
+        summary: "Some data are damaged beyond repair.".into(),
         evidence: vec![Evidence::number(
             "files and objects with errors",
             pool.data_errors as f64,
@@ -62,8 +64,9 @@ fn damaged(pool: &Pool) -> Problem {
         remedy: remedy(
             &[format!("zpool status -v {name}"), format!("zpool scrub -e {name}")],
             Risk::Low,
-            "The first names the files: restore them from a backup. The second reads only these again; errors leave the list after one or two \
-             scrubs that don't meet them. Don't run `zpool clear` before the list is kept somewhere.",
+            "The first command names the files: restore them from a backup. The second rereads only these; \
+             errors leave the list after one or two scrubs that no longer find them. Keep a copy of the list \
+             before you run `zpool clear`.",
         ),
     }
 }
@@ -79,8 +82,8 @@ fn sick(pool: &Pool, top: &Vdev, leaf: &Vdev) -> Problem {
     let (name, disk) = (&pool.name, leaf.path.as_deref().unwrap_or(&leaf.name));
     let [read, write, checksum] = leaf.errors.map(|n| n as f64);
     let summary = match leaf.state.as_str() {
-        "ONLINE" => "The disk serves, but errors were counted on it.".to_owned(),
-        state => format!("The disk is {state}; {} may lose {spare} more before data are lost.", top.name),
+        "ONLINE" => "The disk is online but has errors.".to_owned(),
+        state => format!("The disk is {state}; {} can lose {spare} more before data are lost.", top.name),
     };
     Problem {
         severity,
@@ -101,7 +104,7 @@ fn mend(pool: &str, disk: &str, leaf: &Vdev) -> Remedy {
         "OFFLINE" => remedy(
             &[format!("zpool online {pool} {}", leaf.name)],
             Risk::Low,
-            "It was taken offline by hand: know why before. What was written meanwhile is resilvered.",
+            "It was taken offline manually: find out why first. Data written since then are resilvered.",
         ),
         "ONLINE" => remedy(
             &[
@@ -110,32 +113,35 @@ fn mend(pool: &str, disk: &str, leaf: &Vdev) -> Remedy {
                 format!("zpool clear {pool} {}", leaf.name),
             ],
             Risk::Low,
-            "Checksum errors on several disks at once point to cable, controller or memory; on one disk to that disk. Clear the counters only \
-             after the scrub, to see whether they come again.",
+            "Checksum errors on several disks at once point to a cable, controller or memory; on one disk, \
+             to that disk. Clear the counters only after the scrub, to see whether errors return.",
         ),
         _ => remedy(
             &[format!("smartctl -x {disk}"), format!("zpool replace {pool} {} NEWDISK", leaf.name)],
             Risk::Medium,
-            "Check twice which disk it is (serial number); NEWDISK is overwritten. Resilvering burdens the others for hours.",
+            "Verify the disk by its serial number; NEWDISK is overwritten. Resilvering loads the other disks \
+             for hours.",
         ),
     }
 }
 
-/// Days after which a scrub is due. OpenZFS itself does none; its systemd timers come as weekly and monthly.
+/// Days after which a scrub is due. OpenZFS runs none by itself; it ships weekly and monthly
+/// systemd timers.
 const SCRUB_DAYS: f64 = 35.0;
 
 pub(super) const UNSCRUBBED: Rule = Rule {
     id: "unscrubbed",
     about: "No scrub for more than 35 days.",
-    reason: "Only what is read is verified. Blocks that nobody reads go bad unseen, until the disk that had the good copy fails; a scrub reads \
-        every copy and all parity while they can still be repaired. A resilver is no scrub of what it does not have to copy.",
+    reason: "ZFS verifies only what is read. Blocks that nobody reads decay unnoticed until the disk with \
+        the good copy fails. A scrub reads every copy and all parity while they can still be repaired. A \
+        resilver does not check data that it does not copy.",
     sources: &["zpool-scrub(8)", "OpenZFS: etc/systemd/system/zfs-scrub-monthly@.timer"],
     check: |facts| facts.pools.iter().map(|pool| unscrubbed(facts, pool)).collect(),
 };
 
 fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
     let Some(now) = facts.unix_s else {
-        return Finding::unknown(&pool.name, "not known when the facts were taken");
+        return Finding::unknown(&pool.name, "the time of these facts is unknown");
     };
     let scrub = pool.scan.as_ref().filter(|scan| scan.function == "SCRUB");
     let last = match scrub {
@@ -145,7 +151,7 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
             return Finding::unknown(
                 &pool.name,
                 format!(
-                    "`zpool status` tells only of the last resilver; look for scrubs in `zpool history -i {}`",
+                    "`zpool status` shows only the last resilver; look for scrubs in `zpool history -i {}`",
                     pool.name
                 ),
             );
@@ -153,7 +159,11 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
         _ => {
             return Finding::bad(
                 &pool.name,
-                scrub_it(pool, "The pool was never scrubbed.", vec![Evidence::word("last scrub", "none")]),
+                scrub_it(
+                    pool,
+                    "The pool has never been scrubbed.",
+                    vec![Evidence::word("last scrub", "none")],
+                ),
             );
         }
     };
@@ -166,7 +176,7 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
     };
     Finding::measured(&pool.name, gauge, || {
         let evidence = vec![Evidence::word("last scrub", format!("{days:.0} days ago"))];
-        scrub_it(pool, "The last scrub is long ago.", evidence)
+        scrub_it(pool, "The last scrub was long ago.", evidence)
     })
 }
 
@@ -182,7 +192,7 @@ fn scrub_it(pool: &Pool, summary: &str, evidence: Vec<Evidence>) -> Problem {
                 format!("systemctl enable --now zfs-scrub-monthly@{}.timer", pool.name),
             ],
             Risk::Low,
-            "A scrub reads all that is allocated: hours to days, at low priority; `zpool scrub -p` pauses it.",
+            "A scrub reads all allocated data: hours to days, at low priority; `zpool scrub -p` pauses it.",
         ),
     }
 }

@@ -1,18 +1,20 @@
-//! What the pool is made of: sector sizes, unlike vdevs.
+//! Pool layout: sector sizes and mismatched vdevs.
 
 use std::collections::BTreeSet;
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Facts, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Risk, Severity};
 use crate::machine::zpool::{Class, Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const ASHIFT: Rule = Rule {
     id: "ashift",
-    about: "A vdev made for sectors smaller than its disks have.",
-    reason: "The disk then reads, changes and writes a whole sector for each part of one that is written. ashift is fixed when a vdev is made: the pool's \
-        property `ashift` only counts for vdevs to come, and replacing disks doesn't change it. With ashift=9 disks of 4 KiB sectors without \
-        512-byte emulation can't be attached at all. More than needed costs only space: small blocks are rounded up.",
+    about: "An ashift smaller than the disks' physical sectors.",
+    reason: "The disk must then read, modify and write a whole sector for each partial write. ashift is \
+        fixed when a vdev is created: the pool property `ashift` only applies to later vdevs, and replacing \
+        disks does not change it. Disks with 4 KiB sectors and no 512-byte emulation cannot be attached to a \
+        vdev with ashift=9 at all. Too large an ashift costs only space: small blocks are rounded up.",
     sources: &["zpoolprops(7): ashift", "OpenZFS documentation, Workload Tuning, Alignment Shift"],
     check: |facts| facts.pools.iter().flat_map(|pool| ashift(facts, pool)).collect(),
 };
@@ -28,30 +30,30 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
     let Some(ashift) = vdev.ashift.or_else(|| leaves.iter().find_map(|leaf| leaf.ashift)) else {
         return Finding::unknown(
             subject,
-            format!("`zpool get -Hp all {} all-vdevs` did not tell its ashift", pool.name),
+            format!("`zpool get -Hp all {} all-vdevs` did not report its ashift", pool.name),
         );
     };
-    // What `zpool status` compares, or what the system says of the disk.
+    // The sector size that `zpool status` compares, or the one the system reports for the disk.
     let physical = |leaf: &&Vdev| {
-        // The first device under the leaf: that is whom ZFS asked.
+        // The first device under the leaf: the one ZFS asks.
         let first = facts.disks(leaf).first().and_then(|disk| disk.physical_sector_bytes);
         leaf.physical_ashift.max(first.filter(|bytes| bytes.is_power_of_two()).map(u64::trailing_zeros))
     };
     let most = leaves.iter().filter_map(physical).max();
     let (severity, summary) = match most {
-        // From 64 KiB on OpenZFS itself does not follow what disks ask for (zfs_vdev_max_auto_ashift is 14).
+        // From 64 KiB on, OpenZFS itself ignores the disk's wish (zfs_vdev_max_auto_ashift is 14).
         Some(physical) if physical > ashift && physical <= 14 => {
-            (Severity::Warning, "Its disks have larger sectors than it was made for.")
+            (Severity::Warning, "Its disks have larger sectors than its ashift assumes.")
         }
-        _ if ashift < 12 => (Severity::Notice, "It was made for sectors of less than 4 KiB."),
+        _ if ashift < 12 => (Severity::Notice, "Its ashift assumes sectors smaller than 4 KiB."),
         _ => return Finding::fine(subject),
     };
     let mut evidence = vec![
         Evidence::word("ashift", ashift.to_string()),
-        Evidence::number("sector it was made for", (1_u64 << ashift.min(63)) as f64, Unit::Bytes),
+        Evidence::number("sector size by ashift", (1_u64 << ashift.min(63)) as f64, Unit::Bytes),
     ];
     evidence.extend(most.map(|most| {
-        Evidence::number("physical sector of its disks", (1_u64 << most.min(63)) as f64, Unit::Bytes)
+        Evidence::number("largest physical sector", (1_u64 << most.min(63)) as f64, Unit::Bytes)
     }));
     let new = most.unwrap_or(12).clamp(12, 14);
     Finding::bad(
@@ -66,8 +68,10 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
                     format!("zfs send -R {}@SNAPSHOT | zfs receive -d NEWPOOL", pool.name),
                 ],
                 Risk::High,
-                "It can't be changed in place. A pool of mirrors and single disks can lose this vdev by `zpool remove`, but only while all its vdevs have one \
-                 ashift: add the new ones with the old ashift no more. For all others: a new pool, a copy that is verified, only then the end of the old.",
+                "ashift cannot be changed in place. In a pool of mirrors and single disks, `zpool remove` \
+                 can remove this vdev, but only while all vdevs have the same ashift: do not add more vdevs \
+                 with the old one. Otherwise, create a new pool, copy the data, verify the copy, and only \
+                 then destroy the old pool.",
             ),
         },
     )
@@ -75,10 +79,10 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
 
 pub(super) const MIXED_VDEVS: Rule = Rule {
     id: "mixed-vdevs",
-    about: "Data vdevs that differ in redundancy, width, size or sector.",
-    reason: "Each block lies on one vdev: the pool survives what its weakest vdev survives, and files are as fast as the slowest vdev that has part of them. \
-        New blocks go where space is free, so that the emptiest vdev bears most writes until all are equally full; what was \
-        written before is not moved.",
+    about: "Data vdevs that differ in redundancy, width, size or sector size.",
+    reason: "Each block lies on one vdev: the pool survives only what its weakest vdev survives, and a file \
+        is as fast as the slowest vdev that holds part of it. New blocks go where space is free, so the \
+        emptiest vdev takes most writes until all are equally full; existing blocks do not move.",
     sources: &[
         "zpoolconcepts(7): Virtual Devices",
         "OpenZFS documentation, Workload Tuning, Pool Geometry",
@@ -114,8 +118,8 @@ fn mixed(pool: &Pool) -> Finding {
         Problem {
             severity: if differ(redundancies.len()) { Severity::Warning } else { Severity::Notice },
             summary: match differ(redundancies.len()) {
-                true => "The data vdevs are not equally redundant: the weakest decides.",
-                false => "The data vdevs are unlike.",
+                true => "The data vdevs differ in redundancy; the weakest determines that of the pool.",
+                false => "The data vdevs differ.",
             }
             .into(),
             evidence,
@@ -125,8 +129,9 @@ fn mixed(pool: &Pool) -> Finding {
                     format!("zpool attach {} DISK NEWDISK", pool.name),
                 ],
                 Risk::Medium,
-                "Removing works for mirrors and single disks, if no data vdev is RAID-Z and all have one ashift, and moves all that is on it; attaching makes a \
-                 single disk a mirror, or a RAID-Z one disk wider. Otherwise the remedy is a new pool.",
+                "Only mirrors and single disks can be removed, and only if no data vdev is RAID-Z and all \
+                 have the same ashift; removal copies everything on the vdev. Attaching turns a single disk \
+                 into a mirror, or widens a RAID-Z by one disk. Otherwise the remedy is a new pool.",
             ),
         },
     )

@@ -1,17 +1,19 @@
-//! The intent log: on which disks it is, and what goes there.
+//! The intent log: its devices and its traffic.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Facts, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const SLOG_UNMIRRORED: Rule = Rule {
     id: "slog-unmirrored",
     about: "A log device without a mirror.",
-    reason: "The log is read only after a crash. Losing a log device alone loses nothing: the pool goes on with the log in its own vdevs. \
-        Losing it in the crash that it was there for loses the synchronous writes of the last seconds, which applications were told are \
-        safe, and the pool then asks for `zpool import -m`. A single device with power-loss protection is a choice that can be defended; \
-        that losing it loses the pool has not been true since pool version 19.",
+    reason: "The log is read only after a crash. Losing a log device alone loses nothing: the pool continues \
+        with the log on its data vdevs. Losing it in the same crash loses the last seconds of synchronous \
+        writes, which applications believe safe, and the pool then requires `zpool import -m`. A single \
+        device with power-loss protection is a defensible choice: since pool version 19, losing it no longer \
+        loses the pool.",
     sources: &[
         "zpoolconcepts(7): Intent Log",
         "zpool-import(8): -m",
@@ -44,8 +46,8 @@ fn unmirrored(pool: &Pool) -> Vec<Finding> {
             remedy: remedy(
                 &[format!("zpool attach {} {} NEWDISK", pool.name, log.path.as_deref().unwrap_or(&log.name))],
                 Risk::Low,
-                "NEWDISK is overwritten; it should be another device of the same kind, not another partition of this one. `zpool detach` takes \
-                 it away again.",
+                "NEWDISK is overwritten. Use a separate device of the same kind, not another partition of \
+                 this one. `zpool detach` removes it again.",
             ),
         };
         Finding::bad(subject, problem)
@@ -53,7 +55,7 @@ fn unmirrored(pool: &Pool) -> Vec<Finding> {
     pool.class(Class::Log).map(of).collect()
 }
 
-/// The sum of a counter of all the pool's datasets.
+/// The sum of a counter over all datasets of the pool.
 fn sum(pool: &Pool, counter: &str) -> u64 {
     pool.datasets
         .iter()
@@ -66,17 +68,19 @@ fn has_counters(pool: &Pool) -> bool {
     pool.datasets.iter().any(|dataset| dataset.counters.is_some())
 }
 
-const NO_COUNTERS: &str = "no kstats of its datasets (/proc/spl/kstat/zfs/POOL/objset-*): none is mounted, or it is another machine's";
+const NO_COUNTERS: &str = "its datasets have no kstats (/proc/spl/kstat/zfs/POOL/objset-*): none is mounted, \
+    or it belongs to another machine";
 
-/// How long counters must have counted before their silence means something.
+/// How long counters must run before zero means something.
 const LONG_S: f64 = 3600.0;
 
 pub(super) const SLOG_UNUSED: Rule = Rule {
     id: "slog-unused",
-    about: "A log device that nothing is written to.",
-    reason: "Only synchronous writes go to the intent log (fsync, O_SYNC, NFS, databases, iSCSI that flushes), and to a log device only where \
-        logbias=latency and sync is not disabled; it is no write cache, and ordinary writes never touch it. Without them \
-        the device is of no use, and might serve as a special vdev or L2ARC.",
+    about: "An unused log device.",
+    reason: "Only synchronous writes go to the intent log (fsync, O_SYNC, NFS, databases, iSCSI with \
+        flushes), and they use the log device only with logbias=latency and unless sync=disabled. It is no \
+        write cache: ordinary writes never touch it. Without synchronous writes the device is useless here, \
+        and might serve as a special vdev or L2ARC.",
     sources: &[
         "zfsprops(7): logbias, sync",
         "zpoolconcepts(7): Intent Log",
@@ -98,7 +102,7 @@ fn unused(facts: &Facts, pool: &Pool) -> Finding {
     }
     let counted_s = facts.counted_s.unwrap_or(0.0);
     if !bypassed && counted_s < LONG_S {
-        return Finding::unknown(&pool.name, "not written to yet, but the counters cover less than an hour");
+        return Finding::unknown(&pool.name, "not written yet, but the counters cover less than an hour");
     }
     let throughput: Vec<_> =
         pool.datasets.iter().filter(|d| d.logbias == "throughput").map(|d| d.name.as_str()).collect();
@@ -112,22 +116,23 @@ fn unused(facts: &Facts, pool: &Pool) -> Finding {
         Problem {
             severity: Severity::Notice,
             summary: if bypassed {
-                "Most log writes pass the log device by."
+                "Most log writes bypass the log device."
             } else {
-                "Nothing is written to the log device."
+                "The log device is not used."
             }
             .into(),
             evidence: vec![
                 Evidence::number("log writes to the log device", slog as f64, Unit::Count),
                 Evidence::number("log writes to the data vdevs", normal as f64, Unit::Count),
                 Evidence::number("commits", commits as f64, Unit::Count),
-                Evidence::number("counted for", counted_s * 1e9, Unit::Nanoseconds),
+                Evidence::number("period covered", counted_s * 1e9, Unit::Nanoseconds),
                 Evidence::word("datasets with logbias=throughput", throughput.len().to_string()),
             ],
             remedy: remedy(
                 &[commands],
                 Risk::Low,
-                "Removing a log device moves nothing and can be undone by adding it again; look whether synchronous work comes at other times.",
+                "Removing a log device moves no data, and adding it again undoes it. First check whether \
+                 synchronous work happens at other times.",
             ),
         },
     )
@@ -136,9 +141,10 @@ fn unused(facts: &Facts, pool: &Pool) -> Finding {
 pub(super) const SYNC_WITHOUT_SLOG: Rule = Rule {
     id: "sync-without-slog",
     about: "Synchronous writes on a pool of spinning disks without a log device.",
-    reason: "Each fsync then waits for writes and a cache flush on the data disks, among everything else that they do: milliseconds on spinning \
-        disks, against well under one on an SSD with power-loss protection. On pools of good SSDs a log device of the same kind \
-        gains little. sync=disabled is no remedy: it breaks the promise that fsync makes.",
+    reason: "Each fsync then waits for writes and a cache flush on the data disks, competing with all their \
+        other work: milliseconds on spinning disks, against well under one on an SSD with power-loss \
+        protection. On a pool of good SSDs, a log device of the same kind gains little. sync=disabled is no \
+        remedy: it breaks the promise of fsync.",
     sources: &[
         "OpenZFS documentation, Workload Tuning, Synchronous I/O",
         "zpoolconcepts(7): Intent Log",
@@ -163,7 +169,7 @@ fn without_slog(facts: &Facts, pool: &Pool) -> Finding {
     Finding::measured(&pool.name, gauge, || {
         let mut evidence = vec![
             Evidence::number("commits", gauge.value, Unit::PerSecond),
-            Evidence::number("counted for", counted_s * 1e9, Unit::Nanoseconds),
+            Evidence::number("period covered", counted_s * 1e9, Unit::Nanoseconds),
             Evidence::number(
                 "log bytes written to the data vdevs",
                 sum(pool, "zil_itx_metaslab_normal_bytes") as f64,
@@ -171,7 +177,7 @@ fn without_slog(facts: &Facts, pool: &Pool) -> Finding {
             ),
             Evidence::word(
                 "disks",
-                if rotational.is_some() { "spinning" } else { "not known whether they spin" },
+                if rotational.is_some() { "spinning" } else { "unknown whether they spin" },
             ),
         ];
         let write_ns =
@@ -190,8 +196,8 @@ fn without_slog(facts: &Facts, pool: &Pool) -> Finding {
             remedy: remedy(
                 &[format!("zpool add {} log mirror NEWSSD1 NEWSSD2", pool.name)],
                 Risk::Low,
-                "Mind the word `log`: without it the disks become part of the data for good. The SSDs need power-loss protection; a few \
-                 GiB are enough. `zpool remove` takes a log away again.",
+                "Do not omit the word `log`: without it the disks become data vdevs for good. The SSDs need \
+                 power-loss protection; a few GiB are enough. `zpool remove` removes a log again.",
             ),
         }
     })

@@ -1,23 +1,25 @@
-//! What RAID-Z makes of small blocks.
+//! The cost of small blocks on RAID-Z.
 //!
-//! A block of d data sectors on a RAID-Z of n disks with p of parity has rows of n - p data sectors, each row with p sectors of parity, and
-//! the whole is rounded up to a multiple of p + 1, so that no hole is left that is too small for any block:
+//! On a RAID-Z of n disks with parity p, a block of d data sectors is stored in rows of n - p data
+//! sectors. Each row adds p sectors of parity, and the total is rounded up to a multiple of p + 1,
+//! so that no gap is too small for any block:
 //!
 //! ```text
-//! raidz2 of 8, 4 KiB sectors, 8 KiB block: D D P P x x    6 sectors for 2 of data, where 6/8 of the raw space promised 2.67
+//! raidz2 of 8, 4 KiB sectors, 8 KiB block: D D P P x x    6 sectors for 2 of data; nominally 2.67
 //! ```
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Dataset, DatasetKind, Pool, Vdev, VdevKind};
 use crate::unit::Unit;
 
 pub(super) const RAIDZ_PADDING: Rule = Rule {
     id: "raidz-width-padding",
-    about: "Blocks so small that parity and padding of RAID-Z take much more than their share.",
-    reason: "A block has its own parity, and its allocation is rounded up to a multiple of parity + 1 sectors. Small blocks on a wide RAID-Z cost as much as on a \
-        mirror or more, and random reads have the speed of one disk. For large blocks the width hardly matters: the old rule of 2^n + parity \
-        disks is not needed with compression, and loses only a few percent without.",
+    about: "Blocks so small that RAID-Z parity and padding exceed their nominal share.",
+    reason: "Each block has its own parity, and its allocation is rounded up to a multiple of parity + 1 \
+        sectors. On a wide RAID-Z, small blocks cost as much as on a mirror or more, and random reads run at \
+        the speed of one disk. For large blocks the width hardly matters: the old rule of 2^n + parity disks \
+        is unnecessary with compression, and ignoring it costs only a few percent without.",
     sources: &[
         "module/zfs/vdev_raidz.c: vdev_raidz_asize",
         "OpenZFS documentation, Basic Concepts, RAIDZ, Space efficiency",
@@ -26,7 +28,7 @@ pub(super) const RAIDZ_PADDING: Rule = Rule {
     check: |facts| facts.pools.iter().flat_map(padding).collect(),
 };
 
-/// A RAID-Z as far as allocation goes.
+/// The parameters of a RAID-Z that matter for allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Raidz {
     width: u64,
@@ -41,14 +43,14 @@ impl Raidz {
         (width > parity).then_some(Raidz { width, parity, ashift: vdev.ashift?.clamp(9, 16) })
     }
 
-    /// Bytes allocated for a block of so many.
+    /// Bytes allocated for a block of this size.
     fn allocated(self, bytes: u64) -> u64 {
         let data = bytes.div_ceil(1 << self.ashift).max(1);
         let sectors = data + self.parity * data.div_ceil(self.width - self.parity);
         sectors.next_multiple_of(self.parity + 1) << self.ashift
     }
 
-    /// How much more that is than the share of parity promises, in percent of what is allocated.
+    /// The excess over the nominal share of parity, in percent of the allocation.
     fn loss_percent(self, bytes: u64) -> f64 {
         let promised = bytes as f64 * self.width as f64 / (self.width - self.parity) as f64;
         (1.0 - promised / self.allocated(bytes) as f64).max(0.0) * 100.0
@@ -60,7 +62,7 @@ impl Raidz {
     }
 }
 
-/// Datasets below this part of what is allocated in their pool are passed over.
+/// Datasets that use less than this share of their pool's allocated space are skipped.
 const WORTH_TELLING: f64 = 0.01;
 
 fn padding(pool: &Pool) -> Vec<Finding> {
@@ -75,7 +77,7 @@ fn padding(pool: &Pool) -> Vec<Finding> {
 fn padding_of(raidz: Raidz, pool: &Pool, dataset: &Dataset) -> Finding {
     let sector = 1_u64 << raidz.ashift;
     let block = dataset.block_bytes();
-    // Blocks are compressed to whole sectors; the ratio is a mean, so this is one too.
+    // Blocks are compressed to whole sectors; the ratio is a mean, and so is this.
     let stored = ((block as f64 / dataset.compress_ratio) as u64)
         .next_multiple_of(sector)
         .clamp(sector, block.max(sector));
@@ -91,19 +93,20 @@ fn padding_of(raidz: Raidz, pool: &Pool, dataset: &Dataset) -> Finding {
                     format!("zfs create -s -V SIZE -o {property}={good} {}-new", dataset.name),
                     format!("dd if=/dev/zvol/{0} of=/dev/zvol/{0}-new bs=1M conv=sparse", dataset.name),
                 ],
-                "volblocksize is fixed when a volume is made: copy it while nothing uses it, and mind which is `if` and which `of`. A guest that \
-                 writes smaller pieces than a block then pays with read-modify-write: mirrors are the better place for such volumes.",
+                "volblocksize is fixed when a volume is created: copy it while nothing uses it, and do not \
+                 mix up `if` and `of`. A guest that writes less than a block at a time then pays with \
+                 read-modify-write; such volumes do better on mirrors.",
             ),
             DatasetKind::Filesystem(_) => (
                 vec![format!("zfs set {property}={good} {}", dataset.name)],
-                "It concerns only files written from then on. Databases that write small pieces pay with read-modify-write: mirrors are the better \
-                 place for them.",
+                "It applies only to files written from then on. Databases with small writes pay with \
+                 read-modify-write; they do better on mirrors.",
             ),
         };
         Problem {
             severity: if loss >= 30.0 { Severity::Warning } else { Severity::Notice },
             summary: format!(
-                "Blocks of {} on {} lose {} of what they take.",
+                "Blocks of {} on {} waste {} of their space.",
                 bytes(stored),
                 shape(raidz),
                 Unit::Percent.show(loss)
@@ -112,11 +115,11 @@ fn padding_of(raidz: Raidz, pool: &Pool, dataset: &Dataset) -> Finding {
                 Evidence::number(property, block as f64, Unit::Bytes),
                 Evidence::number("compression ratio", dataset.compress_ratio, Unit::Number),
                 Evidence::number("sector", sector as f64, Unit::Bytes),
-                Evidence::number("allocated for each", raidz.allocated(stored) as f64, Unit::Bytes),
-                Evidence::number("lost beyond the share of parity", loss, Unit::Percent),
-                Evidence::number("used by it", dataset.used_by_itself_bytes as f64, Unit::Bytes),
+                Evidence::number("allocated per block", raidz.allocated(stored) as f64, Unit::Bytes),
+                Evidence::number("wasted beyond nominal parity", loss, Unit::Percent),
+                Evidence::number("used by the dataset", dataset.used_by_itself_bytes as f64, Unit::Bytes),
                 Evidence::number(
-                    "loss with blocks of ".to_owned() + &bytes(good),
+                    "waste with blocks of ".to_owned() + &bytes(good),
                     raidz.loss_percent(good),
                     Unit::Percent,
                 ),
@@ -135,13 +138,14 @@ fn shape(raidz: Raidz) -> String {
 mod tests {
     use super::*;
 
-    /// Against what `zdb -dddddd` shows as asize of such blocks, and the table in OpenZFS's documentation.
+    /// Compared with the asize that `zdb -dddddd` shows for such blocks, and the table in OpenZFS's
+    /// documentation.
     #[test]
-    fn allocation_is_that_of_openzfs() {
+    fn allocation_matches_openzfs() {
         let raidz = |width, parity| Raidz { width, parity, ashift: 12 };
         let sectors = |raidz: Raidz, data: u64| raidz.allocated(data << 12) >> 12;
         assert_eq!(sectors(raidz(8, 2), 2), 6, "8 KiB: 2 data, 2 parity, 2 padding");
-        assert_eq!(sectors(raidz(5, 1), 1), 2, "one sector is a mirror");
+        assert_eq!(sectors(raidz(5, 1), 1), 2, "one sector is mirrored");
         assert_eq!(sectors(raidz(5, 1), 4), 6, "4 data, 1 parity, 1 padding");
         assert_eq!(sectors(raidz(6, 2), 32), 48, "128 KiB: eight full rows");
         assert_eq!(sectors(raidz(7, 3), 3), 8, "3 data, 3 parity, 2 padding");

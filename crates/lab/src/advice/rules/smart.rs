@@ -1,16 +1,17 @@
-//! What disks say of themselves, and where that goes.
+//! SMART values of the disks, and their trends.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::facts::Health;
-use crate::advice::{Evidence, Facts, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::{Facts, Health};
+use crate::advice::item::{Evidence, Risk, Severity};
 use crate::unit::Unit;
 
 pub(super) const SMART_TREND: Rule = Rule {
     id: "smart-trend",
-    about: "A disk whose SMART record fails, or goes where failing disks go.",
-    reason: "A failed overall health means that the maker's own thresholds are passed. Many disks fail without that: growing numbers of replaced, unreadable or \
-        uncorrectable sectors come before; damaged transfers point to cable or backplane, and wear to the end of what an SSD promises. One value \
-        says little, its growth does: records of days are compared.",
+    about: "A disk that fails its SMART check, or shows a failing trend.",
+    reason: "A failed overall health means that the maker's own thresholds have been crossed. Many disks \
+        fail without that; rising counts of reallocated, pending or uncorrectable sectors come first. \
+        Transfer errors point to a cable or backplane, and wear to an SSD near its rated endurance. A single \
+        value says little, growth says more: the rule compares records of several days.",
     sources: &[
         "smartctl(8): -H, -A",
         "NVM Express Base Specification: SMART / Health Information log",
@@ -21,13 +22,14 @@ pub(super) const SMART_TREND: Rule = Rule {
 
 fn all(facts: &Facts) -> Vec<Finding> {
     if facts.health.is_empty() {
-        let why = "no disk's SMART record was read: it takes smartctl, root, and a folder for the records (--smart)";
+        let why = "no SMART record was read: that requires smartctl, root, and a folder for the records \
+            (--smart)";
         return vec![Finding::unknown("disks", why)];
     }
     facts.health.iter().map(of_disk).collect()
 }
 
-/// Values whose growth means that sectors are lost.
+/// Values whose growth means that sectors are failing.
 const LOSING: [&str; 3] = ["reallocated", "pending", "uncorrectable"];
 
 fn of_disk(health: &Health) -> Finding {
@@ -68,7 +70,7 @@ fn of_disk(health: &Health) -> Finding {
             },
             summary: match told.first() {
                 Some((_, meaning)) => format!("{}: {meaning}.", health.now.model),
-                None => format!("{} says of itself that it fails.", health.now.model),
+                None => format!("{} reports its own failure.", health.now.model),
             },
             evidence,
             remedy: remedy(
@@ -78,8 +80,9 @@ fn of_disk(health: &Health) -> Finding {
                     "zpool replace POOL DISK NEWDISK".into(),
                 ],
                 Risk::Medium,
-                "The first two look. Have a backup before the third; check the serial number; NEWDISK is overwritten. Leave the old disk in while it is \
-                 replaced, if there is a place for both.",
+                "The first two commands only read. Have a backup before the third, and check the serial \
+                 number; NEWDISK is overwritten. Leave the old disk connected during the replacement if \
+                 there is a free slot.",
             ),
         },
     )

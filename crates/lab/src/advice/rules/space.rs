@@ -1,30 +1,34 @@
-//! How full, how scattered.
+//! Pool fill and fragmentation.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Facts, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const FILL_80: Rule = Rule {
     id: "fill-80",
-    about: "A pool of 80 % or more.",
-    reason: "Time to plan, not a cliff: OpenZFS changes nothing at 80 %. What slows a full pool is that free space comes in ever smaller \
-        pieces, so that new data are scattered and are read back with more seeks; how far that has gone is what the rule `fragmentation` \
-        looks at. Counted are the data vdevs: the `capacity` of zpool list has special vdevs in it. Report 004 found speed falling about linearly to 77 % and collapsing at 91 %.",
+    about: "A pool that is 80 % full or more.",
+    reason: "Time to plan, not a cliff: OpenZFS changes nothing at 80 %. A full pool slows down because free \
+        space comes in ever smaller pieces, so new data are scattered and need more seeks to read back; the \
+        rule `fragmentation` measures that. Only data vdevs count here, while `capacity` in zpool list \
+        includes special vdevs. Report 004 found speed falling about linearly to 77 % and collapsing at 91 \
+        %.",
     sources: &[
         "field report 004 (xenon): pools at 12, 77, 84 and 91 %",
         "OpenZFS documentation, Workload Tuning, Free Space",
     ],
-    // From 90 % on, `fill-90` speaks.
+    // From 90 % on, `fill-90` takes over.
     check: |facts| fill(facts, 80.0, 78.0, Severity::Notice, |percent| percent < 90.0),
 };
 
 pub(super) const FILL_90: Rule = Rule {
     id: "fill-90",
-    about: "A pool of 90 % or more.",
-    reason: "Below 4 % of free space in a metaslab the allocator goes from first fit to best fit (metaslab_df_free_pct), which costs \
-        processor time at each allocation; since space is not used evenly, many metaslabs are there when the pool as a whole is at 90 %. \
-        The last 1/32 of the pool (spa_slop_shift) is kept back: writes fail with ENOSPC before 100 %.",
+    about: "A pool that is 90 % full or more.",
+    reason: "Below 4 % of free space in a metaslab, the allocator switches from first fit to best fit \
+        (metaslab_df_free_pct), which costs processor time on each allocation. Space is used unevenly, so \
+        many metaslabs have reached that point when the pool as a whole is at 90 %. The last 1/32 of the \
+        pool (spa_slop_shift) is reserved: writes fail with ENOSPC before 100 %.",
     sources: &[
         "OpenZFS documentation, Workload Tuning, Free Space",
         "zfs(4): spa_slop_shift",
@@ -43,7 +47,7 @@ fn fill(
 ) -> Vec<Finding> {
     let of = |pool: &Pool| {
         let Some(value) = pool.class_percent(Class::Normal) else {
-            return Some(Finding::unknown(&pool.name, "`zpool status -j` did not tell its size"));
+            return Some(Finding::unknown(&pool.name, "`zpool status -j` did not report its size"));
         };
         let gauge = Gauge { value, unit: Unit::Percent, raise, clear };
         concerns(value).then(|| Finding::measured(&pool.name, gauge, || filled(pool, value, severity)))
@@ -69,8 +73,9 @@ fn filled(pool: &Pool, percent: f64, severity: Severity) -> Problem {
                 format!("zpool add -n {name} VDEV..."),
             ],
             Risk::High,
-            "The first two only show what uses space and what destroying would free; without -n, destroying a snapshot can't be undone, \
-             and an added RAID-Z vdev can't be removed again: add vdevs like those that are there.",
+            "The first two commands only show what uses space and what destroying would free. Without -n, \
+             destroying a snapshot cannot be undone, and an added RAID-Z vdev cannot be removed: add vdevs \
+             like the existing ones.",
         ),
     }
 }
@@ -78,10 +83,11 @@ fn filled(pool: &Pool, percent: f64, severity: Severity) -> Problem {
 pub(super) const FRAGMENTATION: Rule = Rule {
     id: "fragmentation",
     about: "Free space in small pieces.",
-    reason: "The number is about free space, not about files: 50 % means that the free pieces are of about 512 KiB, 64 % of 128 KiB, 71 % \
-        of 64 KiB, whatever their sum. Large blocks and the runs that spinning disks need no longer fit then; from 95 % on a vdev is passed \
-        over while others are better (zfs_mg_fragmentation_threshold). It says nothing of how scattered existing files are, and \
-        matters little on SSDs.",
+    reason: "The number describes free space, not files: 50 % means that free pieces are about 512 KiB, 64 % \
+        128 KiB, 71 % 64 KiB, however much space is free in total. Large blocks, and the long runs that \
+        spinning disks need, then no longer fit. From 95 % on, a vdev is skipped while others are better \
+        (zfs_mg_fragmentation_threshold). The number says nothing about the fragmentation of existing files, \
+        and matters little on SSDs.",
     sources: &[
         "module/zfs/metaslab.c: zfs_frag_table",
         "zfs(4): zfs_mg_fragmentation_threshold",
@@ -94,16 +100,17 @@ fn fragmentation(pool: &Pool) -> Finding {
     let Some(percent) = pool.fragmentation_percent else {
         return Finding::unknown(
             &pool.name,
-            "`zpool get -Hp all` gave no fragmentation: the pool lacks the feature spacemap_histogram, or is not imported for writing",
+            "`zpool get -Hp all` reported no fragmentation: the pool lacks the feature spacemap_histogram, \
+             or is imported read-only",
         );
     };
     let gauge = Gauge { value: percent as f64, unit: Unit::Percent, raise: 50.0, clear: 45.0 };
     Finding::measured(&pool.name, gauge, || Problem {
         severity: if percent >= 71 { Severity::Warning } else { Severity::Notice },
-        summary: format!("The pool's free space lies in small pieces: fragmentation {percent}%."),
+        summary: format!("The pool's free space is fragmented: {percent}%."),
         evidence: vec![
             Evidence::number("fragmentation of free space", percent as f64, Unit::Percent),
-            Evidence::number("free pieces are of about", typical_free_bytes(percent) as f64, Unit::Bytes),
+            Evidence::number("typical size of free pieces", typical_free_bytes(percent) as f64, Unit::Bytes),
             Evidence::number(
                 "data vdevs in use",
                 pool.class_percent(Class::Normal).unwrap_or(f64::NAN),
@@ -116,13 +123,14 @@ fn fragmentation(pool: &Pool) -> Finding {
                 format!("zpool add -n {} VDEV...", pool.name),
             ],
             Risk::Medium,
-            "Nothing defragments a pool in place. Freeing space helps as far as it frees neighbours; a new vdev brings unbroken space and \
-             can't always be removed again; sending everything to a new pool is the thorough way.",
+            "Nothing defragments a pool in place. Freeing space helps only where it frees adjacent blocks. A \
+             new vdev brings unfragmented space, but cannot always be removed again. Sending everything to a \
+             new pool is the thorough way.",
         ),
     })
 }
 
-/// Sizes of free pieces and what they count for in the fragmentation (`zfs_frag_table`).
+/// Sizes of free pieces and their weights in the fragmentation metric (`zfs_frag_table`).
 const FRAGMENTATION_TABLE: [(u64, u64); 14] = [
     (100, 512),
     (99, 1 << 10),
@@ -140,7 +148,7 @@ const FRAGMENTATION_TABLE: [(u64, u64); 14] = [
     (29, 4 << 20),
 ];
 
-/// How large free pieces are if all are of one size.
+/// The piece size that gives this fragmentation if all free pieces are equal.
 fn typical_free_bytes(fragmentation_percent: u64) -> u64 {
     let row = FRAGMENTATION_TABLE.iter().find(|row| row.0 <= fragmentation_percent);
     row.map_or(8 << 20, |row| row.1)

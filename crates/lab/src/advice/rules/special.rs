@@ -1,15 +1,16 @@
-//! Special and dedup vdevs: how full, how redundant.
+//! Special and dedup vdevs: fill and redundancy.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::{Evidence, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const SPECIAL_FULL: Rule = Rule {
     id: "special-full",
-    about: "A special class that is nearly full.",
-    reason: "From 75 % on (zfs_special_class_metadata_reserve_pct is 25) small blocks of files go to the normal vdevs, without a word; when the class is \
-        full, so does metadata. Nothing fails and nothing moves back: what is on the slow vdevs stays there until it is written again.",
+    about: "A nearly full special class.",
+    reason: "From 75 % on (zfs_special_class_metadata_reserve_pct is 25), small file blocks go to the normal \
+        vdevs without notice; when the class is full, so does metadata. Nothing fails, and nothing moves \
+        back: blocks on the slow vdevs stay there until they are rewritten.",
     sources: &[
         "zfs(4): zfs_special_class_metadata_reserve_pct",
         "zpoolconcepts(7): Special Allocation Class",
@@ -21,7 +22,10 @@ pub(super) const SPECIAL_FULL: Rule = Rule {
 fn full(pool: &Pool) -> Option<Finding> {
     pool.class(Class::Special).next()?;
     let Some((allocated, size)) = pool.space(Class::Special) else {
-        return Some(Finding::unknown(&pool.name, "`zpool status -j` did not tell the special vdevs' size"));
+        return Some(Finding::unknown(
+            &pool.name,
+            "`zpool status -j` did not report the size of the special vdevs",
+        ));
     };
     let (allocated, size) = (allocated as f64, size as f64);
     let small: Vec<_> = pool.datasets.iter().filter(|dataset| dataset.special_small_bytes > 0).collect();
@@ -36,7 +40,7 @@ fn full(pool: &Pool) -> Option<Finding> {
             severity: Severity::Warning,
             summary: match small.is_empty() {
                 true => "The special vdevs are nearly full.".into(),
-                false => "The special vdevs take no small blocks any more.".to_owned(),
+                false => "The special vdevs no longer accept small blocks.".to_owned(),
             },
             evidence: vec![
                 Evidence::number("special class in use", percent, Unit::Percent),
@@ -47,8 +51,8 @@ fn full(pool: &Pool) -> Option<Finding> {
             remedy: remedy(
                 &commands,
                 Risk::Medium,
-                "A special vdev can't be removed again from a pool with RAID-Z, and must be as redundant as the pool. A smaller \
-                 special_small_blocks concerns only what is written from then on.",
+                "A special vdev must be as redundant as the pool, and cannot be removed from a pool with \
+                 RAID-Z. A smaller special_small_blocks applies only to data written from then on.",
             ),
         }
     }))
@@ -56,9 +60,9 @@ fn full(pool: &Pool) -> Option<Finding> {
 
 pub(super) const SPECIAL_LESS_REDUNDANT: Rule = Rule {
     id: "special-less-redundant",
-    about: "A special or dedup vdev that may lose fewer disks than the data vdevs.",
-    reason: "The special class is no cache: it holds the only copies of metadata (two or three of each, but perhaps on the same disk). If it is \
-        lost, the pool is lost, however redundant the rest is.",
+    about: "A special or dedup vdev less redundant than the data vdevs.",
+    reason: "The special class is no cache: it holds the only copies of metadata (two or three of each \
+        block, but perhaps on the same disk). If it is lost, the pool is lost, however redundant the rest.",
     sources: &["zpoolconcepts(7): Virtual Devices, special and dedup", "zpool-attach(8)"],
     check: |facts| facts.pools.iter().flat_map(less_redundant).collect(),
 };
@@ -78,19 +82,19 @@ fn less_redundant(pool: &Pool) -> Vec<Finding> {
         let problem = Problem {
             severity: if may_lose == 0 { Severity::Critical } else { Severity::Warning },
             summary: format!(
-                "{} ({}) may lose {may_lose} disks, the data vdevs {data}.",
+                "{} ({}) survives the loss of {may_lose} disks, the data vdevs of {data}.",
                 vdev.name,
                 vdev.shape()
             ),
             evidence: vec![
-                Evidence::number("disks that it may lose", may_lose as f64, Unit::Count),
-                Evidence::number("disks that each data vdev may lose", data as f64, Unit::Count),
+                Evidence::number("disks that it can lose", may_lose as f64, Unit::Count),
+                Evidence::number("disks that each data vdev can lose", data as f64, Unit::Count),
                 Evidence::number("allocated on it", vdev.allocated_bytes.unwrap_or(0) as f64, Unit::Bytes),
             ],
             remedy: remedy(
                 &[format!("zpool attach {} {disk} NEWSSD", pool.name)],
                 Risk::Low,
-                "NEWSSD is overwritten; it is resilvered at once. `zpool detach` takes it away again.",
+                "NEWSSD is overwritten and resilvered at once. `zpool detach` removes it again.",
             ),
         };
         Finding::bad(subject, problem)

@@ -1,21 +1,23 @@
-//! How many parallel workers a pool bears.
+//! How many parallel workers a pool can use.
 //!
-//! Operations in flight are throughput times latency (Little's law). While disks are free, more workers bring more throughput at the same latency; from some
-//! number on they bring only longer waits: that number is the answer. It is measured, or, where it was not, estimated from a pool at work: of the
-//! operations in flight, those on the disks are work, the rest is queue.
+//! Operations in flight equal throughput times latency (Little's law). While disks have capacity,
+//! more workers bring more throughput at the same latency; beyond some number they only wait
+//! longer. That number is the answer. It is measured where a sweep exists; otherwise it is
+//! estimated from a busy pool: the operations in flight on the disks are work, the rest is queue.
 
-use super::{Finding, Problem, Rule, remedy};
-use crate::advice::facts::{Workers, WorkersPoint};
-use crate::advice::{Evidence, Facts, Gauge, Risk, Severity};
+use super::rule::{Finding, Problem, Rule, remedy};
+use crate::advice::facts::{Bears, Facts, Workers};
+use crate::advice::item::{Evidence, Gauge, Risk, Severity};
 use crate::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const PARALLEL_WORKERS: Rule = Rule {
     id: "parallel-workers",
-    about: "More operations at once than the disks can work on.",
-    reason: "Beyond the number that keeps all disks busy more workers bring no throughput, only waiting: by Little's law latency grows in proportion. Random \
-        work of a RAID-Z vdev is bounded by one disk, of a mirror's reads by all its disks; a rule of so many workers a disk does not \
-        know the work, a measurement does. Report 004 advised at most four workers on a stripe of two hard disks.",
+    about: "More operations in flight than the disks can process.",
+    reason: "Once all disks are busy, more workers bring no throughput, only waiting: by Little's law \
+        latency grows in proportion. Random work on a RAID-Z vdev is limited to the speed of one disk; reads \
+        on a mirror use all its disks. A fixed number of workers per disk ignores the workload, a \
+        measurement does not. Report 004 recommended at most four workers on a stripe of two hard disks.",
     sources: &[
         "Little's law: L = λW",
         "OpenZFS documentation, Workload Tuning, Pool Geometry",
@@ -31,31 +33,23 @@ pub(super) const PARALLEL_WORKERS: Rule = Rule {
     },
 };
 
-/// What more workers must bring to be worth it: throughput within this part of the best is as good as the best.
-const AS_GOOD: f64 = 0.9;
-
-/// The fewest operations in flight that are as good as the best, and the point with the most in flight.
-fn knee(points: &[WorkersPoint]) -> Option<(WorkersPoint, WorkersPoint)> {
-    let best = points.iter().map(|point| point.iops).fold(0.0, f64::max);
-    let by = |a: &&WorkersPoint, b: &&WorkersPoint| a.in_flight.total_cmp(&b.in_flight);
-    let enough = points.iter().filter(|point| point.iops >= AS_GOOD * best).min_by(by)?;
-    Some((*enough, *points.iter().max_by(by)?))
-}
-
 fn measured(workers: &Workers) -> Finding {
     let subject = format!("{}: {}", workers.target, workers.work);
-    let Some((enough, most)) = knee(&workers.points).filter(|_| workers.points.len() >= 3) else {
-        return Finding::unknown(subject, "measured with fewer than three numbers of workers");
+    let (enough, most) = match workers.bears() {
+        Bears::Enough { enough, most } => (enough, most),
+        Bears::More { most } => {
+            let why = format!("throughput still grows at {} in flight: measure with more", most.in_flight);
+            return Finding::unknown(subject, why);
+        }
+        Bears::NoSweep { depths } => {
+            let few = if depths == 1 { "one depth was".to_owned() } else { format!("{depths} depths were") };
+            let how = "a sweep of depths is needed (cenote lab run depth)";
+            return Finding::unknown(subject, format!("{few} measured: {how}"));
+        }
     };
-    if enough.in_flight >= most.in_flight {
-        return Finding::unknown(
-            subject,
-            format!("still faster at {} in flight: measure with more", most.in_flight),
-        );
-    }
     let problem = Problem {
         severity: Severity::Notice,
-        summary: format!("It bears {} operations at once: more wait, and bring nothing.", enough.in_flight),
+        summary: format!("It can use {} operations in flight; more only wait.", enough.in_flight),
         evidence: vec![
             Evidence::number(format!("throughput at {}", enough.in_flight), enough.iops, Unit::PerSecond),
             Evidence::number(
@@ -69,13 +63,14 @@ fn measured(workers: &Workers) -> Finding {
         remedy: remedy(
             &[],
             Risk::None,
-            "Set the application's workers, times what each has in flight, to that number.",
+            "Set the application's total number of operations in flight (workers times the depth of each) to \
+             that number.",
         ),
     };
     Finding::bad(subject, problem)
 }
 
-/// What a pool at work shows. None if it was measured: that is better.
+/// The queue of a busy pool. None if a sweep measured the pool, which is better.
 fn queued(facts: &Facts, pool: &Pool) -> Option<Finding> {
     if facts.workers.iter().any(|workers| workers.target == pool.name) {
         return None;
@@ -83,7 +78,7 @@ fn queued(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let unknown = || {
         Finding::unknown(
             &pool.name,
-            "the pool was idle: `cenote lab run pools` measures it, or look again while it works",
+            "the pool was idle: run `cenote lab run depth`, or look again while it is busy",
         )
     };
     let (mut in_flight, mut on_disk, mut reads) = (0.0, 0.0, 0.0);
@@ -100,18 +95,18 @@ fn queued(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let gauge = Gauge { value: in_flight / on_disk, unit: Unit::Number, raise: 2.0, clear: 1.5 };
     Some(Finding::measured(&pool.name, gauge, || Problem {
         severity: Severity::Notice,
-        summary: "Reads wait longer for the disks than the disks take.".into(),
+        summary: "Reads spend more time queued than on the disks.".into(),
         evidence: vec![
-            Evidence::number("reads of the data disks", reads, Unit::PerSecond),
+            Evidence::number("reads from the data disks", reads, Unit::PerSecond),
             Evidence::number("reads in flight, by Little's law", in_flight, Unit::Number),
-            Evidence::number("of these on the disks", on_disk, Unit::Number),
+            Evidence::number("on the disks", on_disk, Unit::Number),
             Evidence::number("data vdevs", pool.class(Class::Normal).count() as f64, Unit::Count),
         ],
         remedy: remedy(
-            &["cenote lab run pools TARGET".into()],
+            &["cenote lab run depth TARGET".into()],
             Risk::None,
-            "Fewer workers give the same throughput with shorter waits: divide their number by the ratio, and measure. It reads and writes test files of its own \
-             in the folder that it is given.",
+            "Reads queue. How many operations in flight the pool can use, only a sweep of depths shows. It \
+             reads and writes its own test files in the given folder.",
         ),
     }))
 }
@@ -119,6 +114,8 @@ fn queued(facts: &Facts, pool: &Pool) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::facts::WorkersPoint;
+    use crate::advice::rules::rule::Verdict;
 
     fn workers(points: &[(f64, f64)]) -> Workers {
         let point = |&(in_flight, iops): &(f64, f64)| WorkersPoint {
@@ -126,18 +123,25 @@ mod tests {
             iops,
             mean_ns: in_flight / iops * 1e9,
         };
-        Workers { target: "tank".into(), work: "randread".into(), points: points.iter().map(point).collect() }
+        Workers {
+            target: "tank".into(),
+            work: "randread".into(),
+            job: crate::job::Job::default(),
+            points: points.iter().map(point).collect(),
+        }
     }
 
     #[test]
-    fn the_knee_is_where_more_brings_nothing() {
+    fn the_knee_is_where_more_workers_add_nothing() {
         let curve = workers(&[(1.0, 100.0), (2.0, 190.0), (4.0, 330.0), (8.0, 350.0), (16.0, 352.0)]);
-        assert_eq!(
-            knee(&curve.points).map(|(enough, most)| (enough.in_flight, most.in_flight)),
-            Some((4.0, 16.0))
-        );
-        assert!(matches!(measured(&curve).verdict, super::super::Verdict::Bad(_)));
+        let Bears::Enough { enough, most } = curve.bears() else { panic!("{:?}", curve.bears()) };
+        assert_eq!((enough.in_flight, most.in_flight), (4.0, 16.0));
+        assert!(matches!(measured(&curve).verdict, Verdict::Bad(_)));
+        let one_depth =
+            workers(&[(128.0, 300.0), (128.0, 340.0), (128.0, 310.0), (128.0, 305.0), (128.0, 320.0)]);
+        let Verdict::Unknown(why) = measured(&one_depth).verdict else { panic!("{one_depth:?}") };
+        assert!(why.contains("one depth was measured") && why.contains("lab run depth"), "{why}");
         let rising = workers(&[(1.0, 100.0), (2.0, 200.0), (4.0, 400.0)]);
-        assert!(matches!(measured(&rising).verdict, super::super::Verdict::Unknown(_)));
+        assert!(matches!(measured(&rising).verdict, Verdict::Unknown(_)));
     }
 }

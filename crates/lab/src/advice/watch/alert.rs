@@ -1,8 +1,10 @@
-//! Alerts: what was advice once and has not been well since for long enough.
+//! Alerts: problems that a rule reported and that have not yet been fine for long enough.
 //!
-//! An alert is raised as soon as a rule gives advice, and again only if it becomes more severe. It ends when its subject has been
-//! *good* without a break for some time. Good is more than not bad: of a number, past the lower of two levels
-//! ([`Gauge`](crate::advice::Gauge)); between them the time begins anew. What can't be told now changes nothing, and is not good.
+//! An alert is raised as soon as a rule gives advice, and again only if it becomes more severe. It
+//! ends when its subject has been *good* without interruption for some time. Good is stricter than
+//! not bad: a number must be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A
+//! value between the levels restarts the time. An undetermined verdict is not good either, but it
+//! neither raises nor ends an alert.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::{Advice, Review, Severity};
 
-/// An alert that goes on.
+/// An active alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// The rule's id.
     pub rule: String,
-    /// What it is about.
+    /// The subject.
     pub subject: String,
-    /// The worst so far.
+    /// The worst severity so far.
     pub severity: Severity,
-    /// What the rule said then.
+    /// What the rule said at that time.
     pub summary: String,
-    /// Since when, in seconds since 1970, UTC.
+    /// When it was raised: seconds since 1970, UTC.
     pub raised_unix_s: u64,
-    /// Since when all is well, if it is.
+    /// Since when the subject has been good, if it is.
     pub good_since_unix_s: Option<u64>,
 }
 
@@ -39,7 +41,7 @@ pub enum EventKind {
     Cleared,
 }
 
-/// Something to tell.
+/// An event to report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// What happened.
@@ -48,39 +50,39 @@ pub struct Event {
     pub unix_s: u64,
     /// The alert.
     pub alert: Alert,
-    /// The advice's evidence, as people read it: (what, value).
+    /// The advice's evidence as shown to people: (name, value).
     pub evidence: Vec<(String, String)>,
     /// What to do.
     pub commands: Vec<String>,
 }
 
-/// All alerts that go on.
+/// All active alerts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Alerts {
     by_key: BTreeMap<(String, String), Alert>,
 }
 
-/// What a review says of an alert.
+/// What a review says about an alert.
 enum Now {
     Bad,
     Good,
-    /// Between the levels, or not known.
+    /// Between the levels, or undetermined.
     Neither,
 }
 
 impl Alerts {
-    /// Those that were kept.
+    /// Restores saved alerts.
     pub(super) fn kept(alerts: Vec<Alert>) -> Alerts {
         let key = |alert: Alert| ((alert.rule.clone(), alert.subject.clone()), alert);
         Alerts { by_key: alerts.into_iter().map(key).collect() }
     }
 
-    /// Those that go on.
+    /// The active alerts.
     pub fn active(&self) -> impl Iterator<Item = &Alert> {
         self.by_key.values()
     }
 
-    /// Takes note of a review made at `now`; tells what changed.
+    /// Applies a review made at `now_unix_s`; returns what changed.
     pub fn step(&mut self, now_unix_s: u64, clear_after_s: u64, review: &Review) -> Vec<Event> {
         let mut events: Vec<Event> =
             review.advice.iter().filter_map(|advice| self.take(now_unix_s, advice)).collect();
@@ -100,7 +102,7 @@ impl Alerts {
         events
     }
 
-    /// Raises an alert for this advice, or makes the one that there is worse.
+    /// Raises an alert for this advice, or worsens the existing one.
     fn take(&mut self, now_unix_s: u64, advice: &Advice) -> Option<Event> {
         let key = (advice.rule.to_owned(), advice.subject.clone());
         let kind = match self.by_key.get_mut(&key) {
@@ -137,7 +139,8 @@ fn now(review: &Review, alert: &Alert) -> Now {
     if review.unknown.iter().any(|unknown| is_it(unknown.rule, &unknown.subject)) {
         return Now::Neither;
     }
-    // The rule says nothing of it. If it says something of the same pool, the subject is gone (a disk was replaced); otherwise the pool is.
+    // The rule is silent about the subject. If it reports others in the same pool, the subject is
+    // gone (a disk was replaced); otherwise the pool is.
     let pool = |subject: &str| subject.split('/').next().map(str::to_owned);
     let is_gone = |rule: &str, subject: &str| rule == alert.rule && pool(subject) == pool(&alert.subject);
     let told = review.advice.iter().any(|advice| is_gone(advice.rule, &advice.subject))

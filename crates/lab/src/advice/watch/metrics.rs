@@ -1,4 +1,4 @@
-//! What Prometheus reads: pools, ARC, advice, alerts, and how the watching goes; made anew each round.
+//! Metrics for Prometheus: pools, ARC, advice, alerts and the watch itself; rebuilt each round.
 
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -29,7 +29,7 @@ struct OfAlert {
 
 type Float = Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// Numbers of pools: name, help, value.
+/// Metrics of pools: name, help, value.
 type PoolNumber = (&'static str, &'static str, fn(&crate::machine::zpool::Pool) -> Option<f64>);
 
 const POOL_NUMBERS: [PoolNumber; 5] = [
@@ -43,22 +43,20 @@ const POOL_NUMBERS: [PoolNumber; 5] = [
     ("pool_fragmentation_percent", "Fragmentation of free space", |pool| {
         pool.fragmentation_percent.map(|n| n as f64)
     }),
-    ("pool_data_errors", "Files and objects with errors that could not be repaired", |pool| {
-        Some(pool.data_errors as f64)
-    }),
+    ("pool_data_errors", "Files and objects with unrepairable errors", |pool| Some(pool.data_errors as f64)),
 ];
 
-/// Counters and states of the ARC: name at the kstat, whether it is a counter, help.
+/// Counters and states of the ARC: kstat name, whether it is a counter, help.
 const ARC_NUMBERS: [(&str, bool, &str); 9] = [
     ("size", false, "Bytes in the ARC"),
-    ("c_max", false, "Most bytes that the ARC may have"),
+    ("c_max", false, "Maximum size of the ARC in bytes"),
     ("arc_meta_used", false, "Bytes of metadata in the ARC"),
     ("l2_asize", false, "Bytes in the L2ARC"),
-    ("l2_hdr_size", false, "Bytes of headers of the L2ARC, in memory"),
-    ("hits", true, "Lookups that the ARC answered"),
-    ("misses", true, "Lookups that the ARC did not answer"),
-    ("l2_hits", true, "Lookups that the L2ARC answered"),
-    ("l2_misses", true, "Lookups that the L2ARC did not answer"),
+    ("l2_hdr_size", false, "Bytes of L2ARC headers in memory"),
+    ("hits", true, "ARC hits"),
+    ("misses", true, "ARC misses"),
+    ("l2_hits", true, "L2ARC hits"),
+    ("l2_misses", true, "L2ARC misses"),
 ];
 
 /// All metrics as text.
@@ -84,21 +82,21 @@ pub(super) fn text(
     registry.register("watch_rounds", "Rounds of gathering facts", ConstCounter::new(rounds.all));
     registry.register(
         "watch_failures",
-        "Rounds in which no facts could be had",
+        "Rounds that could not gather facts",
         ConstCounter::new(rounds.failed),
     );
     registry.register(
         "webhook_failures",
-        "Rounds in which the webhook took not all",
+        "Rounds in which the webhook did not accept every event",
         ConstCounter::new(rounds.posts_failed),
     );
-    registry.register("webhook_waiting", "Events that wait for the webhook", ConstGauge::new(waiting as i64));
+    registry.register("webhook_waiting", "Events waiting for the webhook", ConstGauge::new(waiting as i64));
     let last = ConstGauge::new(rounds.last_good_unix_s as i64);
-    registry.register("watch_last_success_unix_seconds", "When facts were last had", last);
+    registry.register("watch_last_success_unix_seconds", "Time of the last gathered facts", last);
     let mut out = String::new();
     match encode(&mut out, &registry) {
         Ok(()) => out,
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         Err(_) => String::new(),
     }
 }
@@ -125,7 +123,7 @@ fn told(registry: &mut Registry, review: &Review, alerts: &Alerts) {
             levels.get_or_create(&OfRule { rule: rule.into(), subject: subject.clone() }).set(gauge.value);
         }
     }
-    registry.register("rule_value", "The number that a rule watches, in its base unit", levels);
+    registry.register("rule_value", "The value that a rule watches, in its base unit", levels);
     let active = Family::<OfAlert, Gauge>::default();
     for alert in alerts.active() {
         let labels = OfAlert {
@@ -135,7 +133,7 @@ fn told(registry: &mut Registry, review: &Review, alerts: &Alerts) {
         };
         active.get_or_create(&labels).set(1);
     }
-    registry.register("alert_active", "1 for each alert that goes on", active);
+    registry.register("alert_active", "1 for each active alert", active);
     let unknown = ConstGauge::new(review.unknown.len() as i64);
-    registry.register("rules_unknown", "Checks that could not be told", unknown);
+    registry.register("rules_unknown", "Checks without a verdict", unknown);
 }

@@ -1,4 +1,5 @@
-//! Events on their way to a webhook: in order, each until it was taken, with longer and longer pauses while it is not.
+//! Events on their way to a webhook: delivered in order, each retried until accepted, with growing
+//! pauses.
 
 use std::collections::VecDeque;
 
@@ -9,43 +10,44 @@ use crate::Result;
 
 /// The first pause after a failure, and the longest, in seconds.
 const PAUSE_S: (u64, u64) = (10, 600);
-/// How many events wait at most; the oldest go first.
+/// How many events may wait; the oldest are dropped first.
 const MOST: usize = 1000;
 
-/// Events that were not taken yet.
+/// Events not yet accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outbox {
     waiting: VecDeque<Event>,
     /// Failures since the last success.
     failures: u32,
-    /// Not before.
+    /// No attempt before this time.
     next_unix_s: u64,
 }
 
 impl Outbox {
-    /// How many wait.
+    /// How many events wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds events to deliver.
+    /// Queues events.
     pub fn add(&mut self, events: &[Event]) {
         self.waiting.extend(events.iter().cloned());
         let too_many = self.waiting.len().saturating_sub(MOST);
         self.waiting.drain(..too_many);
     }
 
-    /// Posts what waits, unless a pause is on. The first failure ends it and begins a pause.
+    /// Posts waiting events, unless a pause is in force. The first failure stops the delivery and
+    /// starts a pause.
     ///
     /// # Errors
     /// That failure.
     pub fn deliver(&mut self, now_unix_s: u64, post: &mut dyn FnMut(&Event) -> Result<()>) -> Result<()> {
-        // A clock that was set back must not make a pause of years.
+        // A clock set back must not cause a pause of years.
         if now_unix_s < self.next_unix_s && self.next_unix_s - now_unix_s <= PAUSE_S.1 {
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! What is kept across restarts: alerts and undelivered events, in one JSON file that is replaced as a whole.
+//! State kept across restarts: alerts and undelivered events, in one JSON file that is replaced
+//! atomically.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -18,16 +19,16 @@ struct Kept {
     outbox: Outbox,
 }
 
-/// What was kept there; nothing if there is no such file.
+/// The saved state; empty if there is no file.
 pub(super) fn load(path: &Path) -> Result<(Alerts, Outbox)> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Default::default()),
-        Err(error) => return Err(LabError::io(format!("{}: alerts can't be read", path.display()))(error)),
+        Err(error) => return Err(LabError::io(format!("{}: cannot read alerts", path.display()))(error)),
     };
     let wrong = |what: String| LabError::Result {
         path: path.to_owned(),
-        what: format!("{what}: not a state file of this version; move it away to begin anew"),
+        what: format!("{what}: not a state file of this version; move it away to start afresh"),
     };
     let kept: Kept = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if kept.version != VERSION {
@@ -36,10 +37,10 @@ pub(super) fn load(path: &Path) -> Result<(Alerts, Outbox)> {
     Ok((Alerts::kept(kept.alerts), kept.outbox))
 }
 
-/// Keeps it: the file is the old one or the new one, whatever happens.
+/// Saves the state atomically: a crash leaves the old or the new file.
 pub(super) fn keep(path: &Path, alerts: &Alerts, outbox: &Outbox) -> Result<()> {
     let kept = Kept { version: VERSION, alerts: alerts.active().cloned().collect(), outbox: outbox.clone() };
-    let failed = || LabError::io(format!("{}: alerts can't be kept", path.display()));
+    let failed = || LabError::io(format!("{}: cannot save alerts", path.display()));
     let text = serde_json::to_vec_pretty(&kept).map_err(|error| failed()(error.into()))?;
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -1,4 +1,4 @@
-//! Watching with a clock and a world of its own.
+//! Watching, with a scripted clock and world.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::VecDeque;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::*;
 
-/// A world where each round has its pool's fill in percent, or none; a minute passes between rounds.
+/// Each round has the pool's fill in percent, or no facts; rounds are a minute apart.
 #[derive(Default)]
 struct Script {
     rounds: VecDeque<Option<f64>>,
     now: u64,
-    /// Posts that fail, from the first on.
+    /// Number of posts that fail, from the first on.
     deaf: usize,
     posted: Vec<Event>,
     tries: Vec<u64>,
@@ -19,7 +19,7 @@ struct Script {
     metrics: String,
 }
 
-/// A pool that OpenZFS described, but as full as wanted.
+/// A recorded pool with its fill changed.
 fn filled(percent: f64) -> Facts {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/zfs/healthy");
     let mut facts = Facts::recorded(&folder).unwrap();
@@ -74,7 +74,7 @@ fn settings(state: Option<&Path>) -> Settings {
     }
 }
 
-/// Runs these rounds from minute `from` on.
+/// Runs these rounds, starting at minute `from`.
 fn run(from: u64, rounds: &[Option<f64>], deaf: usize, state: Option<&Path>) -> Script {
     let mut script =
         Script { rounds: rounds.iter().copied().collect(), now: from * 60, deaf, ..Script::default() };
@@ -82,7 +82,7 @@ fn run(from: u64, rounds: &[Option<f64>], deaf: usize, state: Option<&Path>) -> 
     script
 }
 
-/// What was told of rules about fill.
+/// Events of the fill rules.
 fn fills(script: &Script) -> Vec<(u64, EventKind, &str)> {
     let fill =
         |(at, kind, rule): &'_ (u64, EventKind, String)| rule.starts_with("fill").then_some((*at, *kind));
@@ -92,22 +92,22 @@ fn fills(script: &Script) -> Vec<(u64, EventKind, &str)> {
 use EventKind::{Cleared, Raised};
 
 #[test]
-fn a_value_that_wavers_about_the_level_gives_one_alert() {
+fn a_value_fluctuating_around_the_level_raises_one_alert() {
     let wavering: Vec<_> = (0..40).map(|n| Some(if n % 2 == 0 { 80.4 } else { 79.6 })).collect();
     assert_eq!(fills(&run(0, &wavering, 0, None)), [(0, Raised, "fill-80")]);
 }
 
 #[test]
-fn an_alert_ends_after_five_good_minutes_without_a_break() {
+fn an_alert_ends_after_five_uninterrupted_good_minutes() {
     let mut rounds = vec![Some(81.0); 3];
     rounds.extend([Some(77.0); 4]); // good from minute 3 to 6, not long enough
-    rounds.push(Some(79.0)); // between the levels: the time begins anew
+    rounds.push(Some(79.0)); // between the levels: the time restarts
     rounds.extend([Some(77.0); 10]); // good from minute 8: over at 13
     assert_eq!(fills(&run(0, &rounds, 0, None)), [(0, Raised, "fill-80"), (13, Cleared, "fill-80")]);
 }
 
 #[test]
-fn what_cannot_be_seen_is_not_good_and_is_told() {
+fn missing_facts_are_not_good_and_raise_an_alert() {
     let mut rounds = vec![Some(81.0), Some(70.0)];
     rounds.extend([None; 10]);
     let script = run(0, &rounds, 0, None);
@@ -121,7 +121,7 @@ fn a_restart_neither_repeats_nor_forgets() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("alerts.json");
     assert_eq!(fills(&run(0, &[Some(85.0); 3], 0, Some(&state))).len(), 1);
-    assert!(fills(&run(10, &[Some(85.0); 3], 0, Some(&state))).is_empty(), "told already");
+    assert!(fills(&run(10, &[Some(85.0); 3], 0, Some(&state))).is_empty(), "already reported");
     assert_eq!(fills(&run(20, &[Some(10.0); 8], 0, Some(&state))), [(25, Cleared, "fill-80")]);
     std::fs::write(&state, "{").unwrap();
     let refused = watch(&settings(Some(&state)), &mut Script::default(), &Control::default()).unwrap_err();
@@ -129,7 +129,7 @@ fn a_restart_neither_repeats_nor_forgets() {
 }
 
 #[test]
-fn a_deaf_webhook_gets_everything_later_in_order_also_after_a_restart() {
+fn an_unreachable_webhook_later_gets_every_event_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("alerts.json");
     let mut rounds = vec![Some(85.0), Some(85.0)];
@@ -137,7 +137,7 @@ fn a_deaf_webhook_gets_everything_later_in_order_also_after_a_restart() {
     let deaf = run(0, &rounds, usize::MAX, Some(&state));
     assert!(deaf.posted.is_empty());
     let pauses: Vec<u64> = deaf.tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.is_sorted() && pauses.last() > pauses.first(), "longer and longer: {pauses:?}");
+    assert!(pauses.is_sorted() && pauses.last() > pauses.first(), "pauses grow: {pauses:?}");
     let later = run(100, &[Some(10.0)], 0, Some(&state));
     let fill: Vec<_> = later.posted.iter().filter(|e| e.alert.rule == "fill-80").map(|e| e.event).collect();
     assert_eq!(fill, [Raised, Cleared]);
@@ -145,7 +145,7 @@ fn a_deaf_webhook_gets_everything_later_in_order_also_after_a_restart() {
 }
 
 #[test]
-fn metrics_say_what_a_dashboard_needs() {
+fn metrics_contain_what_a_dashboard_needs() {
     let metrics = run(0, &[Some(91.5)], 0, None).metrics;
     for line in [
         "cenote_pool_allocated_bytes{pool=\"healthy\"} 91500.0",

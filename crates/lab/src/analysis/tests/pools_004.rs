@@ -1,4 +1,5 @@
-//! The cross-pool table of report 004: three pools of disks at 12, 77 and 91 % and one of NVMe, one run each.
+//! The cross-pool table of report 004: three disk pools at 12, 77 and 91 %, and one NVMe pool, one
+//! run each.
 
 use super::*;
 
@@ -23,7 +24,7 @@ fn setting() -> Setting {
         fill_percent: Some(fill),
         medium: Some(medium.into()),
         layout: Some(layout.into()),
-        devices: Vec::new(),
+        ..TargetFacts::default()
     };
     let targets = [
         ("nvme", facts(84.0, "NVMe", "stripe")),
@@ -58,7 +59,7 @@ fn pair<'a>(analysis: &'a Analysis, test: &str, figure: &str, a: &str, b: &str) 
 }
 
 #[test]
-fn differences_are_those_of_the_report_in_both_directions() {
+fn differences_match_the_report_in_both_directions() {
     let analysis = analysis();
     for (test, figure, slower, faster) in [
         ("seqwrite", "write.bandwidth", "47% slower", "89% faster"),
@@ -90,7 +91,7 @@ fn single_runs_prove_nothing_and_say_so() {
 }
 
 #[test]
-fn data0_stands_out_in_random_reads_and_nowhere_else() {
+fn data0_stands_out_only_in_random_reads() {
     let analysis = analysis();
     let far: Vec<&Finding> = analysis.findings.iter().filter(|f| f.id == "compare.far_behind").collect();
     assert_eq!(far.len(), 1, "{far:#?}");
@@ -100,7 +101,7 @@ fn data0_stands_out_in_random_reads_and_nowhere_else() {
 }
 
 #[test]
-fn the_mixed_test_hides_what_random_reads_show() {
+fn the_mixed_test_hides_the_difference_that_random_reads_show() {
     let analysis = analysis();
     let masked = find(&analysis.findings, "compare.masked", "mixed");
     assert!(
@@ -114,11 +115,11 @@ fn the_cliff_lies_between_77_and_91_percent_and_no_finer() {
     let analysis = analysis();
     let cliffs: Vec<&Finding> = analysis.findings.iter().filter(|f| f.id == "fill.cliff").collect();
     let tests: Vec<&str> = cliffs.iter().filter_map(|f| f.test.as_deref()).collect();
-    assert_eq!(tests, ["seqread", "randread"], "writes lose less than half, mixed hides it");
+    assert_eq!(tests, ["seqread", "randread"], "writes lose less than half, and mixed hides the fall");
     for cliff in cliffs {
         assert!(cliff.sentence.contains("between 77.0 and 91.0 % full"), "{}", cliff.sentence);
         assert!(
-            cliff.sentence.contains("can't be said") && cliff.sentence.contains("differ in layout"),
+            cliff.sentence.contains("is unknown") && cliff.sentence.contains("differ in layout"),
             "{}",
             cliff.sentence
         );
@@ -137,11 +138,11 @@ fn a_full_queue_alone_does_not_name_the_limit() {
     let limits = analysis.limits.iter().find(|l| l.test == "randread" && l.target == "data0").unwrap();
     let in_flight = limits.observed.in_flight().unwrap();
     assert!((in_flight - 118.6).abs() < 0.5, "419 x 283 ms: {in_flight}");
-    assert_eq!(limits.limit(), None, "no disk was sampled: a full queue does not say what it waits for");
+    assert_eq!(limits.limit(), None, "no disk was sampled: a full queue does not show what it waits for");
     let finding = &limits.findings()[0];
     assert_eq!(finding.id, "limit.unknown");
     assert!(
-        finding.sentence.contains("118.6 in flight (Little's law), of 128 allowed"),
+        finding.sentence.contains("118.6 in flight (Little's law) of 128 allowed"),
         "{}",
         finding.sentence
     );
@@ -154,6 +155,6 @@ fn a_full_queue_alone_does_not_name_the_limit() {
     assert_eq!(
         one.limit().unwrap().resource,
         Resource::Concurrency,
-        "one at a time is one by latency, whatever it waits for"
+        "one at a time is limited by latency, whatever it waits for"
     );
 }

@@ -1,9 +1,9 @@
-//! A job while its options are read: what only makes sense together is put together at the end.
+//! A job whose options are still being read; combinations are resolved at the end.
 
 use super::value::Base;
 use crate::job::{Content, Job, Pattern};
 
-/// Which directions (`rw`), before the mix is known.
+/// Directions (`rw`), before the mix is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
@@ -11,7 +11,7 @@ pub(super) enum Direction {
     Mixed,
 }
 
-/// A job in the making.
+/// An unfinished job.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub job: Job,
@@ -41,7 +41,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// The job, if it makes sense as a whole.
+    /// The finished job, if its options are consistent.
     pub fn finish(self) -> Result<Job, String> {
         let mut job = self.job;
         let read_percent = match self.direction {

@@ -1,4 +1,4 @@
-//! What each option does to a job, one a line.
+//! The effect of each option on a job, one per line.
 
 use std::path::PathBuf;
 
@@ -12,37 +12,37 @@ const MICROSECONDS: u64 = 1_000;
 
 /// Sets an option of a draft from its value.
 enum Setter {
-    /// Needs a value.
+    /// Takes a value.
     Value(fn(&mut Draft, &str) -> Result<()>),
-    /// 0 or 1, or bare, which is 1.
+    /// 0 or 1; without a value, 1.
     Flag(fn(&mut Draft, bool)),
 }
 
 use Setter::{Flag, Value};
 
-/// Its names, and what it does.
+/// Its names and its setter.
 type Option_ = (&'static [&'static str], Setter);
 
 #[rustfmt::skip]
 const OPTIONS: &[Option_] = &[
-    // What
+    // Operations
     (&["name"], Value(|d, v| put(&mut d.job.name, Ok(v.to_owned())))),
     (&["rw", "readwrite"], Value(pattern)),
     (&["rwmixread"], Value(|d, v| put(&mut d.mix_percent, value::number(v, 0, 100)))),
     (&["rwmixwrite"], Value(|d, v| put(&mut d.mix_percent, value::number::<u8>(v, 0, 100).map(|w| 100 - w)))),
-    (&["bs", "blocksize"], Value(|d, v| { let base = d.base; value::each(&mut d.job.block_sizes, v, |v| value::block_size(base, v)) })),
-    (&["bsrange", "blocksize_range"], Value(|d, v| { let base = d.base; value::each(&mut d.job.block_sizes, v, |v| value::block_range(base, v)) })),
-    (&["bssplit"], Value(|d, v| { let base = d.base; value::each(&mut d.job.block_sizes, v, |v| value::block_split(base, v)) })),
+    (&["bs", "blocksize"], Value(block_size)),
+    (&["bsrange", "blocksize_range"], Value(block_range)),
+    (&["bssplit"], Value(block_split)),
     (&["random_distribution"], Value(|d, v| put(&mut d.job.distribution, value::distribution(v)))),
     (&["norandommap"], Flag(|d, on| d.job.no_random_map = on)),
     (&["randseed"], Value(|d, v| put(&mut d.job.seed, value::number(v, 0, u64::MAX)))),
-    // Where
+    // Files
     (&["filename"], Value(filename)),
     (&["size"], Value(|d, v| put(&mut d.job.size_bytes, value::size(d.base, v)))),
     (&["io_size", "io_limit"], Value(|d, v| put(&mut d.job.io_size_bytes, value::size(d.base, v).map(Some)))),
     (&["offset"], Value(|d, v| put(&mut d.job.offset_bytes, value::size(d.base, v)))),
     (&["kb_base"], Value(base)),
-    // How
+    // Submission
     (&["ioengine"], Value(engine)),
     (&["iodepth"], Value(|d, v| put(&mut d.job.queue_depth, value::number(v, 1, 65_536)))),
     (&["numjobs"], Value(|d, v| put(&mut d.job.workers, value::number(v, 1, 65_536)))),
@@ -53,28 +53,28 @@ const OPTIONS: &[Option_] = &[
     (&["fsync"], Value(|d, v| put(&mut d.job.fsync_every, value::number(v, 0, u32::MAX.into())))),
     (&["fdatasync"], Value(|d, v| put(&mut d.job.fdatasync_every, value::number(v, 0, u32::MAX.into())))),
     (&["end_fsync"], Flag(|d, on| d.job.end_fsync = on)),
-    // When
-    (&["runtime", "timeout"], Value(|d, v| put(&mut d.job.runtime_ns, value::time(SECONDS, v).map(|ns| (ns > 0).then_some(ns))))),
+    // Time
+    (&["runtime", "timeout"], Value(runtime)),
     (&["time_based"], Flag(|d, on| d.job.time_based = on)),
     (&["ramp_time"], Value(|d, v| put(&mut d.job.ramp_ns, value::time(SECONDS, v)))),
     (&["startdelay"], Value(|d, v| put(&mut d.job.start_delay_ns, value::time(SECONDS, v)))),
     (&["stonewall", "wait_for_previous"], Flag(|d, on| d.job.stonewall = on)),
-    (&["rate"], Value(|d, v| { let base = d.base; value::each(&mut d.job.rate_bytes, v, |v| limit(value::size(base, v))) })),
-    (&["rate_iops"], Value(|d, v| value::each(&mut d.job.rate_iops, v, |v| limit(value::number(v, 0, u32::MAX.into()))))),
+    (&["rate"], Value(rate)),
+    (&["rate_iops"], Value(rate_iops)),
     (&["thinktime"], Value(|d, v| put(&mut d.job.think_ns, value::time(MICROSECONDS, v)))),
     (&["thinktime_blocks"], Value(|d, v| put(&mut d.job.think_blocks, value::number(v, 1, u32::MAX.into())))),
-    // With which content
+    // Content
     (&["zero_buffers"], Flag(|d, on| d.zero_buffers = on)),
     (&["refill_buffers"], Flag(|d, on| d.refill_buffers = on)),
     (&["scramble_buffers"], Flag(|d, on| d.scramble_buffers = on)),
-    (&["buffer_compress_percentage"], Value(|d, v| put(&mut d.job.compress_percent, value::number(v, 0, 100)))),
+    (&["buffer_compress_percentage"], Value(compress_percent)),
     (&["dedupe_percentage"], Value(|d, v| put(&mut d.job.dedupe_percent, value::number(v, 0, 100)))),
     (&["verify"], Value(verify)),
-    // Told how
+    // Reporting
     (&["group_reporting"], Flag(|d, on| d.job.group = on)),
 ];
 
-/// Does what the option says, or says why not.
+/// Applies the option, or says why not.
 pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<()> {
     if let Some((_, setter)) = OPTIONS.iter().find(|option| option.0.contains(&name)) {
         let done = match (setter, value) {
@@ -88,17 +88,17 @@ pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<
         return Ok(());
     }
     match REFUSED.iter().find(|refused| refused.0.contains(&name)) {
-        // What changes nothing is no reason to refuse a file.
+        // A value that changes nothing is no reason to reject a file.
         Some((_, _, Some(neutral))) if value.is_some_and(|value| neutral.contains(&value)) => Ok(()),
-        Some((_, instead, _)) => Err(format!("`{name}` is not done here: {instead}")),
+        Some((_, instead, _)) => Err(format!("`{name}` is not supported: {instead}")),
         None => Err(match nearest(name) {
             Some(near) => format!("`{name}` is unknown; did you mean `{near}`?"),
-            None => format!("`{name}` is unknown, or an option of fio that is not done here"),
+            None => format!("`{name}` is unknown, or an unsupported fio option"),
         }),
     }
 }
 
-/// The name most like this one, if it is like it at all.
+/// The most similar name, if any is similar.
 fn nearest(name: &str) -> Option<&'static str> {
     let taken = OPTIONS.iter().flat_map(|option| option.0);
     let ignored = IGNORED.iter().flat_map(|ignored| ignored.0);
@@ -117,10 +117,42 @@ fn put<T>(to: &mut T, value: Result<T>) -> Result<()> {
     Ok(())
 }
 
-/// fio replaces `${VARIABLE}` and `$ncpus`; a value with them would not be what it seems.
+fn block_size(draft: &mut Draft, text: &str) -> Result<()> {
+    let base = draft.base;
+    value::each(&mut draft.job.block_sizes, text, |size| value::block_size(base, size))
+}
+
+fn block_range(draft: &mut Draft, text: &str) -> Result<()> {
+    let base = draft.base;
+    value::each(&mut draft.job.block_sizes, text, |range| value::block_range(base, range))
+}
+
+fn block_split(draft: &mut Draft, text: &str) -> Result<()> {
+    let base = draft.base;
+    value::each(&mut draft.job.block_sizes, text, |split| value::block_split(base, split))
+}
+
+fn runtime(draft: &mut Draft, text: &str) -> Result<()> {
+    put(&mut draft.job.runtime_ns, value::time(SECONDS, text).map(|ns| (ns > 0).then_some(ns)))
+}
+
+fn rate(draft: &mut Draft, text: &str) -> Result<()> {
+    let base = draft.base;
+    value::each(&mut draft.job.rate_bytes, text, |rate| limit(value::size(base, rate)))
+}
+
+fn rate_iops(draft: &mut Draft, text: &str) -> Result<()> {
+    value::each(&mut draft.job.rate_iops, text, |rate| limit(value::number(rate, 0, u32::MAX.into())))
+}
+
+fn compress_percent(draft: &mut Draft, text: &str) -> Result<()> {
+    put(&mut draft.job.compress_percent, value::number(text, 0, 100))
+}
+
+/// fio replaces `${VARIABLE}` and `$ncpus`; taken literally, such a value would be wrong.
 fn substituted(value: &str) -> Result<&str> {
     if value.contains('$') {
-        return Err(format!("`{value}`: variables aren't replaced here: write the value itself"));
+        return Err(format!("`{value}`: variables are not supported: write the value itself"));
     }
     Ok(value)
 }
@@ -137,9 +169,9 @@ fn pattern(draft: &mut Draft, text: &str) -> Result<()> {
         "randread" => (true, Direction::Read),
         "randwrite" => (true, Direction::Write),
         "randrw" => (true, Direction::Mixed),
-        _ if text.contains("trim") => return Err(format!("`{text}`: trims aren't done here")),
+        _ if text.contains("trim") => return Err(format!("`{text}`: trims are not supported")),
         _ if text.contains(':') => {
-            return Err(format!("`{text}`: steps and repeats after the colon aren't done here"));
+            return Err(format!("`{text}`: steps and repeats after the colon are not supported"));
         }
         _ => {
             return Err(format!("`{text}` is not one of read, write, rw, randread, randwrite, randrw"));
@@ -154,8 +186,8 @@ fn engine(draft: &mut Draft, text: &str) -> Result<()> {
         "psync" | "sync" | "pvsync" | "pvsync2" | "vsync" => Method::Threads,
         _ => {
             return Err(format!(
-                "`{text}` is not done here: io_uring (or libaio, posixaio) keeps iodepth operations at once under way, \
-                 psync (or sync, vsync, pvsync) one a job"
+                "`{text}` is not supported: io_uring (or libaio, posixaio) keeps iodepth operations in \
+                 flight, psync (or sync, vsync, pvsync) one per job"
             ));
         }
     };
@@ -172,7 +204,8 @@ fn sync(draft: &mut Draft, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Our verification finds more than any of these checksums would; which one was asked for makes no difference.
+/// The lab's verification finds more than any of these checksums, so the choice makes no
+/// difference.
 fn verify(draft: &mut Draft, text: &str) -> Result<()> {
     draft.job.verify = match text {
         "0" => false,
@@ -180,7 +213,7 @@ fn verify(draft: &mut Draft, text: &str) -> Result<()> {
         | "sha256" | "sha512" | "sha3-224" | "sha3-256" | "sha3-384" | "sha3-512" | "meta" => true,
         _ => {
             return Err(format!(
-                "`{text}` is not done here: any checksum, such as crc32c, gives our own verification"
+                "`{text}` is not supported: any checksum, such as crc32c, selects the lab's own verification"
             ));
         }
     };
@@ -196,12 +229,13 @@ fn base(draft: &mut Draft, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Colons stand between several files, unless escaped.
+/// Colons separate several files, unless escaped.
 fn filename(draft: &mut Draft, text: &str) -> Result<()> {
     let plain = text.replace("\\:", "\0");
     if plain.contains(':') {
         return Err(format!(
-            "`{text}`: one file a job; several jobs can have one each (a colon in a name is \\:)"
+            "`{text}`: only one file per job; use several jobs for several files (write a colon in a name as \
+             \\:)"
         ));
     }
     draft.job.filename = Some(PathBuf::from(plain.replace('\0', ":")));

@@ -1,29 +1,30 @@
-//! Options of fio that change nothing here, and those that would change what is measured and are therefore refused.
+//! fio options that change nothing here, and those that would change the measurement and are
+//! therefore refused.
 
 /// Names, and why they make no difference.
 pub(super) const IGNORED: &[(&[&str], &str)] = &[
     (&["description"], "words"),
-    (&["thread"], "workers are threads always"),
+    (&["thread"], "workers are always threads"),
     (
         &["directory", "filename_format", "unique_filename", "allow_file_create", "allow_mounted_write"],
-        "where to work, and what may be overwritten there, is said by whoever runs the job",
+        "the caller decides where to work and what may be overwritten",
     ),
-    (&["unlink"], "test files are removed always"),
+    (&["unlink"], "test files are always removed"),
     (
         &["randrepeat", "allrandrepeat", "random_generator", "softrandommap"],
-        "orders repeat by seed and need no memory: it is never too small for the map",
+        "random orders derive from the seed and need no map",
     ),
     (
         &["fallocate", "create_serialize", "create_fsync", "create_on_open"],
-        "how test files are laid out is the engine's",
+        "the engine lays files out in its own way",
     ),
-    (&["fadvise_hint"], "the engine advises as the pattern is"),
+    (&["fadvise_hint"], "the engine gives advice that suits the pattern"),
     (
         &["mem", "iomem", "iomem_align", "mem_align", "lockmem", "hugepage-size"],
-        "buffers are the engine's, aligned for direct I/O",
+        "the engine allocates buffers, aligned for direct I/O",
     ),
-    (&["registerfiles", "fixedbufs", "nonvectored"], "how the ring is set up is the engine's"),
-    (&["buffer_compress_chunk"], "compressible parts alternate by 4 KiB"),
+    (&["registerfiles", "fixedbufs", "nonvectored"], "the engine sets the ring up in its own way"),
+    (&["buffer_compress_chunk"], "compressible parts alternate every 4 KiB"),
     (
         &[
             "verify_async",
@@ -34,7 +35,7 @@ pub(super) const IGNORED: &[(&[&str], &str)] = &[
             "verify_interval",
             "verifysort",
         ],
-        "verification has one form: all that was written, by 512 bytes, up to the first error",
+        "verification has one form: all written data in units of 512 bytes, up to the first error",
     ),
     (
         &[
@@ -71,32 +72,32 @@ pub(super) const IGNORED: &[(&[&str], &str)] = &[
             "clocksource",
             "unit_base",
         ],
-        "everything is recorded, each job on its own",
+        "everything is recorded, for each job separately",
     ),
 ];
 
-/// What a value may be without changing anything.
+/// Values that change nothing.
 type Neutral = Option<&'static [&'static str]>;
 
-/// Names, what to do instead, and values that change nothing.
+/// Names, the alternative, and values that change nothing.
 pub(super) const REFUSED: &[(&[&str], &str, Neutral)] = &[
-    (&["include"], "copy the file's lines to here", None),
-    (&["loops"], "say how much to move in all, io_size", Some(&["1"])),
-    (&["number_ios"], "say how much to move in all, io_size", None),
+    (&["include"], "copy the file's lines here", None),
+    (&["loops"], "set the total amount with io_size", Some(&["1"])),
+    (&["number_ios"], "set the total amount with io_size", None),
     (
         &["nrfiles", "nr_files", "openfiles", "file_service_type"],
-        "one file a worker; for many files there are the file tree workloads",
+        "each worker has one file; for many files use the suite `metadata`",
         Some(&["1"]),
     ),
-    (&["filesize"], "with one file a worker, `size` says it", None),
-    (&["offset_increment"], "each worker has its own part already", Some(&["0"])),
+    (&["filesize"], "each worker has one file, so use `size`", None),
+    (&["offset_increment"], "each worker already has its own region", Some(&["0"])),
     (
         &["blockalign", "ba", "blocksize_unaligned", "bs_unaligned", "bs_is_seq_rand"],
         "offsets are multiples of the smallest block size",
         Some(&["0"]),
     ),
     (&["fill_device", "fill_fs"], "give a size", Some(&["0"])),
-    (&["overwrite"], "write the file in a job before, and this one after a stonewall", Some(&["0"])),
+    (&["overwrite"], "write the file in an earlier job, and put a stonewall before this one", Some(&["0"])),
     (
         &[
             "do_verify",
@@ -115,10 +116,10 @@ pub(super) const REFUSED: &[(&[&str], &str, Neutral)] = &[
         "make it two jobs, one random and one sequential",
         None,
     ),
-    (&["rw_sequencer", "rwmixcycle"], "the mix is exact in each 100 operations", None),
+    (&["rw_sequencer", "rwmixcycle"], "the mix is exact in every 100 operations", None),
     (
         &["exitall", "exitall_on_error", "exit_what", "flow", "flow_id", "flow_sleep", "wait_for"],
-        "give each job its runtime, and order them by stonewall",
+        "give each job its runtime, and order jobs with stonewall",
         Some(&["0"]),
     ),
     (
@@ -157,7 +158,7 @@ pub(super) const REFUSED: &[(&[&str], &str, Neutral)] = &[
             "io_submit_mode",
             "serialize_overlap",
         ],
-        "operations are submitted as soon as there is room",
+        "operations are submitted as soon as a slot is free",
         Some(&["inline", "0"]),
     ),
     (
@@ -167,40 +168,40 @@ pub(super) const REFUSED: &[(&[&str], &str, Neutral)] = &[
     ),
     (
         &["cpus_allowed", "cpumask", "cpus_allowed_policy", "numa_cpu_nodes", "numa_mem_policy"],
-        "pin the whole program, by taskset or numactl",
+        "pin the whole program with taskset or numactl",
         None,
     ),
     (
         &["prio", "prioclass", "nice", "cgroup", "cgroup_weight", "ioscheduler", "uid", "gid"],
-        "set it for the whole program, by ionice, nice or systemd-run",
+        "set it for the whole program with ionice, nice or systemd-run",
         None,
     ),
     (
         &["zonemode", "zonesize", "zonerange", "zonecapacity", "zoneskip", "max_open_zones"],
-        "zones aren't done",
+        "zones are not supported",
         Some(&["none"]),
     ),
-    (&["read_iolog", "write_iolog", "replay_no_stall", "replay_redirect"], "traces aren't replayed", None),
+    (&["read_iolog", "write_iolog", "replay_no_stall", "replay_redirect"], "traces are not replayed", None),
     (
         &["buffer_pattern", "dedupe_mode", "dedupe_working_set_percentage", "dedupe_global"],
-        "content is random, zero_buffers, or by buffer_compress_percentage and dedupe_percentage",
+        "content is random, zeros (zero_buffers), or set by buffer_compress_percentage and dedupe_percentage",
         Some(&["0"]),
     ),
-    (&["trim_percentage", "trim_verify_zero", "trim_backlog"], "trims aren't done", Some(&["0"])),
-    (&["exec_prerun", "exec_postrun", "profile"], "job files run no programs here", None),
+    (&["trim_percentage", "trim_verify_zero", "trim_backlog"], "trims are not supported", Some(&["0"])),
+    (&["exec_prerun", "exec_postrun", "profile"], "job files cannot run programs here", None),
     (
         &["steadystate", "steadystate_duration", "steadystate_ramp_time", "ss", "ss_dur", "ss_ramp"],
-        "say a runtime; the report flags results that are unstable",
+        "set a runtime; the report flags unstable results",
         None,
     ),
     (
         &["pre_read", "create_only"],
-        "read or write the file in a job before, and this one after a stonewall",
+        "read or write the file in an earlier job, and put a stonewall before this one",
         Some(&["0"]),
     ),
     (
         &["unlink_each_loop", "lockfile", "opendir", "file_append", "readonly"],
-        "one file a worker, made anew and removed",
+        "each worker has one file, created for the run and removed",
         Some(&["0", "none"]),
     ),
 ];

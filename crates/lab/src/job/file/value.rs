@@ -1,34 +1,35 @@
-//! Values of options: sizes, times, flags, and forms with one value for reads and one for writes.
+//! Values of options: sizes, times, flags, and pairs for reads and writes.
 //!
-//! Sizes: fio has `k`, `kb`, `m`... as powers of 1024, and, unless `kb_base=1000` says otherwise, `ki`, `kib`... as powers of **1000**.
-//! Nobody who writes `4KiB` means 4000 bytes; neither do we want to differ from fio: that form is an error that says what to write. With
-//! `kb_base=1000` both are as the standards have it.
-//! Times: a bare number is of the option's own unit; `d`, `h`, `m`, `s`, `ms`, `us` say another.
+//! Sizes: to fio, `k`, `kb`, `m`... are powers of 1024, and, unless `kb_base=1000` is set, `ki`,
+//! `kib`... are powers of **1000**. Nobody who writes `4KiB` means 4000 bytes, but differing from
+//! fio would be wrong, too: that form is an error with the alternative. With `kb_base=1000` both
+//! follow the standards. Times: a bare number has the option's own unit; `d`, `h`, `m`, `s`, `ms`,
+//! `us` override it.
 
 use crate::job::{BlockSizes, Distribution, ReadWrite};
 
-/// Results with a sentence for whoever wrote the file.
+/// Results with an error sentence for the author of the file.
 pub(super) type Result<T> = std::result::Result<T, String>;
 
 /// More sizes than this would be a table, not a job.
 const MAX_RANGE_SIZES: u64 = 65_536;
 
-/// As many as fio takes.
+/// fio's limit.
 const MAX_SPLIT_SIZES: usize = 64;
 
-/// What `k` means (`kb_base`).
+/// The meaning of `k` (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
-    /// 1024.
+    /// 1024 for `k`.
     Powers1024,
-    /// 1000, and `ki` is 1024.
+    /// 1000 for `k`, and 1024 for `ki`.
     Powers1000,
 }
 
-/// Bytes.
+/// A size in bytes.
 pub(super) fn size(base: Base, text: &str) -> Result<u64> {
     if text.ends_with('%') {
-        return Err(format!("`{text}`: percentages of a file aren't taken: give the size itself"));
+        return Err(format!("`{text}`: percentages of a file are not supported: give the size itself"));
     }
     let (number, suffix) = number_and_suffix(text).ok_or_else(|| not_a(text, "size, such as 4k or 10g"))?;
     let short = suffix.strip_suffix('b').unwrap_or(&suffix);
@@ -47,14 +48,15 @@ pub(super) fn size(base: Base, text: &str) -> Result<u64> {
         (Base::Powers1000, None) => 1000,
         (Base::Powers1024, Some(prefix)) => {
             return Err(format!(
-                "`{text}` is a power of 1000 to fio: write {number}{prefix} for 1024, or kb_base=1000 above"
+                "fio reads `{text}` as a power of 1000: write {number}{prefix} for 1024, or set kb_base=1000 \
+                 first"
             ));
         }
     };
     number.checked_mul(factor.pow(power)).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// Nanoseconds, from a value whose bare numbers are of `unit_ns`.
+/// A time in nanoseconds; bare numbers have the unit `unit_ns`.
 pub(super) fn time(unit_ns: u64, text: &str) -> Result<u64> {
     let wrong = || not_a(text, "time, such as 30s, 5m or 200us");
     let (number, suffix) = number_and_suffix(text).ok_or_else(wrong)?;
@@ -88,7 +90,7 @@ pub(super) fn number<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Resu
     T::try_from(number).ok().filter(|_| fits).ok_or_else(wrong)
 }
 
-/// Puts `reads`, `reads,writes`, `reads,` or `,writes` where it belongs; a third value, for trims, is none of ours.
+/// Assigns `reads`, `reads,writes`, `reads,` or `,writes`; a third value, for trims, is an error.
 pub(super) fn each<T: Clone>(
     to: &mut ReadWrite<T>,
     text: &str,
@@ -110,12 +112,12 @@ pub(super) fn each<T: Clone>(
     Ok(())
 }
 
-/// One size of operations.
+/// One operation size.
 pub(super) fn block_size(base: Base, text: &str) -> Result<BlockSizes> {
     Ok(BlockSizes::of(block_bytes(base, text)?))
 }
 
-/// `least-most`: each multiple of the least size.
+/// `least-most`: all multiples of the smallest size.
 pub(super) fn block_range(base: Base, text: &str) -> Result<BlockSizes> {
     let (least, most) =
         text.split_once(['-', ':']).ok_or_else(|| not_a(text, "range of sizes, such as 4k-64k"))?;
@@ -124,12 +126,12 @@ pub(super) fn block_range(base: Base, text: &str) -> Result<BlockSizes> {
         return Err(format!("`{text}`: the smaller size comes first"));
     }
     if u64::from(most / least) > MAX_RANGE_SIZES {
-        return Err(format!("`{text}` has more than {MAX_RANGE_SIZES} sizes: choose a larger smallest one"));
+        return Err(format!("`{text}` has more than {MAX_RANGE_SIZES} sizes: raise the smallest one"));
     }
     Ok(BlockSizes((1..=most / least).map(|times| (times * least, 1)).collect()))
 }
 
-/// `size/percent:size/percent`; what has no percentage shares what is left.
+/// `size/percent:size/percent`; sizes without a percentage share the rest.
 pub(super) fn block_split(base: Base, text: &str) -> Result<BlockSizes> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
@@ -171,7 +173,7 @@ pub(super) fn distribution(text: &str) -> Result<Distribution> {
         None => fallback.ok_or_else(|| format!("`{text}` lacks its parameter: {about}")),
         Some(p) => {
             let number = p.parse().ok().filter(|&p: &f64| p.is_finite() && ok(p));
-            number.ok_or_else(|| format!("`{p}` can't be the parameter of {name}: {about}"))
+            number.ok_or_else(|| format!("`{p}` is not a valid parameter of {name}: {about}"))
         }
     };
     match name {
@@ -185,7 +187,7 @@ pub(super) fn distribution(text: &str) -> Result<Distribution> {
             Ok(Distribution::Pareto(number(Some(0.2), |p| p > 0.0 && p < 1.0, about)?))
         }
         "normal" => {
-            let about = "one number above 0 up to 100, in percent of the file, such as normal:10";
+            let about = "one number above 0 and up to 100, in percent of the file, such as normal:10";
             Ok(Distribution::Normal(number(None, |p| p > 0.0 && p <= 100.0, about)?))
         }
         _ => Err(format!("`{text}` is not one of random, zipf:theta, pareto:h, normal:percent")),
@@ -196,11 +198,11 @@ fn block_bytes(base: Base, text: &str) -> Result<u32> {
     let bytes = size(base, text)?;
     match u32::try_from(bytes) {
         Ok(bytes @ 1..) if bytes <= 1 << 30 => Ok(bytes),
-        _ => Err(format!("`{text}`: a block has 1 byte to 1 GiB")),
+        _ => Err(format!("`{text}`: a block size is from 1 byte to 1 GiB")),
     }
 }
 
-/// `12k` is 12 and "k", the suffix in small letters.
+/// `12k` is 12 and "k", with the suffix in lower case.
 fn number_and_suffix(text: &str) -> Option<(u64, String)> {
     if let Some(digits) = text.strip_prefix("0x") {
         return Some((u64::from_str_radix(digits, 16).ok()?, String::new()));

@@ -1,6 +1,7 @@
-//! Jobs written as a job file that the real fio takes.
+//! Writes jobs as a job file for the real fio.
 //!
-//! Only what differs from fio's defaults is written. What a job file can't say is an error, not left out.
+//! Only differences from fio's defaults are written. Anything a job file cannot express is an
+//! error, never left out.
 
 use std::fmt::{Display, Write};
 
@@ -8,14 +9,14 @@ use super::GLOBAL;
 use crate::job::{BlockSizes, Content, Distribution, Job, Jobs, Method, ReadWrite, SyncMode};
 use crate::{LabError, Result};
 
-/// Characters that end a value or mean something in it, and can't be escaped.
+/// Characters that end a value or have a meaning in it, and cannot be escaped.
 const UNWRITABLE: [char; 3] = [';', '#', '$'];
 
 impl Jobs {
-    /// A job file that means the same to fio 3.33, and to [`Jobs::parse`].
+    /// A job file with the same meaning to fio 3.33 and to [`Jobs::parse`].
     ///
     /// # Errors
-    /// A name, a time below a microsecond or sizes that a job file can't express.
+    /// A name, a time below a microsecond, or sizes that a job file cannot express.
     pub fn to_fio(&self) -> Result<String> {
         let sections: Result<Vec<String>> = self.0.iter().map(section).collect();
         Ok(sections?.join("\n"))
@@ -68,7 +69,7 @@ fn section(job: &Job) -> Result<String> {
     }
     out.changed("norandommap", u8::from(job.no_random_map), 0);
     if i64::try_from(job.seed).is_err() {
-        return Err(unwritable(job, format!("a seed of {} (at most 2^63 - 1 can be)", job.seed)));
+        return Err(unwritable(job, format!("a seed of {} (the maximum is 2^63 - 1)", job.seed)));
     }
     out.line("randseed", job.seed);
     content(&mut out, job);
@@ -81,7 +82,7 @@ struct Section(String);
 
 impl Section {
     fn line(&mut self, name: &str, value: impl Display) {
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{name}={value}");
     }
 
@@ -97,7 +98,7 @@ impl Section {
         }
     }
 
-    /// `reads,writes`; what is left out has no limit.
+    /// `reads,writes`; an omitted side has no limit.
     fn limits(&mut self, name: &str, limits: ReadWrite<Option<u64>>) {
         let text = |limit: Option<u64>| limit.map(|limit| limit.to_string()).unwrap_or_default();
         if limits != ReadWrite::default() {
@@ -154,11 +155,11 @@ fn time(job: &Job, ns: u64) -> Result<String> {
         ns if ns.is_multiple_of(1_000_000_000) => Ok(format!("{}s", ns / 1_000_000_000)),
         ns if ns.is_multiple_of(1_000_000) => Ok(format!("{}ms", ns / 1_000_000)),
         ns if ns.is_multiple_of(1_000) => Ok(format!("{}us", ns / 1_000)),
-        _ => Err(unwritable(job, format!("a time of {ns} ns (only whole microseconds can be)"))),
+        _ => Err(unwritable(job, format!("a time of {ns} ns (only whole microseconds can)"))),
     }
 }
 
-/// In which of its three ways a job file can say these sizes.
+/// The three ways a job file can express sizes.
 enum Form {
     One(u32),
     Range(u32, u32),
@@ -177,7 +178,7 @@ fn sizes(out: &mut Section, job: &Job) -> Result<()> {
         (Form::Range(a, b), Form::One(c)) => out.line("bsrange", format_args!("{a}-{b},{c}-{c}")),
         (Form::One(a), Form::Range(c, d)) => out.line("bsrange", format_args!("{a}-{a},{c}-{d}")),
         (Form::Range(..), Form::Split(_)) | (Form::Split(_), Form::Range(..)) => {
-            return Err(unwritable(job, "a range of sizes beside a split".into()));
+            return Err(unwritable(job, "a range of sizes together with a split".into()));
         }
     }
     Ok(())
@@ -194,7 +195,8 @@ fn form(sizes: &BlockSizes) -> Form {
     }
 }
 
-/// Weights as whole percents that add up to 100: what rounding down leaves goes to the first ones.
+/// Weights as integer percentages that add up to 100: the remainder from rounding down goes to the
+/// first ones.
 fn split(sizes: &[(u32, u32)]) -> String {
     let all = sizes.iter().map(|size| u64::from(size.1)).sum::<u64>().max(1);
     let percent = |weight: u32| u64::from(weight) * 100 / all;
@@ -216,5 +218,5 @@ fn writable<'a>(job: &Job, what: &str, text: &'a str) -> Result<&'a str> {
 }
 
 fn unwritable(job: &Job, what: String) -> LabError {
-    LabError::Refused(format!("job {}: {what} can't be written in a job file", job.name))
+    LabError::Refused(format!("job {}: {what} cannot be written to a job file", job.name))
 }

@@ -1,10 +1,11 @@
-//! Named counters, as a kstat gives them.
+//! Named counters from a kstat.
 //!
-//! A named kstat has a line of numbers about itself, a line of headings, then `name type value` a line.
+//! A named kstat has a line of numbers about itself, a header line, then lines of `name type
+//! value`.
 
 use std::collections::BTreeMap;
 
-/// How wide the column of names is (`KSTAT_NAMED`: `%-31s %-4d value`).
+/// Width of the name column (`KSTAT_NAMED`: `%-31s %-4d value`).
 const NAME_COLUMNS: usize = 31;
 
 /// Named counters.
@@ -12,34 +13,35 @@ const NAME_COLUMNS: usize = 31;
 pub struct Counters(pub BTreeMap<String, u64>);
 
 impl Counters {
-    /// Those of a named kstat.
+    /// Parses a named kstat.
     pub fn of_kstat(text: &str) -> Counters {
         Counters(
             named(text).filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect(),
         )
     }
 
-    /// One of them.
+    /// A counter.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// One of them, 0 if there is none of that name.
+    /// A counter; 0 if it does not exist.
     pub fn or_zero(&self, name: &str) -> u64 {
         self.get(name).unwrap_or(0)
     }
 
-    /// `part` of `part + rest`, in percent; None if both are 0 or not known.
+    /// `part` of `part + rest`, in percent; None if both are 0 or unknown.
     pub fn percent(&self, part: &str, rest: &str) -> Option<f64> {
         let (part, rest) = (self.get(part)? as f64, self.get(rest)? as f64);
         (part + rest > 0.0).then(|| part / (part + rest) * 100.0)
     }
 }
 
-/// What a named kstat says: names and values, strings among them.
+/// Names and values of a named kstat, including strings.
 pub fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().skip(2).filter_map(|line| {
-        // Names (`512 ns`) and strings may have spaces: the columns count, except where a name is too long for its own.
+        // Names (`512 ns`) and strings may contain spaces, so split by columns, unless the name
+        // overflows its own.
         let (name, rest) = match line.as_bytes().get(NAME_COLUMNS) {
             Some(b' ') => line.split_at_checked(NAME_COLUMNS)?,
             _ => line.split_once(' ')?,

@@ -1,4 +1,4 @@
-//! A file system or volume: the properties that matter for speed and safety, and what was done to it.
+//! A file system or volume: the properties that matter for speed and safety, and its activity.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counters, Properties};
 
-/// What it is.
+/// Kind and block size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatasetKind {
@@ -21,7 +21,7 @@ pub enum DatasetKind {
 pub struct Dataset {
     /// Its name, with the pool's.
     pub name: String,
-    /// What it is, and the size of its blocks.
+    /// Kind and block size.
     pub kind: DatasetKind,
     /// `standard`, `always` or `disabled`.
     pub sync: String,
@@ -29,22 +29,23 @@ pub struct Dataset {
     pub logbias: String,
     /// `off`, `lz4`, `zstd`...
     pub compression: String,
-    /// Bytes before compression for each byte after it; 1.0 without.
+    /// Logical bytes divided by compressed bytes; 1.0 without compression.
     pub compress_ratio: f64,
-    /// Blocks of at most so many bytes go to the special class; 0: none.
+    /// Blocks up to this size go to the special class; 0: none.
     pub special_small_bytes: u64,
-    /// Bytes that its own data use (without snapshots, children and reservations).
+    /// Bytes used by its own data (without snapshots, children and reservations).
     pub used_by_itself_bytes: u64,
     /// Bytes before compression.
     pub logical_used_bytes: u64,
-    /// Properties that are kept as they are: [`PROPERTIES`].
+    /// Other recorded properties: [`PROPERTIES`].
     pub properties: BTreeMap<String, String>,
-    /// What it counted since it was mounted: `reads`, `nread`, `writes`, `nwritten`, `zil_commit_count`... (`objset-*`). Put in by who reads kstats.
+    /// Its counters since it was mounted: `reads`, `nread`, `writes`, `nwritten`,
+    /// `zil_commit_count`... (`objset-*`). Set by the reader of kstats.
     #[serde(skip)]
     pub counters: Option<Counters>,
 }
 
-/// Properties that matter for speed, besides those that have a field.
+/// Properties that matter for speed and have no field of their own.
 pub const PROPERTIES: [&str; 16] = [
     "atime",
     "checksum",
@@ -65,7 +66,7 @@ pub const PROPERTIES: [&str; 16] = [
 ];
 
 impl Dataset {
-    /// From `zfs get -Hp all`; None if it is neither file system nor volume.
+    /// Parses `zfs get -Hp all`; None if it is neither a file system nor a volume.
     pub(super) fn from_properties(name_of: &str, properties: &Properties) -> Option<Dataset> {
         let number = |property: &str| properties.number(name_of, property);
         let word = |property: &str| properties.text(name_of, property).unwrap_or_default().to_owned();
@@ -93,14 +94,14 @@ impl Dataset {
         })
     }
 
-    /// Bytes of its blocks, before compression: of files that have more than one.
+    /// Its uncompressed block size, for files of more than one block.
     pub fn block_bytes(&self) -> u64 {
         match self.kind {
             DatasetKind::Filesystem(bytes) | DatasetKind::Volume(bytes) => bytes,
         }
     }
 
-    /// The property that says how large its blocks are.
+    /// The property that sets its block size.
     pub fn block_property(&self) -> &'static str {
         match self.kind {
             DatasetKind::Filesystem(_) => "recordsize",

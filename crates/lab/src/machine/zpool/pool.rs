@@ -15,9 +15,9 @@ pub struct Scan {
     pub function: String,
     /// `FINISHED`, `SCANNING`, `CANCELED`, `NONE`.
     pub state: String,
-    /// When it began, in seconds since 1970, UTC.
+    /// When it started, in seconds since 1970, UTC.
     pub start_unix_s: u64,
-    /// When it ended, likewise; 0 if it has not.
+    /// When it ended, likewise; 0 if it is still running.
     pub end_unix_s: u64,
     /// Errors that it found.
     pub errors: u64,
@@ -28,25 +28,25 @@ pub struct Scan {
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its GUID.
     pub guid: u64,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `SUSPENDED`...
     pub state: String,
-    /// What `zpool status` says is the matter, if anything is.
+    /// The problem that `zpool status` reports, if any.
     pub status: Option<String>,
-    /// What it says should be done.
+    /// The action that `zpool status` recommends.
     pub action: Option<String>,
-    /// Files and objects with errors that could not be repaired.
+    /// Files and objects with unrepairable errors.
     pub data_errors: u64,
-    /// The last scrub or resilver since the pool was made; None if there was none.
+    /// The last scrub or resilver since the pool was created, if any.
     pub scan: Option<Scan>,
-    /// Bytes of all vdevs but logs and caches (raw: with parity).
+    /// Bytes of all vdevs except logs and caches (raw: with parity).
     pub size_bytes: Option<u64>,
-    /// Allocated bytes of these.
+    /// Allocated bytes on these.
     pub allocated_bytes: Option<u64>,
     /// Fragmentation of the free space, in percent: see the rule `fragmentation`.
     pub fragmentation_percent: Option<u64>,
-    /// How often blocks are referred to that deduplication saved: 1.0 without.
+    /// References per deduplicated block: 1.0 without deduplication.
     pub dedup_ratio: f64,
     /// Properties that matter for speed and safety: [`PROPERTIES`].
     pub properties: BTreeMap<String, String>,
@@ -56,7 +56,7 @@ pub struct Pool {
     pub datasets: Vec<Dataset>,
 }
 
-/// Properties that are kept as they are.
+/// Recorded properties.
 pub const PROPERTIES: [&str; 9] = [
     "ashift",
     "autotrim",
@@ -69,7 +69,7 @@ pub const PROPERTIES: [&str; 9] = [
     "readonly",
 ];
 
-/// Where `zpool status -j` has the top-level vdevs of each class.
+/// Where `zpool status -j` lists the top-level vdevs of each class.
 const CLASSES: [(&str, Class); 5] = [
     ("special", Class::Special),
     ("dedup", Class::Dedup),
@@ -79,7 +79,7 @@ const CLASSES: [(&str, Class); 5] = [
 ];
 
 impl Pool {
-    /// From its object in `zpool status -j --json-int`.
+    /// Parses its object in `zpool status -j --json-int`.
     pub(super) fn from_status(name: &str, value: &Value) -> Pool {
         let list = |value: Option<&Value>, class: Class| {
             value.map(|children| Vdev::list_from_status(children, class)).unwrap_or_default()
@@ -107,7 +107,7 @@ impl Pool {
         }
     }
 
-    /// Adds what `zpool get all POOL` knows.
+    /// Adds facts from `zpool get all POOL`.
     pub(super) fn add_properties(&mut self, properties: &Properties) {
         let get = |name: &str| properties.number(&self.name, name);
         let text = |name: &str| properties.text(&self.name, name);
@@ -131,12 +131,12 @@ impl Pool {
         (size > 0).then_some((allocated, size))
     }
 
-    /// How full the vdevs of a class are, in percent.
+    /// Fill of the vdevs of a class, in percent.
     pub fn class_percent(&self, class: Class) -> Option<f64> {
         self.space(class).map(|(allocated, size)| allocated as f64 / size as f64 * 100.0)
     }
 
-    /// How full all vdevs but logs and caches are, in percent.
+    /// Fill of all vdevs except logs and caches, in percent.
     pub fn capacity_percent(&self) -> Option<f64> {
         let size = self.size_bytes.filter(|size| *size > 0)?;
         Some(self.allocated_bytes? as f64 / size as f64 * 100.0)

@@ -1,17 +1,18 @@
-//! Tables of properties, as `zpool get -Hp all` and `zfs get -Hp all` print them: name, property, value, source, with tabs between.
+//! Property tables as printed by `zpool get -Hp all` and `zfs get -Hp all`: tab-separated name,
+//! property, value, source.
 
 use std::collections::HashMap;
 
-/// Properties of things.
+/// Properties of named objects.
 #[derive(Debug, Default)]
 pub struct Properties {
     values: HashMap<String, HashMap<String, String>>,
-    /// Names of the things, in the order that they came.
+    /// Names of the objects, in order of appearance.
     pub names: Vec<String>,
 }
 
 impl Properties {
-    /// Reads such a table. What is no line of one is left out.
+    /// Parses such a table. Other lines are ignored.
     pub fn parse(table: &str) -> Properties {
         let mut properties = Properties::default();
         for line in table.lines() {
@@ -28,13 +29,13 @@ impl Properties {
         properties
     }
 
-    /// A value; `-`, as things without that property have it, is none.
+    /// A value; `-`, which marks an absent property, is None.
     pub fn text(&self, name: &str, property: &str) -> Option<&str> {
         let value = self.values.get(name)?.get(property)?;
         (value != "-").then_some(value)
     }
 
-    /// A value that is a number; some percentages have their sign although `-p` was said.
+    /// A numeric value; some percentages keep their sign despite `-p`.
     pub fn number(&self, name: &str, property: &str) -> Option<u64> {
         self.text(name, property)?.trim_end_matches(['%', 'x']).parse().ok()
     }

@@ -1,16 +1,16 @@
-//! The object that `zpool status -j` gives for a pool: its numbers and texts; and what OpenZFS before 2.3 prints for people, brought
-//! into the same shape.
+//! A pool's object in `zpool status -j`: its numbers and strings; and the text output of OpenZFS
+//! before 2.3, converted to the same shape.
 //!
 //! ```text
-//!   pool: tank                          paragraphs: a key at the start, more lines of it behind a tab
+//!   pool: tank                          paragraphs: a key at the start, continuation lines after a tab
 //!  state: ONLINE
 //! config:
 //!
 //!         NAME            STATE     READ WRITE CKSUM
-//!         tank            ONLINE       0     0     0      two more spaces a level
+//!         tank            ONLINE       0     0     0      two more spaces per level
 //!           mirror-0      ONLINE       0     0     0
 //!             /dev/sda1   ONLINE       0     0     0
-//!         logs                                           a class: a word alone, at the pool's own level
+//!         logs                                           a class: a single word at the pool's level
 //!           /dev/sdc1     ONLINE       0     0     0
 //! ```
 //!
@@ -20,18 +20,18 @@ use serde_json::{Map, Value, json};
 
 use super::super::date;
 
-/// A number of a JSON object, whether it was written as one (`--json-int`) or as a string.
+/// A number in a JSON object, whether written as a number (`--json-int`) or a string.
 pub fn number(value: &Value, key: &str) -> Option<u64> {
     let value = value.get(key)?;
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A string of a JSON object.
+/// A string in a JSON object.
 pub fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
 }
 
-/// Headings of classes in the text, and their names in JSON.
+/// Class headings in the text, and their names in JSON.
 const CLASSES: [(&str, &str); 5] = [
     ("special", "special"),
     ("dedup", "dedup"),
@@ -40,17 +40,17 @@ const CLASSES: [(&str, &str); 5] = [
     ("spares", "spares"),
 ];
 
-/// How lines begin that go on with a paragraph, and names of damaged files.
+/// Prefixes of continuation lines and of names of damaged files.
 const CONTINUED: [&str; 2] = ["\t", "    "];
 
-/// A line of the table of vdevs.
+/// A line of the vdev table.
 struct Row<'a> {
     level: usize,
     name: &'a str,
     rest: Vec<&'a str>,
 }
 
-/// A pool as `zpool status -j` would have it, from `zpool status -P -p` and `zpool list -Hpv` of that pool.
+/// A pool in the form of `zpool status -j`, from its `zpool status -P -p` and `zpool list -Hpv`.
 pub fn from_text(status: &str, list: &str) -> Value {
     let mut pool = Map::new();
     for (key, value) in paragraphs(status) {
@@ -78,7 +78,7 @@ pub fn from_text(status: &str, list: &str) -> Value {
     Value::Object(pool)
 }
 
-/// Keys with their values, each on one line.
+/// Keys with their values, each joined to one line.
 fn paragraphs(status: &str) -> Vec<(&str, String)> {
     let mut all: Vec<(&str, String)> = Vec::new();
     for line in status.lines() {
@@ -106,7 +106,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     let name = words.next()?;
     let rest: Vec<&str> = words.collect();
     let is_class = rest.is_empty() && CLASSES.iter().any(|class| class.0 == name);
-    // State, and three numbers of errors; a spare has its state alone.
+    // State and three error counts; a spare has only its state.
     let is_vdev =
         rest.first().is_some_and(|state| *state != "STATE" && state.chars().all(|c| c.is_ascii_uppercase()))
             && rest.iter().skip(1).take(3).all(|n| n.parse::<u64>().is_ok());
@@ -114,7 +114,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     known.then_some(Row { level: (line.len() - content.len()) / 2, name, rest })
 }
 
-/// The vdevs of one level, with what is in them.
+/// The vdevs of one level, with their children.
 fn vdevs(rows: &[Row<'_>], at: &mut usize, level: usize, list: &str) -> Value {
     let mut all = Map::new();
     while let Some(row) = rows.get(*at).filter(|row| row.level == level && !row.rest.is_empty()) {
@@ -153,20 +153,21 @@ fn vdev_type(name: &str, level: usize) -> &'static str {
     }
 }
 
-/// Size and allocated bytes of a vdev, if `zpool list -v` knows both.
+/// Size and allocated bytes of a vdev, if `zpool list -v` has both.
 fn space(list: &str, name: &str) -> Option<(u64, u64)> {
     let cells = |line: &str| line.trim_start().split('\t').map(str::to_owned).collect::<Vec<_>>();
     let line = list
         .lines()
         .map(cells)
         .find(|cells| cells.first().is_some_and(|first| first.rsplit('/').next() == Some(name)))?;
-    // The column of sizes has the whole disk for leaves, with what ZFS can't use.
+    // For leaves the size column shows the whole disk, including space that ZFS cannot use.
     let number = |column: usize| line.get(column)?.parse::<u64>().ok();
     let (allocated, free) = (number(2)?, number(3)?);
     Some((allocated.saturating_add(free), allocated))
 }
 
-/// `scrub repaired 0B in 00:00:12 with 0 errors on Sun Nov 22 02:57:33 2026`, `resilver in progress since ...`.
+/// `scrub repaired 0B in 00:00:12 with 0 errors on Sun Nov 22 02:57:33 2026`, `resilver in progress since
+/// ...`.
 fn scan(text: &str) -> Value {
     let function = match text.split_whitespace().next() {
         Some("scrub") => "SCRUB",
@@ -189,7 +190,8 @@ fn scan(text: &str) -> Value {
     })
 }
 
-/// How many data errors: `No known data errors`, `3 data errors, use '-v' for a list`, or a list of files.
+/// Number of data errors: `No known data errors`, `3 data errors, use '-v' for a list`, or a list
+/// of files.
 fn errors(text: &str) -> u64 {
     match text.split_whitespace().next() {
         None | Some("No") => 0,

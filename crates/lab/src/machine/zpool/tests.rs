@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! On what the real programs said of the recorded pools.
+//! Parses the recorded output of the real programs.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn shapes(pool: &Pool) -> Vec<(Class, String)> {
 }
 
 #[test]
-fn layout_space_and_properties_are_those_of_the_pool() {
+fn layout_space_and_properties_match_the_pool() {
     let zpool = Zpool::recorded(&folder("healthy")).unwrap();
     assert_eq!((zpool.userland(), zpool.kernel()), ("2.3.2-2~bpo12+2", "2.3.2-2~bpo12+2"));
     assert_eq!(zpool.names().unwrap(), ["healthy"]);
@@ -41,7 +41,7 @@ fn layout_space_and_properties_are_those_of_the_pool() {
 }
 
 #[test]
-fn what_is_wrong_with_a_pool_is_seen() {
+fn faults_of_a_pool_are_seen() {
     let pool = recorded("degraded");
     assert_eq!((pool.state.as_str(), pool.scan.as_ref()), ("DEGRADED", None), "never scrubbed");
     assert!(pool.capacity_percent().unwrap() > 90.0, "{:?}", pool.capacity_percent());
@@ -57,7 +57,7 @@ fn what_is_wrong_with_a_pool_is_seen() {
 }
 
 #[test]
-fn what_older_programs_print_for_people_gives_the_same_pools() {
+fn text_output_of_older_programs_gives_the_same_pools() {
     for name in ["healthy", "fragmented", "thin", "degraded", "wide"] {
         let zpool = Zpool::recorded(&folder(name)).unwrap();
         let json = zpool.pool(name).unwrap();
@@ -136,7 +136,7 @@ errors: Permanent errors have been detected in the following files:
 }
 
 #[test]
-fn a_recording_that_lacks_something_says_what() {
+fn an_incomplete_recording_names_the_missing_part() {
     let dir = tempfile::tempdir().unwrap();
     assert!(Zpool::recorded(dir.path()).unwrap_err().to_string().contains("version.txt"));
     fs::write(dir.path().join("version.txt"), "zfs-2.1.5-1\nzfs-kmod-2.1.5-1\n").unwrap();

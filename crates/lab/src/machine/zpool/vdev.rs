@@ -1,4 +1,5 @@
-//! A vdev: what it is, how it is, how full and how slow; from `zpool status -j`, `zpool get all POOL all-vdevs`, `zpool iostat -l`.
+//! A vdev: its layout, state, fill and latency; from `zpool status -j`, `zpool get all POOL
+//! all-vdevs`, `zpool iostat -l`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,13 +7,13 @@ use serde_json::Value;
 use super::Properties;
 use super::status::{number, text};
 
-/// What its top-level vdev is there for.
+/// The allocation class of a top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Data, and all that has no class of its own.
+    /// Data, and everything without a class of its own.
     Normal,
-    /// Metadata, small blocks if a dataset says so.
+    /// Metadata, and small blocks if a dataset says so.
     Special,
     /// Deduplication tables.
     Dedup,
@@ -20,32 +21,32 @@ pub enum Class {
     Log,
     /// The second level of the ARC (L2ARC).
     Cache,
-    /// Waiting to replace another.
+    /// Hot spare.
     Spare,
 }
 
-/// How it is made of others.
+/// How a vdev is built from its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevKind {
     /// A disk, partition or file.
     Leaf,
-    /// Each child holds all.
+    /// Each child holds everything.
     Mirror,
-    /// RAID-Z with that parity.
+    /// RAID-Z with this parity.
     Raidz(u32),
-    /// dRAID with that parity.
+    /// dRAID with this parity.
     Draid(u32),
-    /// One disk on its way to replace another, or a spare in use: children hold the same.
+    /// A disk being replaced, or a spare in use: all children hold the same.
     Replacing,
     /// Anything else: a hole, a removed vdev.
     Other,
 }
 
-/// Mean latencies of a vdev's operations, in nanoseconds: queue and disk together; None without any operation.
+/// Mean latencies of a vdev's operations in nanoseconds; None if there were no operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Latencies {
-    /// Reads, in queue and on the disk (`total_wait`).
+    /// Reads, queue and disk together (`total_wait`).
     pub read_ns: Option<f64>,
     /// Writes, likewise.
     pub write_ns: Option<f64>,
@@ -53,9 +54,9 @@ pub struct Latencies {
     pub disk_read_ns: Option<f64>,
     /// Writes on the disk alone.
     pub disk_write_ns: Option<f64>,
-    /// Reads a second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f64,
 }
 
@@ -66,35 +67,35 @@ pub struct Vdev {
     pub name: String,
     /// Its path in `/dev`, if it is a leaf.
     pub path: Option<String>,
-    /// How it is made.
+    /// How it is built.
     pub kind: VdevKind,
-    /// What it is there for.
+    /// Its class.
     pub class: Class,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `OFFLINE`, `UNAVAIL`, `REMOVED`, `AVAIL`, `INUSE`.
     pub state: String,
-    /// Errors of reads, writes and checksums.
+    /// Read, write and checksum errors.
     pub errors: [u64; 3],
     /// Operations that took longer than `zio_slow_io_ms`.
     pub slow_ios: u64,
-    /// Logarithm of the sector size it was made for.
+    /// Logarithm of the sector size it was created for.
     pub ashift: Option<u32>,
-    /// Logarithm of the sector size its disk says it has, where `zpool status` finds that larger.
+    /// Logarithm of its disk's reported sector size, if `zpool status` finds that larger.
     pub physical_ashift: Option<u32>,
-    /// Bytes of a top-level vdev.
+    /// Size of a top-level vdev in bytes.
     pub size_bytes: Option<u64>,
     /// Allocated bytes of a top-level vdev.
     pub allocated_bytes: Option<u64>,
     /// Fragmentation of its free space, in percent.
     pub fragmentation_percent: Option<u64>,
-    /// How long its operations take. Put in by who reads `zpool iostat`.
+    /// Its latencies. Set by the reader of `zpool iostat`.
     #[serde(skip)]
     pub latencies: Option<Latencies>,
-    /// What it is made of.
+    /// Its children.
     pub children: Vec<Vdev>,
 }
 
 impl Vdev {
-    /// From `zpool status -j`; what the other outputs know is added later.
+    /// Parses `zpool status -j`; facts from other outputs are added later.
     pub(super) fn from_status(name: &str, value: &Value, class: Class) -> Vdev {
         Vdev {
             name: name.to_owned(),
@@ -115,19 +116,20 @@ impl Vdev {
         }
     }
 
-    /// The vdevs in an object of them: by name, and by number where they have one (JSON objects have no order here).
+    /// The vdevs in a JSON object: sorted by name, and by number if they have one (JSON objects are
+    /// unordered).
     pub(super) fn list_from_status(children: &Value, class: Class) -> Vec<Vdev> {
         let all = children.as_object().into_iter().flatten();
         let mut vdevs: Vec<Vdev> = all.map(|(name, value)| Vdev::from_status(name, value, class)).collect();
         vdevs.sort_by_cached_key(|vdev| {
             let (name, number) = numbered(&vdev.name);
-            // Top-level vdevs have numbers that count across kinds: `mirror-0`, `raidz1-1`.
+            // Top-level vdevs are numbered across kinds: `mirror-0`, `raidz1-1`.
             (if name.ends_with('-') { String::new() } else { name.to_owned() }, number)
         });
         vdevs
     }
 
-    /// Adds what `zpool get all POOL all-vdevs` knows.
+    /// Adds facts from `zpool get all POOL all-vdevs`.
     pub(super) fn add_properties(&mut self, properties: &Properties) {
         let get = |name: &str| properties.number(&self.name, name);
         self.ashift = get("ashift").filter(|ashift| *ashift > 0).map(|n| n as u32).or(self.ashift);
@@ -140,7 +142,7 @@ impl Vdev {
         self.children.iter_mut().for_each(|child| child.add_properties(properties));
     }
 
-    /// Adds what `zpool iostat -l` knows, by name.
+    /// Adds latencies from `zpool iostat -l`, by name.
     pub fn add_latencies(&mut self, of: &dyn Fn(&str) -> Option<Latencies>) {
         self.latencies = of(&self.name);
         self.children.iter_mut().for_each(|child| child.add_latencies(of));
@@ -154,7 +156,7 @@ impl Vdev {
         }
     }
 
-    /// How many of its disks may fail before data are lost.
+    /// How many of its disks can fail before data are lost.
     pub fn may_lose(&self) -> usize {
         match self.kind {
             VdevKind::Mirror => self.children.len().saturating_sub(1),
@@ -163,13 +165,13 @@ impl Vdev {
         }
     }
 
-    /// How full it is, in percent.
+    /// Its fill in percent.
     pub fn capacity_percent(&self) -> Option<f64> {
         let size = self.size_bytes.filter(|size| *size > 0)?;
         Some(self.allocated_bytes? as f64 / size as f64 * 100.0)
     }
 
-    /// What it is, for people: `mirror of 2`, `raidz2 of 8`, `disk`.
+    /// A description for people: `mirror of 2`, `raidz2 of 8`, `disk`.
     pub fn shape(&self) -> String {
         let width = self.children.len();
         match self.kind {
@@ -182,14 +184,14 @@ impl Vdev {
     }
 }
 
-/// A name without the number at its end, and that number.
+/// A name without its trailing number, and that number.
 fn numbered(name: &str) -> (&str, u64) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (name, number) = name.split_at(name.len() - digits);
     (name, number.parse().unwrap_or(0))
 }
 
-/// The kind from its type, and the parity from its name (`raidz2-0`, `draid1:4d:6c:1s-0`).
+/// The kind from the type, with the parity from the name (`raidz2-0`, `draid1:4d:6c:1s-0`).
 fn kind(vdev_type: &str, name: &str) -> VdevKind {
     let parity = |after: &str| {
         let digit = name.strip_prefix(after).and_then(|rest| rest.chars().next());

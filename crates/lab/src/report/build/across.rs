@@ -1,4 +1,4 @@
-//! All targets side by side: the figures in one table, the same as bars, and whose operations took how long.
+//! All targets side by side: a table of figures, the same as bars, and latency distributions.
 
 use super::material::Material;
 use super::{plots, system, words};
@@ -31,7 +31,7 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// Tests that gave nothing.
+/// Tests without a measurement.
 fn failures(material: &Material<'_>, document: &mut Document) {
     let row = |f: &crate::result::Failure| {
         vec![
@@ -42,7 +42,7 @@ fn failures(material: &Material<'_>, document: &mut Document) {
         ]
     };
     document.table(Table {
-        caption: "Tests that gave no measurement.".into(),
+        caption: "Tests without a measurement.".into(),
         columns: vec![
             Column::words("Test"),
             Column::words("Target"),
@@ -53,7 +53,7 @@ fn failures(material: &Material<'_>, document: &mut Document) {
     });
 }
 
-/// The table alone.
+/// Only the table.
 pub fn write_figures(material: &Material<'_>, document: &mut Document) {
     if !material.summary.figures.is_empty() {
         document.section("Figures");
@@ -61,9 +61,9 @@ pub fn write_figures(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// Findings that a table tells already.
+/// Findings already covered by a table or the summary.
 pub fn is_told_elsewhere(id: &str) -> bool {
-    id.starts_with("limit.") && id != "limit.cached"
+    (id.starts_with("limit.") && id != "limit.cached") || id == "machine.busy" || id == "targets.shared"
 }
 
 fn figures(material: &Material<'_>) -> Table {
@@ -78,15 +78,18 @@ fn figures(material: &Material<'_>) -> Table {
         head.into_iter().chain(targets.iter().map(cell)).collect()
     };
     let rows: Vec<Vec<Text>> = material.all_headlines().into_iter().map(row).collect();
-    let caption = match (targets.len() > 1, material.plan.repeats) {
-        (false, _) => "",
-        (true, 1 | 2) => "Bold: the best of a row.",
-        (true, _) => "Bold: the best of a row, and what the repeats can't tell from it.",
+    let some = rows.iter().flatten().any(Text::has_strong);
+    let caption = match some {
+        true => "Bold: the best value of each row, and any that the repeats cannot separate from it.",
+        false if targets.len() > 1 => {
+            "Nothing is bold: in no row can the repeats separate the best from the others."
+        }
+        false => "",
     };
     Table { caption: caption.into(), columns, rows }
 }
 
-/// One figure of all targets.
+/// One figure across all targets.
 fn bars(material: &Material<'_>, test: &str, figure: &str) -> Plot {
     let of_target = |(i, target): (usize, &&str)| {
         let summary = material.figure(test, target, figure)?;
@@ -106,7 +109,7 @@ fn bars(material: &Material<'_>, test: &str, figure: &str) -> Plot {
     let all: Vec<_> = material.targets().iter().enumerate().filter_map(of_target).collect();
     let unit = all.first().map_or(Unit::Number, |one| one.0.unit);
     let better = match all.first().map(|one| one.0.better) {
-        Some(Better::Lower) => ", less is better",
+        Some(Better::Lower) => ", lower is better",
         _ => "",
     };
     let groups = vec![Group { name: String::new(), bars: all.into_iter().map(|one| one.1).collect() }];
@@ -122,7 +125,7 @@ fn fills(material: &Material<'_>, document: &mut Document) {
         let Some(figure) = material.headlines(test).into_iter().next() else { continue };
         let evidence = |name: &str| finding.evidence.iter().find(|e| e.name == name).map(|e| e.value);
         let Some(at) = evidence("below") else { continue };
-        // The finding is about targets on one kind of disks: those of the one beyond the cliff.
+        // The finding covers targets on one kind of disk: that of the one beyond the cliff.
         let full =
             |target: &str| system::fill_percent(&machine, target).filter(|fill| (fill - at).abs() < 0.5);
         let Some(beyond) = material.targets().into_iter().find(|target| full(target).is_some()) else {
@@ -149,7 +152,7 @@ fn fills(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// For each test, how long operations took on each target.
+/// The latency of each test on all targets.
 fn latencies(material: &Material<'_>, document: &mut Document) {
     let mut drawn = Vec::new();
     for test in material.tests() {
@@ -164,7 +167,10 @@ fn latencies(material: &Material<'_>, document: &mut Document) {
     }
     if !drawn.is_empty() {
         document.part("Latency across targets");
-        document.paragraph("The part of all operations that took no longer; each step upwards is one nine more. Further left is faster.");
+        document.paragraph(
+            "Share of operations completed within a given time; each step upwards adds one nine. Further \
+             left is faster.",
+        );
     }
     for plot in drawn {
         document.figure(plot, Text::new());

@@ -1,4 +1,4 @@
-//! What follows: limits, projections, recommendations; and what lets others check it: the files and the commands.
+//! The conclusions: limits, projections, recommendations; and the evidence: files and commands.
 
 use super::material::Material;
 use super::words;
@@ -14,7 +14,7 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     evidence(material, document);
 }
 
-/// All that was found, for a terminal.
+/// All findings, for a terminal.
 pub fn write_findings(material: &Material<'_>, document: &mut Document) {
     let items: Vec<Text> = material.findings("").iter().map(|f| f.sentence.as_str().into()).collect();
     if !items.is_empty() {
@@ -32,43 +32,47 @@ fn limits(material: &Material<'_>, document: &mut Document) {
     if material.analysis.limits.is_empty() {
         return;
     }
-    document.section("What limited it");
+    document.section("What limited each test");
     document.paragraph(
-        "Argued from how busy each resource was and, where nothing was, from Little's law: operations in flight \
-         divided by their latency are all that can be done. A resource that was not sampled is not excluded.",
+        "Each limit is inferred from how busy the resources were. If none was saturated, it is inferred from \
+         Little's law: throughput is at most the operations in flight divided by their latency. A resource \
+         that was not sampled is not ruled out.",
     );
     for target in material.targets() {
         let of_target = material.analysis.limits.iter().filter(|l| l.target == target);
         let rows: Vec<Vec<Text>> = of_target.map(limit_row).collect();
-        let columns = ["Test", "Limited by", "Because", "Had room"].map(Column::words);
+        let columns = ["Test", "Limited by", "Evidence", "Spare capacity"].map(Column::words);
         document.table(Table { caption: Text::new().code(target), columns: columns.into(), rows });
     }
 }
 
 fn limit_row(limits: &Limits) -> Vec<Text> {
     let with = |role: Role| limits.parts.iter().filter(move |part| part.role == role);
-    let (limited, role) = match with(Role::Limit).next() {
-        Some(_) => ("", Role::Limit),
-        None => ("perhaps ", Role::Possible),
+    let (limited, role, because) = match limits.limited_by().as_slice() {
+        [] => {
+            let possible: Vec<&str> = with(Role::Possible).map(|part| part.argument.as_str()).collect();
+            ("perhaps ", Role::Possible, possible.join(" "))
+        }
+        _ => ("", Role::Limit, limits.verdict()),
     };
     let names: Vec<Text> = with(role).map(|part| part.resource.name().into()).collect();
-    let because: Vec<&str> = with(role).map(|part| part.argument.as_str()).collect();
     let free = with(Role::Free).map(|part| match part.used {
         Some(used) => format!("{} ({})", part.resource.name(), Unit::Percent.show(used * 100.0)),
         None => part.resource.name().to_owned(),
     });
-    let by = if names.is_empty() { Text::from("can't be said") } else { Text::from(limited) };
-    let mut by = by;
-    by.0.extend(words::list(&names).0);
-    vec![
-        Text::new().code(&limits.test),
-        by,
-        because.join(" ").into(),
-        free.collect::<Vec<_>>().join(", ").into(),
-    ]
+    let is_crowded = limits.observed.cpu.is_some_and(|cpu| cpu.is_crowded());
+    let by = match role {
+        Role::Possible if names.is_empty() || is_crowded => Text::from("unknown"),
+        _ => {
+            let mut by = Text::from(limited);
+            by.0.extend(words::list(&names).0);
+            by
+        }
+    };
+    vec![Text::new().code(&limits.test), by, because.into(), free.collect::<Vec<_>>().join(", ").into()]
 }
 
-/// Less than this is no gain worth a new device.
+/// A smaller gain is not worth a new device.
 const LEAST_GAIN: f64 = 1.1;
 
 fn projections(material: &Material<'_>, document: &mut Document) {
@@ -79,10 +83,11 @@ fn projections(material: &Material<'_>, document: &mut Document) {
         return;
     }
     document.section("Projections");
-    let mut columns = ["Test", "Target", "With", "In place of"].map(Column::words).to_vec();
-    columns.extend(["Operations", "Bandwidth", "At most"].map(Column::numbers));
-    columns.push(Column::words("Then limited by"));
-    let caption = "What other links and disks would give, from least to most, as far as the assumptions below hold. Only what would gain is listed.";
+    let mut columns = ["Test", "Target", "With", "Instead of"].map(Column::words).to_vec();
+    columns.extend(["Operations", "Bandwidth", "Gain at most"].map(Column::numbers));
+    columns.push(Column::words("Next limit"));
+    let caption = "Estimated results with other links and disks, minimum to maximum, under the assumptions \
+        below. Only improvements are listed.";
     document.table(Table { caption: caption.into(), columns, rows });
     let mut assumptions: Vec<&str> =
         all.iter().flat_map(|p| p.assumptions.iter().map(String::as_str)).collect();
@@ -165,16 +170,17 @@ fn evidence(material: &Material<'_>, document: &mut Document) {
     document.section("Evidence");
     let row = |file: &super::File| vec![Text::new().file(&file.path), file.about.as_str().into()];
     document.table(Table {
-        caption: "All that this report rests on is in its folder.".into(),
-        columns: vec![Column::words("File"), Column::words("What is in it")],
+        caption: "The evidence for this report, in its folder.".into(),
+        columns: vec![Column::words("File"), Column::words("Content")],
         rows: material.files.iter().map(row).collect(),
     });
     if !command.is_empty() {
-        document.part("To repeat it");
+        document.part("Repeating the study");
         document.blocks.push(Block::Code(command.clone()));
         document.note(
             Note::Info,
-            "Test files are made anew and removed; figures depend on how full and how warm the storage is.",
+            "Test files are created for each run and removed afterwards. Figures depend on how full the \
+             storage is and on what it has cached.",
         );
     }
 }

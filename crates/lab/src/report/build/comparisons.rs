@@ -1,4 +1,5 @@
-//! Targets compared in pairs, in both directions, with what the repeats say about each difference.
+//! Pairwise comparisons of targets in both directions, with what the repeats say about each
+//! difference.
 
 use super::material::Material;
 use super::words;
@@ -14,21 +15,22 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     }
     document.section("Comparisons");
     document.paragraph(
-        "Each pair in both directions. The last column says what the repeats support: by chance alone, a difference \
-         that is called supported would be as large in less than one of twenty such experiments.",
+        "Each pair is shown in both directions. The last column says whether the repeats support the \
+         difference: chance alone would produce so large a supported difference in fewer than one in twenty \
+         such experiments.",
     );
     for pair in pairs(&shown) {
         document.table(table(&pair));
     }
 }
 
-/// Headlines, and the 99th percentiles beside them; all others are in the evidence.
+/// Headlines and 99th percentiles are shown; all others are in the evidence.
 fn is_shown(material: &Material<'_>, comparison: &Comparison) -> bool {
     comparison.figure.ends_with(".p99")
         || material.headlines(&comparison.test).contains(&comparison.figure.as_str())
 }
 
-/// Comparisons of the same two sides, in the order in which they first came.
+/// Comparisons grouped by pair of sides, in order of first appearance.
 fn pairs<'a>(all: &[&'a Comparison]) -> Vec<Vec<&'a Comparison>> {
     let mut pairs: Vec<Vec<&Comparison>> = Vec::new();
     for one in all {

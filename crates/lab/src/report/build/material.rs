@@ -1,9 +1,9 @@
-//! What a report is written from, and the questions that sections ask of it.
+//! The input of a report, and the queries that sections make on it.
 
 use serde_json::Value;
 
 use crate::advice::Advice;
-use crate::analysis::{Analysis, Comparison, Finding, Verdict, is_headline};
+use crate::analysis::{Analysis, Finding, Standing, is_headline};
 use crate::result::{FigureSummary, Run, Summary};
 use crate::suite::Plan;
 use crate::unit::Better;
@@ -13,24 +13,24 @@ use crate::unit::Better;
 pub struct File {
     /// Its path from the report.
     pub path: String,
-    /// What is in it.
+    /// Its content.
     pub about: String,
 }
 
-/// All that a report is written from.
+/// The input of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Material<'a> {
     /// The figures, over all repeats.
     pub summary: &'a Summary,
-    /// What was to be done.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What it was done on.
+    /// The machine's description.
     pub machine: &'a Value,
     /// All runs, with their series.
     pub runs: &'a [Run],
-    /// What was found in it.
+    /// The findings.
     pub analysis: &'a Analysis,
-    /// What should be done.
+    /// The advice.
     pub advice: &'a [Advice],
     /// The evidence.
     pub files: &'a [File],
@@ -47,25 +47,25 @@ impl<'a> Material<'a> {
         self.summary.targets.iter().map(|target| target.name.as_str()).collect()
     }
 
-    /// Names of tests that gave something, in order.
+    /// Names of tests with results, in order.
     pub fn tests(&self) -> Vec<&'a str> {
         let names = self.summary.tests.iter().map(|test| test.name.as_str());
         names.filter(|name| self.summary.figures.iter().any(|f| f.test == *name)).collect()
     }
 
-    /// Operations of a test that have rates and latencies, in order.
+    /// Operations of a test with rates and latencies, in order.
     pub fn operations(&self, test: &str) -> Vec<&'a str> {
         let of_test = self.summary.figures.iter().filter(|f| f.test == test);
         unique(of_test.filter_map(|f| f.figure.strip_suffix(".iops")))
     }
 
-    /// The figures that stand for a test.
+    /// The headline figures of a test.
     pub fn headlines(&self, test: &str) -> Vec<&'a str> {
         let all = &self.summary.figures;
         unique(all.iter().filter(|f| f.test == test && is_headline(all, f)).map(|f| f.figure.as_str()))
     }
 
-    /// Figures of a test that no stream gives.
+    /// Figures of a test that do not belong to a stream.
     pub fn others(&self, test: &str) -> Vec<&'a str> {
         let streams = self.operations(test);
         let of_stream = |name: &&str| name.split_once('.').is_some_and(|(what, _)| streams.contains(&what));
@@ -77,7 +77,7 @@ impl<'a> Material<'a> {
         self.tests().into_iter().flat_map(|t| self.headlines(t).into_iter().map(move |f| (t, f))).collect()
     }
 
-    /// The best target for a figure, if there are several and one way is better.
+    /// The best target for a figure, if there are several and one direction is better.
     pub fn best(&self, test: &str, figure: &str) -> Option<&'a FigureSummary> {
         let mut all = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
         let first = all.next()?;
@@ -89,22 +89,21 @@ impl<'a> Material<'a> {
         (first.better != Better::Neither && all.next().is_some()).then_some(best)
     }
 
-    /// The best target, and those that the repeats can't tell from it.
-    pub fn leaders(&self, test: &str, figure: &str) -> Vec<&'a str> {
-        let Some(best) = self.best(test, figure) else { return Vec::new() };
-        let alike = |target: &&str| {
-            *target == best.target
-                || self
-                    .comparison(test, figure, target, &best.target)
-                    .is_some_and(|c| matches!(c.verdict, Verdict::Equal | Verdict::Unsupported))
-        };
-        self.targets().into_iter().filter(alike).collect()
+    /// The ranking of all targets in a figure, if there are several and one direction is better.
+    pub fn standing(&self, test: &str, figure: &str) -> Option<Standing<'a>> {
+        let figures = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
+        Standing::of(figures, &self.analysis.comparisons)
     }
 
-    /// How two targets compare, in either direction.
-    pub fn comparison(&self, test: &str, figure: &str, one: &str, other: &str) -> Option<&'a Comparison> {
-        let of_both = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
-        self.analysis.comparisons.iter().filter(of_both).find(|c| c.test == test && c.figure == figure)
+    /// The targets to highlight in a figure: the best and all that the repeats cannot separate from
+    /// it; none if that would be all of them.
+    pub fn leaders(&self, test: &str, figure: &str) -> Vec<&'a str> {
+        let Some(standing) = self.standing(test, figure) else { return Vec::new() };
+        let leaders = standing.leaders();
+        if leaders.len() == standing.order.len() {
+            return Vec::new();
+        }
+        leaders.into_iter().map(|figure| figure.target.as_str()).collect()
     }
 
     /// All repeats of a test on a target.
@@ -113,7 +112,8 @@ impl<'a> Material<'a> {
         self.runs.iter().filter(is).collect()
     }
 
-    /// The repeat whose first headline is the median, or next to it: what is shown where one has to stand for all.
+    /// The repeat with the median first headline, or next to it: the one shown where one must
+    /// represent all.
     pub fn typical(&self, test: &str, target: &str) -> Option<&'a Run> {
         let mut runs = self.repeats(test, target);
         let headline = self.headlines(test).into_iter().next().unwrap_or_default();
@@ -125,7 +125,7 @@ impl<'a> Material<'a> {
         runs.get(runs.len().saturating_sub(1) / 2).copied()
     }
 
-    /// Findings whose id begins so, the gravest first.
+    /// Findings whose id starts with `kind`, most severe first.
     pub fn findings(&self, kind: &str) -> Vec<&'a Finding> {
         let mut all: Vec<&Finding> =
             self.analysis.findings.iter().filter(|f| f.id.starts_with(kind)).collect();
@@ -134,7 +134,7 @@ impl<'a> Material<'a> {
     }
 }
 
-/// Each once, in the order in which they first came.
+/// Each item once, in order of first appearance.
 fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for one in all {

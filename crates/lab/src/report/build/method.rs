@@ -1,4 +1,4 @@
-//! The method: what was done, with what, how often, and what could not be watched.
+//! The method: the work, the tools, the repeats, and missing samples.
 
 use super::material::Material;
 use super::words;
@@ -14,7 +14,7 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.paragraph(how_figures_come(material));
     sampling(material, document);
     if !material.summary.notes.is_empty() {
-        document.paragraph("What the runs noted about themselves:");
+        document.paragraph("Notes from the runs:");
         let items = material.summary.notes.iter().map(|note| note.as_str().into()).collect();
         document.blocks.push(Block::List { ordered: false, items });
     }
@@ -22,9 +22,9 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
 
 fn tests(material: &Material<'_>) -> Table {
     let rows: Vec<Vec<Text>> = material.plan.tests.iter().map(row).collect();
-    let mut columns = vec![Column::words("Test"), Column::words("What it does"), Column::words("Operations")];
+    let mut columns = vec![Column::words("Test"), Column::words("Description"), Column::words("Operations")];
     columns.extend(["Size", "Workers × depth", "Time"].map(Column::numbers));
-    // Columns that only jobs of I/O fill are left out where there are none.
+    // Omit columns that only I/O jobs fill, if there are none.
     let used = (0..columns.len())
         .filter(|&i| i < 2 || rows.iter().any(|row| !row[i].is_empty()))
         .collect::<Vec<_>>();
@@ -81,14 +81,15 @@ fn how_figures_come(material: &Material<'_>) -> Text {
     let confidence =
         material.summary.figures.iter().filter_map(|f| f.spread.interval).map(|i| i.confidence).next();
     match (material.plan.repeats, confidence) {
-        (1, _) => "Each test was done once: nothing can be said about how much the figures vary.".into(),
-        (n, None) => format!("Figures are the mean of {n} repeats; that is too few for an interval.").into(),
+        (1, _) => "Each test ran once, so the variation of its figures is unknown.".into(),
+        (n, None) => format!("Figures are means of {n} repeats, which are too few for an interval.").into(),
         (n, Some(confidence)) => format!(
-            "Figures are medians of {n} repeats. Behind them, smaller, stands the bootstrap interval of the median, \
-             which so few repeats give a confidence of {} at most. A figure is called unstable if its repeats vary by more \
-             than 10% (standard deviation by mean). No outlier was dropped.",
+            "Figures are medians of {n} repeats, followed by the bootstrap interval of the median (with so \
+             few repeats, its confidence is at most {}). A figure whose repeats vary by more than 10% \
+             (standard deviation divided by mean) is marked unstable. No outlier was dropped.",
             Unit::Percent.show(confidence * 100.0)
-        ).into(),
+        )
+        .into(),
     }
 }
 
@@ -96,14 +97,14 @@ fn sampling(material: &Material<'_>, document: &mut Document) {
     let sampled = &material.summary.sampled;
     if !sampled.is_empty() {
         let names = words::names(sampled.iter().map(String::as_str));
-        let mut text = Text::from("Sampled beside each test: ");
+        let mut text = Text::from("Sampled during each test: ");
         text.0.extend(names.0);
         document.paragraph(text.plain("."));
     }
     let row = |m: &crate::samples::Missing| vec![Text::new().code(&m.source), m.why.as_str().into()];
     document.table(Table {
-        caption: "What could not be sampled.".into(),
-        columns: vec![Column::words("Source"), Column::words("Why")],
+        caption: "Sources that could not be sampled.".into(),
+        columns: vec![Column::words("Source"), Column::words("Reason")],
         rows: material.summary.missing.iter().map(row).collect(),
     });
 }

@@ -1,4 +1,4 @@
-//! Plots of runs: their seconds, and how long their operations took.
+//! Plots of runs: their seconds, and the latency of their operations.
 
 use crate::measurement::{Latency, Second, Stream};
 use crate::plot::{Line, Panel, Plot, Shape, Spread};
@@ -6,12 +6,12 @@ use crate::result::Run;
 use crate::unit::Unit;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// What is left of a second at the end says little.
+/// A shorter partial second at the end says little.
 const SHORTEST_NS: u64 = SECOND_NS / 5;
-/// Operations larger than this are counted in bytes.
+/// Larger operations are counted in bytes.
 const LARGE_BYTES: u64 = 64 * 1024;
 
-/// Throughput and latency of a run, second by second; None if there are none.
+/// Throughput and latency of a run, second by second; None if it has no seconds.
 pub fn over_time(test: &str, run: &Run) -> Option<Plot> {
     let streams = &run.measurement.outcome.streams;
     let streams: Vec<&Stream> = streams.iter().filter(|s| s.seconds.len() > 1).collect();
@@ -33,7 +33,7 @@ pub fn over_time(test: &str, run: &Run) -> Option<Plot> {
     (!streams.is_empty()).then_some(Plot { title, shape: Shape::OverTime(panels) })
 }
 
-/// What a stream did in each second, as a rate.
+/// A stream's rate in each second.
 fn rates(stream: &Stream, amount: impl Fn(&Second) -> u64) -> Vec<(u64, f64)> {
     let ends = stream.seconds.iter().skip(1).map(|s| s.at_ns).chain([stream.runtime_ns]);
     let rate = |(second, end): (&Second, u64)| {
@@ -59,7 +59,7 @@ fn latencies(stream: &Stream) -> [Line; 2] {
     ]
 }
 
-/// Latencies of one kind of operation in all repeats; None if there are none.
+/// Latencies of one operation in all repeats; None if there are none.
 pub fn spread(repeats: &[&Run], operation: &str, name: &str) -> Option<Spread> {
     let mut all = Latency::default();
     for run in repeats {
@@ -70,14 +70,14 @@ pub fn spread(repeats: &[&Run], operation: &str, name: &str) -> Option<Spread> {
     (!all.is_empty()).then(|| Spread::of_latency(name, &all))
 }
 
-/// Histogram and percentiles of all operations of a test in all repeats.
+/// Histogram and percentiles of all operations of a test over all repeats.
 pub fn distributions(test: &str, repeats: &[&Run], operations: &[&str]) -> Vec<Plot> {
     let spreads: Vec<Spread> = operations.iter().filter_map(|o| spread(repeats, o, o)).collect();
     if spreads.is_empty() {
         return Vec::new();
     }
     vec![
-        Plot { title: format!("{test}: how long operations took"), shape: Shape::Histogram(spreads.clone()) },
+        Plot { title: format!("{test}: latency histogram"), shape: Shape::Histogram(spreads.clone()) },
         Plot { title: format!("{test}: latency percentiles"), shape: Shape::Percentiles(spreads) },
     ]
 }

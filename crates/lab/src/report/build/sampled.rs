@@ -1,18 +1,18 @@
-//! What went on beside a run, as panels that share the axis of time: the ARC, the disks, the machine.
+//! Samples from a run, as panels that share the time axis: the ARC, the disks, the machine.
 //!
-//! A panel is left out where its source was not sampled or stood still.
+//! A panel is left out if its source was not sampled or did not change.
 
 use crate::plot::{Line, Panel, Plot, Shape};
 use crate::result::Run;
 use crate::samples::{Samples, Series};
 use crate::unit::Unit;
 
-/// More lines can't be told apart.
+/// More lines cannot be distinguished.
 const MOST_LINES: usize = 6;
-/// The busiest disk is at least this busy if disks are to be shown, in percent.
+/// The busiest disk must be this busy for disks to be shown, in percent.
 const LEAST_BUSY: f64 = 1.0;
 
-/// All plots of what was sampled beside a run.
+/// All plots of a run's samples.
 pub fn panels(test: &str, run: &Run) -> Vec<Plot> {
     let samples = &run.samples;
     let all = [("ARC", arc(samples)), ("disks", disks(samples)), ("machine", machine(samples))];
@@ -39,19 +39,19 @@ fn arc(samples: &Samples) -> Vec<Panel> {
     panels
 }
 
-/// How a counter grew. Nothing of one that stood still: of such a series only its ends are kept.
+/// Growth of a counter; empty if it did not change: of such a series only the ends are kept.
 fn grown(series: &Series) -> Vec<(u64, f64)> {
     if series.growth() > 0.0 { series.rates() } else { Vec::new() }
 }
 
-/// The part that `one` has in both, in percent, where anything happened.
+/// Share of `one` in the sum of both, in percent, wherever the sum is not zero.
 fn parts(one: &Series, other: &Series) -> Vec<(u64, f64)> {
     let one = grown(one);
     let all = sum(one.clone(), grown(other));
     if one.is_empty() { all.into_iter().map(|(at, _)| (at, 0.0)).collect() } else { percent_of(&one, &all) }
 }
 
-/// What one is of all, in percent, where there was anything.
+/// `one` as a percentage of `all`, wherever `all` is not zero.
 fn percent_of(one: &[(u64, f64)], all: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let some = one.iter().zip(all).filter(|(_, all)| all.1 > 0.0);
     some.map(|(one, all)| (one.0, 100.0 * one.1 / all.1)).collect()
@@ -81,7 +81,7 @@ fn disks(samples: &Samples) -> Vec<Panel> {
         .collect()
 }
 
-/// Both together; one of which there is nothing stood still.
+/// The sum of both; an empty one did not change.
 fn sum(one: Vec<(u64, f64)>, other: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
     match (one.is_empty(), other.is_empty()) {
         (true, _) => other,

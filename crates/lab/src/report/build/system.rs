@@ -1,9 +1,9 @@
-//! The system: the targets, the pools that they are on, the machine, its disks.
+//! The system: the targets, their pools, the machine and its disks.
 
 use super::material::Material;
 use super::words;
 use crate::machine::zpool::{Class, Dataset, Pool, Vdev};
-use crate::machine::{Disk, Machine, Place};
+use crate::machine::{Disk, Machine, TargetPlace};
 use crate::report::document::{Column, Document, Table, Text};
 use crate::target::TargetKind;
 use crate::unit::Unit;
@@ -21,32 +21,32 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.table(disks(&machine));
 }
 
-/// The machine, if its description can be read.
+/// The machine, if its description can be parsed.
 pub fn machine(material: &Material<'_>) -> Option<Machine> {
     serde_json::from_value(material.machine.clone()).ok()
 }
 
-/// How full the pool of a target is.
+/// Fill of a target's pool.
 pub fn fill_percent(machine: &Machine, target: &str) -> Option<f64> {
     let dataset = machine.places.iter().find(|place| place.target == target)?.dataset.as_deref()?;
     let pool = dataset.split('/').next()?;
     machine.pools.iter().find(|known| known.name == pool)?.capacity_percent()
 }
 
-/// Whether a target is on disks with platters, where that is known of the first of them.
+/// Whether a target is on disks with platters, if known for the first of them.
 pub fn rotates(machine: &Machine, target: &str) -> Option<bool> {
     let devices = &machine.places.iter().find(|place| place.target == target)?.devices;
     let known = machine.disks.iter().filter(|disk| devices.contains(&disk.name));
     known.filter_map(|disk| disk.rotational).next()
 }
 
-/// What is known of targets without the machine.
+/// Known facts about targets, without the machine.
 fn bare_targets(material: &Material<'_>) -> Table {
     let row = |t: &crate::target::Target| {
         vec![Text::new().code(&t.name), Text::new().code(t.path.to_string_lossy()), kind(t.kind).into()]
     };
     Table {
-        caption: "What was measured.".into(),
+        caption: "Targets.".into(),
         columns: ["Target", "Path", "Kind"].map(Column::words).into(),
         rows: material.summary.targets.iter().map(row).collect(),
     }
@@ -61,7 +61,7 @@ fn kind(kind: TargetKind) -> &'static str {
 }
 
 fn targets(machine: &Machine) -> Table {
-    let row = |place: &Place| {
+    let row = |place: &TargetPlace| {
         let on = match (&place.dataset, &place.mount) {
             (Some(dataset), _) => Text::from("ZFS ").code(dataset),
             (None, Some(mount)) => Text::from(format!("{} of ", mount.kind)).code(&mount.source),
@@ -76,13 +76,13 @@ fn targets(machine: &Machine) -> Table {
         ]
     };
     Table {
-        caption: "What was measured.".into(),
-        columns: ["Target", "Path", "Kind", "On", "Devices, from above to below"].map(Column::words).into(),
+        caption: "Targets.".into(),
+        columns: ["Target", "Path", "Kind", "On", "Devices, top to bottom"].map(Column::words).into(),
         rows: machine.places.iter().map(row).collect(),
     }
 }
 
-/// Distribution (not all say one), kernel, architecture.
+/// Distribution (not always present), kernel, architecture.
 fn system(machine: &Machine) -> String {
     let all = [&machine.os, &machine.kernel, &machine.architecture].map(String::as_str);
     all.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
@@ -97,7 +97,7 @@ fn pools(machine: &Machine) -> Table {
             shown(Unit::Bytes, pool.size_bytes.map(|n| n as f64)),
             shown(Unit::Percent, pool.capacity_percent()),
             shown(Unit::Percent, pool.fragmentation_percent.map(|n| n as f64)),
-            // 0 leaves it to each vdev.
+            // 0 means that each vdev decides.
             pool.properties
                 .get("ashift")
                 .map_or("", |ashift| if ashift == "0" { "by vdev" } else { ashift })
@@ -138,7 +138,7 @@ pub fn layout(pool: &Pool) -> String {
     classes.into_iter().filter_map(of_class).collect::<Vec<_>>().join("; ")
 }
 
-/// The datasets that targets are on.
+/// The datasets that hold targets.
 fn datasets(machine: &Machine) -> Table {
     let measured = |d: &&Dataset| machine.places.iter().any(|place| place.dataset.as_ref() == Some(&d.name));
     let row = |d: &Dataset| {
@@ -153,10 +153,10 @@ fn datasets(machine: &Machine) -> Table {
     };
     let mut columns = vec![Column::words("Dataset"), Column::numbers("Block size")];
     columns.extend(["Compression", "sync", "logbias"].map(Column::words));
-    columns.push(Column::numbers("Small blocks on special up to"));
+    columns.push(Column::numbers("Special vdev block limit"));
     let all = machine.pools.iter().flat_map(|pool| &pool.datasets);
     Table {
-        caption: "Datasets that were measured.".into(),
+        caption: "Datasets of the targets.".into(),
         columns,
         rows: all.filter(measured).map(row).collect(),
     }
@@ -196,7 +196,7 @@ fn facts(machine: &Machine) -> Table {
     rows.retain(|row| !row.1.is_empty());
     Table {
         caption: "The machine.".into(),
-        columns: ["What", "Is"].map(Column::words).into(),
+        columns: ["Property", "Value"].map(Column::words).into(),
         rows: rows.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect(),
     }
 }
@@ -228,7 +228,7 @@ fn disks(machine: &Machine) -> Table {
     }
 }
 
-/// How a disk is attached, as a word.
+/// How a disk is connected.
 fn transport(disk: &Disk) -> String {
     let word = serde_json::to_value(disk.transport).ok();
     word.and_then(|word| Some(word.as_str()?.replace('_', " "))).unwrap_or_default()

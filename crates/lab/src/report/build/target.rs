@@ -1,4 +1,4 @@
-//! One target by itself: its figures and percentiles, what was observed, then each test with its plots.
+//! One target: its figures and percentiles, observations, then each test with its plots.
 
 use super::material::Material;
 use super::{across, plots, sampled, words};
@@ -28,7 +28,7 @@ pub fn write(material: &Material<'_>, target: &str, document: &mut Document) {
     }
 }
 
-/// A sentence, with the test that it is about in front if it does not name it.
+/// A sentence, prefixed with its test if it does not name it.
 pub fn about_test(test: Option<&str>, sentence: &str) -> Text {
     match test {
         Some(test) if !sentence.contains(test) => Text::new().code(test).plain(format!(": {sentence}")),
@@ -51,7 +51,7 @@ fn write_test(material: &Material<'_>, target: &str, test: &str, document: &mut 
     }
 }
 
-/// Rates, bandwidths and mean latencies, an operation of a test a row.
+/// Rates, bandwidths and mean latencies, one row for each operation of a test.
 fn results(material: &Material<'_>, target: &str) -> Table {
     let mut rows = Vec::new();
     for test in material.tests() {
@@ -71,11 +71,11 @@ fn results(material: &Material<'_>, target: &str) -> Table {
         }
     }
     let mut columns = vec![Column::words("Test"), Column::words("Operation")];
-    columns.extend(["Bandwidth", "Operations", "Mean latency", "Moved each time"].map(Column::numbers));
+    columns.extend(["Bandwidth", "Operations", "Mean latency", "Data per run"].map(Column::numbers));
     Table { caption: Text::new(), columns, rows }
 }
 
-/// Bytes that a typical run moved.
+/// Bytes transferred by a typical run.
 fn moved(material: &Material<'_>, test: &str, target: &str, operation: &str) -> Text {
     let streams = material
         .typical(test, target)
@@ -85,7 +85,7 @@ fn moved(material: &Material<'_>, test: &str, target: &str, operation: &str) -> 
     if bytes > 0 { Unit::Bytes.show(bytes as f64).into() } else { Text::new().dim("–") }
 }
 
-/// Figures that don't come from streams.
+/// Figures that do not belong to streams.
 fn others(material: &Material<'_>, target: &str) -> Table {
     let mut rows = Vec::new();
     for test in material.tests() {

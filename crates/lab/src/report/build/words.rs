@@ -1,4 +1,4 @@
-//! Words for numbers, names and lists, the same in all sections.
+//! Formatting of numbers, names and lists, the same in all sections.
 
 use chrono::DateTime;
 
@@ -12,7 +12,7 @@ pub fn date(unix_ns: u64) -> String {
     DateTime::from_timestamp_nanos(unix_ns.cast_signed()).format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// The words, beginning with a capital.
+/// The text, capitalised.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -43,7 +43,7 @@ pub fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// An interval in the unit that its median is shown in: `310–325`. None if it is too narrow to be seen.
+/// An interval in the unit of its median: `310–325`. None if it is too narrow to matter.
 pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<String> {
     let interval = interval?;
     let (divisor, _) = unit.scale(median);
@@ -51,7 +51,8 @@ pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<S
     (low != high).then(|| format!("{low}–{high}"))
 }
 
-/// The median in a table, with its interval and a flag if repeats differ much; strong if told so.
+/// The median in a table, with its interval, and a flag if repeats differ much; strong if
+/// requested.
 pub fn cell(figure: Option<&FigureSummary>, strong: bool) -> Text {
     let Some(figure) = figure else { return Text::new().dim("–") };
     let median = figure.unit.show(figure.spread.median);

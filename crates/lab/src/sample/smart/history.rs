@@ -1,9 +1,10 @@
-//! SMART records of days, and what they tell: one line of JSON a disk and day, in one file a disk.
+//! Daily SMART records and their trends: one file per disk, with one line of JSON per day.
 //!
-//! A value's slope is fitted to the last [`WINDOW_DAYS`] by least squares. What it means is said in words: when a disk's endurance is
-//! used up if it goes on so; that a disk which replaces sectors is likely to fail.
+//! A value's slope is a least-squares fit to the last [`WINDOW_DAYS`] days. Its meaning is given in
+//! words: when a disk's endurance runs out at this rate, or that a disk which reallocates sectors
+//! is likely to fail.
 //!
-//! Files are only appended to; a line that can't be read (a power cut while it was written) is passed over.
+//! Files are only appended to; an unreadable line (a power cut during the write) is skipped.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,61 +16,61 @@ use super::Smart;
 use crate::machine::date;
 use crate::{LabError, Result};
 
-/// Trends look back so far.
+/// How far trends look back.
 pub const WINDOW_DAYS: u64 = 180;
-/// A slope of wear takes so many days to be believed: disks say it in whole percents.
+/// Days needed for a credible wear slope: disks report it in whole percents.
 const LEAST_DAYS: u64 = 14;
-/// Endurance that is used up within so many days is worth saying.
+/// Endurance that runs out within this many days is worth mentioning.
 const SOON_DAYS: f64 = 730.0;
 
-/// A disk's record of one day.
+/// A disk's record for one day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Day {
     /// Days since 1970, UTC.
     pub day: u64,
-    /// That day's date, for people.
+    /// That day's date, for readers.
     pub date: String,
-    /// What the disk said.
+    /// The record.
     pub smart: Smart,
 }
 
-/// How a value went.
+/// The trend of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
     /// Its name, as in [`Smart::values`].
     pub name: &'static str,
-    /// The first value of the window.
+    /// The first value in the window.
     pub first: f64,
-    /// The last one.
+    /// The last value in the window.
     pub last: f64,
     /// Days between them.
     pub days: u64,
-    /// How much it grows a day.
+    /// Growth per day.
     pub per_day: f64,
-    /// What it means, if it is worth saying.
+    /// What it means, if worth mentioning.
     pub meaning: Option<String>,
 }
 
-/// Records of disks in a folder.
+/// The records of disks in a folder.
 #[derive(Debug, Clone)]
 pub struct History {
     folder: PathBuf,
 }
 
 impl History {
-    /// The records in `folder`, which is made if need be.
+    /// The records in `folder`, which is created if necessary.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It cannot be created.
     pub fn open(folder: &Path) -> Result<History> {
         fs::create_dir_all(folder).map_err(LabError::io(folder.display().to_string()))?;
         Ok(History { folder: folder.to_owned() })
     }
 
-    /// Adds a record, unless that disk has one of that day. True if it was added.
+    /// Adds a record, unless the disk already has one for that day. Returns whether it was added.
     ///
     /// # Errors
-    /// The disk does not say who it is, or the file can't be read or written.
+    /// The disk has no serial number, or its file cannot be read or written.
     pub fn record(&self, smart: &Smart, unix_s: u64) -> Result<bool> {
         let path = self.path(&smart.serial)?;
         let day = unix_s / date::DAY_S;
@@ -83,7 +84,7 @@ impl History {
             .append(true)
             .open(&path)
             .map_err(LabError::io(path.display().to_string()))?;
-        // In one call, and with the line's end in front too: it may follow half a line.
+        // One call, with a leading newline, too: the record may follow a partial line.
         file.write_all(format!("\n{line}\n").as_bytes()).map_err(LabError::io(path.display().to_string()))?;
         Ok(true)
     }
@@ -91,7 +92,7 @@ impl History {
     /// All records of a disk, by day.
     ///
     /// # Errors
-    /// The file is there and can't be read.
+    /// The file exists but cannot be read.
     pub fn days(&self, serial: &str) -> Result<Vec<Day>> {
         let path = self.path(serial)?;
         let text = match fs::read_to_string(&path) {
@@ -104,7 +105,7 @@ impl History {
         Ok(days)
     }
 
-    /// How a disk's values went; nothing with records of fewer than two days.
+    /// The trends of a disk's values; none with records of fewer than two days.
     ///
     /// # Errors
     /// As for [`History::days`].
@@ -112,20 +113,20 @@ impl History {
         Ok(trends(&self.days(serial)?))
     }
 
-    /// The serial number is the file's name: nothing of it may lead elsewhere.
+    /// The serial number is the file's name, and must not lead elsewhere.
     fn path(&self, serial: &str) -> Result<PathBuf> {
         let name: String =
             serial.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         if name.is_empty() {
             return Err(LabError::Refused(
-                "a disk without serial number: its records can't be told apart".into(),
+                "a disk without a serial number, so its records cannot be identified".into(),
             ));
         }
         Ok(self.folder.join(format!("smart-{name}.jsonl")))
     }
 }
 
-/// How values went in these days, which are in order.
+/// The trends of values over these days, which are in order.
 pub fn trends(days: &[Day]) -> Vec<Trend> {
     let Some(last) = days.last() else { return Vec::new() };
     let window: Vec<&Day> = days.iter().filter(|day| day.day + WINDOW_DAYS >= last.day).collect();
@@ -141,7 +142,7 @@ pub fn trends(days: &[Day]) -> Vec<Trend> {
     last.smart.values().filter_map(trend).collect()
 }
 
-/// Least squares; 0 of points of one day.
+/// Least squares; 0 if all points are of one day.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -157,27 +158,26 @@ fn slope(points: &[(f64, f64)]) -> f64 {
 fn meaning(name: &str, first: f64, last: f64, days: u64, per_day: f64) -> Option<String> {
     let grew = last - first;
     match name {
-        "wear" if last >= 100.0 => {
-            Some("the endurance that the maker promises is used up: plan to replace the disk".into())
-        }
+        "wear" if last >= 100.0 => Some("the rated endurance is used up: plan to replace the disk".into()),
         "wear" if days >= LEAST_DAYS && per_day > 0.0 => {
             let left = (100.0 - last) / per_day;
-            (left <= SOON_DAYS).then(|| {
-                format!("at this rate the endurance that the maker promises is used up in {left:.0} days")
-            })
+            (left <= SOON_DAYS)
+                .then(|| format!("at this rate the rated endurance will be used up in {left:.0} days"))
         }
         "reallocated" if grew > 0.0 => Some(format!(
-            "{grew:.0} more sectors replaced in {days} days: disks that have begun to are several times likelier to fail; have a spare ready"
+            "{grew:.0} more sectors reallocated in {days} days: disks that have started to reallocate are \
+             several times more likely to fail; have a spare ready"
         )),
         "pending" if last > 0.0 => Some(format!(
-            "{last:.0} sectors can't be read: a scrub rewrites those that hold data; if they stay or grow, replace the disk"
+            "{last:.0} sectors cannot be read: a scrub rewrites those that hold data; if the number stays or \
+             grows, replace the disk"
         )),
-        "uncorrectable" if grew > 0.0 => Some(format!(
-            "{grew:.0} more errors that could not be corrected in {days} days: replace the disk"
-        )),
-        "link_errors" if grew > 0.0 => Some(format!(
-            "{grew:.0} transfers arrived damaged in {days} days: look at cable and backplane first"
-        )),
+        "uncorrectable" if grew > 0.0 => {
+            Some(format!("{grew:.0} more uncorrectable errors in {days} days: replace the disk"))
+        }
+        "link_errors" if grew > 0.0 => {
+            Some(format!("{grew:.0} damaged transfers in {days} days: check the cable and backplane first"))
+        }
         "spare" if grew < 0.0 => {
             Some(format!("spare blocks fell from {first:.0} to {last:.0} % in {days} days"))
         }

@@ -12,7 +12,7 @@ fn recorded(file: &str) -> Result<Smart> {
 }
 
 #[test]
-fn each_kind_of_disk_says_it_in_its_own_way() {
+fn each_kind_of_disk_is_parsed() {
     let disk = recorded("ata-hdd.json").unwrap();
     assert_eq!((disk.model.as_str(), disk.serial.as_str()), ("ST12000VN0008-2YS101", "ZZ000001"));
     assert_eq!((disk.passed, disk.temperature, disk.wear), (Some(true), Some(34.0), None));
@@ -21,7 +21,7 @@ fn each_kind_of_disk_says_it_in_its_own_way() {
     assert_eq!(disk.written_bytes, Some(98_304_000_000.0 * 512.0));
 
     let disk = recorded("ata-ssd.json").unwrap();
-    assert_eq!((disk.wear, disk.reallocated), (Some(7.0), Some(0.0)), "normalised: 93 is left of 100");
+    assert_eq!((disk.wear, disk.reallocated), (Some(7.0), Some(0.0)), "normalised: 93 of 100 is left");
 
     let disk = recorded("nvme.json").unwrap();
     assert_eq!((disk.wear, disk.spare, disk.uncorrectable), (Some(4.0), Some(100.0), Some(3.0)));
@@ -33,7 +33,7 @@ fn each_kind_of_disk_says_it_in_its_own_way() {
 }
 
 #[test]
-fn a_disk_that_can_not_be_read_says_why() {
+fn an_unreadable_disk_says_why() {
     let why = recorded("denied.json").unwrap_err().to_string();
     assert!(why.contains("Permission denied") && why.contains("root"), "{why}");
     assert!(Smart::parse("smartctl 6.6").unwrap_err().to_string().contains("smartmontools 7"));
@@ -46,7 +46,7 @@ fn day(day: u64, wear: f64, reallocated: f64) -> (Smart, u64) {
 }
 
 #[test]
-fn one_record_a_day_and_disk_and_half_a_line_does_no_harm() {
+fn one_record_per_day_and_disk_and_a_partial_line_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::open(&dir.path().join("state")).unwrap();
     let (smart, at) = day(20_000, 10.0, 0.0);
@@ -63,11 +63,12 @@ fn one_record_a_day_and_disk_and_half_a_line_does_no_harm() {
 }
 
 #[test]
-fn trends_say_when_a_disk_is_worn_out_and_that_it_replaces_sectors() {
+fn trends_report_wear_and_reallocated_sectors() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::open(dir.path()).unwrap();
     for number in 0..=100 {
-        // A percent each ten days, in steps, as disks say it; from the 90th day on sectors are replaced.
+        // One percent every ten days, in steps, as disks report it; sectors are reallocated from
+        // day 90 on.
         let (smart, at) =
             day(20_000 + number, 40.0 + (number / 10) as f64, if number < 90 { 0.0 } else { 16.0 });
         history.record(&smart, at).unwrap();
@@ -84,12 +85,12 @@ fn trends_say_when_a_disk_is_worn_out_and_that_it_replaces_sectors() {
 }
 
 #[test]
-fn a_disk_that_is_well_and_a_history_that_is_short_mean_nothing() {
+fn a_healthy_disk_or_a_short_history_reports_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::open(dir.path()).unwrap();
     let (smart, at) = day(20_000, 3.0, 8.0);
     history.record(&smart, at).unwrap();
-    assert!(history.trends("S/1").unwrap().is_empty(), "one day is no trend");
+    assert!(history.trends("S/1").unwrap().is_empty(), "one day is not a trend");
     let (smart, at) = day(20_003, 4.0, 8.0);
     history.record(&smart, at).unwrap();
     let trends = history.trends("S/1").unwrap();

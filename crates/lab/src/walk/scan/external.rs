@@ -1,4 +1,4 @@
-//! Scans by other programs, and what their lists hold.
+//! Scans by other programs, and parsing of their lists.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,8 @@ use crate::measurement::Tool;
 use crate::program::{self, Ran};
 use crate::{LabError, Result};
 
-/// `fd` with a `stat` of all it finds: what report 000 ran. It says that it failed when it could not enter a folder; that is noted, as for our own walk.
+/// `fd` with a `stat` of everything it finds, as run in report 000. It reports failure when it
+/// could not enter a folder; that is recorded, as for the lab's own walk.
 pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     let Some(program) = program::find(&["fd", "fdfind"]) else {
         return Ok(Attempt::NotHere("fd is not installed (package fd-find)".into()));
@@ -28,7 +29,7 @@ pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     Ok(Attempt::Scanned(scanned("fd", program::version(&program), &command, ran, listed)))
 }
 
-/// `cenote scan` of a data set.
+/// `cenote scan` of a dataset.
 pub fn pool(pool: &PoolScan, list: &Path, control: &Control) -> Result<Scanned> {
     let mut command = Command::new(&pool.program);
     command.args(&pool.arguments);
@@ -41,7 +42,7 @@ pub fn pool(pool: &PoolScan, list: &Path, control: &Control) -> Result<Scanned> 
 }
 
 impl PoolScan {
-    /// The arguments of `cenote` for a scan of that data set.
+    /// The arguments of `cenote` to scan that dataset.
     pub fn arguments(data_set: &str) -> Vec<String> {
         let how =
             ["scan", "--format", "tsv", "--columns", "type,size,path", "--no-header", "--separator", "nul"];
@@ -62,7 +63,7 @@ fn scanned(name: &str, version: String, command: &Command, ran: Ran, listed: Lis
     }
 }
 
-/// How many files a list has, and their sizes added up.
+/// Number and total size of the files in a list.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Listed {
     files: u64,
@@ -70,15 +71,15 @@ struct Listed {
 }
 
 impl Listed {
-    /// Reads a list of entries with a NUL byte behind each. `size` gives a file's size from its entry; Some(None) for what is no file, None for
-    /// what can't be understood.
+    /// Reads a list of entries, each terminated by NUL. `size` parses an entry: a file's size,
+    /// Some(None) if it is not a file, None if it cannot be parsed.
     fn read(list: &Path, program: &str, size: impl Fn(&[u8]) -> Option<Option<u64>>) -> Result<Listed> {
         let failed = || LabError::io(list.display().to_string());
         let mut reader = BufReader::with_capacity(1 << 20, File::open(list).map_err(failed())?);
         let (mut listed, mut line) = (Listed::default(), Vec::new());
         while reader.read_until(0, &mut line).map_err(failed())? > 0 {
             let Some(size) = size(&line) else {
-                let what = format!("not an entry of a list: {:?}", String::from_utf8_lossy(&line));
+                let what = format!("not a list entry: {:?}", String::from_utf8_lossy(&line));
                 return Err(LabError::Program { program: program.into(), what });
             };
             listed.files += u64::from(size.is_some());

@@ -1,13 +1,15 @@
-//! Random bytes as fast as memory takes them: AES-128 of a counter, with the processor's AES instructions where it has them.
+//! Random bytes at memory speed: AES-128 of a counter, with the processor's AES instructions if
+//! available.
 //!
-//! Counter block: `origin / 16 + index` and `serial`, 8 bytes each. Counters are written into the buffer, a piece at a time so that it
-//! stays in the first-level cache, and encrypted in place. Which instructions there are is asked at run time, by the `aes` crate.
+//! A counter block is `origin / 16 + index` and `serial`, 8 bytes each. Counters are written to the
+//! buffer in pieces that fit the first-level cache, and encrypted in place. The `aes` crate selects
+//! instructions at run time.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};
 
 const BLOCK_BYTES: usize = 16;
-/// Encrypted at once.
+/// Blocks encrypted at once.
 const PIECE_BLOCKS: usize = 256;
 
 /// Random bytes for each (origin, serial).
@@ -20,7 +22,8 @@ impl Keystream {
         Keystream(Aes128::new(&bytes))
     }
 
-    /// Fills `buffer`. Where `origin` is a multiple of 16, these are the bytes from there of an endless stream of that serial.
+    /// Fills `buffer`. If `origin` is a multiple of 16, these are the bytes from there on of an
+    /// endless stream for that serial.
     pub fn write(&self, buffer: &mut [u8], origin: u64, serial: u64) {
         let mut at = origin / BLOCK_BYTES as u64;
         let (blocks, rest) = Block::slice_as_chunks_mut(buffer);

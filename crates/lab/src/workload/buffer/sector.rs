@@ -1,11 +1,13 @@
-//! Sectors that say what they are, so that reading tells right from wrong, misplaced, old and torn.
+//! Self-describing sectors, so that reads can distinguish correct data from misplaced, stale and
+//! torn ones.
 //!
 //! ```text
 //! byte 0     8        16       24                                 512
 //!      | tag | offset | number | random bytes of (offset, number) |
 //! ```
-//! Numbers are little-endian. The tag stands for seed and worker, the offset is the sector's own, the number that of the write.
-//! Sectors, not whole blocks, carry this: a disk may write some sectors of a block and not the others.
+//! Numbers are little-endian. The tag represents seed and worker, the offset is the sector's own,
+//! the number is that of the write. Each sector carries a header, because a disk may write some
+//! sectors of a block and not others.
 
 use crate::workload::Operation;
 
@@ -13,7 +15,7 @@ use crate::workload::Operation;
 pub const SECTOR_BYTES: usize = 512;
 const HEADER_BYTES: usize = 24;
 
-/// Puts its header on each sector of a write.
+/// Writes a header to each sector of a write.
 pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
     for (index, sector) in buffer.chunks_exact_mut(SECTOR_BYTES).enumerate() {
         let offset = operation.offset + (index * SECTOR_BYTES) as u64;
@@ -23,10 +25,11 @@ pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
     }
 }
 
-/// The number of the write that a sector found at `offset` is of, or what is wrong with it: it must be at least `least`.
+/// The number of the write that produced the sector found at `offset`, which must be at least
+/// `least`; or what is wrong with the sector.
 pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result<u64, String> {
     let Some((header, _)) = sector.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(format!("{} bytes are left of a sector of {SECTOR_BYTES}", sector.len()));
+        return Err(format!("only {} bytes of a {SECTOR_BYTES}-byte sector", sector.len()));
     };
     let field = |index: usize| {
         let mut bytes = [0; 8];
@@ -37,24 +40,24 @@ pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result
     if found_tag != tag {
         let zeros = sector.iter().all(|&byte| byte == 0);
         return Err(if zeros {
-            format!("zeros, but write {least} is missing")
+            format!("zeros: write {least} is missing")
         } else {
             format!(
-                "not what this run wrote: it begins with {:02x?}, but write {least} is missing",
+                "not written by this run: it starts with {:02x?}, and write {least} is missing",
                 &header[..8]
             )
         });
     }
     if found_offset != offset {
-        return Err(format!("what write {number} wrote to byte {found_offset}: it is misplaced"));
+        return Err(format!("from write {number} to byte {found_offset}: it is misplaced"));
     }
     if number < least {
-        return Err(format!("of write {number}, but write {least} came later: that one was lost"));
+        return Err(format!("from write {number}, but write {least} came later and was lost"));
     }
     Ok(number)
 }
 
-/// The first byte of the random part where `found` is not as expected.
+/// The first wrong byte of the random part of `found`, in words.
 pub(super) fn difference(found: &[u8], expected: &[u8; SECTOR_BYTES]) -> Option<(usize, String)> {
     if found.get(HEADER_BYTES..) == Some(&expected[HEADER_BYTES..]) {
         return None;

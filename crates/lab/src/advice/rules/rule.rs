@@ -1,0 +1,76 @@
+//! What a rule is, and what it finds.
+
+use serde::Serialize;
+
+use crate::advice::facts::Facts;
+use crate::advice::item::{Evidence, Gauge, Remedy, Risk, Severity};
+
+/// A rule.
+#[derive(Debug, Serialize)]
+pub struct Rule {
+    /// Its id, stable across versions.
+    pub id: &'static str,
+    /// What it looks for, in one sentence.
+    pub about: &'static str,
+    /// Why it matters.
+    pub reason: &'static str,
+    /// Its sources: documentation or a measurement.
+    pub sources: &'static [&'static str],
+    /// The check.
+    #[serde(skip)]
+    pub(crate) check: fn(&Facts) -> Vec<Finding>,
+}
+
+/// A rule's finding about one subject.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) subject: String,
+    pub(crate) gauge: Option<Gauge>,
+    pub(crate) verdict: Verdict,
+}
+
+/// The verdict on a subject.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Fine,
+    /// Why there is no verdict.
+    Unknown(String),
+    Bad(Problem),
+}
+
+/// What is wrong, and its remedy.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) severity: Severity,
+    pub(crate) summary: String,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) remedy: Remedy,
+}
+
+impl Finding {
+    pub(super) fn fine(subject: impl Into<String>) -> Finding {
+        Finding { subject: subject.into(), gauge: None, verdict: Verdict::Fine }
+    }
+
+    pub(super) fn unknown(subject: impl Into<String>, why: impl Into<String>) -> Finding {
+        Finding { subject: subject.into(), gauge: None, verdict: Verdict::Unknown(why.into()) }
+    }
+
+    pub(super) fn bad(subject: impl Into<String>, problem: Problem) -> Finding {
+        Finding { subject: subject.into(), gauge: None, verdict: Verdict::Bad(problem) }
+    }
+
+    /// Bad or fine, as the gauge says.
+    pub(super) fn measured(
+        subject: impl Into<String>,
+        gauge: Gauge,
+        problem: impl FnOnce() -> Problem,
+    ) -> Finding {
+        let verdict = if gauge.bad() { Verdict::Bad(problem()) } else { Verdict::Fine };
+        Finding { subject: subject.into(), gauge: Some(gauge), verdict }
+    }
+}
+
+pub(super) fn remedy(commands: &[String], risk: Risk, caution: &str) -> Remedy {
+    Remedy { commands: commands.to_vec(), risk, caution: caution.to_owned() }
+}
