@@ -1,6 +1,7 @@
-//! The commands, one module each: its options, what it does with the engine, how it shows the result.
+//! The commands, one module each: its options, the engine calls it makes, how it prints the result.
 
 pub mod change;
+pub mod complete;
 pub mod completions;
 pub mod cp;
 pub mod demo;
@@ -10,9 +11,13 @@ pub mod find;
 mod form;
 mod json;
 pub mod lab;
+pub mod mount;
+mod not_yet;
 pub mod rescue;
 pub mod scan;
+pub mod serve;
 pub mod verify;
+mod version;
 pub mod volume;
 pub mod zfs;
 pub mod zpool;

@@ -1,31 +1,50 @@
-//! `cenote`: the one program. Parses the command line, runs one command, turns its outcome into an exit status.
+//! `cenote`: the program. Parses the command line, runs one command, turns its outcome into an exit status.
 //!
-//! Everything of substance is in the crates below; here are options, wording and layout.
+//! The real work is in the crates below; this crate holds options, wording and layout.
 
 mod args;
 mod command;
+mod daemon;
+mod message;
 mod outcome;
 mod render;
 mod session;
+mod streams;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command, Deferred};
+use clap::CommandFactory;
 use outcome::{CliError, Outcome};
 use session::Session;
 
-/// Blocks come and go by the megabyte. The system's allocator gives such memory back each time, so that every page of every
-/// block is zeroed by the kernel first: with it, sequential reading takes three times the CPU time.
+/// Blocks are allocated and freed by the megabyte. The system allocator returns such memory to the kernel
+/// each time, and the kernel zeroes every page of the next block: sequential reading then takes three times
+/// the CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // clap prints help and usage errors itself and exits with 0 and 2.
     let argv: Vec<_> = std::env::args_os().collect();
     let command = args::as_noted(&argv);
-    let cli = Cli::parse_from(args::words(argv));
+    let asks_for_json = args::asks_for_json(&argv);
+    let cli = match Cli::read(argv.clone()) {
+        Ok(cli) => cli,
+        Err(help) if asks_for_json && help.use_stderr() => {
+            message::use_json();
+            return report(&CliError::Usage(help.to_string().trim().into()));
+        }
+        Err(help) => return show(&help),
+    };
+    if cli.common.json {
+        message::use_json();
+    }
+    match daemon::forward(&cli, &argv) {
+        Some(Ok(status)) => return status.into(),
+        Some(Err(error)) => return report(&error),
+        None => {}
+    }
     let session = match Session::new(cli.common, command) {
         Ok(session) => session,
         Err(error) => return report(&error),
@@ -49,6 +68,8 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Rm(Deferred(rm)) => rm.run(session).await,
         Command::Find(Deferred(find)) => find.run(session).await,
         Command::Du(Deferred(du)) => du.run(session).await,
+        Command::Mount(Deferred(mount)) => mount.run(session).await,
+        Command::Serve(Deferred(serve)) => serve.run(session).await,
         Command::Volume(Deferred(volume)) => volume.run(session).await,
         Command::Scan(Deferred(scan)) => scan.run(session).await,
         Command::Verify(Deferred(verify)) => verify.run(session).await,
@@ -56,15 +77,26 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Lab(Deferred(lab)) => lab.run(session).await,
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
-        Command::Completions(Deferred(completions)) => completions.run(),
+        Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
+        Command::Complete(Deferred(complete)) => complete.run(Cli::command(), session).await,
+    }
+}
+
+/// Shows help or a usage error; clap has the text ready.
+fn show(help: &clap::Error) -> ExitCode {
+    let shown = help.print().and_then(|()| io::stdout().flush());
+    match shown.map_err(CliError::io("standard output")) {
+        // A usage error must show in the exit status even if nobody can read the message.
+        _ if help.use_stderr() => Outcome::Misused.into(),
+        Ok(()) => Outcome::Done.into(),
+        Err(error) => report(&error),
     }
 }
 
 fn report(error: &CliError) -> ExitCode {
     if error.is_broken_pipe() {
-        // Whoever read the output (head, less) has seen enough.
+        // The reader of our output (head, less) has seen enough.
         return ExitCode::SUCCESS;
     }
-    eprintln!("cenote: {error}");
-    error.outcome().into()
+    error.say().into()
 }

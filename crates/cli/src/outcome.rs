@@ -1,40 +1,62 @@
-//! How a command ended: its exit status, and errors with what to try.
+//! How a command ended: its exit status, and errors that say what to try next.
 //!
-//! What goes wrong below this crate is an [`InspectError`], whichever layer it comes from; a command adds only what is about the
+//! Errors of all layers below this crate arrive as [`InspectError`]; commands add only errors about the
 //! command line and about finding pools.
 //!
-//! Exit status: 0 done, 1 failed, 2 misused, 3 damaged data found. A command that does many things
-//! ends with the worst of what happened.
+//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found. A command that does several things ends
+//! with the worst of their outcomes.
 
 use std::io;
 use std::process::ExitCode;
 
-use cenote_dataset::DatasetError;
 use cenote_fs::FsError;
 use cenote_inspect::InspectError;
+use cenote_object::DatasetError;
 use cenote_pool::PoolError;
 
-/// How a command ended, in order of gravity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+use crate::message::say_error;
+
+/// How a command ended, mildest first.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// All was done.
+    /// Everything was done.
+    #[default]
     Done,
-    /// Something asked for was not done.
+    /// Something that was asked for was not done.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is wrong.
     Misused,
     /// Damaged data was found.
     Damaged,
 }
 
 impl Outcome {
+    /// The exit status.
+    pub fn status(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::Misused => 2,
+            Outcome::Damaged => 3,
+        }
+    }
+
     /// The worse of two.
     pub fn and(self, other: Outcome) -> Outcome {
         self.max(other)
     }
+
+    /// The outcome of finished work after printing its result. A reader that went away does not turn success
+    /// into failure.
+    pub fn printed(self, printed: Result<(), CliError>) -> Outcome {
+        match printed {
+            Err(error) if !error.is_broken_pipe() => self.and(error.say()),
+            _ => self,
+        }
+    }
 }
 
-/// Work that answers nothing did all, or it would be an error.
+/// Work that returns nothing was done completely; otherwise it would have failed.
 impl From<()> for Outcome {
     fn from((): ()) -> Outcome {
         Outcome::Done
@@ -43,80 +65,99 @@ impl From<()> for Outcome {
 
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> ExitCode {
-        ExitCode::from(match outcome {
-            Outcome::Done => 0,
-            Outcome::Failed => 1,
-            Outcome::Misused => 2,
-            Outcome::Damaged => 3,
-        })
+        outcome.status().into()
     }
 }
 
-/// Why a command failed. The text says what, where and what to try.
+/// Why a command failed. The text says what failed, where, and what to try.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line makes no sense.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The pool can't be found among the disks.
+    /// The pool is not on the disks searched.
     #[error("{0}")]
     NotFound(String),
-    /// What was asked for can't be done; the text says what and why.
+    /// The request can't be carried out; the text says why.
     #[error("{0}")]
     Refused(String),
     /// Too few of the pool's devices were found to open it.
     #[error(
-        "pool '{pool}' is unavailable, as devices are missing; `cenote zpool import` shows which: {source}"
+        "pool '{pool}' is unavailable because devices are missing; `cenote zpool import` shows which: \
+         {source}{notes}"
     )]
     DevicesMissing {
-        /// The pool.
+        /// The pool's name.
         pool: String,
-        /// What could not be read for that reason.
+        /// The error that the missing devices caused.
+        source: DatasetError,
+        /// Problems with devices that are present (truncated, stale labels), one per line.
+        notes: String,
+    },
+    /// All needed devices are present, but the newest state can't be read.
+    #[error(
+        "pool '{pool}' can't be opened because its metadata is corrupted: {source}; \
+         `cenote zpool status {pool}` says whether an older state opens, and how to return to it"
+    )]
+    Corrupted {
+        /// The pool's name.
+        pool: String,
+        /// The error.
         source: DatasetError,
     },
-    /// The work was ended before its end; the text says why and what is left of it.
+    /// The work was cut short; the text says why and what it leaves behind.
     #[error("{0}")]
     Stopped(String),
-    /// From the engine, or from a file or stream outside of the pool.
+    /// From the engine, or from a file or stream outside the pool.
     #[error(transparent)]
     Inspect(#[from] InspectError),
 }
 
 impl CliError {
-    /// An error of a file or stream outside of the pool.
+    /// An error on a file or stream outside the pool.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
         let error = InspectError::io(what);
         move |source| error(source).into()
     }
 
-    /// What the dataset layer said, if it comes from there.
+    /// The dataset layer's error, if this is one.
     pub fn dataset(&self) -> Option<&DatasetError> {
         match self {
-            CliError::Inspect(InspectError::Fs(FsError::Dataset(error))) => Some(error),
+            CliError::Inspect(error) => error.dataset(),
+            CliError::Corrupted { source, .. } => Some(source),
             _ => None,
         }
     }
 
-    /// Tells of it on standard error, with the name of what it concerns unless it says that itself.
-    pub fn tell(&self, name: &str) -> Outcome {
-        let text = self.to_string();
-        match text.contains(name) {
-            true => eprintln!("cenote: {text}"),
-            false => eprintln!("cenote: {name}: {text}"),
-        }
+    /// Prints it on standard error.
+    pub fn say(&self) -> Outcome {
+        say_error(self, self.outcome().status());
         self.outcome()
     }
 
-    /// The reader of our output went away.
-    pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, CliError::Inspect(InspectError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe)
+    /// Prints it after the name of the object it concerns, unless the text contains that name already.
+    pub fn tell(&self, name: &str) -> Outcome {
+        if self.to_string().contains(name) {
+            return self.say();
+        }
+        say_error(format_args!("{name}: {self}"), self.outcome().status());
+        self.outcome()
     }
 
-    /// The exit status that goes with it.
+    /// Whether the reader of our output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(
+            self,
+            CliError::Inspect(InspectError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe
+        )
+    }
+
+    /// The exit status of this error.
     pub fn outcome(&self) -> Outcome {
         match self {
             CliError::Usage(_) => Outcome::Misused,
             CliError::Inspect(error) if error.is_damage() => Outcome::Damaged,
+            CliError::Corrupted { .. } => Outcome::Damaged,
             CliError::NotFound(_)
             | CliError::Refused(_)
             | CliError::DevicesMissing { .. }

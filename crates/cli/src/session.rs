@@ -1,163 +1,302 @@
-//! What a command works with: the runtime, the disks, the keys, and from them an opened pool.
+//! What every command works with: the runtime, the disks, the keys, and an open pool.
 //!
 //! A target is written `pool/dataset[@snapshot][:/path]`.
+//!
+//! Locking: the only lock guards the set of messages printed so far. It is held for one insertion, never
+//! across an await.
 
+mod disks;
+mod held;
 mod interrupt;
+mod json_array;
 mod keys;
 mod near;
 mod progress;
 mod replay;
+mod rewind;
 mod target;
 mod writing;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use cenote_dataset::import::{ImportOptions, Rewind, import};
-use cenote_dataset::{Dataset, KeySource, Mos, Txg};
-use cenote_pool::{Discovery, FoundPool, VdevState, discover};
+use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, Rewind, import};
+use cenote_format::units::Txg;
+use cenote_pool::{Discovery, FoundPool, Problem, VdevState, discover};
 use cenote_runtime::Runtime;
+use cenote_serve::pools::Pools;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+pub use held::export_all;
 pub use interrupt::{interrupted, unless_interrupted};
-pub use near::{dataset, file_error};
+pub use json_array::JsonArray;
+pub use near::{dataset, file_error, meant};
 pub use progress::{Progress, watch};
 pub use replay::now;
-pub use target::{Target, pool_of};
+pub use rewind::WayBack;
+pub use target::{Target, pool_of, split_path};
 pub use writing::{check_kernel, this_host};
 
-use crate::args::Common;
-use crate::outcome::CliError;
-use crate::render::parse_bytes;
+use crate::args::common::Common;
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+use crate::render::{json_line, json_lines, parse_bytes, visible};
+use crate::streams::{local, streams};
 
-/// Smallest cache that still works: a few blocks of the largest size.
+/// Default cache size.
+const CACHE_BYTES: u64 = 256 << 20;
+/// The smallest cache that still works: a few blocks of the largest size.
 const LEAST_CACHE_BYTES: u64 = 64 << 20;
 
-/// The options common to all commands, made usable.
+/// The common options, parsed and validated.
 pub struct Session {
     runtime: Runtime,
     common: Common,
+    disks: Vec<PathBuf>,
     cache_bytes: usize,
     keys: keys::GivenKeys,
-    /// The command line, as the pool's history notes it.
+    /// The command line as the pool's history records it.
     command: String,
+    /// Left-out copies of devices that were reported already.
+    told: Mutex<BTreeSet<String>>,
+    /// The open pools of the daemon that runs this command.
+    pools: Option<Arc<Pools>>,
+}
+
+/// Problems met during a search, one per line.
+fn listed(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("\n  {}: {}", problem.path, problem.why)).collect()
 }
 
 impl Session {
     /// Checks the common options and starts the runtime.
     pub fn new(common: Common, command: String) -> Result<Session, CliError> {
-        let cache_bytes =
-            parse_bytes(&common.cache).filter(|&bytes| bytes >= LEAST_CACHE_BYTES).ok_or_else(|| {
-                CliError::Usage(format!("--cache {}: give a size of at least 64M", common.cache))
-            })?;
+        let cache_bytes = match &common.cache {
+            None => CACHE_BYTES,
+            Some(typed) => parse_bytes(typed)
+                .filter(|&bytes| bytes >= LEAST_CACHE_BYTES)
+                .ok_or_else(|| CliError::Usage(format!("--cache {typed}: give a size of at least 64M")))?,
+        };
+        let disks = disks::named(&common.disks)?;
+        if usize::from(common.txg.is_some()) + usize::from(common.rewind) + usize::from(common.checkpoint) > 1
+        {
+            let why = "--txg, --rewind and --checkpoint name different states: give one of them";
+            return Err(CliError::Usage(why.into()));
+        }
         let keys = keys::GivenKeys::parse(&common.keys)?;
         let runtime = Runtime::real(common.threads.map(|threads| threads.max(1)));
-        Ok(Session { runtime, common, cache_bytes: cache_bytes as usize, keys, command })
+        Ok(Session {
+            runtime,
+            common,
+            disks,
+            cache_bytes: cache_bytes as usize,
+            keys,
+            command,
+            told: Mutex::default(),
+            pools: None,
+        })
     }
 
-    /// Time, tasks and randomness.
+    /// The session of a command that a daemon runs.
+    pub fn in_daemon(
+        runtime: &Runtime,
+        pools: &Arc<Pools>,
+        common: Common,
+        command: String,
+    ) -> Result<Session, CliError> {
+        let disks = common.disks.iter().map(|disk| local(disk)).collect();
+        let keys = keys::GivenKeys::parse(&common.keys)?;
+        Ok(Session {
+            runtime: runtime.clone(),
+            common,
+            disks,
+            cache_bytes: CACHE_BYTES as usize,
+            keys,
+            command,
+            told: Mutex::default(),
+            pools: Some(pools.clone()),
+        })
+    }
+
+    /// The session of a daemon that holds these pools.
+    pub fn serving(&self, pools: &Arc<Pools>) -> Session {
+        Session { pools: Some(pools.clone()), ..self.searching(self.disks.clone()) }
+    }
+
+    /// Where pools are looked for; none: this machine's block devices.
+    pub fn disks(&self) -> &[PathBuf] {
+        &self.disks
+    }
+
+    /// Provides time, tasks and randomness.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Output is for programs.
+    /// Whether output is JSON.
     pub fn json(&self) -> bool {
         self.common.json
     }
 
-    /// The command line, without keys.
+    /// The command line, with keys removed.
     pub fn command_line(&self) -> &str {
         &self.command
     }
 
-    /// The options as typed.
+    /// The common options as typed.
     pub fn common(&self) -> &Common {
         &self.common
     }
 
-    /// Looks for pools among the disks.
-    pub async fn discover(&self) -> Discovery {
-        if self.common.disks.is_empty() {
-            let devices = cenote_pool::discover::machine_devices();
-            return discover(&self.runtime, &devices).await;
-        }
-        discover(&self.runtime, &self.common.disks).await
+    /// The same session with other disks.
+    pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
+        let (runtime, common, command) = (self.runtime.clone(), self.common.clone(), self.command.clone());
+        let (keys, told) = (self.keys.clone(), Mutex::default());
+        let pools = self.pools.clone();
+        Session { runtime, common, disks, cache_bytes: self.cache_bytes, keys, command, told, pools }
     }
 
-    /// The pools of these names or guids among the disks; all of them if none is named.
+    /// Looks for pools among the disks.
+    pub async fn discover(&self) -> Discovery {
+        let search = self.pools.as_ref().map_or(&self.disks, |pools| match self.disks.is_empty() {
+            true => &pools.search,
+            false => &self.disks,
+        });
+        match search.is_empty() {
+            true => discover(&self.runtime, &cenote_pool::discover::machine_devices()).await,
+            false => discover(&self.runtime, search).await,
+        }
+    }
+
+    /// The pools with these names or guids; all pools if none is named.
     pub async fn find_pools(&self, names: &[String]) -> Result<Vec<FoundPool>, CliError> {
-        let mut discovery = self.discover().await;
+        if let Some(pools) = &self.pools {
+            return self.find_held(pools, names).await;
+        }
+        let discovery = self.discover().await;
         if names.is_empty() {
             if discovery.pools.is_empty() {
                 return Err(self.nothing_found(&discovery));
             }
+            discovery.pools.iter().for_each(|found| self.tell_copies(found));
             return Ok(discovery.pools);
         }
-        names.iter().map(|name| self.pick(&mut discovery, name)).collect()
+        each_once(names).map(|name| self.pick(&discovery, name)).collect()
     }
 
-    /// The one pool of this name or guid.
+    /// The same for display: pools that are missing are reported, and the others are still shown.
+    pub async fn find_pools_to_show(&self, names: &[String]) -> Result<(Vec<FoundPool>, Outcome), CliError> {
+        if names.is_empty() {
+            return Ok((self.find_pools(names).await?, Outcome::Done));
+        }
+        let discovery = if self.pools.is_some() { Discovery::default() } else { self.discover().await };
+        let (mut pools, mut missing) = (Vec::new(), Vec::new());
+        for name in each_once(names) {
+            let found = match &self.pools {
+                Some(held) => self.find_held_by_name(held, name).await,
+                None => self.pick(&discovery, name),
+            };
+            match found {
+                Ok(pool) => pools.push(pool),
+                Err(error) => missing.push((name, error)),
+            }
+        }
+        // If nothing at all was found, the last error is the command's error.
+        let last = missing.pop_if(|_| pools.is_empty());
+        let outcome =
+            missing.iter().fold(Outcome::Done, |outcome, (name, error)| outcome.and(error.tell(name)));
+        match last {
+            Some((_, error)) => Err(error),
+            None => Ok((pools, outcome)),
+        }
+    }
+
+    /// The pool with this name or guid.
     pub async fn find_pool(&self, name: &str) -> Result<FoundPool, CliError> {
-        let mut discovery = self.discover().await;
-        self.pick(&mut discovery, name)
+        match &self.pools {
+            Some(pools) => self.find_held_by_name(pools, name).await,
+            None => self.find_on_disks(name).await,
+        }
     }
 
-    fn pick(&self, discovery: &mut Discovery, name: &str) -> Result<FoundPool, CliError> {
-        let matches = |pool: &FoundPool| pool.name() == name || pool.guid().to_string() == name;
-        match discovery.pools.iter().filter(|pool| matches(pool)).count() {
-            0 => Err(match discovery.pools.is_empty() {
-                true => self.nothing_found(discovery),
-                false => {
-                    let there: Vec<&str> = discovery.pools.iter().map(FoundPool::name).collect();
-                    let there = there.join(", ");
-                    CliError::NotFound(format!("no pool '{name}' among the disks; there are: {there}"))
-                }
-            }),
-            1 => {
-                let index = discovery.pools.iter().position(matches).unwrap_or_default();
-                Ok(discovery.pools.swap_remove(index))
+    /// The same among the disks, whether or not a daemon has it open.
+    pub async fn find_on_disks(&self, name: &str) -> Result<FoundPool, CliError> {
+        let discovery = self.discover().await;
+        self.pick(&discovery, name)
+    }
+
+    fn pick(&self, discovery: &Discovery, name: &str) -> Result<FoundPool, CliError> {
+        let matches = |pool: &&FoundPool| pool.name() == name || pool.guid().to_string() == name;
+        let matching: Vec<&FoundPool> = discovery.pools.iter().filter(matches).collect();
+        match *matching {
+            [pool] => {
+                self.tell_copies(pool);
+                Ok(pool.clone())
+            }
+            // Pool names contain no '/': this is the operand of a verb whose own -d was meant as --disks.
+            [] if name.contains('/') && Path::new(name).exists() => Err(CliError::Usage(format!(
+                "'{name}' is a path, not a pool; disks are named by --disks {name}"
+            ))),
+            [] if discovery.pools.is_empty() => Err(self.nothing_found(discovery)),
+            [] => {
+                let there: Vec<&str> = discovery.pools.iter().map(FoundPool::name).collect();
+                let there = there.join(", ");
+                let text = format!("no pool '{name}' among the disks; found: {there}");
+                Err(CliError::NotFound(text + &listed(&discovery.problems)))
             }
             _ => {
-                let guids: Vec<String> = (discovery.pools.iter().filter(|pool| matches(pool)))
-                    .map(|pool| pool.guid().to_string())
-                    .collect();
+                let guids: Vec<String> = matching.iter().map(|pool| pool.guid().to_string()).collect();
                 let guids = guids.join(", ");
                 Err(CliError::NotFound(format!(
-                    "several pools are called '{name}'; say which by its guid: {guids}"
+                    "several pools are called '{name}'; choose one by guid: {guids}"
                 )))
             }
         }
     }
 
-    /// That no pool is there, and what the search stumbled over.
+    /// Reports, once each, the devices of a pool that are left out because copies of them exist.
+    pub fn tell_copies(&self, found: &FoundPool) {
+        for copy in &found.duplicates {
+            if self.told.lock().is_ok_and(|mut told| told.insert(copy.left_out.clone())) {
+                say!("pool '{}': {copy}", found.name());
+            }
+        }
+    }
+
+    /// The error for no pool found, with the problems met during the search.
     pub fn nothing_found(&self, discovery: &Discovery) -> CliError {
-        let mut text = if self.common.disks.is_empty() {
-            "no pool among this machine's block devices; name folders, images or devices with -d".to_string()
+        let mut text = if self.disks.is_empty() {
+            "no pool among this machine's block devices; name folders, images or devices with --disks".into()
         } else {
-            let places: Vec<String> = self.common.disks.iter().map(|p| p.display().to_string()).collect();
+            let places: Vec<String> = self.disks.iter().map(|place| place.display().to_string()).collect();
+            let places = places.join(", ");
             format!(
-                "no pool in {}; name the folder, images or devices that hold its disks with -d",
-                places.join(", ")
+                "no pool in {places}; name the folder, images or devices that hold its disks with --disks"
             )
         };
-        for problem in &discovery.problems {
-            text.push_str(&format!("\n  {}: {}", problem.path, problem.why));
-        }
+        text += &listed(&discovery.problems);
         CliError::NotFound(text)
     }
 
-    /// Opens a pool as the common options say: newest state, rewound, or its checkpoint.
+    /// Opens a pool in the state the common options select: newest, rewound, or the checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
         self.open_with(found, self.keys.source()).await
     }
 
-    /// Who knows keys: those given, files, the terminal.
+    /// Key source: `--key`, then key files, then the terminal.
     pub fn keys(&self) -> KeySource {
         self.keys.source()
     }
 
-    /// Opens a pool for what can be shown without keys: nobody is asked for one, those given are used.
+    /// The same with this key location instead of the one the pool stores.
+    pub fn keys_at(&self, location: &str) -> KeySource {
+        self.keys.at(location)
+    }
+
+    /// Opens a pool without prompting for keys; keys given by `--key` are used.
     pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, CliError> {
         self.open_with(found, self.keys.given()).await
     }
@@ -170,22 +309,33 @@ impl Session {
         }
     }
 
-    /// Opens a pool's checkpoint; keys as with [`Session::open_without_asking`].
+    /// Opens a pool's checkpoint; keys as in [`Session::open_without_asking`].
     pub async fn open_checkpoint(&self, found: &FoundPool) -> Result<Mos, CliError> {
         let options = ImportOptions { checkpoint: true, ..self.import_options() };
         Ok(import(&self.runtime, found, &options).await?)
     }
 
-    async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
+    /// Opens a pool in the state the common options select, with these keys.
+    pub async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, CliError> {
+        if let Some(pool) = self.held(found) {
+            return Ok(pool.engine.mos().await?);
+        }
         let options = ImportOptions { keys, ..self.import_options() };
         import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {
-            // What can't be read is not damaged: the disks that hold it are elsewhere.
-            VdevState::Unavailable => CliError::DevicesMissing { pool: found.name().into(), source: error },
+            // Unreadable does not mean damaged here: devices that hold the data are missing.
+            VdevState::Unavailable => CliError::DevicesMissing {
+                pool: found.name().into(),
+                source: error,
+                notes: listed(&found.notes),
+            },
+            _ if error.is_damage() && self.rewind() == Rewind::Newest => {
+                CliError::Corrupted { pool: found.name().into(), source: error }
+            }
             _ => error.into(),
         })
     }
 
-    /// How the common options say that pools are opened; nobody is asked for keys, those given are used.
+    /// Import options from the common options, without prompting for keys.
     pub fn import_options(&self) -> ImportOptions {
         let (checkpoint, cache_bytes) = (self.common.checkpoint, self.cache_bytes);
         ImportOptions { rewind: self.rewind(), checkpoint, cache_bytes, keys: self.keys.given() }
@@ -197,49 +347,55 @@ impl Session {
         self.open(&found).await
     }
 
-    /// The same for what can be shown without keys.
+    /// The same without prompting for keys.
     pub async fn open_pool_without_asking(&self, name: &str) -> Result<Mos, CliError> {
         let found = self.find_pool(name).await?;
         self.open_without_asking(&found).await
     }
 
-    /// Opens the pool of a target, and in it the dataset or snapshot.
+    /// Opens a target's pool and, in it, the dataset or snapshot.
     pub async fn open_dataset(&self, target: &Target) -> Result<Dataset, CliError> {
         let mos = self.open_pool(target.pool()).await?;
         dataset(&mos, &target.dataset).await
     }
 }
 
-/// Copies of deep trees need an open folder for each level: takes as many files as the system gives.
+/// The names without repetitions.
+fn each_once(names: &[String]) -> impl Iterator<Item = &String> {
+    names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name)
+}
+
+/// Copying a deep tree keeps a folder open per level: raises the file limit to the maximum.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // If it is refused, too deep folders are told as not copied.
+    // If this is refused, folders that are too deep are reported as not copied.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Standard output, buffered; errors name it.
-pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
-    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+pub fn stdout() -> BufWriter<Arc<File>> {
+    BufWriter::with_capacity(1 << 16, streams().stdout.clone())
 }
 
-/// Standard output for bulk data: neither buffered nor cut at line ends.
+/// Standard output for bulk data, without buffering.
 pub fn raw_stdout() -> Result<File, CliError> {
-    let fd = io::stdout().as_fd().try_clone_to_owned().map_err(CliError::io("standard output"))?;
-    Ok(fd.into())
+    streams().stdout.try_clone().map_err(CliError::io("standard output"))
 }
 
-/// Writes text to standard output.
-pub fn print(text: impl AsRef<[u8]>) -> Result<(), CliError> {
+/// Writes text to standard output, with control characters escaped: names from disks can't drive the
+/// terminal.
+pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
+    print_bytes(visible(text.as_ref()))
+}
+
+/// Writes binary data, or coloured text whose words are escaped already, to standard output.
+pub fn print_bytes(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
     let mut out = stdout();
-    out.write_all(text.as_ref()).and_then(|()| out.flush()).map_err(CliError::io("standard output"))
+    out.write_all(bytes.as_ref()).and_then(|()| out.flush()).map_err(CliError::io("standard output"))
 }
 
-/// Writes a value as JSON to standard output, indented for a terminal.
+/// Writes a value as indented JSON to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let text = match io::stdout().is_terminal() {
-        true => serde_json::to_string_pretty(value),
-        false => serde_json::to_string(value),
-    };
-    let text = text.map_err(|error| CliError::io("JSON")(io::Error::other(error)))?;
-    print(text + "\n")
+    let text = if streams().stdout.is_terminal() { json_lines(value) } else { json_line(value) };
+    print(text.map_err(|error| CliError::io("JSON")(io::Error::other(error)))?)
 }

@@ -1,4 +1,5 @@
-//! `zfs` verbs that change a pool: what they do, what they say, what they refuse. `zdb` reads every block of what they leave.
+//! `zfs` verbs that change a pool: their effects, their output, their refusals. `zdb` reads every block they
+//! leave.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 #[path = "common/disks.rs"]
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use disks::{Disks, noise};
 
-/// A pool with a file system of one file; [`rewrite`] gives it new content.
+/// A pool with a file system of one file; [`rewrite`] replaces its content.
 fn pool() -> Disks {
     let disks = Disks::new(&[128, 128]);
     disks.cenote("zpool create -o compatibility=off tank a", &[]);
@@ -19,7 +20,7 @@ fn pool() -> Disks {
     disks
 }
 
-/// Puts a file of 900 kB, different for each seed, into a file system.
+/// Writes a 900 kB file, different for each seed, into a file system.
 fn rewrite(disks: &Disks, dataset: &str, seed: u64) {
     let file = disks.path().join("content");
     fs::write(&file, noise(seed, 900_000)).unwrap();
@@ -41,7 +42,7 @@ fn names(disks: &Disks, options: &str) -> Vec<String> {
 fn datasets_are_made_with_their_properties_and_parents() {
     let disks = pool();
     disks.cenote("zfs create -p -o compression=zstd -o casesensitivity=mixed tank/x/y/z", &[]);
-    // With -p it does not matter that it is there.
+    // With -p an existing dataset is accepted.
     disks.cenote("zfs create -p tank/x/y/z", &[]);
     disks.cenote("zfs create tank/x/y/z/below", &[]);
     let properties = "zfs get -H -o value compression,casesensitivity,type tank/x/y/z/below";
@@ -96,7 +97,7 @@ fn volumes_take_files_and_streams_and_give_them_back() {
     let disks = pool();
     disks.cenote("zfs create -s -V 16M -b 16K tank/vm", &[]);
     let (image, copy) = (disks.path().join("vm.img"), disks.path().join("copy.img"));
-    // Data, a hole, data that ends within a block, and less than the volume holds.
+    // Data, a hole, data that ends inside a block, and less than the volume's size.
     let mut content = noise(9, 3_000_000);
     content.resize(9_000_000, 0);
     content.extend(noise(10, 1_234_567));
@@ -140,7 +141,7 @@ fn estimates_are_right_to_the_byte() {
         disks.cenote(&format!("zfs snapshot tank/a@s{seed}"), &[]);
         rewrite(&disks, "tank/a", seed);
     }
-    // Bookmarks stay, and go on telling what there was.
+    // Bookmarks remain and still identify the state.
     let referenced = |of: &str| number(&disks, &format!("zfs get -Hp -o value referenced tank/a{of}"));
     disks.cenote("zfs bookmark tank/a@s4 #mark", &[]);
     disks.cenote("zfs bookmark tank/a#mark #copy", &[]);
@@ -185,10 +186,10 @@ fn a_tree_of_snapshots_is_cloned_in_one_command_and_gone_with_one() {
     );
     disks
         .fails("zfs destroy -r tank/a", "filesystem has dependent clones\nuse '-R' to destroy the following");
-    // One that can't be made: none is.
+    // If one can't be created, none is.
     disks.cenote("zfs create tank/other", &[]);
     disks.fails("zfs clone -r tank/a@now tank/other", "already exists");
-    // The name of a clone below would be too long: what was made before it goes again.
+    // The name of a clone below would be too long: the clones created before it are removed again.
     let long = "x".repeat(248);
     disks.fails(&format!("zfs clone -r tank/a@now tank/{long}"), "name is too long");
     assert!(names(&disks, "-r tank").iter().all(|name| !name.contains(&long)));
@@ -238,7 +239,7 @@ fn what_depends_on_something_keeps_it() {
     disks.zdb_is_content();
 }
 
-/// It goes with its last clone, before its turn comes.
+/// A deferred snapshot is destroyed with its last clone.
 #[test]
 fn snapshots_that_wait_for_their_clones_are_no_hindrance() {
     let disks = pool();
@@ -271,10 +272,10 @@ fn settings_are_checked_and_taken_back() {
     );
     disks.cenote("zfs set userquota@1000=5M groupobjquota@7=12 userquota@5=none tank/a", &[]);
     let rows = disks.cenote("zfs userspace -Hp tank/a", &[]);
-    assert!(rows.contains("POSIX User\t1000\t0\t5242880\t0\t0\n"), "{rows}");
+    assert!(rows.contains("POSIX User\t1000\t0\t5242880\t-\t-\n"), "{rows}");
     let limits = "zfs get -Hp -o value userquota@1000,groupobjquota@7,userquota@5 tank/a";
     assert_eq!(disks.cenote(limits, &[]), "5242880\n12\n0\n");
-    // From the first limit on there are counts.
+    // Counting starts with the first limit.
     disks.cenote("zfs snapshot -r tank/a@counted", &[]);
     disks.cenote("zfs set snapshot_limit=10 tank/a", &[]);
     disks.cenote("zfs create tank/a/b/c", &[]);
@@ -325,7 +326,7 @@ fn of_several_one_that_fails_does_not_keep_the_rest() {
     disks.cenote("mkdir tank/a:/x tank/a:/y", &[]);
     disks.fails("rm -r tank/a:/none tank/a:/x", "/none");
     assert_eq!(disks.cenote("ls tank/a:/", &[]), "file\ny\n");
-    // What did not succeed wholly is no command of the history, and the pool is opened once for what does.
+    // Commands that partly fail are not recorded, and the pool is opened once for those that succeed.
     let history = disks.cenote("zpool history tank", &[]);
     let told = |what: &str| history.lines().filter(|line| line.contains(what)).count();
     assert_eq!(
@@ -357,7 +358,7 @@ fn the_history_tells_commands_and_events() {
     for event in ["] create tank/a (", "] snapshot tank/a@one (", "] set tank/a ("] {
         assert!(events.contains(event), "{event}: {events}");
     }
-    // The ring goes round, and never over the command that made the pool.
+    // The ring buffer wraps, but never overwrites the command that created the pool.
     for round in 0..60 {
         let text = "x".repeat(4000);
         disks.cenote(&format!("zfs set org.me:note{round}={text} tank/a"), &[]);

@@ -1,4 +1,4 @@
-//! `cenote demo` tells its story to the end and leaves nothing behind.
+//! `cenote demo` runs to its end and leaves nothing behind.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::io::Read;
@@ -34,7 +34,7 @@ fn the_disks_can_be_kept() {
     assert_eq!(names, ["disk0.img", "disk1.img", "disk2.img", "disk3.img"]);
 }
 
-/// Interrupted wherever it happens to be (or just done), it leaves nothing behind.
+/// Interrupted at any point (or just finished), it leaves nothing behind.
 #[test]
 fn an_interrupted_demo_cleans_up() {
     let scratch = tempfile::tempdir().unwrap();
@@ -44,12 +44,12 @@ fn an_interrupted_demo_cleans_up() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    // The first words come when the disks are unpacked.
+    // The first output appears once the disks are unpacked.
     let mut word = [0; 16];
     child.stdout.as_mut().unwrap().read_exact(&mut word).unwrap();
     assert_eq!(scratch.path().read_dir().unwrap().count(), 1);
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    // What it still has to say must not stop it.
+    // A full pipe must not stop it.
     std::io::copy(child.stdout.as_mut().unwrap(), &mut std::io::sink()).unwrap();
     child.wait().unwrap();
     assert_eq!(scratch.path().read_dir().unwrap().count(), 0);

@@ -1,5 +1,5 @@
-//! `cenote dump` on golden pools, beside what `zdb` and the OpenZFS module say of the same structures.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! `cenote dump` on golden pools, compared with the output of `zdb` and the OpenZFS module.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn objects_are_those_that_zdb_lists() {
     let images = pool.images();
     let name = pool.facts().pool;
     let Some(listed) = zdb(&images, &["-ddP", &name]) else { return };
-    // Of the first data set (the MOS): object lvl iblk dblk dsize dnsize lsize %full type
+    // From the first object set (the MOS): object lvl iblk dblk dsize dnsize lsize %full type
     let mut theirs = Vec::new();
     for line in listed
         .lines()
@@ -66,7 +66,7 @@ fn objects_are_those_that_zdb_lists() {
         })
         .collect();
     assert!(theirs.len() > 40, "{listed}");
-    // zdb adds compression that is set for an object in brackets: `dump object` shows it.
+    // zdb adds an object's own compression in brackets, which `dump object` shows instead.
     let differing: Vec<_> = ours.iter().zip(&theirs).filter(|(a, b)| a != b).collect();
     assert!(
         differing.is_empty() && ours.len() == theirs.len(),
@@ -85,7 +85,8 @@ fn intent_logs_have_the_records_that_zdb_printed() {
         if let Some(rest) = line.strip_prefix("Dataset ") {
             dataset = rest.split(" [").next().unwrap().to_string();
         } else if let Some((_, rest)) = line.split_once("TX_") {
-            // Data that was dumped before may stand on the same line. Counts by kind below the records have no sequence number.
+            // Earlier output may share the line. The counts by type after the records have no sequence
+            // number.
             let Some((record, seq)) = rest.split_once("seq ") else { continue };
             let kind = format!("TX_{}", record.split_whitespace().next().unwrap());
             let seq = seq.trim().parse().unwrap();
@@ -126,7 +127,7 @@ fn labels_of_a_cut_disk_are_told_apart() {
     assert_eq!(valid(&cut), [true, true, false, false]);
 }
 
-/// A file of one block: what lies at its address, unpacked, is what the module hashed.
+/// A file of one block: the block at its address, decompressed, has the hash that the module computed.
 #[test]
 fn a_raw_block_unpacks_to_the_files_content() {
     let Some(pool) = golden("single") else { return };
@@ -163,7 +164,7 @@ fn a_raw_block_unpacks_to_the_files_content() {
     assert!(compared > 0);
 }
 
-/// Whatever is dumped of a healthy pool is JSON and names no error.
+/// Dumps of a healthy pool are JSON and contain no errors.
 #[test]
 fn every_structure_of_healthy_pools_is_shown_without_errors() {
     for name in ["single", "snaps", "legacy-v28", "dedup", "fastdedup", "removed", "checkpoint"] {

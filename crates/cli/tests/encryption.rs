@@ -1,4 +1,4 @@
-//! Encrypted datasets, made by the program: their keys, and what is readable without them.
+//! Encrypted datasets created by the program: their keys, and what is readable without them.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 #[path = "common/disks.rs"]
@@ -6,16 +6,17 @@ mod disks;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use disks::{Disks, MIB, noise};
 
-/// Keys that `--key` gives.
+/// Values for `--key`.
 const ROOT: &str = "--key tank=pass:a-horse-of-many-words";
-/// A key that nothing has.
+/// A key that opens nothing.
 const NONE: &str = "--key nobody=pass:nothing-at-all";
 const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// A pool whose root file system is encrypted, with a file in it.
+/// A pool with an encrypted root file system that contains a file.
 fn encrypted() -> (Disks, Vec<u8>) {
     let disks = Disks::new(&[192]);
     let options = "-O encryption=on -O keyformat=passphrase -O pbkdf2iters=100000";
@@ -85,6 +86,52 @@ fn children_have_their_parents_key_or_their_own() {
     );
     disks.fails("zfs create tank/x", "key");
     disks.fails("zfs rename tank/child tank/clear/child", "outside of its encryption root");
+}
+
+/// OpenZFS takes the first line of a passphrase or hex key, and exactly 32 bytes of a raw one.
+#[test]
+fn a_key_is_what_openzfs_takes_wherever_it_comes_from() {
+    let disks = Disks::new(&[192]);
+    disks.cenote("zpool create tank a", &[]);
+    let raw = &b"a raw key\nof two lines, 32 bytes"[..];
+    let twice = format!("{HEX}\n{HEX}\n");
+    for (name, format, material) in [
+        ("pass", "passphrase", &b"longpassword\nlongpassword\n"[..]),
+        ("hex", "hex", twice.as_bytes()),
+        ("raw", "raw", raw),
+    ] {
+        let create = format!("zfs create -o encryption=on -o keyformat={format} tank/{name}");
+        let made = disks.run_with(&create, material);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        fs::write(disks.path().join(name), material).unwrap();
+    }
+    for key in [
+        "pass=pass:longpassword",
+        "pass=file:pass",
+        &format!("hex=hex:{HEX}"),
+        "hex=file:hex",
+        "raw=file:raw",
+    ] {
+        let root = key.split('=').next().unwrap();
+        disks.cenote(&format!("zfs load-key -n --key tank/{key} tank/{root}"), &[]);
+    }
+    for (key, bytes) in [("longer", [raw, b"!"].concat()), ("shorter", raw[1..].to_vec())] {
+        fs::write(disks.path().join(key), bytes).unwrap();
+        disks.fails(&format!("zfs load-key -n --key tank/raw=file:{key} tank/raw"), "exactly 32 bytes");
+    }
+    fs::write(disks.path().join("digits"), format!("{HEX}0\n")).unwrap();
+    disks.fails("zfs load-key -n --key tank/hex=file:digits tank/hex", "exactly 64 hexadecimal digits");
+    let refused =
+        disks.run_with("zfs create -o encryption=on -o keyformat=passphrase tank/x", b"short\nshort\n");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("8 to 512 bytes"), "{said}");
+    // An existing dataset opens with the key it was created with; minimum lengths do not apply.
+    disks.fails("zfs load-key -n --key tank/pass=pass:short tank/pass", "not the one");
+    let mut zdb = Command::new("zdb");
+    zdb.args(["-e", "-p"]).arg(disks.path()).args(["-K", "longpassword", "-dd", "tank/pass"]);
+    if let Ok(output) = zdb.output() {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `--json` of the commands that OpenZFS has none for: the same facts as the text.
+//! `--json` of commands for which OpenZFS has none: the same facts as the text.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -62,4 +62,47 @@ fn differences_are_an_object_a_line_and_holds_have_their_times() {
         let fields: Vec<&str> = row.split('\t').collect();
         assert_eq!(holds["datasets"][fields[0]]["holds"][fields[1]].to_string(), fields[2]);
     }
+}
+
+/// The same schema as `zpool list -jv` and `zpool status -j` of OpenZFS 2.3.2.
+#[test]
+fn vdevs_have_the_shape_of_openzfs() {
+    let Some(pool) = golden("special") else { return };
+    let name = &pool.facts().pool;
+    let list = json(&cenote(&pool, "zpool list -jv", &[]));
+    let listed = &list["pools"][name];
+    assert_eq!(listed["type"], "POOL");
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for section in ["raidz2-0", "special", "logs"] {
+        assert!(listed["vdevs"][section].is_object(), "{section}: {listed}");
+    }
+    let columns = [
+        "allocated",
+        "capacity",
+        "checkpoint",
+        "dedupratio",
+        "expandsize",
+        "fragmentation",
+        "free",
+        "health",
+        "size",
+    ];
+    let raidz = &listed["vdevs"]["raidz2-0"];
+    assert_eq!(keys(&raidz["properties"]), columns);
+    assert_eq!(keys(raidz), ["class", "guid", "name", "properties", "state", "vdev_type", "vdevs"]);
+    let status = json(&cenote(&pool, "zpool status -j --json-int", &[]));
+    let shown = &status["pools"][name];
+    assert!(shown["type"].is_null() && shown["special"].is_object() && shown["logs"].is_object());
+    let root = &shown["vdevs"][name];
+    assert_eq!((root["state"].as_str(), root["vdev_type"].as_str()), (Some("ONLINE"), Some("root")));
+    let number = |property: &str| {
+        let list = json(&cenote(&pool, "zpool list -j --json-int", &[]));
+        list["pools"][name]["properties"][property]["value"].as_u64()
+    };
+    assert_eq!(
+        (root["total_space"].as_u64(), root["alloc_space"].as_u64()),
+        (number("size"), number("allocated"))
+    );
+    let by_guid = json(&cenote(&pool, "zpool get -j --json-pool-key-guid size", &[]));
+    assert_eq!(keys(&by_guid["pools"]), [shown["pool_guid"].to_string()]);
 }

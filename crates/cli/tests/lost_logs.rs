@@ -1,4 +1,4 @@
-//! Pools whose intent logs can't be read, as the devices that hold them are gone: `zpool import -m`.
+//! Pools whose intent logs are unreadable because their log devices are missing: `zpool import -m`.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 #[path = "common/disks.rs"]
@@ -30,7 +30,7 @@ impl Aside {
     }
 }
 
-/// A pool that the module was torn from, with what was committed last in its log devices alone.
+/// A pool whose module crashed, with the last commits only on its log devices.
 fn torn() -> Option<Disks> {
     let golden = golden("unclean-slog")?;
     let disks = Disks::new(&[]);
@@ -50,9 +50,9 @@ fn a_lost_log_is_given_up_only_if_that_is_asked_for() {
     let given_up = disks.run("zpool import -m -f guncslog", &[]);
     let said = String::from_utf8_lossy(&given_up.stderr);
     assert!(given_up.status.success(), "{said}");
-    assert!(said.contains("guncslog/a: the intent log was given up after 0 records: "), "{said}");
+    assert!(said.contains("guncslog/a: the intent log was discarded after 0 records: "), "{said}");
 
-    // What groups had is there, and the pool takes more.
+    // Everything synced to a txg is present, and the pool accepts changes.
     disks.cenote("zfs snapshot guncslog/a@after", &[]);
     let lost = disks.cenote("zfs diff guncslog/a@before guncslog/a@after", &[]);
     assert_eq!(lost, "M\t/p/a/\n+\t/p/a/first\n", "the rest was in the log");
@@ -81,7 +81,7 @@ fn nothing_is_given_up_of_logs_that_can_be_read() {
     disks.zdb_is_content_with("guncslog");
 }
 
-/// Nothing is lost with it, so nobody has to be asked.
+/// Its log is empty, so no data is lost and no confirmation is needed.
 #[test]
 fn a_pool_that_was_exported_does_without_its_log_device() {
     let disks = Disks::new(&[128; 2]);

@@ -1,4 +1,4 @@
-//! `cenote scan` on golden pools: what it lists is what the OpenZFS module saw.
+//! `cenote scan` on golden pools lists what the OpenZFS module saw.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ fn cenote(images: &Path, facts: &PoolFacts, arguments: &[&str]) -> Output {
     for (index, (dataset, key)) in facts.keys.iter().enumerate() {
         match (&key.key_hex, key.keyformat.as_str(), &key.key) {
             (Some(hex), _, _) => {
-                // A raw key can't be typed: it goes through a file.
+                // A raw key can't be typed, so it is passed in a file.
                 let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("key-{}-{index}", facts.pool));
                 std::fs::write(&path, unhex(hex)).unwrap();
                 command.arg("--key").arg(format!("{dataset}=file:{}", path.display()));
@@ -28,7 +28,8 @@ fn cenote(images: &Path, facts: &PoolFacts, arguments: &[&str]) -> Output {
     command.output().expect("the program runs")
 }
 
-/// The golden pools name one root of a raw key; its descendants that are roots of their own were made with the same file.
+/// The golden pools list one root per raw key; descendants that are roots themselves were created with the
+/// same file.
 fn roots_of_the_same_raw_key<'a>(facts: &'a PoolFacts, root: &'a str) -> impl Iterator<Item = &'a str> {
     let below = format!("{root}/");
     facts
@@ -42,7 +43,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// A pool whose manifests show what is there only after the intent logs or the delete queue have been worked off.
+/// A pool whose manifests show the state after replaying the intent logs or processing the delete queue.
 fn is_unclean(pool: &Golden) -> bool {
     pool.name().starts_with("unclean")
 }

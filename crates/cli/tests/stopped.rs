@@ -1,7 +1,9 @@
-//! Work that ends before its end: a reader that goes away, a full destination, an interrupt.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! Commands that stop early: the reader goes away, the destination is full, an interrupt.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
 
 mod common;
+#[path = "common/disks.rs"]
+mod disks;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,10 +11,11 @@ use std::process::{Child, Command, Stdio};
 
 use cenote_testkit::{Golden, golden};
 use common::run;
+use disks::{Disks, MIB, noise};
 
 fn start(pool: &Golden, words: &[&str]) -> Child {
     let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
-    program.args(words).arg("-d").arg(pool.images());
+    program.args(words).arg("--disks").arg(pool.images());
     program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -43,7 +46,7 @@ fn a_full_output_is_told_by_its_name() {
     let Some(pool) = golden("tree") else { return };
     for command in ["scan -r --format tsv gtree", "zfs list", "find gtree/dirs:/"] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
-        program.args(command.split(' ')).arg("-d").arg(pool.images());
+        program.args(command.split(' ')).arg("--disks").arg(pool.images());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = program.stdout(full).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +55,7 @@ fn a_full_output_is_told_by_its_name() {
     }
 }
 
-/// A file system of one megabyte, gone when dropped.
+/// A file system of one megabyte, unmounted on drop.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -82,12 +85,12 @@ fn a_full_destination_stops_a_copy_and_leaves_no_half_files() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("the destination is full"), "{errors}");
-    // Not every file that finds no room is listed: the copy ends.
+    // Not every file that lacks space is listed: the copy stops.
     assert!(errors.lines().count() < 40, "{errors}");
     assert!(files(&copy).len() > 5);
     are_whole(&pool, "graidz1:/", &copy);
 
-    // Not even a row of a list has room now.
+    // Now there is no space for a single row.
     let mut rest = std::fs::File::create(small.0.path().join("rest")).unwrap();
     while std::io::Write::write_all(&mut rest, &[0; 4096]).is_ok() {}
     let second = small.0.path().join("second.tsv");
@@ -97,7 +100,7 @@ fn a_full_destination_stops_a_copy_and_leaves_no_half_files() {
     assert!(errors.contains("second.tsv: No space left") && !second.exists(), "{errors}");
 }
 
-/// Whenever it comes, an interrupt leaves whole files only, and is told.
+/// Whenever an interrupt comes, it is reported and leaves only complete files.
 #[test]
 fn an_interrupt_leaves_whole_files_only() {
     let Some(pool) = golden("raidz1") else { return };
@@ -108,16 +111,43 @@ fn an_interrupt_leaves_whole_files_only() {
         std::thread::yield_now();
     }
     let pid = rustix::process::Pid::from_child(&child);
-    // If it has ended already there is nobody to interrupt.
+    // It may have ended already.
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
-        Some(1) => assert!(errors.contains("interrupted") && errors.contains("each whole"), "{errors}"),
+        Some(1) => assert!(errors.contains("interrupted") && errors.contains("each complete"), "{errors}"),
         other => panic!("exit status {other:?}: {errors}"),
     }
     are_whole(&pool, "graidz1:/", &copy);
+}
+
+/// An interrupted copy into a pool changes the pool, so it is recorded in the history.
+#[test]
+fn an_interrupted_copy_is_in_the_history() {
+    let disks = Disks::new(&[512]);
+    disks.cenote("zpool create tank", &[&disks.path().join("a")]);
+    let source = tempfile::tempdir().unwrap();
+    for i in 0..400 {
+        std::fs::write(source.path().join(format!("{i}")), noise(i, 512 << 10)).unwrap();
+    }
+    let allocated =
+        || std::os::unix::fs::MetadataExt::blocks(&disks.path().join("a").metadata().unwrap()) * 512;
+    let before = allocated();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+    program.arg("--disks").arg(disks.path()).args(["cp", "-r"]).arg(source.path()).arg("tank:/copy");
+    let child = program.stderr(Stdio::piped()).spawn().unwrap();
+    while allocated() < before + 8 * MIB {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("interrupted"), "{errors}");
+    let history = disks.cenote("zpool history tank", &[]);
+    assert!(history.contains("tank:/copy"), "{history}");
 }
 
 /// All regular files below a folder.
@@ -134,7 +164,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file of a copy is as long as `cenote scan` says that it is, so none was cut off or has another name.
+/// Every file of a copy has the length that `cenote scan` reports: none is truncated or renamed.
 fn are_whole(pool: &Golden, root: &str, copy: &Path) {
     let dataset = root.trim_end_matches(":/");
     let rows = common::cenote(pool, "scan --format jsonl --columns path,size", &[dataset]);

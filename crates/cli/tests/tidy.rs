@@ -1,17 +1,30 @@
-//! House rules, checked on the whole tree: short files that say what they are, and engine crates that
-//! take time, tasks and randomness from `runtime` only.
+//! House rules, checked on the whole tree: short files with a module comment, and engine crates that take
+//! time, tasks and randomness only from `runtime`.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// No source file is longer, unless it is a table of facts.
+/// The maximum length of a source file, except for tables of facts.
 const MOST_LINES: usize = 800;
-/// Tables: facts by the line.
+/// Tables of facts, one per line.
 const TABLES: [&str; 3] = ["format/src/features/", "format/src/props/", "format/src/draid/"];
+/// The maximum width of a line of code or prose, in characters.
+const MOST_COLUMNS: usize = 110;
+/// Longer lines are allowed here: a table of facts, reports written by the lab, and crates and documents
+/// whose lines have not been shortened yet.
+const WIDE: &[&str] = &["crates/format/src/features.rs", "docs/example/", "crates/fuse/", "crates/serve/"];
+/// Starts of paths that exist only on the machines where Cenote is built.
+const BUILD_MACHINES: [&str; 5] = ["/work/", "/builds/", "/home/runner/", "/github/", "/Users/"];
+/// Folders without texts of the project.
+const NO_TEXTS: [&str; 5] = ["target", ".git", "golden/pools", "fuzz/corpus", "fuzz/failures"];
+/// Larger files are not texts.
+const MOST_TEXT_BYTES: u64 = 1 << 20;
 /// Crates whose code also runs in the simulator.
-const ENGINE: [&str; 8] = ["format", "codec", "device", "pool", "cache", "dataset", "fs", "inspect"];
-/// What the engine must not call.
+const ENGINE: [&str; 11] =
+    ["format", "codec", "device", "pool", "cache", "object", "dataset", "engine", "tasks", "fs", "inspect"];
+/// Calls forbidden in engine crates.
 const FORBIDDEN: [&str; 7] = [
     "std::time::Instant",
     "SystemTime",
@@ -36,12 +49,49 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// (path from the root, text) of every Rust file under `crates`.
+/// The path (from the root) and text of every Rust file under `crates`.
 fn all_sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     sources(&root().join("crates"), &mut found);
     let relative = |p: &Path| p.strip_prefix(root()).unwrap_or(p).to_string_lossy().into_owned();
     found.iter().map(|p| (relative(p), fs::read_to_string(p).unwrap())).collect()
+}
+
+fn texts_in(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap().map(|e| e.unwrap()) {
+        let path = entry.path();
+        let name = path.strip_prefix(root()).unwrap_or(&path).to_string_lossy().into_owned();
+        if NO_TEXTS.contains(&name.as_str()) {
+            continue;
+        }
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            texts_in(&path, found);
+        } else if kind.is_file() && entry.metadata().unwrap().len() <= MOST_TEXT_BYTES {
+            let mut text = String::new();
+            // A file that is not UTF-8 is not a text.
+            if fs::File::open(&path).unwrap().read_to_string(&mut text).is_ok() {
+                found.push((name, text));
+            }
+        }
+    }
+}
+
+/// The path (from the root) and content of every text file of the repository.
+fn all_texts() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    texts_in(&root(), &mut found);
+    found
+}
+
+/// Whether a line may be long: a row of a table, or a link.
+fn may_be_long(path: &str, line: &str) -> bool {
+    let line = line.trim_start();
+    let is_row = match path.ends_with(".md") {
+        true => line.starts_with('|'),
+        false => line.starts_with("//! |") || line.starts_with("/// |"),
+    };
+    is_row || line.contains("://")
 }
 
 fn assert_none(rule: &str, broken: Vec<String>) {
@@ -57,6 +107,40 @@ fn no_file_is_too_long() {
         .filter(|&(_, lines)| lines > MOST_LINES)
         .map(|(path, lines)| format!("{path}: {lines} lines"));
     assert_none("files of at most 800 lines", broken.collect());
+}
+
+#[test]
+fn no_line_is_too_long() {
+    let mut broken = Vec::new();
+    for (path, text) in all_texts() {
+        let is_checked = path.ends_with(".rs") || path.ends_with(".md");
+        if !is_checked || WIDE.iter().any(|wide| path.starts_with(wide)) {
+            continue;
+        }
+        for (number, line) in (1..).zip(text.lines()) {
+            let columns = line.chars().count();
+            if columns > MOST_COLUMNS && !may_be_long(&path, line) {
+                broken.push(format!("{path}:{number}: {columns} columns"));
+            }
+        }
+    }
+    assert_none("lines of at most 110 columns", broken);
+}
+
+#[test]
+fn no_text_names_a_path_of_a_build_machine() {
+    let here = fs::canonicalize(root()).unwrap();
+    // A short path, such as `/src`, would be found in the middle of others.
+    let here = here.to_str().filter(|here| here.matches('/').count() > 1).unwrap_or("/work/");
+    let is_named = |text: &str, start: &str| {
+        text.match_indices(start)
+            .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '.'))
+    };
+    let broken = all_texts().into_iter().filter(|(path, text)| {
+        !path.ends_with("tidy.rs")
+            && (text.contains(here) || BUILD_MACHINES.iter().any(|start| is_named(text, start)))
+    });
+    assert_none("paths of a build machine", broken.map(|(path, _)| path).collect());
 }
 
 #[test]

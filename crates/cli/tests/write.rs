@@ -1,5 +1,6 @@
-//! The program writes: pools made from files, trees copied in and back out, refusals. `zdb` reads every block of what was written.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+//! Writing: pools created from files, trees copied in and back out, refusals. `zdb` reads every block
+//! written.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 #[path = "common/disks.rs"]
 mod disks;
@@ -123,7 +124,7 @@ fn files_are_replaced_made_and_removed() {
     let top = source.path().join("top");
     disks.cenote("mkdir -p tank:/x/y", &[]);
     disks.cenote("cp -r", &[&top, Path::new("tank:/x/y")]);
-    // What exists stays, unless it is to be replaced.
+    // Existing files stay unless -f is given.
     fs::write(top.join("small"), b"other words\n").unwrap();
     let refused = disks.run("cp", &[&top.join("small"), Path::new("tank:/x/y/top/small")]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("exists already"));
@@ -142,7 +143,7 @@ fn files_are_replaced_made_and_removed() {
     disks.cenote("rm -r tank:/x/y/top", &[]);
     assert_eq!(disks.cenote("ls tank:/x/y", &[]), "");
     disks.zdb_is_content();
-    // All that the files took is free again.
+    // All space of the removed files is free again.
     let allocated = disks.cenote("zpool list -Hp -o allocated tank", &[]);
     assert!(allocated.trim().parse::<u64>().unwrap() < 2 * MIB, "{allocated}");
 }
@@ -274,4 +275,68 @@ fn copies_within_a_pool_share_blocks_with_their_sources() {
     }
     disks.cenote("verify tank", &[]);
     disks.zdb_is_content();
+}
+
+/// A POSIX ACL in the encoding of its extended attribute: user 1000 may read.
+const ACL: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 4, 1000), (4, 4, !0), (0x10, 4, !0), (0x20, 4, !0)];
+
+#[test]
+fn a_copy_that_drops_acls_fails_and_says_which() {
+    let disks = Disks::new(&[256]);
+    disks.cenote("zpool create tank", &[&disks.path().join("a")]);
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("guarded");
+    fs::write(&file, b"for some").unwrap();
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in ACL {
+        acl.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        acl.extend(id.to_le_bytes());
+    }
+    if rustix::fs::setxattr(&file, "system.posix_acl_access", &acl, XattrFlags::empty()).is_err() {
+        println!("skipped: no ACLs on this file system");
+        return;
+    }
+    let output = disks.run("cp", &[&file, Path::new("tank:/")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("system.posix_acl_access") && errors.contains("acltype=posix"), "{errors}");
+    assert_eq!(disks.cenote("cat tank:/guarded", &[]), "for some");
+
+    disks.cenote("zfs set acltype=posix tank", &[]);
+    disks.cenote("cp -f", &[&file, Path::new("tank:/")]);
+    disks.cenote("cp --no-metadata", &[&file, Path::new("tank:/plain")]);
+}
+
+#[test]
+fn a_copy_of_a_file_system_leaves_datasets_below_out_and_says_so_or_takes_them() {
+    let disks = Disks::new(&[256]);
+    disks.cenote("zpool create tank", &[&disks.path().join("a")]);
+    for dataset in ["home", "home/ann", "work"] {
+        disks.cenote(&format!("zfs create tank/{dataset}"), &[]);
+        disks.cenote(&format!("mkdir tank/{dataset}:/in-it"), &[]);
+    }
+    disks.cenote("zfs create -V 8M tank/volume", &[]);
+    disks.cenote("mkdir tank:/plain", &[]);
+    let copy = |name: &str| disks.path().join(name);
+
+    let output = disks.run("cp -r tank:/", &[&copy("without")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && errors.contains("not copied: tank/home, tank/volume, tank/work"),
+        "{errors}"
+    );
+    assert!(copy("without/plain").is_dir() && !copy("without/home").exists());
+    let quiet = disks.run("cp -r tank:/plain", &[&copy("folder")]);
+    assert!(quiet.stderr.is_empty());
+
+    let output = disks.run("cp -r --datasets tank:/", &[&copy("with")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("tank/volume: skipped"), "{errors}");
+    for folder in ["with/plain", "with/home/in-it", "with/home/ann/in-it", "with/work/in-it"] {
+        assert!(copy(folder).is_dir(), "{folder}");
+    }
+    disks.cenote("zfs snapshot -r tank/home@s", &[]);
+    disks.cenote("cp -r --datasets tank/home@s:/.", &[disks.path()]);
+    assert!(copy("in-it").is_dir() && copy("ann/in-it").is_dir());
+    disks.fails("cp -r --datasets tank/home:/ tank/work:/", "out of a pool");
 }

@@ -1,4 +1,4 @@
-//! The flags of `cenote zpool status`: what is left out, what is added, how devices are named.
+//! The flags of `cenote zpool status`: what they omit, what they add, how they name devices.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use cenote_testkit::golden;
 use common::{cenote, cenote_fails};
 
-/// First words of the tree's lines: the names of vdevs.
+/// The first words of the tree's lines: the vdevs' names.
 fn names(status: &str) -> Vec<&str> {
     let tree = status.split("CKSUM").nth(1).unwrap_or_default();
     let tree = tree.split("errors:").next().unwrap_or_default();
@@ -19,9 +19,9 @@ fn x_leaves_out_pools_that_are_well() {
     let Some(ill) = golden("spares") else { return };
     assert_eq!(cenote(&well, "zpool status -x", &[]), "all pools are healthy\n");
     assert_eq!(cenote(&well, "zpool status -x", &["graidz1"]), "pool 'graidz1' is healthy\n");
-    let both = cenote(&ill, "zpool status -x -d", &[well.images().to_str().unwrap()]);
+    let both = cenote(&ill, "zpool status -x --disks", &[well.images().to_str().unwrap()]);
     assert!(both.contains("pool: gspares") && !both.contains("graidz1"), "{both}");
-    // A format from before feature flags is nothing wrong.
+    // A version before feature flags is not a problem.
     let Some(old) = golden("legacy-v28") else { return };
     assert_eq!(cenote(&old, "zpool status -x", &[]), "all pools are healthy\n");
 }
@@ -40,7 +40,7 @@ fn i_and_t_tell_of_each_device_and_s_has_a_column() {
     let status = cenote(&pool, "zpool status -i -t -s", &[]);
     let disks: Vec<&str> = status.lines().filter(|line| line.contains("disk")).collect();
     assert_eq!(disks.len(), 11);
-    // Cache devices are no part of the pool: nothing is noted of them.
+    // Cache devices are not part of the pool and have no notes.
     for line in disks.iter().filter(|line| !line.contains("disk10")) {
         assert!(line.ends_with("0     -  (uninitialized)  (untrimmed)"), "{line}");
     }
@@ -57,7 +57,7 @@ fn devices_are_named_as_asked() {
     std::os::unix::fs::symlink(&disk, &link).unwrap();
     let name = |flags: &str| {
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
-        program.args(["zpool", "status", "-d"]).arg(&link).args(flags.split_whitespace());
+        program.args(["zpool", "status", "--disks"]).arg(&link).args(flags.split_whitespace());
         let status = String::from_utf8(program.output().unwrap().stdout).unwrap();
         names(&status)[1].to_owned()
     };
@@ -71,10 +71,15 @@ fn devices_are_named_as_asked() {
 #[test]
 fn scripts_are_refused() {
     let Some(pool) = golden("single") else { return };
-    cenote_fails(&pool, "zpool status -c smart", 2, "runs no scripts");
+    cenote_fails(
+        &pool,
+        "zpool status -c smart",
+        1,
+        "`zpool status -c` is not in Cenote yet. A script would run",
+    );
 }
 
-/// The table of `zdb -DD` is that of `zpool status -D`.
+/// `zpool status -D` prints the same table as `zdb -DD`.
 #[test]
 fn deduplicated_blocks_are_those_that_zdb_counts() {
     for name in ["dedup", "fastdedup", "single"] {
@@ -97,4 +102,56 @@ fn deduplicated_blocks_are_those_that_zdb_counts() {
         assert_eq!(table(&status), table(&zdb), "{name}: {zdb}");
         assert_eq!(status.contains("no DDT entries"), table(&zdb).is_empty(), "{name}");
     }
+}
+
+/// Standard output, standard error and exit status.
+fn output(pool: &cenote_testkit::Golden, command: &str) -> (String, String, Option<i32>) {
+    let output = common::run(pool, command, &[], &[]);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn what_is_not_there_does_not_keep_the_rest_from_being_shown() {
+    let Some(pool) = golden("single") else { return };
+    for verb in ["list", "status", "get all", "history", "events"] {
+        let (shown, errors, status) = output(&pool, &format!("zpool {verb} nosuch single single other"));
+        let (alone, ..) = output(&pool, &format!("zpool {verb} single"));
+        assert_eq!((shown, status), (alone, Some(1)), "{verb}");
+        assert!(errors.contains("'nosuch'") && errors.contains("'other'"), "{verb}: {errors}");
+    }
+    for verb in ["list", "get all"] {
+        let (shown, errors, status) = output(&pool, &format!("zfs {verb} nosuch single"));
+        assert_eq!((shown, status), (output(&pool, &format!("zfs {verb} single")).0, Some(1)), "{verb}");
+        assert!(errors.contains("'nosuch'"), "{verb}: {errors}");
+    }
+}
+
+#[test]
+fn intervals_and_counts_show_it_again() {
+    let Some(pool) = golden("single") else { return };
+    let shown = |command: &str| output(&pool, command).0;
+    let times = |command: &str, word: &str| shown(command).matches(word).count();
+    assert_eq!(shown("zpool list -Ho name single 0.01 3"), "single\n".repeat(3));
+    assert_eq!(times("zpool list 0.01 3", "NAME"), 1);
+    assert_eq!(times("zpool list -v single 0.01 3", "NAME"), 3);
+    assert_eq!(times("zpool status single 0.01 2", "pool: single"), 2);
+    let stamped = shown("zpool list -T u -Ho name single");
+    assert!(stamped.split('\n').next().unwrap().parse::<u64>().is_ok(), "{stamped}");
+    assert!(shown("zpool status -T d").split('\n').next().unwrap().contains(" UTC 20"));
+    for document in shown("zpool list -j -T u single 0.01 2").lines().map(common::json) {
+        assert!(
+            document["time"].as_str().unwrap().parse::<u64>().is_ok()
+                && document["pools"]["single"].is_object()
+        );
+    }
+    cenote_fails(&pool, "zpool list single 0", 2, "interval cannot be zero");
+}
+
+/// Some verbs use `-d` for something else.
+#[test]
+fn a_path_where_a_pool_belongs_is_told() {
+    let Some(pool) = golden("single") else { return };
+    let wrong = format!("zpool status -d {}", pool.images().display());
+    cenote_fails(&pool, &wrong, 2, "named by --disks");
 }

@@ -1,13 +1,22 @@
-//! A command whose options are described only when it is the one that was typed.
+//! Builds a command's options only if that command was typed.
 //!
-//! All options of all commands are some thousand descriptions: most of what a short command would do. The derived code says
-//! everything at once; wrapped in this, it is asked when clap comes to it.
+//! Describing all options of all commands takes most of the run time of a short command. Clap's derived code
+//! describes everything at once; wrapped in this type, a command is described when clap reaches it. The
+//! common options are added then.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
-/// Options or commands, described when they are needed.
+use super::common::with_common;
+
+/// Options or commands that are described on demand.
 #[derive(Debug)]
 pub struct Deferred<T>(pub T);
+
+/// Keeps the one-line summary from the parent's list, not the one from the deferred description.
+fn described(command: Command, describe: fn(Command) -> Command) -> Command {
+    let about = command.get_about().cloned();
+    with_common(describe(command)).about(about.unwrap_or_default())
+}
 
 impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
@@ -21,21 +30,21 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(T::augment_args)
+        command.defer(|command| described(command, T::augment_args))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        command.defer(T::augment_args_for_update)
+        Self::augment_args(command)
     }
 }
 
 impl<T: Subcommand> Subcommand for Deferred<T> {
     fn augment_subcommands(command: Command) -> Command {
-        command.defer(T::augment_subcommands)
+        command.defer(|command| described(command, T::augment_subcommands))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
-        command.defer(T::augment_subcommands_for_update)
+        Self::augment_subcommands(command)
     }
 
     fn has_subcommand(name: &str) -> bool {

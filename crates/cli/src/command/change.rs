@@ -1,39 +1,42 @@
-//! What `cp` into a pool, `mkdir` and `rm` have in common: a file system opened to change it, and those two.
+//! `mkdir` and `rm`, and what they share with `cp` into a pool: opening a file system for changes.
 
-use cenote_dataset::ObjectId;
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
-use cenote_fs::{FsOptions, FsWriter, LastLink};
+use cenote_fs::{FsWriter, LastLink};
 use cenote_inspect::put::{PutOptions, Putter};
 use clap::Args;
 use rustix::process::{getegid, geteuid};
 
 use crate::command::cp::Losses;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, Target, dataset, file_error, interrupted};
+use crate::session::{Session, Target, dataset, file_error, interrupted, split_path};
 
 /// `cenote mkdir`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote mkdir -p tank/home:/projects/new")]
 pub struct Mkdir {
-    /// Folders on the way too; no error if it is there
+    /// Create missing parents too; an existing folder is no error
     #[arg(short = 'p', long)]
     pub parents: bool,
     /// POOL/DATASET:/PATH
     #[arg(required = true, value_name = "TARGET")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
 /// `cenote rm`
 #[derive(Debug, Args)]
-#[command(after_help = "Snapshots keep what they have.\n\nExample: cenote rm -r tank/home:/projects/old")]
+#[command(after_help = "Snapshots are not affected.\n\nExample: cenote rm -r tank/home:/projects/old")]
 pub struct Rm {
-    /// Folders with all that is in them
+    /// Remove folders with all their contents
     #[arg(short = 'r', short_alias = 'R', long)]
     pub recursive: bool,
+    /// Accepted for compatibility: empty folders, which need no option
+    #[arg(short = 'd')]
+    pub empty_folders: bool,
     /// POOL/DATASET:/PATH
     #[arg(required = true, value_name = "TARGET")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
 /// Opens a file system of a pool that is being changed.
@@ -50,23 +53,24 @@ pub async fn putter(
     if found.property("readonly").await?.is_some_and(|property| property.number() == Some(1)) {
         return Err(CliError::Usage(format!("{name} has the property readonly=on")));
     }
-    let fs_options = FsOptions::of(&mos, &found).await?;
-    let open = engine.dataset(name).await?;
-    let fs = FsWriter::open(open.live().clone(), fs_options).await?;
     let told = losses.clone();
-    let putter = Putter::new(engine, name, fs, options, move |loss| told.add(loss));
-    putter.clean_up().await?;
-    Ok(putter)
+    let opened = async {
+        let fs = FsWriter::shared(engine, name).await?;
+        let putter = Putter::new(engine, name, fs, options, move |loss| told.add(loss));
+        putter.clean_up().await?;
+        Ok(putter)
+    };
+    engine.prepare(opened).await
 }
 
-/// Does `work`; an interrupt lets what is under way come to its end. Whether there was one.
+/// Runs `work`; after an interrupt, operations under way still complete. Returns whether there was one.
 pub async fn until_interrupted<T>(
     putter: &Putter,
     work: impl Future<Output = Result<T, CliError>>,
 ) -> Result<(T, bool), CliError> {
     let mut work = std::pin::pin!(work);
     tokio::select! {
-        biased; // interrupts are ours before the first file is made
+        biased; // handle interrupts before the first file is made
         () = interrupted() => {
             putter.stop();
             work.await.map(|done| (done, true))
@@ -75,48 +79,41 @@ pub async fn until_interrupted<T>(
     }
 }
 
-/// The folder that holds a target, and its name there.
+/// A target's parent folder, and its name there.
 pub async fn parent_of<'t>(putter: &Putter, target: &'t Target) -> Result<(ObjectId, &'t [u8]), CliError> {
-    let path = target.path_or_root().trim_end_matches('/');
-    let (parent, name) =
-        path.rsplit_once('/').filter(|(_, name)| !["", ".", ".."].contains(name)).ok_or_else(|| {
-            CliError::Usage(format!(
-                "{}:{}: name something in the file system",
-                target.dataset,
-                target.path_or_root()
-            ))
-        })?;
-    Ok((folder(putter, parent).await?, name.as_bytes()))
+    let (parent, name) = split_path(target.path_in(&putter.fs().view()).await);
+    if [&b""[..], b".", b".."].contains(&name) {
+        return Err(CliError::Usage(format!("{target}: name something in the file system")));
+    }
+    Ok((folder(putter, parent).await?, name))
 }
 
-async fn folder(putter: &Putter, path: &str) -> Result<ObjectId, CliError> {
+async fn folder(putter: &Putter, path: &[u8]) -> Result<ObjectId, CliError> {
     let view = putter.fs().view();
-    match view.resolve(path.as_bytes(), LastLink::Follow).await {
+    match view.resolve(path, LastLink::Follow).await {
         Ok(object) => Ok(object),
         Err(error) => Err(file_error(&view, path, error).await),
     }
 }
 
-/// Opens the file system of each target to change it, and works there.
+/// Opens each target's file system for changes and runs `work` there.
 async fn on_each(
     session: &Session,
-    targets: &[String],
+    targets: &[Target],
     work: impl AsyncFn(&Putter, &Target) -> Result<(), CliError>,
 ) -> Result<Outcome, CliError> {
-    let targets: Vec<Target> =
-        targets.iter().map(|typed| typed.parse()).collect::<Result<_, _>>().map_err(CliError::Usage)?;
     let open = async |engine: &Engine, target: &Target| {
         let putter = putter(engine, &target.dataset, (false, true), &Losses::default()).await?;
         work(&putter, target).await
     };
-    session.change_each(&targets, Target::pool, open).await
+    session.change_each(targets, Target::pool, open).await
 }
 
 impl Mkdir {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         on_each(session, &self.targets, async |putter, target| match self.parents {
-            true => make_all(putter, target.path_or_root()).await,
+            true => make_all(putter, target.path_in(&putter.fs().view()).await).await,
             false => {
                 let (dir, name) = parent_of(putter, target).await?;
                 make(putter, dir, name).await.map(drop)
@@ -132,12 +129,12 @@ async fn make(putter: &Putter, dir: ObjectId, name: &[u8]) -> Result<ObjectId, C
     Ok(putter.change(async |change| putter.fs().create(change, dir, name, &new).await).await?)
 }
 
-async fn make_all(putter: &Putter, path: &str) -> Result<(), CliError> {
+async fn make_all(putter: &Putter, path: &[u8]) -> Result<(), CliError> {
     let mut dir = putter.fs().root();
-    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
-        dir = match putter.fs().lookup(dir, name.as_bytes()).await? {
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        dir = match putter.fs().lookup(dir, name).await? {
             Some(entry) => entry.object,
-            None => make(putter, dir, name.as_bytes()).await?,
+            None => make(putter, dir, name).await?,
         };
     }
     Ok(())
@@ -151,7 +148,7 @@ impl Rm {
             let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
             match until_interrupted(putter, work).await? {
                 ((), false) => Ok(()),
-                ((), true) => Err(CliError::Stopped(format!("interrupted; {target} is removed in part"))),
+                ((), true) => Err(CliError::Stopped(format!("interrupted; {target} is partly removed"))),
             }
         })
         .await

@@ -1,10 +1,10 @@
-//! `cenote demo`: one command that shows the point, on a small pool inside the program.
+//! `cenote demo`: one command that shows what the program does, on a small pool built into it.
 //!
-//! The pool is four images of 64 MiB, made by the OpenZFS module (golden pool `demo`) and packed into the program. They are unpacked
-//! to a folder, and this very program is run on them, as a user would; then one disk is taken away and it is run again.
-//! Everything shown is what those commands print.
+//! The pool is four images of 64 MiB, created by the OpenZFS module (golden pool `demo`) and compressed into
+//! the program. They are unpacked into a folder and this program is run on them as a user would run it; then
+//! one disk is taken away and it runs again. All output shown is printed by those commands.
 //!
-//! The folder goes when the demo ends, however it ends, unless `--keep` names one.
+//! The folder is removed when the demo ends, however it ends, unless `--keep` names one.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -24,25 +24,25 @@ const DISKS: [&[u8]; 4] = [
     include_bytes!("../../demo/disk2.img.zst"),
     include_bytes!("../../demo/disk3.img.zst"),
 ];
-/// Bytes of each when unpacked.
+/// Unpacked size of each.
 const DISK_BYTES: usize = 64 << 20;
 /// The disk that is taken away.
 const LOST: &str = "disk2.img";
-/// Where it goes: searches do not look into folders of folders.
+/// The folder it is moved to: searches do not descend into nested folders.
 const AWAY: &str = "taken-away";
-/// Lines of a summary that are shown.
+/// How many lines of a summary are shown.
 const SUMMARY_LINES: usize = 10;
 
 /// `cenote demo`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote demo --keep ./demo-pool")]
 pub struct Demo {
-    /// Unpack the pool's images into this folder and leave them there
+    /// Unpack the pool's images into this folder and keep them
     #[arg(long, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
 }
 
-/// A command's output and how it ended.
+/// A command's output and exit status.
 struct Ran {
     output: Vec<u8>,
     status: i32,
@@ -61,13 +61,13 @@ impl Demo {
             }
         };
         tokio::select! {
-            biased; // interrupts are ours before the first disk is unpacked
+            biased; // handle interrupts before the first disk is unpacked
             () = session::interrupted() => return Ok(Outcome::Failed),
             told = tell(session, folder) => told?,
         }
         if let Some(folder) = &self.keep {
             session::print(format!(
-                "\nThe disks are in {}. Go on with: cenote -d {0} ls tank/home/ada:/\n",
+                "\nThe disks are in {}. Continue with: cenote -d {0} ls tank/home/ada:/\n",
                 folder.display()
             ))?;
         }
@@ -81,15 +81,15 @@ async fn tell(session: &Session, folder: PathBuf) -> Result<(), CliError> {
     session.runtime().blocking(move || unpack(&place)).await?;
     let story = Story { session, folder };
     story.say(
-        "A pool of four disks in RAID-Z1, written by the OpenZFS module of another machine.\n\
-               Here are their images. No kernel module, no root, nothing is mounted, nothing is written.",
+        "A pool of four disks in RAID-Z1, written by the OpenZFS module on another machine.\n\
+         These are its disk images. No kernel module, no root; nothing is mounted or written.",
     )?;
     story.show(&["zpool", "status", "tank"], usize::MAX).await?;
     story.show(&["zfs", "list", "-r", "tank"], usize::MAX).await?;
-    story.say("Every file of every dataset, straight from the disks:")?;
+    story.say("List every file of every dataset, straight from the disks:")?;
     story.show(&["scan", "-r", "tank"], SUMMARY_LINES).await?;
     let before = story.hashes().await?;
-    story.say("Every copy and every parity column of every block:")?;
+    story.say("Check every copy and every parity column of every block:")?;
     story.show(&["verify", "tank"], usize::MAX).await?;
 
     story.say(&format!("Now {LOST} is taken away."))?;
@@ -103,7 +103,7 @@ async fn tell(session: &Session, folder: PathBuf) -> Result<(), CliError> {
     story.say(&format!("All of this took {}.", duration(took)))
 }
 
-/// The demo under way.
+/// A running demo.
 struct Story<'a> {
     session: &'a Session,
     folder: PathBuf,
@@ -114,7 +114,7 @@ impl Story<'_> {
         session::print(format!("\n{text}\n"))
     }
 
-    /// Runs this program on the disks and shows the first lines of what it prints.
+    /// Runs this program on the disks and shows the first lines of its output.
     async fn show(&self, words: &[&str], lines: usize) -> Result<(), CliError> {
         let started = self.session.runtime().now();
         let ran = self.run(words).await?;
@@ -141,7 +141,7 @@ impl Story<'_> {
         Ok(Ran { output, status: ran.status.code().unwrap_or(-1) })
     }
 
-    /// Path and SHA-256 of every file, as `scan` prints them.
+    /// The path and SHA-256 of every file, as printed by `scan`.
     async fn hashes(&self) -> Result<Vec<u8>, CliError> {
         let columns = ["--columns", "dataset,path,type", "--hash", "--format", "tsv", "--no-header"];
         let ran = self.run(&[&["scan", "-r", "tank"], &columns[..]].concat()).await?;
@@ -180,7 +180,7 @@ impl Story<'_> {
     }
 }
 
-/// Unpacks the disks into a folder, which is made if need be. Takes the memory of one disk.
+/// Unpacks the disks into a folder, creating it if needed. Takes the memory of one disk.
 fn unpack(folder: &Path) -> Result<(), CliError> {
     fs::create_dir_all(folder).map_err(CliError::io(folder.display().to_string()))?;
     for (index, packed) in DISKS.iter().enumerate() {
@@ -190,7 +190,7 @@ fn unpack(folder: &Path) -> Result<(), CliError> {
         let good = unpacked.is_ok_and(|len| len == DISK_BYTES);
         let written = match good {
             true => write_sparse(&path, &image),
-            false => Err(io::Error::other("the program's own copy is damaged; install it again")),
+            false => Err(io::Error::other("the copy inside the program is damaged; reinstall cenote")),
         };
         written.map_err(CliError::io(path.display().to_string()))?;
     }

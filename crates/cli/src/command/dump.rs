@@ -1,18 +1,22 @@
-//! `cenote dump`: any on-disk structure, like `zdb`.
+//! `cenote dump`: shows any on-disk structure, like `zdb`.
 //!
-//! The engine tells what a structure holds; `text` and `json` lay it out.
+//! The engine reports the fields of a structure; `text` and `json` format them.
 
 mod json;
 mod text;
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use cenote_dataset::{Dataset, Mos, ObjectId, Objset};
+use cenote_dataset::{Dataset, Mos};
 use cenote_device::{Device, FileDevice, OpenOptions};
-use cenote_inspect::dump::block::Address;
-use cenote_inspect::dump::object::Parts;
-use cenote_inspect::dump::{Sink, block, datasets, features, label, metaslabs, nvlist, object, tables, zil};
+use cenote_format::units::ObjectId;
+use cenote_inspect::dump::block::{self, Address};
+use cenote_inspect::dump::object::{self, Parts};
+use cenote_inspect::dump::{Sink, datasets, features, label, metaslabs, nvlist, tables, zil};
+use cenote_object::Objset;
 use clap::{Args, Subcommand};
 
 use crate::outcome::{CliError, Outcome};
@@ -24,7 +28,7 @@ use crate::session::{self, Session};
     after_help = "Examples: cenote dump label -u /dev/sdb1\n          cenote dump object tank/home 7 --json"
 )]
 pub struct Dump {
-    /// Which structure
+    /// The structure to show
     #[command(subcommand)]
     pub what: What,
 }
@@ -34,21 +38,21 @@ pub struct Dump {
 pub enum What {
     /// The four labels of a disk or image: configuration, and which are valid
     Label {
-        /// The ring of uberblocks too
+        /// Show the ring of uberblocks too
         #[arg(short = 'u', long)]
         uberblocks: bool,
         /// File or device
         device: PathBuf,
     },
-    /// All uberblocks of a pool's labels, newest first, or all fields of the one in use
+    /// All uberblocks in a pool's labels, newest first, or all fields of the active one
     Uberblock {
-        /// All fields of the one in use (see --txg, -F, --checkpoint)
+        /// All fields of the active one (see --txg, -F, --checkpoint)
         #[arg(long)]
         used: bool,
         /// Pool
         pool: String,
     },
-    /// The pool's configuration as the MOS has it
+    /// The pool's configuration as stored in the MOS
     Config {
         /// Pool
         pool: String,
@@ -63,7 +67,7 @@ pub enum What {
         /// Pool, dataset or snapshot
         dataset: String,
     },
-    /// Objects of a dataset (or, for a pool's name, of the MOS with `--mos`)
+    /// Objects of a dataset (or, given a pool and `--mos`, of the MOS)
     Objects {
         /// The pool's meta object set
         #[arg(long)]
@@ -76,10 +80,10 @@ pub enum What {
         /// The pool's meta object set
         #[arg(long)]
         mos: bool,
-        /// Leave the block pointers out
+        /// Leave out block pointers
         #[arg(long)]
         no_blocks: bool,
-        /// Leave out what it holds
+        /// Leave out the content
         #[arg(long)]
         no_content: bool,
         /// Dataset or snapshot
@@ -87,15 +91,21 @@ pub enum What {
         /// Object number, or a path from the dataset's root
         object: String,
     },
-    /// One block, not verified, in hex
+    /// One block in hex, without verification
     Block {
-        /// The bytes as they are, for a program
+        /// Write the raw bytes
         #[arg(long)]
         raw: bool,
-        /// Decompress, by this algorithm or (without a name) by the first that fits
-        #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+        /// Decompress, with this algorithm or (without a name) the first that succeeds
+        #[arg(
+            long,
+            value_name = "ALGORITHM",
+            num_args = 0..=1,
+            default_missing_value = "",
+            require_equals = true
+        )]
         decompress: Option<String>,
-        /// As block pointers
+        /// Show the block as block pointers
         #[arg(long, conflicts_with = "raw")]
         pointers: bool,
         /// Pool
@@ -103,22 +113,22 @@ pub enum What {
         /// VDEV:OFFSET:SIZE or VDEV:OFFSET:LSIZE/PSIZE, in hex
         address: String,
     },
-    /// Intent logs of a dataset and all below: header, blocks and records
+    /// Intent logs of a dataset and all below it: header, blocks and records
     Zil {
         /// Pool or dataset
         dataset: String,
     },
     /// Metaslabs and their space maps
     Metaslabs {
-        /// Every change in each map
+        /// List every entry of each map
         #[arg(long)]
         segments: bool,
         /// Pool
         pool: String,
     },
-    /// Deduplication and block-reference tables
+    /// Deduplication and block reference tables
     Ddt {
-        /// Every entry
+        /// List every entry
         #[arg(long)]
         entries: bool,
         /// Pool
@@ -131,7 +141,7 @@ pub enum What {
     },
 }
 
-type Out = BufWriter<StdoutLock<'static>>;
+type Out = BufWriter<Arc<File>>;
 
 impl Dump {
     /// Runs the command.
@@ -139,7 +149,7 @@ impl Dump {
         if let What::Block { raw: true, decompress, pool, address, .. } = &self.what {
             let mos = session.open_pool_without_asking(pool).await?;
             let (_, _, bytes) = read_block(&mos, address, decompress.as_deref()).await?;
-            return session::print(bytes).map(|()| Outcome::Done);
+            return session::print_bytes(bytes).map(|()| Outcome::Done);
         }
         if session.json() {
             let mut sink = json::Json::new(session::stdout());
@@ -212,7 +222,7 @@ async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, C
     if is_mos {
         return Ok(session.open_pool_without_asking(name).await?.objset().clone());
     }
-    // Without the key the head and all dnodes' plain parts can still be shown.
+    // Without the key, the head and the unencrypted parts of all dnodes are still readable.
     Ok(open(session, name).await?.readable_objset().await?)
 }
 
@@ -234,7 +244,7 @@ async fn show_label(
         .map_err(|error| CliError::NotFound(error.to_string()))?;
     let labels = cenote_pool::label::read_labels(&device).await;
     if labels.is_empty() {
-        let text = format!("{}: too small for labels (64 MiB are the least)", path.display());
+        let text = format!("{}: too small for labels (minimum 64 MiB)", path.display());
         return Err(CliError::NotFound(text));
     }
     sink.field("path", path.display().to_string().into());
@@ -242,7 +252,7 @@ async fn show_label(
     Ok(())
 }
 
-/// The address, by which algorithm it was unpacked, and the bytes.
+/// The address, the algorithm it was decompressed with, and the bytes.
 async fn read_block(
     mos: &Mos,
     address: &str,

@@ -10,48 +10,57 @@ mod stat;
 use clap::Args;
 
 pub use line::{FileJson, long_lines};
-pub use place::{Place, Places, complain};
+pub use place::{PoolFile, PoolFiles, complain};
+
+use crate::session::Target;
 
 /// `cenote ls`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote ls -l tank/home@monday:/projects")]
+#[command(
+    after_help = "Names that contain a backslash, or bytes that a terminal would not show, are printed as \
+        bash quotes them, $'a\\tb\\xff'; every command accepts that form.\n\n\
+        Example: cenote ls -l tank/home@monday:/projects"
+)]
 pub struct Ls {
-    /// Type, mode, owner, size and time of each
+    /// Show type, mode, owner, size and time
     #[arg(short = 'l')]
     pub long: bool,
-    /// Names that begin with a dot too
+    /// Include names that begin with a dot
     #[arg(short = 'a')]
     pub all: bool,
-    /// Folders within folders too
+    /// List nested folders too
     #[arg(short = 'R')]
     pub recursive: bool,
-    /// Sizes as 1.5K, 2M
-    #[arg(short = 's', long = "human")]
+    /// Print sizes as 1.5K, 2M
+    #[arg(short = 'h', long = "human-readable", alias = "human")]
     pub human: bool,
-    /// Object numbers
+    /// Show object numbers
     #[arg(short = 'i')]
     pub inode: bool,
-    /// The folder itself, not what is in it
-    #[arg(long = "directory")]
+    /// List the folder itself, not its contents
+    #[arg(short = 'd', long = "directory")]
     pub directory: bool,
+    /// Print each entry as a complete, unquoted target that ends in a NUL byte: for `xargs -0`
+    #[arg(short = '0', long, conflicts_with = "long")]
+    pub print0: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
     #[arg(required = true, value_name = "DATASET:/PATH")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
 /// `cenote stat`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote stat --blocks tank/home:/notes.txt")]
 pub struct Stat {
-    /// Follow a symbolic link at the end
+    /// Follow a symbolic link at the end of the path
     #[arg(short = 'L')]
     pub follow: bool,
-    /// Where each block of the file lies, its size, checksum and birth
+    /// Show where each block of the file lies, its size, checksum and birth txg
     #[arg(long)]
     pub blocks: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
     #[arg(required = true, value_name = "DATASET:/PATH")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
 /// `cenote cat`
@@ -66,26 +75,29 @@ pub struct Cat {
     pub length: Option<String>,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
     #[arg(required = true, value_name = "DATASET:/PATH")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
 /// `cenote du`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote du -s --depth 1 tank/home:/")]
+#[command(after_help = "Example: cenote du -h -d 1 tank/home:/")]
 pub struct Du {
-    /// Only the total of each argument
+    /// Show only the total of each argument
     #[arg(short = 's')]
     pub summarize: bool,
-    /// Folders this many levels down
-    #[arg(long, value_name = "N")]
+    /// Show folders down to this many levels
+    #[arg(short = 'd', long, alias = "max-depth", value_name = "N")]
     pub depth: Option<u32>,
-    /// Sizes of contents rather than space taken
+    /// Show content sizes rather than allocated space
     #[arg(long)]
     pub apparent: bool,
-    /// Exact bytes
+    /// Print exact bytes
     #[arg(short = 'b', long)]
     pub bytes: bool,
+    /// Print sizes as 1.5K, 2M; the default unless -b is given
+    #[arg(short = 'h', long = "human-readable", overrides_with = "bytes")]
+    pub human: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
     #[arg(required = true, value_name = "DATASET:/PATH")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }

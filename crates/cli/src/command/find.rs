@@ -1,5 +1,6 @@
-//! `cenote find`: files by name, type, size, age, owner, of one dataset or a folder in it.
+//! `cenote find`: finds files of a dataset or folder by name, type, size, age, owner.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -8,57 +9,57 @@ use cenote_inspect::InspectError;
 use cenote_inspect::scan::{Row, RowBatch, ScanNeeds, ScanProblem, scan_below};
 use clap::Args;
 
-use super::files::{FileJson, Place, Places, complain, long_lines};
+use super::files::{FileJson, PoolFile, PoolFiles, complain, long_lines};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{escape_terminal, glob_matches, parse_bytes};
-use crate::session::{Session, stdout};
+use crate::render::{glob_matches, json_line, parse_bytes, quoted};
+use crate::session::{Session, Target, stdout};
 
 /// `cenote find`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote find tank/home:/ --name '*.iso' --size +1G")]
 pub struct Find {
-    /// Shell pattern that the name must match; repeatable (any of them)
+    /// Shell pattern that the name must match; repeatable (any may match)
     #[arg(long, value_name = "GLOB")]
-    pub name: Vec<String>,
+    pub name: Vec<OsString>,
     /// Shell pattern that the whole path must match
     #[arg(long, value_name = "GLOB")]
-    pub path: Option<String>,
+    pub path: Option<OsString>,
     /// f file, d folder, l symbolic link, p fifo, s socket, b block device, c character device
     #[arg(long = "type", value_name = "LETTERS")]
     pub kind: Option<String>,
-    /// At least (+), at most (-) or just this size: +1M, -4096
+    /// At least (+), at most (-) or exactly this size: +1M, -4096
     #[arg(long, value_name = "[+-]SIZE", allow_hyphen_values = true)]
     pub size: Option<String>,
-    /// Changed within this time (-) or before (+): -2d, +1y; units s, m, h, d, w, y
+    /// Changed less (-) or more (+) than this long ago: -2d, +1y; units s, m, h, d, w, y
     #[arg(long, value_name = "[+-]AGE", allow_hyphen_values = true)]
     pub mtime: Option<String>,
-    /// Owner's number
+    /// Owner's numeric uid
     #[arg(long)]
     pub uid: Option<u64>,
-    /// Group's number
+    /// Group's numeric gid
     #[arg(long)]
     pub gid: Option<u64>,
-    /// Born (its dnode last written) after this transaction group
+    /// Whose dnode was last written after this transaction group
     #[arg(long, value_name = "TXG")]
     pub newer_txg: Option<u64>,
     /// End each path with a NUL byte, unescaped
     #[arg(short = '0', long)]
     pub print0: bool,
-    /// With type, mode, owner, size and time
+    /// Show type, mode, owner, size and time
     #[arg(short = 'l', long)]
     pub long: bool,
     /// POOL/DATASET[@SNAPSHOT][:/PATH]
     #[arg(required = true, value_name = "DATASET[:/PATH]")]
-    pub targets: Vec<String>,
+    pub targets: Vec<Target>,
 }
 
-/// What a file must be to be shown.
+/// The conditions that a file must meet.
 struct Predicates {
     names: Vec<Vec<u8>>,
     path: Option<Vec<u8>>,
     kinds: Option<String>,
     size: Option<Bound>,
-    /// Age in nanoseconds, at the moment `now_ns`.
+    /// Age in nanoseconds, relative to `now_ns`.
     age: Option<Bound>,
     now_ns: i128,
     uid: Option<u64>,
@@ -66,7 +67,7 @@ struct Predicates {
     newer_txg: Option<u64>,
 }
 
-/// At least, at most or exactly so much.
+/// At least, at most or exactly this much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
     AtLeast(i128),
@@ -74,7 +75,7 @@ enum Bound {
     Exactly(i128),
 }
 
-/// What a batch of rows gives.
+/// The matches of a batch of rows.
 struct Found {
     text: Vec<u8>,
     problems: Vec<ScanProblem>,
@@ -100,7 +101,7 @@ impl Find {
             _ => Shape::Paths,
         };
         let mut out = stdout();
-        let mut places = Places::new(session);
+        let mut places = PoolFiles::new(session);
         let mut outcome = Outcome::Done;
         for target in &self.targets {
             let found = match places.find(target, LastLink::Keep).await {
@@ -120,19 +121,20 @@ impl Find {
         if let Some(letter) =
             self.kind.iter().flat_map(|kinds| kinds.chars()).find(|c| !"fdlpsbc".contains(*c))
         {
-            return Err(CliError::Usage(format!("--type {letter}: the letters are f, d, l, p, s, b, c")));
+            return Err(CliError::Usage(format!("--type {letter}: use f, d, l, p, s, b or c")));
         }
         let size = |text: &String| {
             Bound::parse(text, |size| parse_bytes(size).map(i128::from))
-                .ok_or_else(|| CliError::Usage(format!("--size {text}: write [+-]SIZE, as +1M")))
+                .ok_or_else(|| CliError::Usage(format!("--size {text}: use [+-]SIZE, for example +1M")))
         };
         let age = |text: &String| {
-            Bound::parse(text, age_ns)
-                .ok_or_else(|| CliError::Usage(format!("--mtime {text}: write [+-]AGE, as -2d or +1y")))
+            Bound::parse(text, age_ns).ok_or_else(|| {
+                CliError::Usage(format!("--mtime {text}: use [+-]AGE, for example -2d or +1y"))
+            })
         };
         Ok(Predicates {
-            names: self.name.iter().map(|name| name.clone().into_bytes()).collect(),
-            path: self.path.as_ref().map(|path| path.clone().into_bytes()),
+            names: self.name.iter().map(|name| name.clone().into_encoded_bytes()).collect(),
+            path: self.path.as_ref().map(|path| path.clone().into_encoded_bytes()),
             kinds: self.kind.clone(),
             size: self.size.as_ref().map(size).transpose()?,
             age: self.mtime.as_ref().map(age).transpose()?,
@@ -144,15 +146,15 @@ impl Find {
     }
 }
 
-/// Scans a folder and writes what matches, in the order of reading.
+/// Scans a folder and writes the matches in the order they are read.
 async fn search(
-    place: Place,
+    place: PoolFile,
     predicates: Arc<Predicates>,
     shape: Shape,
     out: &mut impl Write,
 ) -> Result<Outcome, CliError> {
     if !place.attr.is_dir() {
-        return Err(CliError::NotFound("is no folder; `cenote stat` shows a file".into()));
+        return Err(CliError::NotFound("not a folder; `cenote stat` shows a file".into()));
     }
     let (target, folder, shown) = (place.scan_target(), place.object, place.clone());
     let render = move |batch: &RowBatch| render(batch, &place, &predicates, shape);
@@ -168,20 +170,20 @@ async fn search(
     Ok(scanned.map(|()| outcome)?)
 }
 
-fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape) -> Found {
+fn render(batch: &RowBatch, place: &PoolFile, predicates: &Predicates, shape: Shape) -> Found {
     let path_of = |row: &Row| match batch.path(row) {
-        b"." => place.shown.clone().into_bytes(),
+        b"." => place.shown.clone(),
         below => place.below(below),
     };
     let matching = batch.rows.iter().filter(|row| predicates.match_row(row, || path_of(row)));
     let mut text = Vec::new();
     match shape {
         Shape::Long => {
-            let files = matching.map(|row| (&row.attr, escape_terminal(&path_of(row))));
+            let files = matching.map(|row| (&row.attr, quoted(&path_of(row))));
             text = long_lines(files, false).into_bytes();
         }
         Shape::Paths => matching.for_each(|row| {
-            text.extend_from_slice(escape_terminal(&path_of(row)).as_bytes());
+            text.extend_from_slice(quoted(&path_of(row)).as_bytes());
             text.push(b'\n');
         }),
         Shape::Nul => matching.for_each(|row| {
@@ -190,16 +192,15 @@ fn render(batch: &RowBatch, place: &Place, predicates: &Predicates, shape: Shape
         }),
         Shape::Json => matching.for_each(|row| {
             let json = FileJson::new(&path_of(row), row.object, &row.attr, None);
-            // Plain values: writing them to memory can't fail.
-            let _ = serde_json::to_writer(&mut text, &json);
-            text.push(b'\n');
+            // Serialising plain values to memory can't fail.
+            text.extend_from_slice(json_line(&json).unwrap_or_default().as_bytes());
         }),
     }
     Found { text, problems: batch.problems.clone() }
 }
 
 impl Predicates {
-    /// `shown` makes the text `pool/dataset@snapshot:/path`, if that is needed at all.
+    /// `shown` builds the text `pool/dataset@snapshot:/path`; it is called only if a condition needs it.
     fn match_row(&self, row: &Row, shown: impl Fn() -> Vec<u8>) -> bool {
         let asks_path = !self.names.is_empty() || self.path.is_some();
         self.match_attributes(row) && (!asks_path || self.match_path(&shown()))
@@ -244,7 +245,7 @@ impl Bound {
     }
 }
 
-/// `90s`, `5m`, `2h`, `2d`, `3w`, `1y` in nanoseconds; days if there is no unit.
+/// `90s`, `5m`, `2h`, `2d`, `3w`, `1y` in nanoseconds; the default unit is days.
 fn age_ns(text: &str) -> Option<i128> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

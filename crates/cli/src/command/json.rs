@@ -1,8 +1,9 @@
-//! The shape of JSON output that `zpool` and `zfs` share.
+//! The JSON schema that the verbs of `zpool` and `zfs` share.
 //!
 //! ```text
 //!   {"output_version": {"command": "zfs list", "vers_major": 0, "vers_minor": 1},
-//!    "datasets": {NAME: {..., "properties": {NAME: {"value": TEXT, "source": {"type": "LOCAL", "data": "-"}}}}}}
+//!    "datasets": {NAME: {..., "properties":
+//!      {NAME: {"value": TEXT, "source": {"type": "LOCAL", "data": "-"}}}}}}
 //! ```
 //!
 //! Source: OpenZFS 2.3 `zfs_json_schema`, `zprop_nvlist_one_property`.
@@ -13,12 +14,14 @@ use serde_json::{Map, Value, json};
 
 use crate::render::escape_terminal;
 
-/// A whole document: its entries under the name that the command gives them.
+/// A whole document: its entries under the command's root key.
 pub fn document(command: &str, root: &str, entries: Map<String, Value>) -> Value {
-    json!({
-        "output_version": {"command": command, "vers_major": 0, "vers_minor": 1},
-        root: entries,
-    })
+    json!({"output_version": version(command), root: entries})
+}
+
+/// Which command wrote a document, and the schema version.
+pub fn version(command: &str) -> Value {
+    json!({"command": command, "vers_major": 0, "vers_minor": 1})
 }
 
 /// A property with its source.
@@ -33,7 +36,7 @@ pub fn property(value: &str, source: &Source, numbers: bool) -> Value {
     json!({"value": number_or_text(value, numbers), "source": {"type": kind, "data": data}})
 }
 
-/// Text, or the number that it is if numbers are asked for.
+/// Text, or a number if numbers are asked for and it is one.
 pub fn number_or_text(text: &str, numbers: bool) -> Value {
     match text.parse::<u64>() {
         Ok(number) if numbers => number.into(),
@@ -41,7 +44,8 @@ pub fn number_or_text(text: &str, numbers: bool) -> Value {
     }
 }
 
-/// A list as an object; text that is not UTF-8 has its bytes as `\xNN`, bytes are hex digits.
+/// An nvlist as a JSON object; bytes of a string that are not UTF-8 become `\xNN`, byte arrays become hex
+/// digits.
 pub fn nvlist(list: &Nvlist) -> Value {
     list.iter().map(|(name, value)| (name.to_owned(), nvalue(value))).collect::<Map<String, Value>>().into()
 }
@@ -63,7 +67,7 @@ fn nvalue(value: &NvValue) -> Value {
         }
         NvValue::Nvlist(list) => nvlist(list),
         NvValue::NvlistArray(all) => lists(all),
-        // Kinds that no record of a pool has.
+        // Types that no pool record uses.
         other => json!(format!("{other:?}")),
     }
 }

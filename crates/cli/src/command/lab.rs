@@ -11,28 +11,31 @@ pub mod show;
 
 use std::path::{Path, PathBuf};
 
-use cenote_lab::LabError;
+use cenote_lab::analysis::{Setting, shared_devices};
 use cenote_lab::machine::Machine;
+use cenote_lab::suite::Plan;
 use cenote_lab::target::{self, Target};
+use cenote_lab::{LabError, preflight};
 use clap::Subcommand;
 
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
 /// Commands of the lab.
 #[derive(Debug, Subcommand)]
 pub enum Lab {
-    /// Do a study: measure folders, files or devices, and write the report
+    /// Run a study: measure folders, files or devices, and write the report
     Run(run::Run),
-    /// Go on with a study that was interrupted
+    /// Resume an interrupted study
     Resume(resume::Resume),
     /// Run a fio job file on a folder, file or device
     Job(job::JobRun),
-    /// Show the essentials of results
+    /// Summarise results
     Show(show::Show),
-    /// Compare results, or targets within one
+    /// Compare results, or the targets within one
     Compare(compare::Compare),
-    /// Write a result's report anew
+    /// Write a result's report again
     Report(report::Rewrite),
     /// Say what should be done about pools, and why; or watch them
     Advise(advise::Advise),
@@ -53,13 +56,13 @@ impl Lab {
     }
 }
 
-/// What may be overwritten: said twice, once that it may, once what.
+/// What may be overwritten. Must be given twice: that something may be, and what.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Permission {
-    /// Targets that hold something may be overwritten, if they are named again by --yes-destroy
+    /// Allow targets with data to be overwritten; each must also be named by --yes-destroy
     #[arg(long, requires = "yes_destroy")]
     pub overwrite: bool,
-    /// What may be overwritten: a file or device; repeatable
+    /// A file or device that may be overwritten; repeatable
     #[arg(long, value_name = "PATH", requires = "overwrite")]
     pub yes_destroy: Vec<PathBuf>,
 }
@@ -70,7 +73,7 @@ impl Permission {
         self.overwrite && self.yes_destroy.iter().any(same)
     }
 
-    /// The targets that these words name: `PATH` or `NAME=PATH`.
+    /// Parses targets: `PATH` or `NAME=PATH`.
     pub fn targets(&self, words: &[String]) -> Result<Vec<Target>, CliError> {
         let mut targets: Vec<Target> = Vec::new();
         for word in words {
@@ -80,10 +83,10 @@ impl Permission {
             };
             let name = if name.is_empty() { "/".to_owned() } else { name };
             if targets.iter().any(|other| other.name == name) {
-                return Err(CliError::Usage(format!("{name}: twice; give targets names: NAME=PATH")));
+                return Err(CliError::Usage(format!("{name}: given twice; name the targets: NAME=PATH")));
             }
             for left in target::leftovers(path) {
-                eprintln!("cenote: {}: left by a run that was killed; it can be removed", left.display());
+                say!("{}: left behind by a run that was killed; it can be removed", left.display());
             }
             targets.push(Target::find(&name, path, self.allows(path))?);
         }
@@ -91,7 +94,17 @@ impl Permission {
     }
 }
 
-/// The machine as it is kept with a result.
+/// Checks a plan before anything is written: refuses one that can't work, and warns about what weakens its
+/// results.
+fn check(plan: &Plan, targets: &[Target], machine: &serde_json::Value) -> Result<(), CliError> {
+    preflight::check(plan, targets)?;
+    for finding in shared_devices(&Setting::from_machine(machine)) {
+        say!("{}", finding.sentence);
+    }
+    Ok(())
+}
+
+/// The machine's description as stored with a result.
 fn as_json(machine: &Machine) -> Result<serde_json::Value, CliError> {
     serde_json::to_value(machine)
         .map_err(|error| CliError::Refused(format!("the machine can't be described: {error}")))
@@ -100,7 +113,7 @@ fn as_json(machine: &Machine) -> Result<serde_json::Value, CliError> {
 impl From<LabError> for CliError {
     fn from(error: LabError) -> CliError {
         match error {
-            LabError::JobFile { .. } => CliError::Usage(error.to_string()),
+            LabError::JobFile { .. } | LabError::Misused(_) => CliError::Usage(error.to_string()),
             LabError::Interrupted => CliError::Stopped(error.to_string()),
             _ => CliError::Refused(error.to_string()),
         }

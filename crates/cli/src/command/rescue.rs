@@ -1,9 +1,9 @@
-//! `cenote rescue`: copies out everything that can still be read, with a list of what can't.
+//! `cenote rescue`: copies out everything that is still readable and lists the rest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cenote_dataset::DatasetKind;
-use cenote_inspect::rescue::{Planned, Report, Rescue as Engine, RescueOptions, State, Summary};
+use cenote_inspect::rescue::{DatasetState, Planned, Report, Rescue as Engine, RescueOptions, Summary};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
@@ -12,13 +12,11 @@ use crate::session::{Progress, Session, print, print_json, raise_file_limit, unl
 
 /// `cenote rescue`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example: cenote rescue -d /mnt/images tank ./saved\n\nAt the destination: POOL/DATASET/..., snapshots as \
-        DATASET@SNAPSHOT, volumes as VOLUME.img, and rescue-report.tsv with a row for everything that is not there as it was \
-        on the pool."
-)]
+#[command(after_help = "Example: cenote rescue -d /mnt/images tank ./saved\n\n\
+    At the destination: POOL/DATASET/..., snapshots as DATASET@SNAPSHOT, volumes as VOLUME.img, and \
+    rescue-report.tsv with a row for everything that differs from the pool or is missing.")]
 pub struct Rescue {
-    /// Snapshots too, each into a folder of its own
+    /// Rescue snapshots too, each into its own folder
     #[arg(long)]
     pub snapshots: bool,
     /// Only these datasets and all below them; repeatable [default: the whole pool]
@@ -30,13 +28,16 @@ pub struct Rescue {
     /// Contents only: no owners, modes, times, xattrs, ACLs
     #[arg(long)]
     pub no_metadata: bool,
-    /// Go on with an earlier rescue: what is at the destination already stays
+    /// Continue an earlier rescue: keep complete files, retry what was lost or came from an older txg
     #[arg(long)]
     pub resume: bool,
-    /// Only say which datasets could be copied, and from which transaction group
+    /// Report both checksums of blocks that fail verification
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Only say which datasets can be copied, and from which transaction group
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Progress even if standard error is no terminal
+    /// Show progress even if standard error is not a terminal
     #[arg(long)]
     pub progress: bool,
     /// Pool
@@ -61,53 +62,61 @@ impl Rescue {
         let plan = engine.plan().await?;
         let Some(destination) = self.destination.as_ref().filter(|_| !self.dry_run) else {
             show_plan(session, &plan)?;
-            let damaged = plan.iter().any(|planned| planned.newest_failed.is_some());
+            let is_damaged =
+                |planned: &Planned| planned.newest_failed.is_some() || planned.inferred.is_some();
+            let damaged = plan.iter().any(is_damaged);
             return Ok(if damaged { Outcome::Damaged } else { Outcome::Done });
         };
-        self.prepare(destination)?;
-        let mut report = Report::create(destination, session.json())?;
+        let report = self.prepare(destination, session.json())?;
         raise_file_limit();
         let progress = Progress::bytes(expected_bytes(&plan), self.progress);
         let counters = engine.counters();
-        let work = engine.run(&plan, destination, &mut report, |planned| progress.message(&planned.name));
+        let work = engine.run(&plan, destination, &report, |planned| progress.message(&planned.name));
         let work = async {
             let done = watch(session.runtime(), work, |_| progress.set(counters.copied().bytes)).await;
             progress.finish();
             Ok(done?)
         };
         let left = || {
-            let files = counters.copied().files;
-            format!("{files} files were copied, each of them whole: go on with --resume")
+            let files = counted(counters.copied().files, "file was", "files were");
+            format!("{files} copied; continue with --resume")
         };
         let summary = unless_interrupted(work, left).await?;
         let text = describe(&summary, &plan, &report.path().display().to_string());
-        match session.json() {
-            true => print_json(&as_json(&summary))?,
-            false => print(text)?,
-        }
-        Ok(if summary.is_damaged() { Outcome::Damaged } else { Outcome::Done })
+        let outcome = if summary.is_damaged() { Outcome::Damaged } else { Outcome::Done };
+        Ok(outcome.printed(match session.json() {
+            true => print_json(&as_json(&summary)),
+            false => print(text),
+        }))
     }
 
-    /// Makes the destination, or refuses one that holds something else.
-    fn prepare(&self, destination: &PathBuf) -> Result<(), CliError> {
+    /// Creates the destination and opens its report. A folder with other contents is refused.
+    fn prepare(&self, destination: &Path, json: bool) -> Result<Report, CliError> {
         let shown = destination.display().to_string();
         std::fs::create_dir_all(destination).map_err(CliError::io(shown.clone()))?;
         let mut entries = std::fs::read_dir(destination).map_err(CliError::io(shown.clone()))?;
-        if !self.resume && entries.next().is_some() {
-            let text = format!(
-                "{shown} is not empty; name a new folder, or go on with an earlier rescue by --resume"
-            );
-            return Err(CliError::Usage(text));
+        let is_empty = entries.next().is_none();
+        if !self.resume && !is_empty {
+            return Err(CliError::Usage(format!(
+                "{shown} is not empty; name a new folder, or continue an earlier rescue with --resume"
+            )));
         }
-        Ok(())
+        if !is_empty && !Report::is_in(destination) {
+            return Err(CliError::Usage(format!(
+                "{shown} has no report of an earlier rescue, so its files can't be trusted as complete; \
+                 name a new folder"
+            )));
+        }
+        Ok(Report::open(destination, json, self.verbose)?)
     }
 }
 
-/// What the datasets refer to; snapshots share most of it, so this is more than will be copied once.
+/// The bytes the datasets refer to. Snapshots share most of them, so this is an upper bound of what is
+/// copied.
 fn expected_bytes(plan: &[Planned]) -> u64 {
     let bytes = |planned: &Planned| match planned.state {
-        State::Opens { referenced_bytes, .. } => referenced_bytes,
-        State::Locked(_) | State::Lost(_) => 0,
+        DatasetState::Opens { referenced_bytes, .. } => referenced_bytes,
+        DatasetState::Locked(_) | DatasetState::Lost(_) => 0,
     };
     plan.iter().map(bytes).fold(0, u64::saturating_add)
 }
@@ -123,18 +132,19 @@ fn show_plan(session: &Session, plan: &[Planned]) -> Result<(), CliError> {
     let mut rows = Vec::new();
     for planned in plan {
         let (kind, bytes, txg, note) = match &planned.state {
-            State::Opens { txg, kind, referenced_bytes } => {
-                let note = planned
-                    .newest_failed
-                    .as_ref()
-                    .map(|why| format!("an older group, since the newest: {why}"));
+            DatasetState::Opens { txg, kind, referenced_bytes } => {
+                let older = planned.newest_failed.as_ref().map(|why| format!("an older txg: {why}"));
+                let note = older.or_else(|| planned.inferred.clone());
                 (*kind, Some(*referenced_bytes), Some(txg.0), note)
             }
-            State::Locked(why) => (None, None, None, Some(format!("locked: {why}"))),
-            State::Lost(why) => (None, None, None, Some(format!("lost: {why}"))),
+            DatasetState::Locked(why) => (None, None, None, Some(format!("locked: {why}"))),
+            DatasetState::Lost(why) => (None, None, None, Some(format!("lost: {why}"))),
         };
         let kind = kind.map(|kind: DatasetKind| kind.to_string());
-        rows.push(serde_json::json!({"name": planned.name, "type": kind, "referenced": bytes, "txg": txg, "note": note}));
+        let name = &planned.name;
+        rows.push(
+            serde_json::json!({"name": name, "type": kind, "referenced": bytes, "txg": txg, "note": note}),
+        );
         table.row([
             planned.name.clone(),
             kind.unwrap_or_else(|| "-".into()),
@@ -146,38 +156,81 @@ fn show_plan(session: &Session, plan: &[Planned]) -> Result<(), CliError> {
     if session.json() { print_json(&rows) } else { print(table.aligned()) }
 }
 
+/// What was done; then what is missing, worst first; then where that is listed.
 fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
-    let copied = summary.copied;
-    let mut lines = vec![format!(
-        "copied {} datasets: {} files, {} folders, {} links and others, {}",
-        plan.len() as u64 - summary.datasets_lost - summary.datasets_locked,
-        copied.files,
-        copied.folders,
-        copied.others + copied.hard_links,
-        nice_bytes(copied.bytes)
-    )];
-    for (count, what) in [
-        (summary.already_there, "files were there already"),
+    let (copied, missing) = (summary.copied, summary.missing);
+    let opened =
+        plan.iter().filter(|planned| matches!(planned.state, DatasetState::Opens { .. })).count() as u64;
+    let verdict = match summary.is_damaged() {
+        true => "not everything could be rescued",
+        false if missing.datasets_locked > 0 => "everything except the locked datasets was rescued",
+        false => "everything is rescued",
+    };
+    let links = copied.others + copied.hard_links;
+    let mut lines = vec![
+        verdict.to_owned(),
+        format!(
+            "  copied: {} of {}, {}, {}",
+            counted(copied.files, "file", "files"),
+            counted(opened, "dataset", "datasets"),
+            counted(copied.folders, "folder", "folders"),
+            counted(links, "link or special file", "links and special files"),
+        ) + &format!(", {}", nice_bytes(copied.bytes)),
+    ];
+    for (count, one, many) in [
+        (missing.datasets_lost, "dataset is lost", "datasets are lost"),
         (
-            summary.datasets_older,
-            "datasets came from older transaction groups; what was written since is lost",
+            missing.lost,
+            "file or folder is lost entirely or in part",
+            "files or folders are lost entirely or in part",
         ),
-        (summary.recovered, "files or folders came from older transaction groups"),
-        (summary.lost, "files or folders are lost, wholly or in part"),
-        (summary.datasets_lost, "datasets are lost"),
-        (summary.datasets_locked, "datasets are locked: give their keys with --key"),
-        (summary.undressed, "owners, modes, times and the like could not be kept"),
+        (
+            missing.datasets_older,
+            "dataset is from an older txg; later changes are lost",
+            "datasets are from older txgs; later changes are lost",
+        ),
+        (missing.recovered, "file or folder is from an older txg", "files or folders are from older txgs"),
+        (
+            missing.datasets_inferred,
+            "dataset was read without its own attribute tables",
+            "datasets were read without their own attribute tables",
+        ),
+        (
+            missing.datasets_locked,
+            "dataset is locked; give its key with --key and continue with --resume",
+            "datasets are locked; give their keys with --key and continue with --resume",
+        ),
+        (
+            missing.renamed,
+            "name that Linux can't store was replaced",
+            "names that Linux can't store were replaced",
+        ),
+        (
+            missing.nodes,
+            "device node, fifo or socket could not be made (device nodes need root)",
+            "device nodes, fifos or sockets could not be made (device nodes need root)",
+        ),
+        (
+            missing.undressed,
+            "owner, mode, time or other attribute could not be set",
+            "owners, modes, times or other attributes could not be set",
+        ),
+        (summary.already_there, "file was already there", "files were already there"),
     ] {
         if count > 0 {
-            lines.push(format!("{count} {what}"));
+            lines.push(format!("  {}", counted(count, one, many)));
         }
     }
     lines.push(format!("report: {report}\n"));
     lines.join("\n")
 }
 
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn as_json(summary: &Summary) -> serde_json::Value {
-    let copied = summary.copied;
+    let (copied, missing) = (summary.copied, summary.missing);
     serde_json::json!({
         "files": copied.files,
         "folders": copied.folders,
@@ -185,11 +238,14 @@ fn as_json(summary: &Summary) -> serde_json::Value {
         "others": copied.others,
         "bytes": copied.bytes,
         "already_there": summary.already_there,
-        "recovered": summary.recovered,
-        "lost": summary.lost,
-        "datasets_lost": summary.datasets_lost,
-        "datasets_older": summary.datasets_older,
-        "datasets_locked": summary.datasets_locked,
-        "not_kept": summary.undressed,
+        "recovered": missing.recovered,
+        "lost": missing.lost,
+        "renamed": missing.renamed,
+        "nodes_not_made": missing.nodes,
+        "datasets_lost": missing.datasets_lost,
+        "datasets_older": missing.datasets_older,
+        "datasets_inferred": missing.datasets_inferred,
+        "datasets_locked": missing.datasets_locked,
+        "not_kept": missing.undressed,
     })
 }

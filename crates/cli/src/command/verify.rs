@@ -1,5 +1,6 @@
-//! `cenote verify`: reads every copy and parity column, names what is damaged, and checks space.
+//! `cenote verify`: reads every copy and parity column, names what is damaged, and checks space accounting.
 
+mod damage;
 mod report;
 
 use cenote_inspect::verify::{Finding, Severity, Stop, VerifyOptions, VerifyReport, verify};
@@ -10,18 +11,23 @@ use crate::session::{Progress, Session, interrupted, print, print_json};
 
 /// `cenote verify`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote verify tank")]
+#[command(after_help = "Example: cenote verify tank\n\n\
+    Exit status: 0 all is well, 3 blocks are damaged, devices are missing or out of date, or the allocated \
+    space differs from the space maps.")]
 pub struct Verify {
-    /// Only metadata
+    /// Check only metadata
     #[arg(long)]
     pub metadata: bool,
     /// Don't compare the tree with the space maps
     #[arg(long)]
     pub no_space: bool,
+    /// List each damaged block with its location on the devices, not only each file
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Show at most this many findings (all are counted)
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub most: usize,
-    /// Progress even if standard error is no terminal
+    /// Show progress even if standard error is not a terminal
     #[arg(long)]
     pub progress: bool,
     /// Pool
@@ -29,7 +35,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Runs the command. Ctrl-C ends it with a report of what was checked until then.
+    /// Runs the command. Ctrl-C ends it with a report of what was checked so far.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let mos = session.open_pool(&self.pool).await?;
         let stop = Stop::default();
@@ -50,16 +56,14 @@ impl Verify {
         });
         let report = stop_on_interrupt(verification, || stop.stop()).await?;
         progress.finish();
-        if session.json() {
-            print_json(&report)?
-        } else {
-            print(report::text(&report))?
-        }
-        Ok(outcome(&report))
+        Ok(outcome(&report).printed(match session.json() {
+            true => print_json(&report),
+            false => print(report::text(&report, self.verbose)),
+        }))
     }
 }
 
-/// Runs `work` to its end; an interrupt asks it to end early.
+/// Runs `work` to its end; an interrupt asks it to stop early.
 async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) -> T {
     let mut work = std::pin::pin!(work);
     loop {
@@ -70,7 +74,7 @@ async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) ->
     }
 }
 
-/// Leaks alone are no damage to data: they waste space.
+/// Lost redundancy counts as damage: the next failure loses data. Leaks alone do not: they only waste space.
 fn outcome(report: &VerifyReport) -> Outcome {
     let worst = report.findings.iter().map(Finding::severity).max();
     match worst {

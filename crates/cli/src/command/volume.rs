@@ -1,4 +1,4 @@
-//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or the other way.
+//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or back.
 
 mod put;
 
@@ -12,26 +12,30 @@ use rustix::io::Errno;
 use super::cp::{Losses, split_destination};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted, watch};
+use crate::streams::local;
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Copy a volume's content out, or in; holes kept
+    /// Copy a volume's content out or in, preserving holes
     Cp(VolumeCp),
 }
 
 /// `cenote volume cp`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What begins with / or ., or exists here, is a file. A volume that gets content has to be there (`cenote zfs create -V`); \
-what lies beyond the end of the source is cleared.\n\n\
-Examples:\n  cenote volume cp tank/vm@monday vm.img\n  cenote volume cp vm.img tank/vm\n  zcat vm.img.gz | cenote volume cp - tank/vm"
+    after_help = "A name that begins with / or ., or that exists here, is a file. A target volume must \
+        exist (`cenote zfs create -V`); the part beyond the end of the source is cleared.\n\n\
+        Examples:\n  \
+        cenote volume cp tank/vm@monday vm.img\n  \
+        cenote volume cp vm.img tank/vm\n  \
+        zcat vm.img.gz | cenote volume cp - tank/vm"
 )]
 pub struct VolumeCp {
-    /// Replace a file that exists, overwrite a device, or a volume that is not empty
+    /// Replace an existing file, overwrite a device, or a volume that is not empty
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// Fill unreadable blocks with zeros, go on, and list them
+    /// Fill unreadable blocks with zeros, continue, and list them
     #[arg(long)]
     pub partial: bool,
     /// POOL/VOLUME[@SNAPSHOT], or a file or block device; `-` for standard input
@@ -66,7 +70,12 @@ impl VolumeCp {
             return Err(CliError::Usage("--json and the volume can't both go to standard output".into()));
         }
         let sink = self.sink(volume.size_bytes())?;
-        let options = CopyOptions { replace: self.force, metadata: false, partial: self.partial };
+        let options = CopyOptions {
+            replace: self.force,
+            metadata: false,
+            partial: self.partial,
+            ..CopyOptions::default()
+        };
         let losses = Losses::default();
         let told = losses.clone();
         let copier = Copier::new(session.runtime(), options, move |loss| told.add(loss));
@@ -79,17 +88,17 @@ impl VolumeCp {
         };
         unless_interrupted(work, || self.left()).await?;
         losses.say();
-        if session.json() {
-            print_json(&losses.summary(copier.copied()))?;
+        match session.json() {
+            true => Ok(losses.outcome().printed(print_json(&losses.summary(copier.copied())))),
+            false => Ok(losses.outcome()),
         }
-        Ok(losses.outcome())
     }
 
-    /// What an interrupt leaves: a file gets its name only when it is whole.
+    /// What an interrupt leaves: a file gets its name only once it is complete.
     fn left(&self) -> String {
         let shown = self.destination.display();
-        match std::fs::metadata(&self.destination) {
-            Ok(found) if found.file_type().is_block_device() => format!("{shown} is overwritten in part"),
+        match std::fs::metadata(local(&self.destination)) {
+            Ok(found) if found.file_type().is_block_device() => format!("{shown} is partly overwritten"),
             _ => "nothing was left behind".into(),
         }
     }
@@ -112,9 +121,9 @@ impl VolumeCp {
             return Ok(VolumeSink::Stream(Box::new(raw_stdout()?)));
         }
         let shown = destination.display().to_string();
-        match std::fs::metadata(destination) {
+        match std::fs::metadata(local(destination)) {
             Ok(found) if found.file_type().is_block_device() && !self.force => {
-                Err(CliError::Usage(format!("{shown} is a device: -f overwrites what is on it")))
+                Err(CliError::Usage(format!("{shown} is a device: -f overwrites its content")))
             }
             Ok(found) if found.file_type().is_block_device() => {
                 VolumeSink::device(destination, size_bytes).map_err(CliError::io(shown))
@@ -129,7 +138,7 @@ impl VolumeCp {
     }
 }
 
-/// A file of this system rather than a volume.
+/// Whether a name means a local file rather than a volume.
 fn is_here(name: &str) -> bool {
     name == "-" || name.starts_with(['/', '.']) || Path::new(name).exists()
 }

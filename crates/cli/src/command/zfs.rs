@@ -1,7 +1,8 @@
-//! `cenote zfs`: what `zfs` shows and does, with the disks alone.
+//! `cenote zfs`: what `zfs` shows and does, straight from the disks.
 //!
-//! Which datasets a command is about is found in `select`, what a property looks like in `value`; the verbs put these together.
-//! What `zfs` shows without keys is shown without keys, and none is asked for (but for `diff`, which reads files).
+//! `select` finds the datasets that a command concerns and `value` formats properties; the verbs combine
+//! these. Output that `zfs` shows without keys is shown without keys here too, and no key is asked for
+//! (except by `diff`, which reads files).
 
 mod clone;
 mod create;
@@ -13,6 +14,7 @@ mod hold;
 mod holds;
 mod key;
 mod list;
+mod mount;
 mod owner;
 pub(super) mod refusal;
 mod rename;
@@ -25,72 +27,87 @@ mod userspace;
 mod value;
 mod volume_size;
 
+use std::ffi::OsString;
+
 use cenote_fs::SpaceBy;
 use clap::{Args, Subcommand};
 
 use super::form::TableForm;
+use super::not_yet;
+use super::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, pool_of};
 
 /// `cenote zfs` and its verbs.
 #[derive(Debug, Subcommand)]
+#[command(display_name = "cenote")]
 pub enum Zfs {
-    /// Make a file system or volume
+    /// Create a file system or volume
     Create(create::Create),
     /// Destroy datasets, snapshots or bookmarks
     Destroy(destroy::Destroy),
-    /// Take snapshots, all at one moment
+    /// Take snapshots, all at the same moment
     #[command(visible_alias = "snap")]
     Snapshot(snapshot::Snapshot),
-    /// Bring a dataset back to a snapshot
+    /// Return a dataset to the state of a snapshot
     Rollback(rollback::Rollback),
-    /// Make datasets that begin as snapshots are, a whole tree with -r
+    /// Create datasets from snapshots; with -r, a whole tree
     Clone(clone::Clone),
-    /// Make a clone the owner of the snapshots that it depends on
+    /// Make a clone the owner of the snapshots it depends on
     Promote(rollback::Promote),
-    /// Give a dataset or snapshot another name
+    /// Rename a dataset or snapshot
     Rename(rename::Rename),
-    /// Note where a snapshot was, so that it can be destroyed
+    /// Remember a snapshot's point in time, so that it can be destroyed
     Bookmark(hold::Bookmark),
     /// Set properties
     Set(set::Set),
-    /// Remove settings: what is above is in force again
+    /// Clear properties, so that inherited values apply
     Inherit(set::Inherit),
     /// Keep snapshots from being destroyed
     Hold(hold::Hold),
     /// Remove holds
     Release(hold::Release),
-    /// Give an encrypted dataset another key
+    /// Change the key of an encrypted dataset
     ChangeKey(key::ChangeKey),
-    /// Try keys of encrypted datasets
+    /// Check keys of encrypted datasets
     LoadKey(key::LoadKey),
-    /// Datasets, snapshots, bookmarks and their sizes
+    /// Mount file systems of pools that the daemon holds, or list what is mounted
+    Mount(mount::Mount),
+    /// Unmount file systems
+    #[command(visible_alias = "umount")]
+    Unmount(mount::Unmount),
+    /// List datasets, snapshots, bookmarks and their sizes
     List(List),
-    /// Properties, with where each value comes from
+    /// Show properties and the source of each value
     Get(Get),
-    /// Files that differ between two snapshots, or a snapshot and now
+    /// List files that differ between two snapshots, or a snapshot and now
     Diff(Diff),
-    /// User holds of snapshots
+    /// List user holds of snapshots
     Holds(Holds),
-    /// What users have and may have in a file system
+    /// Show the space and quota of users in a file system
     Userspace(userspace::OwnersSpace),
-    /// What groups have and may have
+    /// Show the space and quota of groups
     Groupspace(userspace::OwnersSpace),
-    /// What projects have and may have
-    Projectspace(userspace::OwnersSpace),
+    /// Show the space and quota of projects
+    Projectspace(userspace::ProjectSpace),
+    /// Show the version of this program
+    Version(Version),
+    /// Any other verb
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
-/// Which datasets, and how to print them: shared by `list` and `get`.
+/// The selection of datasets and the output format: shared by `list` and `get`.
 #[derive(Debug, Clone, Args)]
 pub struct Selection {
     /// How to print it
     #[command(flatten)]
     pub form: TableForm,
-    /// Everything below too
+    /// Include everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// This many levels below (`-d N`, with N no path, means the same)
-    #[arg(long, value_name = "N")]
+    /// Include this many levels below
+    #[arg(short = 'd', long, value_name = "N")]
     pub depth: Option<u32>,
     /// Types, comma-separated: filesystem, volume, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPES")]
@@ -127,7 +144,7 @@ pub struct Get {
     /// Columns among name, property, value, received, source
     #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
     pub columns: String,
-    /// Only values from these sources: local, default, inherited, temporary, received, none
+    /// Only values with these sources: local, default, inherited, temporary, received, none
     #[arg(short = 's', value_name = "SOURCES")]
     pub sources: Option<String>,
     /// Properties, comma-separated, or `all`
@@ -138,7 +155,6 @@ pub struct Get {
 
 /// `zfs diff`
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
 #[command(after_help = "Example: cenote zfs diff tank/home@monday tank/home@friday")]
 pub struct Diff {
     /// Show each file's type
@@ -147,21 +163,15 @@ pub struct Diff {
     /// Tabs and no arrows, for scripts
     #[arg(short = 'H')]
     pub script: bool,
-    /// The common option, without its short name
-    #[arg(long)]
-    pub rewind: bool,
-    /// The time of each change first
+    /// Print the time of each change first
     #[arg(short = 't')]
     pub timestamp: bool,
-    /// Names as they are, without escapes
+    /// Print names without escapes
     #[arg(short = 'h')]
     pub raw_names: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    pub help: Option<bool>,
     /// The earlier snapshot
     pub from: String,
-    /// A later snapshot, or the dataset as it is [default: the dataset of FROM]
+    /// A later snapshot, or the live dataset [default: the dataset of FROM]
     pub to: Option<String>,
 }
 
@@ -175,7 +185,7 @@ pub struct Holds {
     /// Times in seconds since 1970
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// The same snapshot of every dataset below too
+    /// Include the snapshots of the same name of all datasets below
     #[arg(short = 'r')]
     pub recursive: bool,
     /// Snapshots
@@ -201,13 +211,17 @@ impl Zfs {
             Zfs::Release(release) => release.run(session).await,
             Zfs::ChangeKey(change) => change.run(session).await,
             Zfs::LoadKey(load) => load.run(session).await,
+            Zfs::Mount(mount) => mount.run(session).await,
+            Zfs::Unmount(unmount) => unmount.run(session).await,
             Zfs::List(list) => list.run(session).await,
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
             Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
             Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,
-            Zfs::Projectspace(owners) => owners.run(session, SpaceBy::Project).await,
+            Zfs::Projectspace(owners) => owners.run(session).await,
+            Zfs::Version(version) => version.run(session, "zfs"),
+            Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
         }
     }
 }

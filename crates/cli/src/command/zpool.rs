@@ -1,49 +1,61 @@
-//! `cenote zpool`: what `zpool` shows and does, with the disks alone.
+//! `cenote zpool`: what `zpool` shows and does, straight from the disks.
 //!
-//! A pool is opened as long as a command runs; nothing is imported into anything. A pool that can't be opened does not
-//! keep the others from being shown.
+//! A pool is open only while a command runs; nothing stays imported. A pool that can't be opened does not
+//! prevent the others from being shown.
 
+mod cachefile;
 mod checkpoint;
+mod circumstances;
 mod create;
 mod dedup;
 mod devices;
 mod errors;
 mod events;
 mod get;
+mod get_vdevs;
 mod history;
 mod import;
 mod import_json;
+mod import_text;
 mod leaf_work;
 mod list;
 mod manage;
+mod pool_json;
 mod properties;
 mod reason;
+mod repeat;
 mod set;
 mod status;
 mod tree;
+mod unopened;
+mod upgrade;
+mod vdev_properties;
 mod vdevs_json;
 mod work;
 
-use cenote_dataset::Mos;
-use cenote_format::features::{SPA_VERSION_FEATURES, ZPL_VERSION};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
 
 use super::form::{Form, TableForm};
-use super::json::number_or_text;
+use super::not_yet;
+use super::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
+use pool_json::{PoolKeys, head};
 
 /// `cenote zpool` and its verbs.
 #[derive(Debug, Subcommand)]
+#[command(display_name = "cenote")]
 pub enum Zpool {
-    /// Make a pool on devices or files
+    /// Create a pool on devices or files
     Create(create::Create),
-    /// Mark pools as used by nobody, or take them over with -f
+    /// Mark pools as exported, or take them over with -f
     Export(manage::Export),
-    /// Give a pool up; its devices may be used for something else
+    /// Destroy a pool; its devices may then be reused
     Destroy(manage::Destroy),
-    /// Keep the pool as it is now to go back to, or give that up
+    /// Save the pool's current state to rewind to, or discard the saved one
     Checkpoint(checkpoint::Checkpoint),
     /// Write a transaction group
     Sync(manage::Sync),
@@ -51,138 +63,172 @@ pub enum Zpool {
     Labelclear(manage::LabelClear),
     /// Add vdevs
     Add(devices::Add),
-    /// Make a device hold the same as one of the pool: a mirror
+    /// Attach a device to a device of the pool, forming a mirror
     Attach(devices::Attach),
-    /// Take a device out of a mirror
+    /// Remove a device from a mirror
     Detach(devices::Detach),
-    /// Set a property, enable a feature
+    /// Set a property or enable a feature
     Set(set::Set),
-    /// Enable all features, or show which are not
-    Upgrade(set::Upgrade),
-    /// Find pools among the disks, look whether one opens, or give one another name
+    /// Enable all features, or list the missing ones
+    Upgrade(upgrade::Upgrade),
+    /// List pools on the disks, check that one opens, rewind or rename it
     Import(Import),
-    /// State of pools and their devices, and why
+    /// Show the state of pools and their devices, and the reason
     Status(Status),
-    /// Size, allocated and free space, fragmentation
+    /// Show size, allocated and free space, fragmentation
     List(List),
-    /// Properties and features
+    /// Show properties and features
     Get(Get),
-    /// Commands that have been run on the pool
+    /// Show the commands that were run on the pool
     History(History),
-    /// Events that the disks tell of: those in the history, and the error log
+    /// Show events recorded on the disks: the history and the error log
     Events(Events),
+    /// Show the version of this program
+    Version(Version),
+    /// Any other verb
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 /// `zpool import`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples: cenote zpool import -d /mnt/images            which pools are there\n          cenote zpool import -d /mnt/images -F -n tank whether an older state opens\n          cenote zpool import -F tank                   back to the newest state that is whole\n          cenote zpool import tank attic                another name, to stay\n          cenote zpool import -D -f tank                no longer destroyed\n          cenote zpool import --rewind-to-checkpoint tank    all that came after its checkpoint is lost"
+    after_help = "Examples: cenote zpool import -d /mnt/images            list the pools there\n          \
+        cenote zpool import -d /mnt/images -F -n tank show the state -F would rewind to\n          \
+        cenote zpool import -F tank                   rewind permanently to the newest intact \
+        state\n          \
+        cenote zpool import tank attic                rename permanently\n          \
+        cenote zpool import -D -f tank                undo `zpool destroy`\n          \
+        cenote zpool import --rewind-to-checkpoint tank    return to the checkpoint; later \
+        changes are lost"
 )]
 pub struct Import {
-    /// Also show destroyed pools
+    /// Include destroyed pools
     #[arg(short = 'D')]
     pub destroyed: bool,
-    /// Options as for `zpool import`: `readonly=on`, `altroot` and `cachefile`. Commands that write open the pool themselves
+    /// Options as in `zpool import`: `readonly=on`, `altroot` and `cachefile`. Commands that write open the
+    /// pool themselves
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// With a new name: also a pool that another machine has not exported. With -D: the pool is no longer destroyed
+    /// With a new name: accept a pool that another machine has not exported. With -D: restore the pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Of the pool named, give up for good what can't be read of its intent logs, as devices are lost. With -o readonly=on only look: a pool
-    /// opens without its log devices
-    #[arg(short = 'm', conflicts_with_all = ["txg", "rewind", "new_name", "destroyed", "rewind_to_checkpoint"])]
+    /// Permanently discard the unreadable part of the pool's intent logs, when log devices are lost. With -o
+    /// readonly=on nothing is written: a pool opens without its log devices
+    #[arg(
+        short = 'm',
+        conflicts_with_all = ["txg", "rewind", "new_name", "destroyed", "rewind_to_checkpoint"]
+    )]
     pub missing_log: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'N')]
     pub no_mount: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<String>,
-    /// Accepted for habit: keys are asked for when they are needed
+    /// Accepted for compatibility: keys are asked for when they are needed
     #[arg(short = 'l')]
     pub load_keys: bool,
-    /// Accepted for habit: devices are always searched
+    /// Accepted for compatibility: devices are always searched
     #[arg(short = 's')]
     pub search: bool,
-    /// With -F: only look which state is whole. Without, the pool named goes back to it for good, if that is one of the last three
+    /// Look for pools on the devices listed in this cache file of OpenZFS
+    #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "disks")]
+    pub cache_file: Option<PathBuf>,
+    /// With -F: say which state the pool would rewind to and what would be lost; change nothing
     #[arg(short = 'n', requires = "rewind")]
     pub dry_run: bool,
-    /// The new name is one for as long as the pool is imported: it is not written
+    /// With -F: rewind even to a state in which files have lost blocks, if all metadata is intact
+    #[arg(short = 'X', requires_all = ["rewind", "pool"])]
+    pub extreme: bool,
+    /// Use the new name only while the pool is imported: it is not written
     #[arg(short = 't', requires = "new_name")]
     pub temporary: bool,
-    /// Look at the pool as it was at this transaction group; the common option, with one more name
+    /// Open the pool as of this transaction group; the common option under another name
     #[arg(short = 'T', long, value_name = "N", conflicts_with = "rewind")]
     pub txg: Option<u64>,
-    /// Go back to the pool's checkpoint for good; with -o readonly=on only look at it, as with --checkpoint
+    /// Rewind permanently to the pool's checkpoint; with -o readonly=on only open it, like --checkpoint
     #[arg(long, requires = "pool", conflicts_with_all = ["all", "txg", "rewind", "new_name", "destroyed"])]
     pub rewind_to_checkpoint: bool,
-    /// Every pool found
+    /// All pools found
     #[arg(short = 'a')]
     pub all: bool,
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
-    /// Name or guid of the pool to open; without one, all that are found are listed
+    /// Name or guid of the pool to open; without it, all pools found are listed
     pub pool: Option<String>,
-    /// The name that it gets, to stay
+    /// The pool's new, permanent name
     pub new_name: Option<String>,
 }
 
 /// `zpool status`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zpool status -v -d /mnt/images tank")]
+#[command(after_help = "Example: cenote zpool status -v --disks /mnt/images tank")]
 pub struct Status {
-    /// Only pools that something is wrong with
+    /// Only pools with problems
     #[arg(short = 'x')]
     pub unhealthy_pools: bool,
-    /// Only devices that something is wrong with, and what they are part of
+    /// Only devices with problems, and the vdevs they belong to
     #[arg(short = 'e')]
     pub unhealthy_devices: bool,
     /// List the files with known errors
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Which devices were initialized
+    /// Show which devices were initialized
     #[arg(short = 'i')]
     pub initialized: bool,
-    /// Which devices were trimmed
+    /// Show which devices were trimmed
     #[arg(short = 't')]
     pub trimmed: bool,
-    /// Deduplicated blocks, by number of references
+    /// Show deduplicated blocks by number of references
     #[arg(short = 'D')]
     pub dedup: bool,
-    /// Accepted for habit: a column of slow reads, which no disk remembers
+    /// Accepted for compatibility: a column for slow reads, which are not recorded on disk
     #[arg(short = 's')]
     pub slow: bool,
+    /// Accepted for compatibility: a column for direct I/O checksum errors, which are not recorded on disk
+    #[arg(short = 'd')]
+    pub direct: bool,
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
     /// How to print it
     #[command(flatten)]
     pub form: Form,
-    /// Pools [default: all]
+    /// How pools are keyed in JSON
+    #[command(flatten)]
+    pub keys: PoolKeys,
+    /// Interval and count
+    #[command(flatten)]
+    pub repeat: repeat::Repeat,
+    /// Pools [default: all], then an interval in seconds and a count [default: endless]
     pub pools: Vec<String>,
-    /// Refused: nothing is run for each device
-    #[arg(short = 'c', hide = true, value_name = "SCRIPT")]
-    pub script: Option<String>,
+    /// Refused: no script is run per device
+    #[arg(short = 'c', hide = true, value_name = "SCRIPT", num_args = 0..=1)]
+    pub script: Option<Option<String>>,
+    /// Refused: vdevs are nested below their parents
+    #[arg(long, hide = true)]
+    pub json_flat_vdevs: bool,
 }
 
-/// How devices are named: by default the last part of the path where each was found.
+/// How devices are named: by default, the last component of the path where each was found.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct DeviceNames {
-    /// Whole paths of devices
+    /// Show full device paths
     #[arg(short = 'P')]
     pub paths: bool,
-    /// Paths that are links are followed
+    /// Resolve symbolic links in paths
     #[arg(short = 'L')]
     pub follow: bool,
-    /// Guids of vdevs in place of names
+    /// Show vdev guids instead of names
     #[arg(short = 'g')]
     pub guids: bool,
 }
 
 /// `zpool list`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zpool list -v -d /mnt/images")]
+#[command(after_help = "Example: cenote zpool list -v --disks /mnt/images")]
 pub struct List {
     /// How to print it
     #[command(flatten)]
@@ -190,17 +236,24 @@ pub struct List {
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
-    /// Each device too
+    /// Include each device
     #[arg(short = 'v')]
     pub verbose: bool,
     /// Columns, comma-separated
     #[arg(
         short = 'o',
         value_name = "COLUMNS",
-        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot"
+        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,\
+            health,altroot"
     )]
     pub columns: String,
-    /// Pools [default: all]
+    /// How pools are keyed in JSON
+    #[command(flatten)]
+    pub keys: PoolKeys,
+    /// Interval and count
+    #[command(flatten)]
+    pub repeat: repeat::Repeat,
+    /// Pools [default: all], then an interval in seconds and a count [default: endless]
     pub pools: Vec<String>,
 }
 
@@ -214,9 +267,12 @@ pub struct Get {
     /// Columns among name, property, value, source
     #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
     pub columns: String,
+    /// How pools are keyed in JSON
+    #[command(flatten)]
+    pub keys: PoolKeys,
     /// Properties, comma-separated, or `all`
     pub properties: String,
-    /// Pools [default: all]
+    /// Pools [default: all]; or a pool followed by its vdevs: names, root or all-vdevs
     pub pools: Vec<String>,
 }
 
@@ -224,7 +280,7 @@ pub struct Get {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zpool history -il tank")]
 pub struct History {
-    /// Internal events too
+    /// Include internal events
     #[arg(short = 'i')]
     pub internal: bool,
     /// User, host and zone of each command
@@ -237,16 +293,23 @@ pub struct History {
 /// `zpool events`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "OpenZFS keeps events in the kernel's memory only. Shown here is what is on the disks: the events that the \
-    pool's history kept, and the blocks in its error log (which does not say when).\n\nExample: cenote zpool events -v tank"
+    after_help = "OpenZFS keeps events only in kernel memory. This shows what is on the disks: the events \
+        recorded in the pool's history, and the blocks in its error log, which have no time.\n\n\
+        Example: cenote zpool events -v tank"
 )]
 pub struct Events {
-    /// All fields of each
+    /// Show all fields of each event
     #[arg(short = 'v')]
     pub verbose: bool,
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
+    /// Refused: there are no new events to follow
+    #[arg(short = 'f', hide = true)]
+    pub follow: bool,
+    /// Refused: events on disk are not cleared
+    #[arg(short = 'c', hide = true)]
+    pub clear: bool,
     /// Pools [default: all]
     pub pools: Vec<String>,
 }
@@ -272,21 +335,8 @@ impl Zpool {
             Zpool::Get(get) => get.run(session).await,
             Zpool::History(history) => history.run(session).await,
             Zpool::Events(events) => events.run(session).await,
+            Zpool::Version(version) => version.run(session, "zpool"),
+            Zpool::Other(words) => Err(not_yet::verb::<Zpool>("zpool", &words)),
         }
     }
-}
-
-/// What JSON says of every pool beside what the command is about.
-fn head(mos: &Mos, numbers: bool) -> Map<String, Value> {
-    let number = |number: u64| number_or_text(&number.to_string(), numbers);
-    let mut head = Map::new();
-    head.insert("name".into(), json!(mos.pool().name()));
-    head.insert("type".into(), json!("POOL"));
-    head.insert("state".into(), json!(mos.pool().status().state().to_string()));
-    head.insert("pool_guid".into(), number(mos.pool().guid().0));
-    head.insert("txg".into(), number(mos.uberblock().txg.0));
-    // The versions of the software, as OpenZFS has them here.
-    head.insert("spa_version".into(), number(SPA_VERSION_FEATURES));
-    head.insert("zpl_version".into(), number(ZPL_VERSION));
-    head
 }

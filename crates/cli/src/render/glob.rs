@@ -1,9 +1,9 @@
-//! Shell patterns on bytes: `*`, `?`, `[a-z]`, `[!x]` and `\` before a character to be taken as it is.
+//! Shell patterns on bytes: `*`, `?`, `[a-z]`, `[!x]`; `\` makes the next character literal.
 
-/// Whether `name` as a whole matches `pattern`. Time is at most the product of their lengths.
+/// Whether `pattern` matches all of `name`. The time is bounded by the product of their lengths.
 pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go back to: after the last star, and one byte further into the name.
+    // Where to backtrack to: after the last star, and one byte further into the name.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match step(&pattern[p..], name[n]) {
@@ -33,7 +33,7 @@ enum Step {
     No,
 }
 
-/// Matches one byte with the element that begins `pattern`.
+/// Matches one byte against the first element of `pattern`.
 fn step(pattern: &[u8], byte: u8) -> Step {
     let matched = |is: bool, len: usize| if is { Step::Matched(len) } else { Step::No };
     match pattern {

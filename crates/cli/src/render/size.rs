@@ -1,7 +1,7 @@
 //! Sizes as `zfs list` shows them: at most five characters, powers of 1024.
 //!
-//! Source: behaviour of OpenZFS `zfs_nicenum`: whole multiples print without a fraction, all else with
-//! as many digits after the point as fit.
+//! Source: behaviour of OpenZFS `zfs_nicenum`: whole multiples print without a fraction, other values with as
+//! many decimals as fit.
 
 const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 
@@ -20,12 +20,12 @@ pub fn nice_number(value: u64) -> String {
         .unwrap_or_else(|| format!("{scaled:.0}{}", UNITS[unit]))
 }
 
-/// Bytes: as `nice_number`, with a `B` below 1 KiB.
+/// Bytes: like `nice_number`, with a `B` below 1 KiB.
 pub fn nice_bytes(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes}B") } else { nice_number(bytes) }
 }
 
-/// Reads `4096`, `128K`, `1.5G`, `2TiB`; `None` if it isn't a size.
+/// Parses `4096`, `128K`, `1.5G`, `2TiB`; `None` if the text isn't a size.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

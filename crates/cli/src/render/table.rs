@@ -1,7 +1,7 @@
-//! Columns as `zfs list` prints them: as wide as their longest cell, two spaces apart; or, for
-//! scripts (`-H`), one tab apart and no header.
+//! Columns as `zfs list` prints them: as wide as the longest cell, separated by two spaces; for scripts
+//! (`-H`) separated by a tab, without a header.
 
-/// On which side a column's cells line up.
+/// How the cells of a column are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// Names and words.
@@ -19,36 +19,42 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of these columns.
+    /// A table with these columns.
     pub fn new<S: Into<String>>(header: impl IntoIterator<Item = (S, Align)>) -> Self {
         let header: Vec<(String, Align)> =
             header.into_iter().map(|(name, align)| (name.into(), align)).collect();
         Table { least_widths: vec![0; header.len()], header, rows: Vec::new() }
     }
 
-    /// Makes a column at least so wide, whatever is in it.
+    /// Sets a column's minimum width.
     pub fn widen(&mut self, column: usize, chars: usize) {
         if let Some(width) = self.least_widths.get_mut(column) {
             *width = chars;
         }
     }
 
-    /// Adds a row; a missing cell prints empty.
+    /// Adds a row; missing cells are empty.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// No rows yet.
+    /// Whether there are no rows yet.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// For scripts (`-H`) or for people.
+    /// The table as text, for scripts (`-H`) or for people.
     pub fn text(&self, script: bool) -> String {
         if script { self.tabbed() } else { self.aligned() }
     }
 
-    /// For people: a header and aligned columns. No trailing spaces.
+    /// Aligned rows without the header, which was printed before.
+    pub fn aligned_rows(&self) -> String {
+        let text = self.aligned();
+        text.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
+    }
+
+    /// For people: a header and aligned columns, without trailing spaces.
     pub fn aligned(&self) -> String {
         let names: Vec<String> = self.header.iter().map(|(name, _)| name.clone()).collect();
         let mut widths: Vec<usize> =
@@ -76,7 +82,7 @@ impl Table {
         out
     }
 
-    /// For scripts: cells one tab apart, no header.
+    /// For scripts: tabs between cells, no header.
     fn tabbed(&self) -> String {
         self.rows.iter().map(|row| row.join("\t") + "\n").collect()
     }

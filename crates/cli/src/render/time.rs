@@ -1,4 +1,4 @@
-//! Times and durations as text. Always UTC: output must not depend on where it was made.
+//! Times and durations as text. Always UTC, so output does not depend on the machine's time zone.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Year, month (1 to 12) and day of a day number counted from 1970-01-01, in the proleptic Gregorian calendar.
+/// Year, month (1 to 12) and day for a day number counted from 1970-01-01, in the proleptic Gregorian
+/// calendar.
 fn civil(day: i64) -> (i64, u32, u32) {
-    // Years are counted from March so that the leap day is the last of the year.
+    // Years start in March here, so that the leap day is the last day of the year.
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -39,6 +40,13 @@ pub fn ctime(seconds: i64) -> String {
     let (h, m, s) = clock(seconds);
     let weekday = DAYS[days.rem_euclid(7) as usize];
     format!("{weekday} {} {day:>2} {h:02}:{m:02}:{s:02} {year}", MONTHS[month as usize - 1])
+}
+
+/// `Sat Nov 21 07:20:22 UTC 2026`, as date(1) prints times.
+pub fn date(seconds: i64) -> String {
+    let time = ctime(seconds);
+    let (head, year) = time.rsplit_once(' ').unwrap_or_default();
+    format!("{head} UTC {year}")
 }
 
 /// `Sat Nov 21  7:20 2026`, as `zfs list` prints times.
@@ -94,6 +102,7 @@ mod tests {
         assert_eq!(iso_utc(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(iso_utc(-1), "1969-12-31 23:59:59Z");
         assert_eq!(ctime(1_795_245_622), "Sat Nov 21 07:20:22 2026");
+        assert_eq!(date(1_795_245_622), "Sat Nov 21 07:20:22 UTC 2026");
         assert_eq!(short_time(1_795_245_622), "Sat Nov 21  7:20 2026");
         assert_eq!(short_time_seconds(1_795_245_622), "Sat Nov 21  7:20:22 2026");
         assert_eq!(dotted_time(1_795_245_622), "2026-11-21.07:20:22");

@@ -1,38 +1,49 @@
-//! Keys of encrypted datasets, as given by `--key` or asked for at the terminal.
+//! Keys of encrypted datasets: given by `--key`, kept in files, typed, or piped in.
 //!
-//! `DATASET=pass:TEXT`, `hex:HEX` (also for a raw key), `file:PATH` (the file's content: 32 raw bytes, 64 hex digits or a passphrase,
-//! as the dataset's keyformat says) and `env:NAME`. A key is for an encryption root and serves all datasets below that inherit it.
-//! A root that is made or gets another key asks for the new one in the same ways.
+//! Forms of `--key`: `DATASET=pass:TEXT`, `hex:HEX` (also for a raw key), `file:PATH` (32 raw bytes, or a
+//! first line with 64 hex digits or a passphrase, depending on the dataset's keyformat) and `env:NAME`. A key
+//! belongs to an encryption root and unlocks all datasets that inherit from it. Creating a root, or changing
+//! its key, asks for the new key in the same ways.
+//!
+//! This module only fetches key material, never more bytes than a key can have. The engine alone decides
+//! which part of it is the key.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use cenote_dataset::keys::{EncryptionInfo, KeyFormat, KeySource, UserKey};
+use cenote_dataset::keys::KeyFormat;
+use cenote_dataset::{EncryptionInfo, KeySource, UserKey};
 
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use crate::message::say;
 use crate::outcome::CliError;
+use crate::streams::{Streams, local, streams, variable};
 
-/// The longest key, with its end of line.
+/// One byte more than the longest key, so that a longer one is noticed.
 const MAX_KEY_BYTES: u64 = 513;
 
-/// Keys by encryption root. Of a root that gets another key the first is that which it has, the last that which it gets.
+/// Keys by encryption root. When a root's key is changed, the first key given is its current one and the last
+/// its new one.
 #[derive(Clone, Default)]
 pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
 
 #[derive(Clone)]
 struct Given {
     key: UserKey,
-    /// The bytes that its digits mean, if it was given in hex.
+    /// The bytes that its digits stand for, if it was given in hex.
     of_hex: Option<UserKey>,
 }
 
 impl GivenKeys {
-    /// Reads the values of all `--key` options.
+    /// Parses the values of all `--key` options.
     pub fn parse(options: &[String]) -> Result<GivenKeys, CliError> {
         let mut keys: HashMap<String, Vec<Given>> = HashMap::new();
         for option in options {
             let (dataset, key) = option.split_once('=').ok_or_else(|| {
-                CliError::Usage("--key: write DATASET=pass:TEXT, hex:, file: or env:".into())
+                CliError::Usage("--key: give DATASET=pass:TEXT, hex:, file: or env:".into())
             })?;
             keys.entry(dataset.to_string()).or_default().push(parse_key(dataset, key)?);
         }
@@ -41,18 +52,28 @@ impl GivenKeys {
 
     fn find(&self, info: &EncryptionInfo) -> Option<UserKey> {
         let keys = self.0.get(&info.root)?;
-        let Given { key, of_hex } = if is_new(info) { keys.last() } else { keys.first() }?;
-        let is_raw = KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw);
-        Some(of_hex.as_ref().filter(|_| is_raw).unwrap_or(key).clone())
+        let Given { key, of_hex } = if info.is_new() { keys.last() } else { keys.first() }?;
+        Some(of_hex.as_ref().filter(|_| is_raw(info)).unwrap_or(key).clone())
     }
 
-    /// Only the keys that were given.
+    /// Uses only the keys that were given.
     pub fn given(&self) -> KeySource {
         let keys = self.clone();
         KeySource::new(move |info: &EncryptionInfo| keys.find(info))
     }
 
-    /// What the engine asks for keys: those given, then the file that the dataset says has it, then the terminal.
+    /// Uses the keys given, then the file or terminal that `location` names.
+    pub fn at(&self, location: &str) -> KeySource {
+        let (keys, location) = (self.clone(), location.to_owned());
+        KeySource::new(move |info: &EncryptionInfo| {
+            let info = EncryptionInfo { keylocation: Some(location.clone()), ..info.clone() };
+            let from_place = || if location == "prompt" { ask(&info) } else { from_file(&info) };
+            keys.find(&info).or_else(from_place)
+        })
+    }
+
+    /// Where the engine gets keys: those given, then the file that the dataset's keylocation names, then the
+    /// terminal.
     pub fn source(&self) -> KeySource {
         let keys = self.clone();
         KeySource::new(move |info: &EncryptionInfo| {
@@ -61,80 +82,111 @@ impl GivenKeys {
     }
 }
 
-/// The key is that of a root which is to be made, or gets another one.
-fn is_new(info: &EncryptionInfo) -> bool {
-    info.key_object.0 == 0
+fn is_raw(info: &EncryptionInfo) -> bool {
+    KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw)
+}
+
+/// Reads as many bytes of a stream as a key can have.
+fn material(stream: impl Read) -> io::Result<UserKey> {
+    let mut bytes = Vec::new();
+    stream.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
+    Ok(UserKey(bytes))
 }
 
 /// The key in the file that `keylocation` names.
 fn from_file(info: &EncryptionInfo) -> Option<UserKey> {
     let path = info.keylocation.as_deref()?.strip_prefix("file://")?;
-    let read = || -> io::Result<Vec<u8>> {
-        let mut key = Vec::new();
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("is no file"));
-        }
-        std::fs::File::open(path)?.take(MAX_KEY_BYTES).read_to_end(&mut key)?;
-        Ok(key)
+    let read = || match std::fs::metadata(path)?.is_file() {
+        true => material(std::fs::File::open(path)?),
+        // The path comes from the pool: it may be a pipe without a writer.
+        false => Err(io::Error::other("not a regular file")),
     };
-    let key = read().inspect_err(|error| eprintln!("cenote: key of {}: {path}: {error}", info.root));
-    key.ok().map(UserKey)
+    let key = read().inspect_err(|error| say!("key of {}: {path}: {error}", info.root));
+    key.ok()
 }
 
 fn parse_key(dataset: &str, key: &str) -> Result<Given, CliError> {
     let wrong = |why: String| CliError::Usage(format!("--key {dataset}: {why}"));
-    let bytes = match key.split_once(':') {
-        Some(("pass" | "hex", text)) => text.as_bytes().to_vec(),
-        Some(("file", path)) => {
-            std::fs::read(path).map_err(CliError::io(format!("--key {dataset}: {path}")))?
-        }
-        Some(("env", name)) => std::env::var_os(name)
-            .ok_or_else(|| wrong(format!("there is no environment variable {name}")))?
-            .into_encoded_bytes(),
-        _ => return Err(wrong("write pass:TEXT, hex:HEX, file:PATH or env:NAME".into())),
+    let given = match key.split_once(':') {
+        Some(("pass" | "hex", text)) => UserKey(text.as_bytes().to_vec()),
+        Some(("file", path)) => std::fs::File::open(local(Path::new(path)))
+            .and_then(material)
+            .map_err(CliError::io(format!("--key {dataset}: {path}")))?,
+        Some(("env", name)) => UserKey(
+            variable(name)
+                .ok_or_else(|| wrong(format!("environment variable {name} is not set")))?
+                .into_encoded_bytes(),
+        ),
+        _ => return Err(wrong("give pass:TEXT, hex:HEX, file:PATH or env:NAME".into())),
     };
     let of_hex = key.strip_prefix("hex:").and_then(bytes_of_hex).map(UserKey);
-    Ok(Given { key: UserKey(bytes), of_hex })
+    Ok(Given { key: given, of_hex })
 }
 
-/// `None` if it is not in pairs of hexadecimal digits.
+/// `None` unless the text consists of pairs of hex digits.
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| Some(char::from(c).to_digit(16)? as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Asks for a passphrase or hex key at the terminal, for a new one twice. Returns nothing if there is no terminal or the answer is empty. A
-/// new key may come through a pipe.
+/// Prompts for a key at the terminal, twice for a new key; a new key may also be piped in. `None` if there is
+/// neither terminal nor pipe, or the answer is empty.
 fn ask(info: &EncryptionInfo) -> Option<UserKey> {
-    if !io::stdin().is_terminal() {
-        return if is_new(info) { piped() } else { None };
+    let streams = streams();
+    match (streams.stdin.is_terminal(), streams.stderr.is_terminal()) {
+        (true, true) if streams.client.is_some() => typed(info, |text| prompt_at(&streams, &text).ok()),
+        (true, true) => typed(info, |text| rpassword::prompt_password(text).ok()),
+        (false, _) if info.is_new() => piped(BufReader::with_capacity(1, &*streams.stdin), info),
+        _ => None,
     }
-    if !io::stderr().is_terminal() {
-        return None;
-    }
-    let root = &info.root;
-    if !is_new(info) {
-        return prompt(&format!("Key for {root} (enter to go on without): "));
-    }
-    let key = prompt(&format!("Enter new key for '{root}': "))?;
-    let again = prompt(&format!("Re-enter new key for '{root}': "))?;
-    if again.0 != key.0 {
-        eprintln!("cenote: the keys do not match");
-        return None;
-    }
-    Some(key)
 }
 
-fn piped() -> Option<UserKey> {
-    let mut key = Vec::new();
-    io::stdin().take(MAX_KEY_BYTES).read_to_end(&mut key).ok()?;
+/// Asks at a client's terminal, without showing what is typed.
+fn prompt_at(streams: &Streams, text: &str) -> io::Result<String> {
+    (&*streams.stderr).write_all(text.as_bytes())?;
+    let shown = tcgetattr(&streams.stdin)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&streams.stdin, OptionalActions::Flush, &hidden)?;
+    let mut line = String::new();
+    let read = BufReader::with_capacity(1, &*streams.stdin).read_line(&mut line);
+    tcsetattr(&streams.stdin, OptionalActions::Flush, &shown)?;
+    (&*streams.stderr).write_all(b"\n")?;
+    read?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Reads one line from the pipe and leaves the rest for later prompts; reads a raw key to the end.
+fn piped(pipe: impl BufRead, info: &EncryptionInfo) -> Option<UserKey> {
+    let key = match is_raw(info) {
+        true => material(pipe).ok()?.0,
+        false => {
+            let mut line = Vec::new();
+            pipe.take(MAX_KEY_BYTES).read_until(b'\n', &mut line).ok()?;
+            line
+        }
+    };
     (!key.is_empty()).then_some(UserKey(key))
 }
 
-fn prompt(text: &str) -> Option<UserKey> {
-    let answer = rpassword::prompt_password(text).ok()?;
-    (!answer.is_empty()).then(|| UserKey(answer.into_bytes()))
+fn typed(info: &EncryptionInfo, mut prompt: impl FnMut(String) -> Option<String>) -> Option<UserKey> {
+    let root = &info.root;
+    if is_raw(info) {
+        say!("the key of '{root}' is raw and can't be typed; give it with --key {root}=file:PATH");
+        return None;
+    }
+    let mut ask = |text| prompt(text).filter(|answer| !answer.is_empty());
+    if !info.is_new() {
+        return ask(format!("Key for {root} (Enter to continue without it): "))
+            .map(|key| UserKey(key.into_bytes()));
+    }
+    let key = ask(format!("Enter new key for '{root}': "))?;
+    if ask(format!("Re-enter new key for '{root}': "))? != key {
+        say!("the keys do not match");
+        return None;
+    }
+    Some(UserKey(key.into_bytes()))
 }
 
 #[cfg(test)]
@@ -159,6 +211,32 @@ mod tests {
         let key_of = |keyformat| keys.find(&info(keyformat)).unwrap().0;
         assert_eq!(key_of(1), [b'k'; 32]);
         assert_eq!(key_of(2), digits.as_bytes());
+    }
+
+    #[test]
+    fn a_key_from_a_pipe_is_a_line_but_a_raw_one_is_all() {
+        let mut pipe = &b"first line\nsecond\n"[..];
+        assert_eq!(piped(&mut pipe, &info(3)).unwrap().0, b"first line\n");
+        assert_eq!(piped(&mut pipe, &info(2)).unwrap().0, b"second\n");
+        assert!(piped(&mut pipe, &info(3)).is_none());
+        assert_eq!(piped(&b"a\nb\n"[..], &info(1)).unwrap().0, b"a\nb\n");
+        let endless = io::BufReader::new(io::repeat(b'x'));
+        assert_eq!(piped(endless, &info(3)).unwrap().0.len() as u64, MAX_KEY_BYTES);
+    }
+
+    #[test]
+    fn a_new_key_is_typed_twice() {
+        let new = EncryptionInfo { key_object: ObjectId(0), ..info(3) };
+        let type_in = |info: &EncryptionInfo, answers: &[&str]| {
+            let mut answers = answers.iter();
+            let key = typed(info, |_| answers.next().map(|answer| answer.to_string()));
+            assert!(answers.next().is_none(), "all are asked for");
+            key.map(|key| key.0)
+        };
+        assert_eq!(type_in(&new, &["longpassword", "longpassword"]).unwrap(), b"longpassword");
+        assert!(type_in(&new, &["longpassword", "longpasswort"]).is_none());
+        assert_eq!(type_in(&info(3), &["any"]).unwrap(), b"any");
+        assert!(type_in(&info(3), &[""]).is_none() && type_in(&info(1), &[]).is_none());
     }
 
     fn info(keyformat: u64) -> EncryptionInfo {

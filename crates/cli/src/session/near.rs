@@ -1,15 +1,16 @@
-//! Names that are not there, with the one that was probably meant.
+//! Errors for names that don't exist, with a suggestion of the name that was probably meant.
 
-use cenote_dataset::{Dataset, DatasetError, Mos};
+use cenote_dataset::{Dataset, Mos};
 use cenote_fs::{Filesystem, FsError, LastLink};
+use cenote_object::DatasetError;
 
 use crate::outcome::CliError;
-use crate::render::escape_terminal;
+use crate::render::quoted;
 
-/// Names of a folder that are looked through; of a larger one the rest is not.
+/// How many names of a folder are compared; the rest of a larger folder is ignored.
 const MOST_NAMES: usize = 20_000;
 
-/// A file system, volume or snapshot by its full name.
+/// Opens a file system, volume or snapshot by its full name.
 pub async fn dataset(mos: &Mos, name: &str) -> Result<Dataset, CliError> {
     match mos.dataset(name).await {
         Err(DatasetError::NoDataset { .. }) => Err(CliError::NotFound(no_dataset(mos, name).await)),
@@ -32,22 +33,23 @@ async fn no_dataset(mos: &Mos, name: &str) -> String {
 }
 
 fn advice(meant: Option<String>) -> String {
-    const HOW: &str = "`zfs list -t all` shows what there is";
+    const HOW: &str = "`zfs list -t all` lists all names";
     meant.map_or_else(|| HOW.into(), |near| format!("did you mean '{near}'? {HOW}"))
 }
 
-/// A file's error with the name that was probably meant, if it is that there is no such file.
-pub async fn file_error(filesystem: &Filesystem, path: &str, error: FsError) -> CliError {
+/// Adds the name that was probably meant to a file error, if the error is that the file does not exist.
+pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) -> CliError {
     if !matches!(error, FsError::NotFound { .. }) {
         return error.into();
     }
-    match near_path(filesystem, path).await {
-        Some(near) => CliError::NotFound(format!("{error}; did you mean {near}?")),
+    let Ok(text) = std::str::from_utf8(path) else { return error.into() };
+    match near_path(filesystem, text).await {
+        Some(near) => CliError::NotFound(format!("{error}; did you mean {}?", quoted(near.as_bytes()))),
         None => error.into(),
     }
 }
 
-/// The path with its first missing name replaced by the nearest in that folder.
+/// The path with its first missing name replaced by the most similar one in that folder.
 async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     let mut folder = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -60,7 +62,7 @@ async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
         let mut entries = filesystem.read_dir(object).await.ok()?;
         let mut names = Vec::new();
         while let Ok(Some(batch)) = entries.next_batch().await {
-            names.extend(batch.iter().map(|entry| escape_terminal(&entry.name)));
+            names.extend(batch.iter().filter_map(|entry| String::from_utf8(entry.name.to_vec()).ok()));
             if names.len() > MOST_NAMES {
                 break;
             }
@@ -70,12 +72,13 @@ async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     None
 }
 
-/// The name that differs least from the one typed, if it does so little.
-fn meant<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The name most similar to the one typed, if it is similar enough.
+pub fn meant<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names.filter_map(|name| Some((distance(typed, name)?, name))).min().map(|(_, name)| name)
 }
 
-/// How far two names are from each other, part by part; none if in some part more than a letter in three differs.
+/// The edit distance between two names, summed over their parts. `None` if in some part more than one letter
+/// in three differs.
 fn distance(typed: &str, name: &str) -> Option<usize> {
     let (typed, name): (Vec<&str>, Vec<&str>) = (typed.split('/').collect(), name.split('/').collect());
     let part = |(typed, name): (&&str, &&str)| match typed.to_lowercase() == name.to_lowercase() {

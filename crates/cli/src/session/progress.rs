@@ -1,17 +1,21 @@
-//! Progress of long work on standard error: done, rate, time left. Silent if standard error is no terminal.
+//! Progress of long operations on standard error: done, rate, time left. Silent if that is not a terminal.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_runtime::Runtime;
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{
+    HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike,
+};
 
 use crate::render::nice_bytes;
+use crate::streams::{Streams, streams};
 
-/// Time between two looks at how far the work is.
+/// How often progress is polled.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Waits for `work`; tells `show` now and then how many seconds it has taken.
+/// Awaits `work` and periodically passes the elapsed seconds to `show`.
 pub async fn watch<T>(runtime: &Runtime, work: impl Future<Output = T>, show: impl Fn(f64)) -> T {
     let start = runtime.now();
     let mut work = std::pin::pin!(work);
@@ -23,13 +27,18 @@ pub async fn watch<T>(runtime: &Runtime, work: impl Future<Output = T>, show: im
     }
 }
 
-/// A line that is redrawn, and gone when the work is done.
+/// A rate in whole numbers, `2,880/s`.
+fn per_second(rate: f64) -> String {
+    format!("{}/s", HumanCount(rate as u64))
+}
+
+/// A line that is redrawn in place and removed at the end.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Work on `total` bytes.
+    /// Progress over `total` bytes.
     pub fn bytes(total: u64, force: bool) -> Progress {
         let style = ProgressStyle::with_template("{msg} {done} of {all} ({percent}%), {rate}/s, {left} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -48,42 +57,63 @@ impl Progress {
         Progress::new(Some(total), style, force)
     }
 
-    /// Work on a number of files that nobody knows beforehand.
+    /// Progress over a number of files that is not known in advance.
     pub fn files(force: bool) -> Progress {
-        let style = ProgressStyle::with_template("{msg} {human_pos} files, {per_sec:.0}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template("{msg} {human_pos} files, {rate}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
+                let _ = w.write_str(&per_second(state.per_sec()));
+            });
         Progress::new(None, style, force)
     }
 
-    /// No line at all.
+    /// Progress with a free text.
+    pub fn text() -> Progress {
+        let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        Progress::new(None, style, false)
+    }
+
+    /// No progress line.
     pub fn hidden() -> Progress {
         Progress { bar: ProgressBar::hidden() }
     }
 
     fn new(total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
-        let shown = force || io::stderr().is_terminal();
-        let target = if shown { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+        let streams = streams();
+        let shown = force || streams.stderr.is_terminal();
+        let target = match shown {
+            true if streams.client.is_some() => {
+                ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(streams)), 5)
+            }
+            true => ProgressDrawTarget::stderr_with_hz(5),
+            false => ProgressDrawTarget::hidden(),
+        };
         let bar = ProgressBar::with_draw_target(total, target).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
         Progress { bar }
     }
 
-    /// So much there is to do, now that it is known.
+    /// Whether the line is visible.
+    pub fn is_shown(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Sets the total, once it is known.
     pub fn total(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// What is being worked on.
+    /// Sets the text.
     pub fn message(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
     }
 
-    /// So much is done.
+    /// Sets the amount done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
-    /// So much more is done.
+    /// Adds to the amount done.
     pub fn add(&self, more: u64) {
         self.bar.inc(more);
     }
@@ -91,5 +121,63 @@ impl Progress {
     /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_second;
+
+    #[test]
+    fn rates_are_whole_numbers() {
+        let rates = [(0.04, "0/s"), (2_880.439_2, "2,880/s"), (1_643_210.7, "1,643,210/s")];
+        for (rate, text) in rates {
+            assert_eq!(per_second(rate), text);
+        }
+    }
+}
+
+/// A client's terminal.
+#[derive(Debug)]
+struct Terminal(Arc<Streams>);
+
+impl Terminal {
+    fn put(&self, text: &str) -> io::Result<()> {
+        (&*self.0.stderr).write_all(text.as_bytes())
+    }
+
+    /// A control sequence with a count; none for 0.
+    fn control(&self, count: usize, letter: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { self.put(&format!("\x1b[{count}{letter}")) }
+    }
+}
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        rustix::termios::tcgetwinsize(&self.0.stderr).map_or(80, |size| size.ws_col.max(1))
+    }
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.control(n, 'A')
+    }
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.control(n, 'B')
+    }
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.control(n, 'C')
+    }
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.control(n, 'D')
+    }
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.put(&format!("{text}\n"))
+    }
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.put(text)
+    }
+    fn clear_line(&self) -> io::Result<()> {
+        self.put("\r\x1b[2K")
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,18 +1,20 @@
-//! `--replay`: the intent log of a dataset, applied in memory to what is shown of it.
+//! `--replay`: applies a dataset's intent log in memory before showing the dataset.
 //!
-//! Only the live dataset has a log: a snapshot's head may still name the log of its day. What the log does not record (some change
-//! times) is taken from the clock, as at an import for writing.
+//! Only the live dataset has a log: the head in a snapshot may still name a log that existed at the time.
+//! Values that the log does not record (some change times) come from the clock, as in an import for writing.
 
-use cenote_dataset::{Dataset, IntentLog, Objset};
+use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
 use cenote_fs::{Filesystem, ReplayReport, Timestamp, Volume};
+use cenote_object::{IntentLog, Objset};
 use cenote_runtime::Runtime;
 
 use super::Session;
+use crate::message::say;
 use crate::outcome::CliError;
 
 impl Session {
-    /// The file system of a dataset, with its intent log applied if that was asked for.
+    /// Opens a dataset's file system, with its intent log applied if `--replay` was given.
     pub async fn filesystem(&self, dataset: &Dataset) -> Result<Filesystem, CliError> {
         let objset = dataset.objset().await?;
         if objset.phys().objset_type == ObjsetType::Zvol {
@@ -27,7 +29,7 @@ impl Session {
         Ok(filesystem)
     }
 
-    /// A volume, with its intent log applied if that was asked for.
+    /// Opens a volume, with its intent log applied if `--replay` was given.
     pub async fn volume(&self, dataset: &Dataset) -> Result<Volume, CliError> {
         let objset = dataset.objset().await?;
         if objset.phys().objset_type == ObjsetType::Zfs {
@@ -51,7 +53,7 @@ impl Session {
     }
 }
 
-/// The time, as files have it.
+/// The current time as a file timestamp.
 pub fn now(runtime: &Runtime) -> Timestamp {
     let now_ns = runtime.unix_time_ns();
     Timestamp {
@@ -60,22 +62,23 @@ pub fn now(runtime: &Runtime) -> Timestamp {
     }
 }
 
-/// Says what of a log could not be replayed when its pool was opened to change it: it is gone then, as in OpenZFS.
+/// Reports records that could not be replayed when the pool was opened for writing. The log is gone then, as
+/// in OpenZFS.
 pub fn say_replayed(dataset: &str, report: &ReplayReport) {
     if let Some(error) = &report.stopped {
         let done = report.applied + report.skipped;
-        eprintln!("cenote: {dataset}: replay of the intent log ended after {done} records: {error}");
+        say!("{dataset}: replay of the intent log ended after {done} records: {error}");
     }
 }
 
-/// Says what could not be replayed. That some records could be is what was asked for.
+/// Reports what could not be replayed.
 fn say(dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
     let name = dataset.name();
     if let Some(error) = &log.damaged {
-        eprintln!("cenote: {name}: the intent log can be read only in part: {error}");
+        say!("{name}: the intent log can be read only in part: {error}");
     }
     if let Some(error) = &report.stopped {
         let (done, all) = (report.applied + report.skipped, log.records.len());
-        eprintln!("cenote: {name}: replay ended after {done} of {all} records: {error}");
+        say!("{name}: replay ended after {done} of {all} records: {error}");
     }
 }

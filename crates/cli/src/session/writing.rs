@@ -1,24 +1,30 @@
-//! A pool that a command changes: opened, marked as in use, changed, and left exported.
+//! Changing a pool: open it, mark it as in use, make the change, export it.
 //!
-//! Idea: there is no daemon, so a pool is this program's as long as a command runs. It leaves the pool exported, which is what the kernel and
-//! other machines take without being forced to. One that was left in use by another machine may be in use there right now: it is refused
-//! until somebody says that it is not (`zpool export -f`).
+//! Idea: there is no daemon, so a pool is in use only while a command runs. The command leaves it exported,
+//! and the kernel and other machines import it without force. A pool last used by another machine and not
+//! exported may still be in use there: it is refused until the administrator says otherwise (`zpool export
+//! -f`). A command that is refused leaves the pool byte for byte as it was ([`Engine::take`]).
 
 use std::fmt::Display;
 
-use cenote_dataset::engine::{Engine, Host, LostLog};
 use cenote_dataset::import;
-use cenote_format::uberblock::Uberblock;
+use cenote_device::Gate;
+use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
 
 use super::Session;
 use super::replay::{now, say_replayed};
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
+use crate::streams::uid;
+
+/// Changes in memory while one command works: two txgs of 64 MiB, and what comes while they are written.
+const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 impl Session {
-    /// Opens a pool, does `work` on it, and leaves it exported, whether the work succeeded or not. If it did, wholly, the pool's history has
-    /// the command.
+    /// Opens a pool, runs `work` on it, and leaves it exported whether or not the work succeeded. The command
+    /// is recorded in the pool's history if it succeeded or was interrupted.
     pub async fn change_pool<T: Into<Outcome>>(
         &self,
         name: &str,
@@ -27,30 +33,63 @@ impl Session {
         self.change_unused(&self.find_pool(name).await?, work).await
     }
 
-    /// The same for everything in `names`; a pool is opened once for all of its own that are in a row. What fails for one is told and does
-    /// not keep the rest, unless somebody wants an end.
+    /// Runs `work` for each of `names`, opening a pool once per run of consecutive names in it. A failure is
+    /// reported and does not stop the rest, unless it is an interruption.
     pub async fn change_each<N: Display, T: Into<Outcome>>(
         &self,
         names: &[N],
         pool_of: impl Fn(&N) -> &str,
         work: impl AsyncFn(&Engine, &N) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
+        let all = async |engine: &Engine, names: &[N]| {
+            let mut outcome = Outcome::Done;
+            for name in names {
+                outcome = outcome.and(told(name, work(engine, name).await.map(T::into))?);
+            }
+            Ok(outcome)
+        };
+        self.change_runs(names, pool_of, all).await
+    }
+
+    /// The same for work that takes many names in one txg. If the batch is refused, each name is tried alone:
+    /// those that can succeed do, and the others are reported.
+    pub async fn change_together<N: Display>(
+        &self,
+        names: &[N],
+        pool_of: impl Fn(&N) -> &str,
+        work: impl AsyncFn(&Engine, &[N]) -> Result<(), CliError>,
+    ) -> Result<Outcome, CliError> {
+        let all = async |engine: &Engine, names: &[N]| {
+            if names.len() > 1 && work(engine, names).await.is_ok() {
+                return Ok(Outcome::Done);
+            }
+            let mut outcome = Outcome::Done;
+            for name in names {
+                let done = work(engine, std::slice::from_ref(name)).await;
+                outcome = outcome.and(told(name, done.map(|()| Outcome::Done))?);
+            }
+            Ok(outcome)
+        };
+        self.change_runs(names, pool_of, all).await
+    }
+
+    /// Opens a pool for each run of consecutive names in it.
+    async fn change_runs<N: Display>(
+        &self,
+        names: &[N],
+        pool_of: impl Fn(&N) -> &str,
+        work: impl AsyncFn(&Engine, &[N]) -> Result<Outcome, CliError>,
+    ) -> Result<Outcome, CliError> {
         let mut outcome = Outcome::Done;
         for names in names.chunk_by(|one, next| pool_of(one) == pool_of(next)) {
             let pool = pool_of(&names[0]);
-            let all = async |engine: &Engine| {
-                let mut outcome = Outcome::Done;
-                for name in names {
-                    outcome = outcome.and(told(name, work(engine, name).await.map(T::into))?);
-                }
-                Ok(outcome)
-            };
-            outcome = outcome.and(told(pool, self.change_pool(pool, all).await)?);
+            let changed = self.change_pool(pool, async |engine| work(engine, names).await).await;
+            outcome = outcome.and(told(pool, changed)?);
         }
         Ok(outcome)
     }
 
-    /// As `change_pool` for a pool that was found.
+    /// Like `change_pool`, for a pool that is already found.
     pub async fn change_unused<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
@@ -60,106 +99,130 @@ impl Session {
         self.change_found(found, PoolState::Exported, work).await
     }
 
-    /// The same for a pool that was found and may be taken whoever had it, which is left in `state` if the work succeeded.
+    /// The same for a pool that may be taken whoever used it last. It is left in `state` if the work
+    /// succeeded.
     pub async fn change_found<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
         state: PoolState,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
-        let found = self.open_to_change(found).await?;
+        if let Some(pool) = self.held(found) {
+            return self.change_held(&pool, work).await;
+        }
+        let (found, gate) = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest()).await?;
-        self.work_on(Engine::start(&mos).await?, state, work).await
+        self.work_on(Engine::start(&mos).await?, &gate, state, work).await
     }
 
-    /// Makes the checkpoint of a pool that was found and may be taken its state, for good.
+    /// Makes a pool's checkpoint its current state, permanently. The caller has checked that the pool may be
+    /// taken.
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, CliError> {
-        let found = self.open_to_change(found).await?;
+        let (found, gate) = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
-        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
+        self.work_on(engine, &gate, PoolState::Exported, write_txg).await
     }
 
-    /// Takes a pool that was found and may be taken in its newest state that is whole, for good. Answers that state.
-    pub async fn rewind_to_whole(&self, found: &FoundPool) -> Result<Uberblock, CliError> {
-        check_kernel(found.name())?;
-        let found = found.open_for_writing(self.runtime()).await?;
-        let (engine, state) = Engine::rewind_to_whole(self.runtime(), &found, &self.newest()).await?;
-        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await?;
-        Ok(state)
-    }
-
-    /// Opens a pool that may be taken and gives up what can't be read of its intent logs.
+    /// Opens a pool and discards the unreadable part of its intent logs. The caller has checked that it may
+    /// be taken.
     pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, CliError> {
-        let found = self.open_to_change(found).await?;
+        let (found, gate) = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest()).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
         for LostLog { dataset, kept, why } in lost {
-            eprintln!("cenote: {dataset}: the intent log was given up after {kept} records: {why}");
+            say!("{dataset}: the intent log was discarded after {kept} records: {why}");
         }
-        self.work_on(engine, PoolState::Exported, async |_| Ok(())).await
+        self.work_on(engine, &gate, PoolState::Exported, write_txg).await
     }
 
-    async fn open_to_change(&self, found: &FoundPool) -> Result<FoundPool, CliError> {
-        check_kernel(found.name())?;
+    async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Gate), CliError> {
         let common = self.common();
         if common.txg.is_some() || common.rewind || common.checkpoint {
-            let why =
-                "only the newest state can be changed: --txg, --rewind and --checkpoint are for looking";
+            let why = "only the newest state can be changed; --txg, --rewind and --checkpoint are read-only";
             return Err(CliError::Usage(why.into()));
         }
-        Ok(found.open_for_writing(self.runtime()).await?)
+        self.open_behind_gate(found).await
     }
 
-    async fn work_on<T: Into<Outcome>>(
+    /// Opens a pool for writing; no write passes before the gate opens.
+    pub(super) async fn open_behind_gate(&self, found: &FoundPool) -> Result<(FoundPool, Gate), CliError> {
+        check_kernel(found.name())?;
+        let gate = Gate::default();
+        Ok((found.open_for_writing(self.runtime()).await?.behind(&gate), gate))
+    }
+
+    /// Takes a pool and replays its logs.
+    pub(super) async fn begin(&self, engine: &Engine, gate: &Gate) -> Result<(), CliError> {
+        engine.take(gate, this_host());
+        for (dataset, report) in engine.prepare(replay_logs(engine, now(self.runtime()))).await? {
+            say_replayed(&dataset, &report);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn work_on<T: Into<Outcome>>(
         &self,
         engine: Engine,
+        gate: &Gate,
         state: PoolState,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
-        engine.set_state(PoolState::Active, this_host()).await?;
-        for (dataset, report) in replay_logs(&engine, now(self.runtime())).await? {
-            say_replayed(&dataset, &report);
-        }
+        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
+        self.begin(&engine, gate).await?;
         let done = match work(&engine).await.map(T::into) {
-            Ok(outcome) => {
-                if outcome == Outcome::Done {
-                    self.note_command(&engine);
-                }
-                engine.sync_all().await.map(|()| outcome).map_err(CliError::from)
+            Err(error) if error.is_broken_pipe() => {
+                let why = "the reader of standard output went away; the rest was not done";
+                Err(CliError::Stopped(why.into()))
             }
-            Err(error) => Err(error),
+            done => done,
         };
+        let succeeded = matches!(done, Ok(Outcome::Done));
+        if !succeeded && !engine.has_changed() {
+            return done;
+        }
+        // What was done before an interruption is on the pool.
+        if succeeded || matches!(done, Err(CliError::Stopped(_))) {
+            self.note_command(&engine);
+        }
         let state = if done.is_ok() { state } else { PoolState::Exported };
-        let closed = engine.set_state(state, this_host()).await;
-        // If the pool can't be closed, that is because of what went wrong before.
+        let closed = engine.close(state).await;
+        // If closing fails, the cause is the earlier error.
         done.and_then(|done| closed.map(|()| done).map_err(CliError::from))
     }
 
-    /// Notes the command line in the pool's history.
+    /// Records the command line in the pool's history.
     pub fn note_command(&self, engine: &Engine) {
-        engine.note_command(&self.command, rustix::process::getuid().as_raw().into());
+        engine.note_command(&self.command, uid().into());
     }
 
-    fn newest(&self) -> cenote_dataset::ImportOptions {
+    pub(super) fn newest(&self) -> cenote_dataset::ImportOptions {
         let (cache_bytes, keys) = (self.cache_bytes, self.keys.source());
         cenote_dataset::ImportOptions { cache_bytes, keys, ..Default::default() }
     }
 
-    /// The pools named; if none is, all that are not destroyed.
+    /// The named pools, or all that are not destroyed if none is named.
     pub async fn pools_to_change(&self, names: &[String]) -> Result<Vec<FoundPool>, CliError> {
         let mut found = self.find_pools(names).await?;
         found.retain(|pool| !names.is_empty() || pool.state() != PoolState::Destroyed);
         Ok(found)
     }
 
-    /// Refuses a pool that another machine seems to have, or that was destroyed.
+    /// Refuses a pool that another machine seems to use, or that was destroyed.
     pub fn check_unused(&self, found: &FoundPool) -> Result<(), CliError> {
+        self.check_unused_or(found, &format!("`cenote zpool export -f {}`", found.name()))
+    }
+
+    /// The same, naming another command that takes the pool over.
+    pub fn check_unused_or(&self, found: &FoundPool, what_takes_it: &str) -> Result<(), CliError> {
         let name = found.name();
+        if self.held(found).is_some() {
+            return Ok(());
+        }
         match found.state() {
             PoolState::Destroyed => Err(CliError::NotFound(format!("pool '{name}' was destroyed"))),
             PoolState::Active if !was_here(found) => Err(CliError::NotFound(format!(
-                "pool '{name}' was last in use by {} and not exported; if that machine does not have it any more, \
-                     `cenote zpool export -f {name}` takes it over",
+                "pool '{name}' was last in use by {} and not exported; if that machine no longer uses it, \
+                     {what_takes_it} takes it over",
                 found.config.hostname.as_deref().unwrap_or("an unknown machine")
             ))),
             _ => Ok(()),
@@ -172,14 +235,19 @@ impl Session {
     }
 }
 
-/// This machine had it last. Machines without a hostid go by their names.
+/// Writes the txg; for work that opening the pool has already done.
+pub(super) async fn write_txg(engine: &Engine) -> Result<(), CliError> {
+    Ok(engine.force_sync().await?)
+}
+
+/// Whether this machine used it last. Machines without a hostid are identified by name.
 fn was_here(found: &FoundPool) -> bool {
     let host = this_host();
     let name = found.config.hostname.as_deref().unwrap_or_default();
     found.config.hostid.unwrap_or(0) == host.id && (host.id != 0 || name == host.name)
 }
 
-/// Refuses a pool that this machine's kernel has imported: files it keeps open without a lock.
+/// Refuses a pool that this machine's kernel has imported: the kernel holds image files open without a lock.
 pub fn check_kernel(name: &str) -> Result<(), CliError> {
     match std::path::Path::new("/proc/spl/kstat/zfs").join(name).exists() {
         true => Err(CliError::NotFound(format!(
@@ -189,7 +257,7 @@ pub fn check_kernel(name: &str) -> Result<(), CliError> {
     }
 }
 
-/// This machine, as pools remember who had them: the hostid that `zgenhostid` made, if any.
+/// This machine as recorded in pools: the hostid that `zgenhostid` set, if any, and the host name.
 pub fn this_host() -> Host {
     let id = std::fs::read("/etc/hostid").ok();
     let id = id.and_then(|bytes| bytes.first_chunk::<4>().copied()).map_or(0, u32::from_ne_bytes);
@@ -197,7 +265,7 @@ pub fn this_host() -> Host {
     Host { id: id.into(), name }
 }
 
-/// Tells what went wrong, and with what, unless it is that somebody wants an end.
+/// Reports an error with the name it concerns; passes an interruption on.
 fn told(name: impl Display, done: Result<Outcome, CliError>) -> Result<Outcome, CliError> {
     match done {
         Err(error @ CliError::Stopped(_)) => Err(error),

@@ -1,4 +1,4 @@
-//! Running the program, and folders of disks for it.
+//! Runs the program, and creates folders of disks for it.
 
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// After this a command is taken to hang; it is far above what any needs.
+/// A command that runs longer than this is considered hung; none comes near it.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
 pub const FAILED: i32 = 1;
 pub const MISUSED: i32 = 2;
 pub const DAMAGED: i32 = 3;
 
-/// What a command gave.
+/// The result of a command.
 pub struct Ran {
     command: String,
     pub status: i32,
@@ -23,7 +23,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// Runs `cenote` with these words. The words that every bad input must obey are checked here: no panic, no hang.
+/// Runs `cenote` with these words and checks the rules for every bad input: no panic, no hang.
 pub fn cenote(words: &[&str]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cenote"))
         .args(words)
@@ -62,7 +62,7 @@ fn collect(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Stri
 }
 
 impl Ran {
-    /// It must end with this status, and its message must have all of these words.
+    /// It must end with this status, and its message must contain all of these words.
     #[track_caller]
     pub fn fails(&self, status: i32, words: &[&str]) {
         let Ran { command, stderr, .. } = self;
@@ -72,7 +72,7 @@ impl Ran {
         }
     }
 
-    /// It must succeed; its output, the lines sorted (a scan has no order).
+    /// It must succeed; returns its output with sorted lines (a scan is unordered).
     #[track_caller]
     pub fn succeeds(&self) -> Vec<&str> {
         assert_eq!(self.status, 0, "{}: {}", self.command, self.stderr);
@@ -92,7 +92,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A folder of links to these images, under these names.
+/// A folder with links to these images, under these names.
 pub fn folder_of<'a>(images: impl IntoIterator<Item = (&'a str, PathBuf)>) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, image) in images {

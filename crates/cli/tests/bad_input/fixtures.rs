@@ -1,4 +1,5 @@
-//! OpenZFS's own pools: every old version, every survivable set of disks, and those that must be refused.
+//! OpenZFS's own test pools: every old version, every survivable set of disks, and those that must be
+//! refused.
 
 use std::path::Path;
 
@@ -29,7 +30,7 @@ fn an_unknown_version_is_refused() {
     scan(&images, "v999-pool").fails(FAILED, &["v999-pool", "version 999", "1 to 28 and 5000"]);
 }
 
-/// Every set of `count` disks; those with at most `spare` missing give all files, the others a clear error.
+/// Every set of `count` disks; sets with at most `spare` missing yield all files, others a clear error.
 fn every_set(images: &Path, disks: &str, pool: &str, count: u32, spare: u32) {
     let whole = scan(images, pool);
     let whole = whole.succeeds();
@@ -44,8 +45,9 @@ fn every_set(images: &Path, disks: &str, pool: &str, count: u32, spare: u32) {
         } else if spare > 0 {
             ran.fails(FAILED, &[pool, "devices are missing"]);
         } else {
-            // Labels as old as these do not tell how many vdevs there are. A missing one shows when all copies of a block
-            // are on it, and copies are on different vdevs: all may be there.
+            // Labels this old do not say how many vdevs there are. A missing one is noticed only if all
+            // copies of a block are on it; copies are on different vdevs, so everything may still be
+            // readable.
             match ran.status {
                 0 => assert!(ran.succeeds() == whole, "{pool} with disks {set:b}"),
                 status => ran.fails(if status == DAMAGED { DAMAGED } else { FAILED }, &[]),
@@ -73,7 +75,7 @@ fn every_survivable_set_of_disks() {
     }
 }
 
-/// Pools as old as these do not say how many vdevs they have; the uberblock's sum of guids tells that one is missing.
+/// Pools this old do not record their number of vdevs; the uberblock's guid sum shows that one is missing.
 #[test]
 fn a_missing_disk_of_an_old_stripe_is_told() {
     let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };

@@ -22,7 +22,7 @@ fn wrong_and_missing_keys() {
     hex("00").fails(FAILED, &["genc/hex", "64 hexadecimal digits"]);
     hex(&"zz".repeat(32)).fails(FAILED, &["genc/hex", "64 hexadecimal digits"]);
     hex(&"00".repeat(32)).fails(FAILED, &["incorrect key for 'genc/hex'"]);
-    // A key for something else opens nothing; what needs no key is read beside what is locked.
+    // A key for another dataset opens nothing; datasets that need no key are still read.
     scan("genc/pass", Some("genc/hex=pass:correct horse battery")).fails(FAILED, &["--key genc/pass="]);
     assert!(!scan("genc/plain", Some("genc/pass=pass:wrong")).succeeds().is_empty());
     assert!(!scan("genc/pass", Some("genc/pass=pass:correct horse battery")).succeeds().is_empty());

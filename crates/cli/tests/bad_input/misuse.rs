@@ -1,4 +1,4 @@
-//! Command lines that make no sense, and names of what is not there.
+//! Invalid command lines, and names that don't exist.
 
 use super::command::{FAILED, MISUSED, cenote, text};
 
@@ -52,7 +52,7 @@ fn names_of_what_is_not_there() {
     let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
     let disk = images.join("zfs-pool-v15.dat");
     let fails = |words: &[&str], says: &[&str]| {
-        cenote(&[words, &["-d", text(&disk)]].concat()).fails(FAILED, says);
+        cenote(&[words, &["--disks", text(&disk)]].concat()).fails(FAILED, says);
     };
     fails(&["scan", "tank"], &["no pool 'tank'", "v15-pool"]);
     fails(&["scan", "v15-pool/none"], &["v15-pool/none", "does not exist", "zfs list"]);
@@ -79,7 +79,7 @@ fn near_names_are_suggested() {
     let Some(pool) = cenote_testkit::golden("snaps") else { return };
     let images = pool.images();
     let fails = |words: &[&str], says: &[&str]| {
-        cenote(&[words, &["-d", text(&images)]].concat()).fails(FAILED, says);
+        cenote(&[words, &["--disks", text(&images)]].concat()).fails(FAILED, says);
     };
     fails(&["zfs", "list", "gsnaps/a/vool"], &["gsnaps/a/vool", "did you mean 'gsnaps/a/vol'?"]);
     fails(&["ls", "gsnaps/A:/"], &["did you mean 'gsnaps/a'?"]);

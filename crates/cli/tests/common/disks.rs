@@ -1,14 +1,16 @@
-//! Pools made of files, which the built program changes; and `zdb`, which must be content with them.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its own part")]
+//! Pools in files that the built program changes and that must satisfy `zdb`.
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test binary uses its own part")]
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 pub const POOL: &str = "tank";
 pub const MIB: u64 = 1 << 20;
 
-/// Files as devices, in a folder of their own.
+/// Files used as devices, in their own folder.
 pub struct Disks(tempfile::TempDir);
 
 impl Disks {
@@ -31,6 +33,33 @@ impl Disks {
         program.args(command.split(' ')).args(more).output().unwrap()
     }
 
+    /// The same with only some of the files as disks.
+    pub fn run_on(&self, names: &[&str], command: &str) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path());
+        names.iter().for_each(|name| _ = program.arg("--disks").arg(self.path().join(name)));
+        program.args(command.split(' ')).output().unwrap()
+    }
+
+    /// The content of all disks.
+    pub fn images(&self) -> Vec<(OsString, Vec<u8>)> {
+        let files = std::fs::read_dir(self.path()).unwrap().map(Result::unwrap);
+        let mut images: Vec<_> =
+            files.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect();
+        images.sort();
+        images
+    }
+
+    /// The same with this standard input.
+    pub fn run_with(&self, command: &str, input: &[u8]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path()).arg("--disks").arg(self.path()).args(command.split(' '));
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
     pub fn cenote(&self, command: &str, more: &[&Path]) -> String {
         let output = self.run(command, more);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -44,7 +73,7 @@ impl Disks {
         assert!(!output.status.success() && errors.contains(words), "cenote {command}: {errors}");
     }
 
-    /// `zdb` reads all blocks, and finds as much allocated as referenced.
+    /// `zdb` reads all blocks and finds no difference between allocated and referenced space.
     pub fn zdb_is_content(&self) {
         self.zdb_is_content_with(POOL);
     }
@@ -62,7 +91,7 @@ impl Disks {
     }
 }
 
-/// Bytes that do not compress, from a seed.
+/// Incompressible bytes, generated from a seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {

@@ -1,14 +1,14 @@
-//! Running the built program on golden pools.
+//! Runs the built program on golden pools.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
 use std::process::{Command, Output};
 
 use cenote_testkit::Golden;
 
-/// Runs `cenote COMMAND TARGETS -d IMAGES` (the command is split at blanks) with these keys.
+/// Runs `cenote COMMAND TARGETS --disks IMAGES` (the command is split at spaces) with these keys.
 pub fn run(pool: &Golden, command: &str, targets: &[&str], keys: &[String]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
-    program.args(command.split_whitespace()).args(targets).arg("-d").arg(pool.images());
+    program.args(command.split_whitespace()).args(targets).arg("--disks").arg(pool.images());
     keys.iter().for_each(|key| _ = program.arg("--key").arg(key));
     program.output().unwrap()
 }
@@ -21,7 +21,7 @@ pub fn cenote(pool: &Golden, command: &str, targets: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A command that must fail with this exit status and these words on standard error.
+/// A command that must fail with this exit status and print these words on standard error.
 pub fn cenote_fails(pool: &Golden, command: &str, status: i32, words: &str) {
     let output = run(pool, command, &[], &[]);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -29,7 +29,7 @@ pub fn cenote_fails(pool: &Golden, command: &str, status: i32, words: &str) {
     assert!(errors.contains(words), "cenote {command}: {errors}");
 }
 
-/// `--key` options for all roots of a pool; those below one that is listed have its key.
+/// `--key` options for all roots of a pool; roots below a listed one use its key.
 fn keys(pool: &Golden) -> Vec<String> {
     let facts = pool.facts();
     let mut keys = Vec::new();
@@ -48,7 +48,7 @@ fn keys(pool: &Golden) -> Vec<String> {
     keys
 }
 
-/// A file that holds a raw key.
+/// A file with a raw key.
 fn raw_key(pool: &Golden, digits: &str) -> String {
     let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     let bytes: Vec<u8> = digits.as_bytes().chunks(2).map(digit).collect();

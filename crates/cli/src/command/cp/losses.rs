@@ -1,23 +1,28 @@
-//! What a copy could not keep, gathered while it runs and said at its end.
+//! What a copy could not preserve: collected while it runs, reported at its end.
+//!
+//! Locking: any task may add losses; one mutex guards the collection and is held for one entry or one report,
+//! never across an await. `full` has one waiter, the copy itself.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cenote_inspect::copy::{Copied, Loss, LossKind, Reason};
+use indicatif::{HumanCount, HumanDuration};
 use rustix::io::Errno;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use crate::message::say;
 use crate::outcome::Outcome;
-use crate::render::{escape_terminal, nice_bytes};
-use crate::session::Progress;
+use crate::render::{json_name, nice_bytes, quoted};
 
-/// Losses of one kind that are listed; all are counted.
+/// How many losses of one kind are listed; all are counted.
 const LISTED: usize = 5;
-/// Files with lost content that are listed.
+/// How many files with lost content are listed.
 const LISTED_CONTENT: usize = 1000;
 
-/// Gathers losses from many tasks.
+/// Collects losses from many tasks.
 #[derive(Clone, Default)]
 pub struct Losses {
     gathered: Arc<Mutex<Gathered>>,
@@ -32,7 +37,7 @@ struct Gathered {
     outcome: Option<Outcome>,
 }
 
-/// For programs.
+/// The JSON summary.
 #[derive(Serialize)]
 pub struct Summary {
     files: u64,
@@ -54,14 +59,14 @@ struct LossJson {
 }
 
 impl Losses {
-    /// Takes one.
+    /// Records a loss.
     pub fn add(&self, loss: Loss) {
-        // Of attributes the same error only says that one file has no room for more of them.
+        // For an attribute this error only means that the file has no room for more attributes.
         if loss.is_content() && matches!(loss.reason, Reason::System(Errno::NOSPC | Errno::DQUOT)) {
             self.full.notify_one();
         }
         let mut gathered = self.lock();
-        let outcome = match (loss.is_damage(), loss.is_content()) {
+        let outcome = match (loss.is_damage(), loss.is_content() || loss.is_access()) {
             (true, _) => Outcome::Damaged,
             (false, true) => Outcome::Failed,
             (false, false) => Outcome::Done,
@@ -81,44 +86,46 @@ impl Losses {
         }
     }
 
-    /// Waits until the destination has no room: to go on would only lose more.
+    /// Waits until the destination is full: continuing would only lose more.
     pub async fn full(&self) {
         self.full.notified().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {
-        // Nothing is left half done under the lock.
+        // No code under the lock can panic halfway through an update.
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the copy ended: lost content fails it, damage on the pool is said, other losses are only listed.
+    /// How the copy ended: lost content and lost ACLs fail it, damage on the pool takes precedence, other
+    /// losses are only listed.
     pub fn outcome(&self) -> Outcome {
         self.lock().outcome.unwrap_or(Outcome::Done)
     }
 
-    /// Says everything on standard error.
+    /// Reports all losses on standard error.
     pub fn say(&self) {
         let gathered = self.lock();
         for loss in &gathered.content {
-            eprintln!("cenote: {}", line(loss));
+            say!("{}", line(loss));
         }
         let more = gathered.content_counts.values().sum::<u64>() - gathered.content.len() as u64;
         if more > 0 {
-            eprintln!("cenote: and {more} more files that are not, or not whole, in the copy");
+            say!("and {more} more files that are missing from the copy or incomplete");
         }
         for (words, (count, first)) in &gathered.others {
             if *words == LossKind::Owner.words() && !rustix::process::geteuid().is_root() {
-                eprintln!("cenote: {count} owners could not be kept: only root may give files away");
+                say!("{count} owners could not be set: only root can change owners");
                 continue;
             }
-            eprintln!("cenote: could not be kept: {count} {words}");
+            let what = first.first().map_or(format!("{count} {words}"), |loss| loss.kind.counted(*count));
+            say!("not preserved: {what}");
             for loss in first {
-                eprintln!("cenote:   {}", line(loss));
+                say!("  {}", line(loss));
             }
         }
     }
 
-    /// The same for programs.
+    /// The summary for JSON output.
     pub fn summary(&self, copied: Copied) -> Summary {
         let gathered = self.lock();
         let mut lost = gathered.content_counts.clone();
@@ -143,17 +150,12 @@ fn json(loss: &Loss) -> LossJson {
         }
         _ => Vec::new(),
     };
-    LossJson {
-        path: escape_terminal(&loss.path),
-        lost: loss.kind.words(),
-        ranges,
-        reason: loss.reason.to_string(),
-    }
+    LossJson { path: json_name(&loss.path), lost: loss.kind.words(), ranges, reason: loss.reason.to_string() }
 }
 
 /// A loss as one line; unreadable ranges as `OFFSET+LENGTH`.
 fn line(loss: &Loss) -> String {
-    let path = escape_terminal(&loss.path);
+    let path = quoted(&loss.path);
     let reason = match &loss.reason {
         Reason::System(Errno::EXIST) => "exists already; -f replaces it".to_string(),
         reason => reason.to_string(),
@@ -166,21 +168,57 @@ fn line(loss: &Loss) -> String {
             format!("{path}: zeros at {}: {reason}", ranges.join(", "))
         }
         LossKind::Entries => format!("{path}: some entries can't be read: {reason}"),
-        LossKind::Xattr(name) => format!("{path}: {}: {reason}", escape_terminal(name)),
+        LossKind::Xattr(name) => format!("{path}: {}: {reason}", quoted(name)),
         _ => format!("{path}: {reason}"),
     }
 }
 
-/// Shows how far a copy is.
-pub fn show_progress(progress: &Progress, copied: Copied, seconds: f64) {
+/// How far a copy is; `total` is its size in bytes, if known.
+pub fn describe_progress(copied: Copied, seconds: f64, total: Option<u64>) -> String {
     let rate = if seconds > 0.0 { copied.bytes as f64 / seconds } else { 0.0 };
-    progress.message(format!("{} copied, {}/s,", nice_bytes(copied.bytes), nice_bytes(rate as u64)));
-    progress.set(copied.files);
+    let (mut of, mut left) = (String::new(), String::new());
+    if let Some(total) = total.filter(|total| *total > 0) {
+        // Files may have grown since they were counted, and holes are not copied.
+        let done = copied.bytes.min(total);
+        of = format!(" of {} ({}%)", nice_bytes(total), (done as f64 * 100.0 / total as f64) as u64);
+        if rate >= 1.0 {
+            let seconds = Duration::from_secs(((total - done) as f64 / rate) as u64);
+            left = format!(", {} left", HumanDuration(seconds));
+        }
+    }
+    let (files, bytes) = (HumanCount(copied.files), nice_bytes(copied.bytes));
+    format!("{files} files, {bytes}{of}, {}/s{left}", nice_bytes(rate as u64))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_says_how_much_of_what_and_how_long_it_takes() {
+        let copied = Copied { files: 12_345, bytes: 5 << 30, ..Copied::default() };
+        assert_eq!(
+            describe_progress(copied, 50.0, Some(17 << 30)),
+            "12,345 files, 5G of 17G (29%), 102M/s, 2 minutes left"
+        );
+        assert_eq!(describe_progress(copied, 50.0, None), "12,345 files, 5G, 102M/s");
+        assert_eq!(describe_progress(Copied::default(), 0.0, Some(1)), "0 files, 0B of 1B (0%), 0B/s");
+    }
+
+    #[test]
+    fn lost_acls_fail_a_copy_and_other_attributes_do_not() {
+        for (kind, outcome) in [
+            (LossKind::Xattr(b"user.note".to_vec()), Outcome::Done),
+            (LossKind::Owner, Outcome::Done),
+            (LossKind::Xattr(b"system.posix_acl_access".to_vec()), Outcome::Failed),
+            (LossKind::Acl, Outcome::Failed),
+        ] {
+            let losses = Losses::default();
+            let reason = Reason::Because("the file system has acltype=off");
+            losses.add(Loss { path: b"/f".to_vec(), kind: kind.clone(), reason });
+            assert_eq!(losses.outcome(), outcome, "{kind:?}");
+        }
+    }
 
     #[test]
     fn all_losses_are_counted_and_the_first_listed() {

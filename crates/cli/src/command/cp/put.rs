@@ -1,22 +1,32 @@
-//! `cp` into a pool: sources are files of this system or of that pool, the destination is `POOL/DATASET:/PATH`.
+//! `cp` into a pool: sources are local files or files of the same pool, the destination is
+//! `POOL/DATASET:/PATH`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cenote_dataset::ObjectId;
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
+use cenote_format::units::ObjectId;
 use cenote_fs::{FileKind, Filesystem, LastLink};
 use cenote_inspect::put::{HostFile, PoolFile, Putter};
 
-use super::{Cp, Losses, show_progress};
+use super::total::Total;
+use super::{Cp, Losses, below, describe_progress, own_name};
 use crate::command::change::{parent_of, putter, until_interrupted};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Progress, Session, Target, dataset, file_error, print_json, raise_file_limit, watch};
+use crate::streams::local;
 
-/// What is to be copied, opened.
+/// An opened source.
 enum Opened {
     Host(HostFile),
     InPool(PoolFile),
+}
+
+/// A source, the name of its copy, and whether only its contents are copied.
+struct Source {
+    opened: Opened,
+    name: Option<Vec<u8>>,
+    is_content: bool,
 }
 
 impl Opened {
@@ -45,10 +55,11 @@ impl Opened {
     }
 }
 
-/// The destination if it lies in a pool: `POOL/DATASET:/PATH`, and no path of this system.
+/// The destination, if it lies in a pool: `POOL/DATASET:/PATH`, and not a local path.
 pub fn in_pool(destination: &Path) -> Option<Target> {
-    let text = destination.to_str().filter(|text| !text.starts_with(['/', '.']))?;
-    text.parse().ok().filter(|target: &Target| target.path.is_some())
+    let typed = destination.as_os_str();
+    let is_here = typed.as_bytes().starts_with(b"/") || typed.as_bytes().starts_with(b".");
+    Target::parse(typed).ok().filter(|target| target.path.is_some() && !is_here)
 }
 
 impl Cp {
@@ -63,34 +74,43 @@ impl Cp {
         if let Some(source) = sources.iter().find(elsewhere) {
             let source = source.display();
             return Err(CliError::Usage(format!(
-                "{source}: copy it out first, from one pool to another can't be done yet"
+                "{source}: copying from one pool to another is not supported yet; copy it out first"
             )));
+        }
+        if self.datasets {
+            let why = "--datasets is for copies out of a pool; into one, copy each dataset separately";
+            return Err(CliError::Usage(why.into()));
         }
         raise_file_limit();
         let losses = Losses::default();
         let work = async |engine: &Engine| {
             let options = (self.force, !self.no_metadata);
             let putter = putter(engine, &target.dataset, options, &losses).await?;
-            let progress = Progress::files(false);
-            let show = |seconds| show_progress(&progress, putter.copied(), seconds);
+            let progress = Progress::text();
+            let total = match sources.iter().any(|path| of_pool(path).is_some()) {
+                true => Total::default(),
+                false => Total::of_host(&progress, sources.iter().map(|source| local(source)).collect()),
+            };
+            let show = |seconds| progress.message(describe_progress(putter.copied(), seconds, total.bytes()));
             let work = watch(session.runtime(), self.put_all(engine, &putter, sources, target), show);
             let done = until_interrupted(&putter, work).await;
             progress.finish();
             let copied = putter.copied();
             losses.say();
+            let mut outcome = Outcome::Done;
             if session.json() {
-                print_json(&losses.summary(copied))?;
+                outcome = outcome.printed(print_json(&losses.summary(copied)));
             }
             match done? {
-                ((), false) => Ok(()),
+                ((), false) => Ok(outcome),
                 ((), true) => Err(CliError::Stopped(format!(
-                    "interrupted; {} files are there, each whole",
+                    "interrupted; {} files are copied, each complete",
                     copied.files
                 ))),
             }
         };
-        session.change_pool(target.pool(), work).await?;
-        Ok(losses.outcome())
+        let outcome = session.change_pool(target.pool(), work).await?;
+        Ok(outcome.and(losses.outcome()))
     }
 
     async fn put_all(
@@ -101,26 +121,21 @@ impl Cp {
         target: &Target,
     ) -> Result<(), CliError> {
         let view = putter.fs().view();
-        let there = view.resolve(target.path_or_root().as_bytes(), LastLink::Follow).await.ok();
+        let there = view.resolve(target.path_in(&view).await, LastLink::Follow).await.ok();
         let folder = match there {
             Some(object) if view.attr(object).await?.is_dir() => Some(object),
             _ => None,
         };
         if folder.is_none() && sources.len() > 1 {
-            let (dataset, path) = (&target.dataset, target.path_or_root());
-            return Err(CliError::Usage(format!(
-                "{dataset}:{path}: several sources need a folder that exists"
-            )));
+            return Err(CliError::Usage(format!("{target}: several sources need a folder that exists")));
         }
         for path in sources {
-            let source = self.open(engine, putter, path, target).await?;
+            let Source { opened: source, name, is_content } = self.open(engine, putter, path, target).await?;
             if source.is_folder() && !self.recursive {
                 return Err(CliError::Usage(format!("{} is a folder: copy it with -r", path.display())));
             }
-            match (folder, own_name(path)) {
-                (Some(dir), _) if path.as_os_str().as_bytes().ends_with(b"/.") => {
-                    source.put_into(putter, path, dir).await?;
-                }
+            match (folder, name) {
+                (Some(dir), _) if is_content => source.put_into(putter, path, dir).await?,
                 (Some(dir), Some(name)) => source.put(putter, path, dir, &name).await?,
                 (Some(_), None) => {
                     let path = path.display();
@@ -142,47 +157,40 @@ impl Cp {
         putter: &Putter,
         path: &Path,
         target: &Target,
-    ) -> Result<Opened, CliError> {
+    ) -> Result<Source, CliError> {
         let Some(source) = of_pool(path) else {
             let host = |errno: rustix::io::Errno| CliError::io(path.display().to_string())(errno.into());
-            return Ok(Opened::Host(HostFile::open(path, !self.recursive).map_err(host)?));
+            let opened = Opened::Host(HostFile::open(&local(path), !self.recursive).map_err(host)?);
+            let name = path.file_name().map(|name| name.as_bytes().to_vec());
+            return Ok(Source { opened, name, is_content: path.as_os_str().as_bytes().ends_with(b"/.") });
         };
         let is_target = source.dataset == target.dataset;
+        let found = dataset(&engine.mos().await?, &source.dataset).await?;
         let fs = match is_target {
             true => putter.fs().view(),
-            false => {
-                let found = dataset(&engine.mos().await?, &source.dataset).await?;
-                Filesystem::open(found.objset().await?).await?
-            }
+            false => Filesystem::open(found.objset().await?).await?,
         };
-        let (path, last) =
-            (source.path_or_root(), if self.recursive { LastLink::Keep } else { LastLink::Follow });
-        let object = match fs.resolve(path.as_bytes(), last).await {
+        let path = source.path_in(&fs).await;
+        let last = if self.recursive { LastLink::Keep } else { LastLink::Follow };
+        let object = match fs.resolve(path, last).await {
             Ok(object) => object,
             Err(error) => return Err(file_error(&fs, path, error).await),
         };
-        Ok(Opened::InPool(match is_target {
+        if self.recursive {
+            below::say_left_out(&found, object == fs.root()).await;
+        }
+        let opened = Opened::InPool(match is_target {
             true => PoolFile::open_in(putter, object).await?,
             false => PoolFile::open(fs, object).await?,
-        }))
+        });
+        let name = Some(own_name(&source.dataset, path).to_vec());
+        Ok(Source { opened, name, is_content: path.ends_with(b"/.") })
     }
 }
 
-/// A source that lies in a pool: what could also be a file here is one.
+/// A source that lies in a pool; a name that also exists locally means the local file.
 fn of_pool(path: &Path) -> Option<Target> {
     in_pool(path).filter(|_| !path.exists())
-}
-
-/// The last name of a source's path, or of its dataset for the root.
-fn own_name(path: &Path) -> Option<Vec<u8>> {
-    let root = of_pool(path).filter(|target| target.path_or_root().trim_matches('/').is_empty());
-    match root {
-        Some(target) => {
-            let dataset = target.dataset.split('@').next()?;
-            Some(dataset.rsplit('/').next()?.as_bytes().to_vec())
-        }
-        None => Some(path.file_name()?.as_bytes().to_vec()),
-    }
 }
 
 #[cfg(test)]

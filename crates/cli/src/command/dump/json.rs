@@ -1,12 +1,14 @@
-//! A dump for programs: one JSON object. Records are objects, lists and tables arrays of objects; sizes, times (seconds since
-//! 1970) and numbers are numbers, bits `"0x..."`, bytes hex digits, a block pointer an object.
+//! A dump for programs: one JSON object. Records become objects, lists and tables arrays of objects; sizes,
+//! times (seconds since 1970) and numbers become numbers, bit masks `"0x..."`, bytes hex digits, a block
+//! pointer an object.
 
 use std::io::{self, Write};
 
+use cenote_format::unseen::visible_json;
 use cenote_inspect::dump::{Sink, Value, pointer};
 use serde_json::{Map, Value as Tree};
 
-use super::text::hex;
+use crate::render::hex;
 
 enum Frame {
     Record,
@@ -14,11 +16,11 @@ enum Frame {
     Table(Vec<&'static str>),
 }
 
-/// Writes a dump as JSON, as it comes.
+/// Writes a dump as JSON, in one pass.
 pub struct Json<W: Write> {
     out: W,
     frames: Vec<Frame>,
-    /// Something stands before, on this level.
+    /// Whether an element precedes on this level.
     comma: bool,
     failed: Option<io::Error>,
 }
@@ -30,7 +32,7 @@ impl<W: Write> Json<W> {
         json
     }
 
-    /// The last brace is written.
+    /// Writes the last brace.
     pub fn finish(mut self) -> io::Result<W> {
         self.write("}\n");
         match self.failed {
@@ -45,13 +47,13 @@ impl<W: Write> Json<W> {
         }
     }
 
-    /// A comma if one is due, and in a record the name.
+    /// Writes a comma if one is needed and, in a record, the name.
     fn begin(&mut self, name: &str) {
         if std::mem::replace(&mut self.comma, true) {
             self.write(",");
         }
         if matches!(self.frames.last(), Some(Frame::Record) | None) {
-            let name = Tree::from(name).to_string();
+            let name = visible_json(Tree::from(name).to_string());
             self.write(&format!("{name}:"));
         }
     }
@@ -82,17 +84,17 @@ impl<W: Write> Sink for Json<W> {
         let row: Map<_, _> =
             columns.iter().map(|c| c.replace(' ', "_")).zip(cells.into_iter().map(tree)).collect();
         self.begin("");
-        self.write(&Tree::Object(row).to_string());
+        self.write(&visible_json(Tree::Object(row).to_string()));
     }
 
     fn field(&mut self, name: &str, value: Value) {
-        // A list holds records only: a field in one (an error, met between records) becomes a record.
+        // A list holds only records: a single field in it (an error between records) becomes a record.
         let in_list = !matches!(self.frames.last(), Some(Frame::Record) | None);
         if in_list {
             self.open("");
         }
         self.begin(name);
-        self.write(&tree(value).to_string());
+        self.write(&visible_json(tree(value).to_string()));
         if in_list {
             self.close();
         }
@@ -168,7 +170,11 @@ mod tests {
         let tree: Tree = serde_json::from_str(&text).unwrap();
         assert_eq!(
             tree,
-            serde_json::json!({"a\"b": 1, "l": [{"x": "0x10"}, {"error": "between"}], "t": [{"n": 1, "ref_count": null}]})
+            serde_json::json!({
+                "a\"b": 1,
+                "l": [{"x": "0x10"}, {"error": "between"}],
+                "t": [{"n": 1, "ref_count": null}]
+            })
         );
     }
 }

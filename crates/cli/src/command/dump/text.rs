@@ -1,19 +1,19 @@
-//! A dump for people: names and values in two columns, what is within indented, tables aligned.
+//! A dump for people: names and values in two columns, nested structures indented, tables aligned.
 //!
-//! Fields are held back until something else comes, so that their values line up; rows until there are enough to know the
-//! widths. So memory stays bounded however long the dump is.
+//! Fields are buffered until something else follows, so that their values line up; rows are buffered until
+//! there are enough to choose column widths. Memory is bounded whatever the length of the dump.
 
 use std::io::{self, Write};
 
 use cenote_inspect::dump::{Sink, Value, pointer};
 
-use crate::render::{Align, Table, escape_terminal, iso_utc, nice_bytes};
+use crate::render::{Align, Table, escape_terminal, hex, iso_utc, nice_bytes};
 
-/// Rows that are laid out together.
+/// How many rows are laid out together.
 const PAGE_ROWS: usize = 2000;
-/// Bytes of meaningless data shown in one line; more are shown as a hex dump.
+/// Opaque data up to this size is shown on one line; longer data as a hex dump.
 const INLINE_BYTES: usize = 32;
-/// Bytes in a line of a hex dump.
+/// Bytes per line of a hex dump.
 const LINE_BYTES: usize = 16;
 
 struct Page {
@@ -37,7 +37,7 @@ impl<W: Write> Text<W> {
         Text { out, depth: 0, fields: Vec::new(), page: None, failed: None }
     }
 
-    /// The rest is written.
+    /// Writes the rest.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush_fields();
         match self.failed {
@@ -127,7 +127,7 @@ impl<W: Write> Sink for Text<W> {
     }
 }
 
-/// Columns of numbers line up on the right.
+/// Columns of numbers are right-aligned.
 fn aligns(columns: &[&str], rows: &[Vec<Value>]) -> Vec<Align> {
     let is_number = |value: Option<&Value>| match value {
         Some(Value::Text(text)) => text.ends_with('%'),
@@ -160,11 +160,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// `00000010  00 01 ...  |..|`; lines that repeat the one before are left out, as `*` says.
+/// `00000010  00 01 ...  |..|`; `*` stands for repetitions of the previous line.
 fn hex_dump(bytes: &[u8]) -> impl Iterator<Item = String> + '_ {
     let mut before: Option<&[u8]> = None;
     let mut starred = false;

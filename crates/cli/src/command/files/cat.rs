@@ -1,4 +1,4 @@
-//! `cenote cat`: content, read ahead and in order.
+//! `cenote cat`: file contents, read ahead and written in order.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use cenote_fs::{FileKind, LastLink};
 use cenote_inspect::copy::{Pieces, write_zeros};
 
 use super::Cat;
-use super::place::{Place, Places, complain};
+use super::place::{PoolFile, PoolFiles, complain};
 use crate::outcome::{CliError, Outcome};
 use crate::render::parse_bytes;
 use crate::session::{Session, raw_stdout};
@@ -16,14 +16,14 @@ impl Cat {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let bytes = |text: &Option<String>, option: &str| match text {
             None => Ok(None),
-            Some(text) => parse_bytes(text)
-                .map(Some)
-                .ok_or_else(|| CliError::Usage(format!("{option} {text}: give bytes, as 4096 or 1M"))),
+            Some(text) => parse_bytes(text).map(Some).ok_or_else(|| {
+                CliError::Usage(format!("{option} {text}: give bytes, for example 4096 or 1M"))
+            }),
         };
         let start = bytes(&self.offset, "--offset")?.unwrap_or(0);
         let end = bytes(&self.length, "--length")?.map_or(u64::MAX, |len| start.saturating_add(len));
         let mut out = raw_stdout()?;
-        let mut places = Places::new(session);
+        let mut places = PoolFiles::new(session);
         let mut outcome = Outcome::Done;
         for target in &self.targets {
             let written = match places.find(target, LastLink::Follow).await {
@@ -38,10 +38,10 @@ impl Cat {
     }
 }
 
-async fn write(place: &Place, range: std::ops::Range<u64>, out: &mut impl Write) -> Result<(), CliError> {
+async fn write(place: &PoolFile, range: std::ops::Range<u64>, out: &mut impl Write) -> Result<(), CliError> {
     if place.attr.kind() != FileKind::Regular {
-        let what = if place.attr.is_dir() { "a folder" } else { "no regular file" };
-        return Err(CliError::NotFound(format!("is {what}: it has no content to write")));
+        let what = if place.attr.is_dir() { "a folder" } else { "not a regular file" };
+        return Err(CliError::NotFound(format!("is {what}: it has no content to print")));
     }
     let file = place.filesystem.open_file(place.object).await?;
     let mut pieces = Pieces::of_file(&file, range);

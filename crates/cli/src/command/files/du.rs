@@ -1,30 +1,36 @@
-//! `cenote du`: the space that folders take.
+//! `cenote du`: the space that folders use.
 //!
-//! A scan gives every file; its size goes to the folder that holds it, cut to the depth that is shown, and at the end to all folders
-//! above. A file with several names counts once, for the first of them in order of their paths, so the figures don't depend on
-//! the order of reading.
+//! A scan yields every file. Its size is added to its folder, cut to the displayed depth, and at the end to
+//! all folders above. A file with several names counts once, under the name whose path sorts first, so the
+//! figures do not depend on the scan order.
 
 use std::collections::{BTreeMap, HashMap};
 
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind, LastLink};
 use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
 use serde::Serialize;
 
 use super::Du;
-use super::place::{Place, Places, complain};
+use super::place::{PoolFile, PoolFiles, complain};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{escape_terminal, nice_bytes};
+use crate::render::{json_name, nice_bytes, quoted};
 use crate::session::{Session, print, print_json};
 
 /// A folder's total.
-#[derive(Debug, Serialize)]
 struct Total {
+    path: Vec<u8>,
+    bytes: u64,
+}
+
+/// A total for JSON.
+#[derive(Serialize)]
+struct TotalJson {
     path: String,
     bytes: u64,
 }
 
-/// What a batch of rows adds.
+/// The sums of a batch of rows.
 #[derive(Default)]
 struct Sums {
     folders: HashMap<Vec<u8>, u64>,
@@ -36,7 +42,7 @@ impl Du {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let depth = if self.summarize { 0 } else { self.depth.map_or(usize::MAX, |n| n as usize) };
-        let mut places = Places::new(session);
+        let mut places = PoolFiles::new(session);
         let mut outcome = Outcome::Done;
         let mut totals = Vec::new();
         for target in &self.targets {
@@ -53,20 +59,20 @@ impl Du {
             }
         }
         if session.json() {
-            print_json(&totals)?;
+            let json = |total: &Total| TotalJson { path: json_name(&total.path), bytes: total.bytes };
+            print_json(&totals.iter().map(json).collect::<Vec<_>>())?;
             return Ok(outcome);
         }
         let size = |bytes: u64| if self.bytes { bytes.to_string() } else { nice_bytes(bytes) };
-        let lines = totals.iter().map(|total| format!("{}\t{}\n", size(total.bytes), total.path));
+        let lines = totals.iter().map(|total| format!("{}\t{}\n", size(total.bytes), quoted(&total.path)));
         print(lines.collect::<String>())?;
         Ok(outcome)
     }
 
-    async fn count(&self, place: &Place, depth: usize) -> Result<(Vec<Total>, Outcome), CliError> {
+    async fn count(&self, place: &PoolFile, depth: usize) -> Result<(Vec<Total>, Outcome), CliError> {
         let apparent = self.apparent;
         if !place.attr.is_dir() {
-            let total =
-                Total { path: escape_terminal(place.shown.as_bytes()), bytes: size(&place.attr, apparent) };
+            let total = Total { path: place.shown.clone(), bytes: size(&place.attr, apparent) };
             return Ok((vec![total], Outcome::Done));
         }
         let mut folders: HashMap<Vec<u8>, u64> = HashMap::new();
@@ -96,7 +102,7 @@ impl Du {
     }
 }
 
-/// Adds up a batch by folder.
+/// Sums a batch by folder.
 fn sums(batch: &RowBatch, depth: usize, apparent: bool) -> Sums {
     let mut sums = Sums { problems: batch.problems.clone(), ..Sums::default() };
     for row in &batch.rows {
@@ -121,8 +127,8 @@ fn sums(batch: &RowBatch, depth: usize, apparent: bool) -> Sums {
     sums
 }
 
-/// Adds each folder's bytes to all above it; folders come before those that hold them.
-fn totals(place: &Place, folders: HashMap<Vec<u8>, u64>) -> Vec<Total> {
+/// Adds each folder's bytes to all folders above it. The sort order puts children before parents.
+fn totals(place: &PoolFile, folders: HashMap<Vec<u8>, u64>) -> Vec<Total> {
     let mut totals: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for (folder, bytes) in folders {
         let mut at: &[u8] = &folder;
@@ -135,12 +141,12 @@ fn totals(place: &Place, folders: HashMap<Vec<u8>, u64>) -> Vec<Total> {
         }
     }
     let shown = |key: &[u8]| match key {
-        b"" => place.shown.clone().into_bytes(),
+        b"" => place.shown.clone(),
         below => place.below(below),
     };
     let total = |(key, bytes): (Vec<u8>, u64)| Total {
-        // The byte behind each path only put it behind what is below it.
-        path: escape_terminal(&shown(&key[..key.len() - 1])),
+        // The final byte of each key only sorts the folder after its children.
+        path: shown(&key[..key.len() - 1]),
         bytes,
     };
     totals.into_iter().map(total).collect()
@@ -154,12 +160,12 @@ fn size(attr: &Attr, apparent: bool) -> u64 {
     }
 }
 
-/// The folder that holds `path`; empty for the one where the count begins.
+/// The folder that holds `path`; empty for the folder where counting starts.
 fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|&b| b == b'/').unwrap_or(0)]
 }
 
-/// The first `depth` names of a path.
+/// The first `depth` components of a path.
 fn cut(path: &[u8], depth: usize) -> &[u8] {
     if depth == 0 {
         return b"";

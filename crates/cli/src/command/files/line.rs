@@ -1,16 +1,19 @@
-//! A file as one line, like `ls -l`, or as a JSON object; colours by type.
+//! A file as one line, like `ls -l`, or as a JSON object; names coloured by type.
 
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind};
 use serde::Serialize;
 
-use crate::render::{escape_terminal, iso_utc, nice_bytes};
+use crate::render::{hex, iso_utc, json_name, nice_bytes};
 
-/// What programs get to know of a file.
+/// A file in JSON output.
 #[derive(Debug, Serialize)]
 pub struct FileJson {
-    /// Names are bytes: what is not printable UTF-8 is `\xNN`.
+    /// In the form that every command accepts: quoted, `$'a\xff'`, if it is not UTF-8.
     pub path: String,
+    /// The bytes of a non-UTF-8 path, in hex.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     #[serde(rename = "type")]
     kind: char,
     mode: String,
@@ -27,16 +30,17 @@ pub struct FileJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     rdev: Option<(u32, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     pub target: Option<String>,
 }
 
 impl FileJson {
-    /// Of a file shown as `path`.
+    /// A file shown under `path`.
     pub fn new(path: &[u8], object: ObjectId, attr: &Attr, target: Option<&[u8]>) -> FileJson {
         let is_device = matches!(attr.kind(), FileKind::BlockDevice | FileKind::CharDevice);
         FileJson {
-            path: escape_terminal(path),
+            path: json_name(path),
+            path_bytes: std::str::from_utf8(path).is_err().then(|| hex(path)),
             kind: attr.kind().letter(),
             mode: format!("{:04o}", attr.permissions()),
             uid: attr.uid,
@@ -50,7 +54,7 @@ impl FileJson {
             ctime: attr.ctime.to_string(),
             btime: attr.crtime.to_string(),
             rdev: is_device.then(|| attr.device()),
-            target: target.map(escape_terminal),
+            target: target.map(json_name),
         }
     }
 }
@@ -64,7 +68,7 @@ pub fn mode_text(attr: &Attr) -> String {
     };
     let mode = attr.permissions();
     let mut text = String::from(kind);
-    // Set-id and sticky bits stand in the place of the x of user, group and others.
+    // Set-id and sticky bits replace the x of user, group and others.
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -79,7 +83,7 @@ pub fn mode_text(attr: &Attr) -> String {
     text
 }
 
-/// Size, or the numbers of a device.
+/// The size, or the device numbers.
 fn size_text(attr: &Attr, human: bool) -> String {
     match attr.kind() {
         FileKind::BlockDevice | FileKind::CharDevice => {
@@ -91,26 +95,79 @@ fn size_text(attr: &Attr, human: bool) -> String {
     }
 }
 
-/// Mode, links, owner, group, size, time of change and name of each file, in columns. Names are ready to be printed.
-pub fn long_lines<'a>(files: impl Iterator<Item = (&'a Attr, String)>, human: bool) -> String {
-    let rows: Vec<[String; 7]> = files
-        .map(|(attr, name)| {
-            let (uid, gid) = attr.owner();
-            let cells = [attr.links.to_string(), uid.to_string(), gid.to_string(), size_text(attr, human)];
-            let [links, uid, gid, size] = cells;
-            [mode_text(attr), links, uid, gid, size, iso_utc(attr.mtime.seconds), name]
-        })
-        .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let (links, uid, gid, size) = (width(1), width(2), width(3), width(4));
-    rows.iter()
-        .map(|[mode, l, u, g, s, time, name]| {
-            format!("{mode} {l:>links$} {u:>uid$} {g:>gid$} {s:>size$} {time} {name}\n")
-        })
-        .collect()
+/// The cells of a file's line: its name, last; before it, in long format, mode, links, owner, group, size and
+/// time of change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileLine {
+    inode: u64,
+    cells: Vec<String>,
 }
 
-/// A name in the colour of its type.
+/// Separates cells in a record; escaped names contain no NUL.
+const CELL_END: &str = "\0";
+
+impl FileLine {
+    /// Only the name, which is escaped already.
+    pub fn short(object: ObjectId, name: String) -> FileLine {
+        FileLine { inode: object.0, cells: vec![name] }
+    }
+
+    /// All cells.
+    pub fn long(object: ObjectId, attr: &Attr, name: String, human: bool) -> FileLine {
+        let (uid, gid) = attr.owner();
+        let cells = [
+            mode_text(attr),
+            attr.links.to_string(),
+            uid.to_string(),
+            gid.to_string(),
+            size_text(attr, human),
+            iso_utc(attr.mtime.seconds),
+            name,
+        ];
+        FileLine { inode: object.0, cells: cells.into() }
+    }
+
+    /// One string, which [`FileLine::from_record`] parses.
+    pub fn to_record(&self) -> String {
+        format!("{}{CELL_END}{}", self.inode, self.cells.join(CELL_END))
+    }
+
+    /// Parses such a string.
+    pub fn from_record(record: &str) -> FileLine {
+        let (inode, cells) = record.split_once(CELL_END).unwrap_or_default();
+        let cells = cells.split(CELL_END).map(str::to_owned).collect();
+        FileLine { inode: inode.parse().unwrap_or(0), cells }
+    }
+}
+
+/// Lays out lines in columns; with `inodes`, object numbers first.
+pub fn in_columns(lines: &[FileLine], inodes: bool) -> String {
+    let width = |column: usize| lines.iter().filter_map(|l| l.cells.get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..6).map(|column| width(column).unwrap_or(0)).collect();
+    let inode_width = lines.iter().map(|line| line.inode.to_string().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for FileLine { inode, cells } in lines {
+        if inodes {
+            text += &format!("{inode:>inode_width$} ");
+        }
+        let Some((name, before)) = cells.split_last() else { continue };
+        for (cell, width) in before.iter().zip(&widths) {
+            text += &format!("{cell:>width$} ");
+        }
+        text += name;
+        text.push('\n');
+    }
+    text
+}
+
+/// Mode, links, owner, group, size, time of change and name of each file, in columns. Names are escaped
+/// already.
+pub fn long_lines<'a>(files: impl Iterator<Item = (&'a Attr, String)>, human: bool) -> String {
+    let lines: Vec<_> = files.map(|(attr, name)| FileLine::long(ObjectId(0), attr, name, human)).collect();
+    in_columns(&lines, false)
+}
+
+/// A name in the colour of its file type.
 pub fn colored(name: String, attr: &Attr) -> String {
     let code = match attr.kind() {
         FileKind::Directory => "1;34",
@@ -127,6 +184,25 @@ pub fn colored(name: String, attr: &Attr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let attr = |size| Attr { size, links: 1, mode: 0o100644, ..Attr::default() };
+        let lines = [
+            FileLine::long(ObjectId(7), &attr(5), "a b".into(), false),
+            FileLine::long(ObjectId(12), &attr(12345), "c".into(), false),
+        ];
+        let back: Vec<_> = lines.iter().map(|line| FileLine::from_record(&line.to_record())).collect();
+        assert_eq!(back, lines);
+        let shown = in_columns(&back, true);
+        assert_eq!(
+            shown,
+            " 7 -rw-r--r-- 1 0 0     5 1970-01-01 00:00:00Z a b\n\
+             12 -rw-r--r-- 1 0 0 12345 1970-01-01 00:00:00Z c\n"
+        );
+        let short = [FileLine::short(ObjectId(3), "x".into())];
+        assert_eq!(in_columns(&short, false), "x\n");
+    }
 
     #[test]
     fn modes_look_as_ls_shows_them() {

@@ -1,16 +1,19 @@
 //! `cenote ls`.
 
+mod recursive;
+
 use std::io::IsTerminal;
 
-use cenote_dataset::ObjectId;
+use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind, Filesystem, LastLink};
 
 use super::Ls;
-use super::line::{FileJson, colored, long_lines};
-use super::place::{Place, Places, complain};
+use super::line::{FileJson, FileLine, colored, in_columns};
+use super::place::{PoolFile, PoolFiles, complain};
 use crate::outcome::{CliError, Outcome};
-use crate::render::escape_terminal;
-use crate::session::{Session, print, print_json};
+use crate::render::quoted;
+use crate::session::{JsonArray, Session, print, print_bytes};
+use crate::streams::{streams, variable};
 
 /// A file to be listed.
 struct Listed {
@@ -20,21 +23,53 @@ struct Listed {
     target: Option<Vec<u8>>,
 }
 
-/// A folder to be listed.
-struct Folder {
-    object: ObjectId,
-    /// From the place that was named; empty for that itself.
-    below: Vec<u8>,
+/// How files are shown.
+#[derive(Clone, Copy)]
+struct Shape {
+    json: bool,
+    print0: bool,
+    all: bool,
+    long: bool,
+    human: bool,
+    inodes: bool,
+    colors: bool,
+}
+
+impl Shape {
+    /// A file's line, under its name or path.
+    fn line(&self, name: &[u8], object: ObjectId, attr: &Attr, target: Option<&[u8]>) -> FileLine {
+        let mut shown = quoted(name);
+        if self.colors {
+            shown = colored(shown, attr);
+        }
+        match target {
+            _ if !self.long => FileLine::short(object, shown),
+            None => FileLine::long(object, attr, shown, self.human),
+            Some(target) => {
+                let shown = format!("{shown} -> {}", quoted(target));
+                FileLine::long(object, attr, shown, self.human)
+            }
+        }
+    }
 }
 
 impl Ls {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut places = Places::new(session);
+        let mut places = PoolFiles::new(session);
+        let shape = Shape {
+            json: session.json(),
+            print0: self.print0,
+            all: self.all,
+            long: self.long,
+            human: self.human,
+            inodes: self.inode,
+            colors: streams().stdout.is_terminal() && variable("NO_COLOR").is_none(),
+        };
         let mut listing = Listing {
-            colors: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-            titles: self.recursive || self.targets.len() > 1,
-            json: session.json().then(Vec::new),
+            shape,
+            titles: !self.print0 && self.targets.len() > 1,
+            json: session.json().then(JsonArray::new),
             outcome: Outcome::Done,
             ls: self,
         };
@@ -48,8 +83,8 @@ impl Ls {
                 listing.outcome = listing.outcome.and(outcome);
             }
         }
-        if let Some(files) = &listing.json {
-            print_json(files)?;
+        if let Some(files) = listing.json {
+            files.end()?;
         }
         Ok(listing.outcome)
     }
@@ -57,59 +92,47 @@ impl Ls {
 
 struct Listing {
     ls: Ls,
-    colors: bool,
+    shape: Shape,
     titles: bool,
-    json: Option<Vec<FileJson>>,
+    json: Option<JsonArray>,
     outcome: Outcome,
 }
 
 impl Listing {
-    async fn place(&mut self, place: &Place) -> Result<(), CliError> {
+    async fn place(&mut self, place: &PoolFile) -> Result<(), CliError> {
         if !place.attr.is_dir() || self.ls.directory {
-            let name = place.shown.clone().into_bytes();
+            let name = place.shown.clone();
             let file = describe(&place.filesystem, name, place.object, place.attr).await?;
-            return self.show(place, b"", vec![file]);
+            return self.show(vec![file], <[u8]>::to_vec);
         }
-        let mut folders = vec![Folder { object: place.object, below: Vec::new() }];
-        while let Some(folder) = folders.pop() {
-            let files = self.read(place, &folder).await;
-            if self.ls.recursive {
-                let inner = files.iter().rev().filter(|file| file.attr.is_dir());
-                folders
-                    .extend(inner.map(|f| Folder { object: f.object, below: join(&folder.below, &f.name) }));
-            }
-            if self.titles && self.json.is_none() {
-                let title = if folder.below.is_empty() {
-                    place.shown.clone().into_bytes()
-                } else {
-                    place.below(&folder.below)
-                };
-                print(format!("{}:\n", escape_terminal(&title)))?;
-            }
-            self.show(place, &folder.below, files)?;
-            if !folders.is_empty() && self.json.is_none() {
-                print("\n")?;
-            }
+        if self.ls.recursive {
+            let outcome = recursive::list(place, self.shape, self.json.as_mut()).await?;
+            self.outcome = self.outcome.and(outcome);
+            return Ok(());
         }
-        Ok(())
+        let files = self.read(place).await;
+        if self.titles && self.json.is_none() {
+            print(format!("{}:\n", quoted(&place.shown)))?;
+        }
+        self.show(files, |name| place.below(name))
     }
 
-    /// The files of a folder, sorted by name. What can't be read is said.
-    async fn read(&mut self, place: &Place, folder: &Folder) -> Vec<Listed> {
+    /// The files of a folder, sorted by name. Unreadable ones are reported.
+    async fn read(&mut self, place: &PoolFile) -> Vec<Listed> {
         let fs = &place.filesystem;
         let mut problem = |below: &[u8], error| self.outcome = self.outcome.and(place.problem(below, error));
         let mut entries = Vec::new();
-        match fs.read_dir(folder.object).await {
-            Err(error) => problem(&folder.below, error),
+        match fs.read_dir(place.object).await {
+            Err(error) => problem(b"", error),
             Ok(mut reader) => loop {
                 match reader.next_batch().await {
                     Ok(Some(batch)) => entries.extend(batch),
                     Ok(None) => break,
-                    Err(error) => problem(&folder.below, error),
+                    Err(error) => problem(b"", error),
                 }
             },
         }
-        entries.retain(|entry| self.ls.all || !entry.name.starts_with(b"."));
+        entries.retain(|entry| self.shape.all || !entry.name.starts_with(b"."));
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut files = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -119,57 +142,34 @@ impl Listing {
             };
             match file {
                 Ok(file) => files.push(file),
-                Err(error) => problem(&join(&folder.below, &entry.name), error),
+                Err(error) => problem(&entry.name, error),
             }
         }
         files
     }
 
-    fn show(&mut self, place: &Place, below: &[u8], files: Vec<Listed>) -> Result<(), CliError> {
-        if let Some(json) = &mut self.json {
-            let of = |file: Listed| {
-                // A single file is named in full already.
-                let path = match place.attr.is_dir() && !self.ls.directory {
-                    true => place.below(&join(below, &file.name)),
-                    false => file.name,
-                };
-                FileJson::new(&path, file.object, &file.attr, file.target.as_deref())
-            };
-            json.extend(files.into_iter().map(of));
-            return Ok(());
+    /// `path` gives the path printed in JSON for a name.
+    fn show(&mut self, files: Vec<Listed>, path: impl Fn(&[u8]) -> Vec<u8>) -> Result<(), CliError> {
+        if self.shape.print0 && self.json.is_none() {
+            return print_bytes(
+                files.iter().flat_map(|file| [path(&file.name), vec![0]].concat()).collect::<Vec<u8>>(),
+            );
         }
-        let inodes = files.iter().map(|file| file.object.to_string().len()).max().unwrap_or(0);
-        let name = |file: &Listed| {
-            let mut name = escape_terminal(&file.name);
-            if self.colors {
-                name = colored(name, &file.attr);
-            }
-            match &file.target {
-                Some(target) if self.ls.long => format!("{name} -> {}", escape_terminal(target)),
-                _ => name,
-            }
+        let Some(json) = &mut self.json else {
+            let line =
+                |file: &Listed| self.shape.line(&file.name, file.object, &file.attr, file.target.as_deref());
+            let lines: Vec<FileLine> = files.iter().map(line).collect();
+            // Names are escaped already; the colours are ours.
+            return print_bytes(in_columns(&lines, self.shape.inodes));
         };
-        let lines = match self.ls.long {
-            true => long_lines(files.iter().map(|file| (&file.attr, name(file))), self.ls.human),
-            false => files.iter().map(|file| name(file) + "\n").collect(),
-        };
-        let text = match self.ls.inode {
-            false => lines,
-            true => files
-                .iter()
-                .zip(lines.lines())
-                .map(|(file, line)| format!("{:>inodes$} {line}\n", file.object.0))
-                .collect(),
-        };
-        print(text)
+        for file in files {
+            json.push(&FileJson::new(&path(&file.name), file.object, &file.attr, file.target.as_deref()))?;
+        }
+        Ok(())
     }
 }
 
 async fn describe(fs: &Filesystem, name: Vec<u8>, object: ObjectId, attr: Attr) -> cenote_fs::Result<Listed> {
     let target = if attr.kind() == FileKind::Symlink { Some(fs.read_link(object).await?) } else { None };
     Ok(Listed { name, object, attr, target })
-}
-
-fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }

@@ -1,18 +1,20 @@
-//! From what was typed to files: pools and file systems are opened once, however many targets name them.
+//! Resolves targets to files. Each pool and file system is opened once, however many targets name it.
 
 use std::collections::HashMap;
 
-use cenote_dataset::{Dataset, Mos, ObjectId};
+use cenote_dataset::{Dataset, Mos};
+use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, Filesystem, LastLink};
 use cenote_inspect::scan::ScanTarget;
 
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::escape_terminal;
-use crate::session::{Session, Target, dataset, file_error};
+use crate::render::quoted;
+use crate::session::{Session, Target, dataset, file_error, split_path};
 
 /// A file in a pool.
 #[derive(Clone)]
-pub struct Place {
+pub struct PoolFile {
     /// The dataset or snapshot.
     pub dataset: Dataset,
     /// Its file system.
@@ -21,36 +23,36 @@ pub struct Place {
     pub object: ObjectId,
     /// Its attributes.
     pub attr: Attr,
-    /// `pool/dataset@snapshot:/path`, to be put in front of what lies below.
-    pub shown: String,
+    /// `pool/dataset@snapshot:/path`, the prefix of the paths below.
+    pub shown: Vec<u8>,
 }
 
 /// The pools and file systems opened so far.
-pub struct Places<'a> {
+pub struct PoolFiles<'a> {
     session: &'a Session,
     pools: HashMap<String, Mos>,
     filesystems: HashMap<String, (Dataset, Filesystem)>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> PoolFiles<'a> {
     /// Nothing is opened yet.
-    pub fn new(session: &'a Session) -> Places<'a> {
-        Places { session, pools: HashMap::new(), filesystems: HashMap::new() }
+    pub fn new(session: &'a Session) -> PoolFiles<'a> {
+        PoolFiles { session, pools: HashMap::new(), filesystems: HashMap::new() }
     }
 
-    /// The file that `typed` names.
-    pub async fn find(&mut self, typed: &str, last: LastLink) -> Result<Place, CliError> {
-        let target: Target = typed.parse().map_err(CliError::Usage)?;
-        let (dataset, filesystem) = self.open(&target).await?;
-        let path = target.path_or_root();
-        let object = match filesystem.resolve(path.as_bytes(), last).await {
+    /// The file that a target names.
+    pub async fn find(&mut self, target: &Target, last: LastLink) -> Result<PoolFile, CliError> {
+        let (dataset, filesystem) = self.open(target).await?;
+        let path = target.path_in(&filesystem).await;
+        let object = match filesystem.resolve(path, last).await {
             Ok(object) => object,
             Err(error) => return Err(file_error(&filesystem, path, error).await),
         };
         let attr = filesystem.attr(object).await?;
-        let path = path.trim_end_matches('/');
-        let path = if path.is_empty() { "/" } else { path };
-        Ok(Place { dataset, filesystem, object, attr, shown: format!("{}:{path}", target.dataset) })
+        let (folder, name) = split_path(path);
+        let path = if name.is_empty() { &b"/"[..] } else { &path[..folder.len() + name.len()] };
+        let shown = [target.dataset.as_bytes(), b":", path].concat();
+        Ok(PoolFile { dataset, filesystem, object, attr, shown })
     }
 
     async fn open(&mut self, target: &Target) -> Result<(Dataset, Filesystem), CliError> {
@@ -71,31 +73,32 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Place {
-    /// The path of something at `below` this place, which is a folder.
+impl PoolFile {
+    /// The path of `below`, which is relative to this folder.
     pub fn below(&self, below: &[u8]) -> Vec<u8> {
-        let slash: &[u8] = if self.shown.ends_with('/') { b"" } else { b"/" };
-        [self.shown.as_bytes(), slash, below].concat()
+        let slash: &[u8] = if self.shown.ends_with(b"/") { b"" } else { b"/" };
+        [&self.shown, slash, below].concat()
     }
 
-    /// Its file system, to be scanned from here.
+    /// A scan of its file system that starts here.
     pub fn scan_target(&self) -> ScanTarget {
         let dataset = self.dataset.name().to_string();
         ScanTarget { dataset, snapshot: None, filesystem: self.filesystem.clone() }
     }
 
-    /// Says why something at `below` this place can't be shown; the rest is.
+    /// Reports why `below`, relative to this folder, can't be shown; the rest still is.
     pub fn problem(&self, below: &[u8], error: impl Into<CliError>) -> Outcome {
         let error = error.into();
-        eprintln!("cenote: {}: {error}", escape_terminal(&self.below(below)));
+        say!("{}: {error}", quoted(&self.below(below)));
         error.outcome()
     }
 }
 
-/// Says why one of several targets failed; the others go on. A wrong command line and a closed output end it all.
-pub fn complain(target: &str, error: CliError) -> Result<Outcome, CliError> {
+/// Reports why one of several targets failed; the others continue. A usage error or closed output ends the
+/// command.
+pub fn complain(target: &Target, error: CliError) -> Result<Outcome, CliError> {
     if matches!(error, CliError::Usage(_)) || error.is_broken_pipe() {
         return Err(error);
     }
-    Ok(error.tell(target))
+    Ok(error.tell(&target.to_string()))
 }

@@ -1,19 +1,20 @@
-//! `cenote stat`: all that is known of a file, down to where its blocks lie.
+//! `cenote stat`: everything known about a file, including where its blocks lie.
 
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
-use cenote_dataset::object::{SPILL_BLOCK, Visited};
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::znode::{ZFS_PROJID, znode_flag_names};
 use cenote_fs::{FileKind, LastLink};
+use cenote_object::object::{SPILL_BLOCK, Visited};
 use cenote_pool::VdevClass;
 use serde::Serialize;
 
 use super::Stat;
 use super::line::{FileJson, mode_text};
-use super::place::{Place, Places, complain};
+use super::place::{PoolFile, PoolFiles, complain};
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, escape_terminal, iso_utc};
+use crate::render::{Align, Table, iso_utc, json_name, quoted};
 use crate::session::{Session, print, print_json};
 
 /// A file with all its attributes.
@@ -42,7 +43,7 @@ struct XattrJson {
 #[derive(Serialize)]
 struct Block {
     level: u8,
-    /// Of the first byte below it; `spill` has none.
+    /// The offset of the first byte it covers; the spill block has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     kind: &'static str,
@@ -70,7 +71,7 @@ impl Stat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let last = if self.follow { LastLink::Follow } else { LastLink::Keep };
-        let mut places = Places::new(session);
+        let mut places = PoolFiles::new(session);
         let mut outcome = Outcome::Done;
         let mut json = Vec::new();
         for target in &self.targets {
@@ -91,7 +92,7 @@ impl Stat {
 
     async fn show(
         &self,
-        place: &Place,
+        place: &PoolFile,
         session: &Session,
         json: &mut Vec<Full>,
     ) -> Result<Outcome, CliError> {
@@ -111,7 +112,7 @@ impl Stat {
     }
 }
 
-async fn describe(place: &Place) -> Result<Full, CliError> {
+async fn describe(place: &PoolFile) -> Result<Full, CliError> {
     let (fs, attr) = (&place.filesystem, &place.attr);
     let target = match attr.kind() {
         FileKind::Symlink => Some(fs.read_link(place.object).await?),
@@ -119,7 +120,7 @@ async fn describe(place: &Place) -> Result<Full, CliError> {
     };
     let xattrs = fs.xattrs(place.object).await?;
     Ok(Full {
-        file: FileJson::new(place.shown.as_bytes(), place.object, attr, target.as_deref()),
+        file: FileJson::new(&place.shown, place.object, attr, target.as_deref()),
         dataset: place.dataset.name().to_string(),
         flags: flags(attr.flags),
         projid: attr.project,
@@ -128,19 +129,24 @@ async fn describe(place: &Place) -> Result<Full, CliError> {
         block_size: attr.block_bytes,
         xattrs: xattrs
             .iter()
-            .map(|xattr| XattrJson { name: escape_terminal(&xattr.name), size: xattr.value.len() })
+            .map(|xattr| XattrJson { name: json_name(&xattr.name), size: xattr.value.len() })
             .collect(),
         blocks: None,
     })
 }
 
-/// Names of the flags that are set, those aside that only say how attributes are kept.
+/// A name from the JSON output for a line of text; it is quoted already if it was not text.
+fn in_line(name: &str) -> String {
+    if name.starts_with("$'") { name.to_owned() } else { quoted(name.as_bytes()) }
+}
+
+/// Names of the flags that are set, except those that only describe how attributes are stored.
 fn flags(bits: u64) -> Vec<&'static str> {
     const FILE_SYSTEMS_OWN: u64 = 0xffff_ffff | ZFS_PROJID;
     znode_flag_names(bits & !FILE_SYSTEMS_OWN).collect()
 }
 
-fn text(place: &Place, full: &Full) -> String {
+fn text(place: &PoolFile, full: &Full) -> String {
     let attr = &place.attr;
     let kind = match attr.kind() {
         FileKind::Regular => "regular file",
@@ -153,9 +159,9 @@ fn text(place: &Place, full: &Full) -> String {
         FileKind::Other(_) => "unknown",
     };
     let time = |t: cenote_fs::Timestamp| format!("{} ({t})", iso_utc(t.seconds));
-    let mut lines = vec![("path", full.file.path.clone()), ("type", kind.to_string())];
+    let mut lines = vec![("path", quoted(&place.shown)), ("type", kind.to_string())];
     if let Some(target) = &full.file.target {
-        lines.push(("target", target.clone()));
+        lines.push(("target", in_line(target)));
     }
     if matches!(attr.kind(), FileKind::BlockDevice | FileKind::CharDevice) {
         let (major, minor) = attr.device();
@@ -179,7 +185,7 @@ fn text(place: &Place, full: &Full) -> String {
     if attr.project != 0 {
         lines.push(("project", attr.project.to_string()));
     }
-    lines.extend(full.xattrs.iter().map(|x| ("xattr", format!("{} ({} bytes)", x.name, x.size))));
+    lines.extend(full.xattrs.iter().map(|x| ("xattr", format!("{} ({} bytes)", in_line(&x.name), x.size))));
     let mut out: String = lines.iter().map(|(name, value)| format!("{name:>9}: {value}\n")).collect();
     if let Some(blocks) = &full.blocks {
         out.push_str(&table(blocks).aligned());
@@ -222,11 +228,11 @@ fn table(blocks: &[Block]) -> Table {
     table
 }
 
-/// All blocks of a file, sorted by where in the file they are, parents first.
-async fn read_blocks(place: &Place) -> Result<(Vec<Block>, Outcome), CliError> {
+/// All blocks of a file, parents first, sorted by offset.
+async fn read_blocks(place: &PoolFile) -> Result<(Vec<Block>, Outcome), CliError> {
     let file = place.filesystem.open_file(place.object).await?;
     let Some(object) = file.plain_object() else {
-        return Err(CliError::Usage("a replayed file has no blocks of its own: leave out --replay".into()));
+        return Err(CliError::Usage("a replayed file has no blocks of its own; omit --replay".into()));
     };
     let shift = object.dnode().fanout_shift();
     let mut walk = object.walk();
@@ -241,7 +247,7 @@ async fn read_blocks(place: &Place) -> Result<(Vec<Block>, Outcome), CliError> {
                     blocks.push(describe_block(place, level, offset, &bp));
                 }
                 Visited::Unreadable { level, block, error } => {
-                    eprintln!("cenote: {}: level {level} block {block}: {error}", place.shown);
+                    say!("{}: level {level} block {block}: {error}", quoted(&place.shown));
                     outcome = Outcome::Damaged;
                 }
             }
@@ -251,7 +257,7 @@ async fn read_blocks(place: &Place) -> Result<(Vec<Block>, Outcome), CliError> {
     Ok((blocks, outcome))
 }
 
-fn describe_block(place: &Place, level: u8, offset: Option<u64>, bp: &Blkptr) -> Block {
+fn describe_block(place: &PoolFile, level: u8, offset: Option<u64>, bp: &Blkptr) -> Block {
     let pool = place.filesystem.objset().pool();
     let name = |found: Option<&str>, id: u8| found.map_or_else(|| format!("unknown {id}"), str::to_string);
     let checksum = Checksum::try_from(bp.checksum_id()).ok();

@@ -1,4 +1,4 @@
-//! `cenote lab advise`: what should be done about pools, and watching them.
+//! `cenote lab advise`: says what should be done about pools, and watches them.
 
 mod metrics;
 mod webhook;
@@ -19,31 +19,32 @@ use clap::Args;
 use std::sync::Arc;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::{Session, print, print_bytes, print_json};
 
 /// `cenote lab advise`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cenote lab advise                         all imported pools of the kernel module
   cenote lab advise tank ./lab-pools-20261122   a pool, and what a result says of its machine
-  cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 --webhook https://example.org/hook
-Nothing is ever changed: the commands that it names are for you to run. Exit status 3: something critical was found.")]
+  cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 \\
+      --webhook https://example.org/hook
+  Nothing is ever changed: run the suggested commands yourself. Exit status 3: found something critical.")]
 pub struct Advise {
-    /// Pools, results' folders, or folders of recorded outputs; all imported pools without any
+    /// Pools, folders of results, or folders of recorded outputs [default: all imported pools]
     pub subjects: Vec<String>,
-    /// With reasons' sources, and with what is well
+    /// Show the sources of the reasons, and what is in order
     #[arg(short, long)]
     pub verbose: bool,
-    /// Watch latencies for so many seconds, instead of since the import
+    /// Observe latencies for this many seconds, instead of since the import
     #[arg(long, value_name = "SECONDS")]
     pub window: Option<u64>,
-    /// Ask the disks by smartctl, and keep a record of each day in this folder
+    /// Query the disks with smartctl, and keep a daily record in this folder
     #[arg(long, value_name = "DIR")]
     pub smart: Option<PathBuf>,
     /// List the rules, with their reasons and sources, and stop
     #[arg(long)]
     pub rules: bool,
-    /// Go on watching: tell what begins and what ends
+    /// Keep watching: report what begins and what ends
     #[arg(long)]
     pub watch: bool,
     #[command(flatten)]
@@ -53,10 +54,16 @@ pub struct Advise {
 /// How to watch.
 #[derive(Debug, Args)]
 struct Watching {
-    /// Seconds between looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "watch", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Seconds between checks
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "watch",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     interval: u64,
-    /// Seconds that all must be well before an alert ends
+    /// Seconds for which all must be well before an alert ends
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "watch")]
     clear_after: u64,
     /// Keep alerts in this file across restarts
@@ -65,7 +72,7 @@ struct Watching {
     /// Serve Prometheus metrics at this address, as /metrics
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watch", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
-    /// Post each alert's begin and end to this URL, as JSON
+    /// Post the start and end of each alert to this URL, as JSON
     #[arg(long, value_name = "URL", requires = "watch")]
     webhook: Option<String>,
 }
@@ -91,17 +98,17 @@ impl Advise {
         if session.json() {
             print_json(&reviews)?
         } else {
-            print(self.shown(&reviews))?
+            print_bytes(self.shown(&reviews))?
         }
         Ok(outcome)
     }
 
-    /// A folder is a result or a recording, all else are pools.
+    /// Separates folders (a result or a recording) from pools.
     fn folders_and_pools(&self) -> (Vec<&String>, Vec<&String>) {
         self.subjects.iter().partition(|subject| Path::new(subject).is_dir())
     }
 
-    /// The facts of each subject.
+    /// The facts about each subject.
     fn facts(&self) -> Result<Vec<Facts>, CliError> {
         let (folders, pools) = self.folders_and_pools();
         let mut all = Vec::new();
@@ -145,7 +152,7 @@ impl Advise {
 
     async fn go_on(self, json: bool) -> Result<Outcome, CliError> {
         if let Some(folder) = self.folders_and_pools().0.first() {
-            let why = "is a folder: what was measured or recorded does not change; --watch looks at pools";
+            let why = "is a folder: recorded results do not change; --watch observes pools";
             return Err(CliError::Usage(format!("{folder} {why}")));
         }
         let settings = Settings {

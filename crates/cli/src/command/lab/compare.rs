@@ -1,27 +1,27 @@
-//! `cenote lab compare`: which is faster, by how much, and whether the data support that.
+//! `cenote lab compare`: which is faster, by how much, and whether the data support it.
 
 use std::path::PathBuf;
 
-use cenote_lab::analysis::{Comparison, Finding, Setting, Source, compare_results};
+use cenote_lab::analysis::{Comparison, FigureKind, Finding, Setting, Source, compare_results};
 use cenote_lab::measurement::words_of_figure;
-use cenote_lab::report::{self, Column, Document, Table};
+use cenote_lab::report::{self, Column, Document, Note, Table};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
+use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::{Session, print_bytes, print_json};
 
 /// `cenote lab compare`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "One result: its targets with each other. Several: targets of one name in each of them, or all with each other where names differ.\n\n\
-    Example: cenote lab compare pools-20261122T101500Z pools-20261129T101500Z"
-)]
+#[command(after_help = "One result: compares its targets. Several: compares targets of the same name, or \
+    all targets if no names match.\n\n\
+    Example: cenote lab compare pools-20261122T101500Z pools-20261129T101500Z")]
 pub struct Compare {
-    /// Results' folders
+    /// Folders of results
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
-    /// All figures, and not only throughput and the 99th percentile
+    /// Compare all figures, not only throughput and the 99th percentile
     #[arg(long)]
     pub all: bool,
 }
@@ -29,37 +29,74 @@ pub struct Compare {
 impl Compare {
     /// Runs the command.
     pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut comparisons, findings) = compare_results(&sources(&self.results)?);
-        if comparisons.is_empty() {
-            return Err(CliError::Refused("nothing to compare: no test was done on two of these".into()));
-        }
+        let (mut comparisons, findings) = compare_results(&sources(&self.results)?)?;
         if !self.all {
             comparisons.retain(|c| {
                 [".iops", ".bandwidth", ".p99", ".rate", ".time"].iter().any(|end| c.figure.ends_with(end))
             });
         }
         if session.json() {
-            print_json(&comparisons)?;
+            print_json(&Compared { comparisons: &comparisons, findings: &findings })?;
         } else {
-            print(report::text(&document(&comparisons, &findings), super::show::style()))?;
+            print_bytes(report::text(&document(&comparisons, &findings), super::show::style()))?;
         }
         Ok(Outcome::Done)
     }
 }
 
-/// What is compared of each result.
+/// The JSON output.
+#[derive(Debug, Serialize)]
+struct Compared<'a> {
+    comparisons: &'a [Comparison],
+    findings: &'a [Finding],
+}
+
+/// What each result contributes to the comparison.
 fn sources(results: &[PathBuf]) -> Result<Vec<Source>, CliError> {
     let source = |path: &PathBuf| {
         let folder = ResultFolder::open(path)?;
         let setting = Setting::from_machine(folder.machine());
-        Ok(Source { name: folder.name(), figures: folder.summary()?.figures, setting })
+        let plan = folder.plan().clone();
+        Ok(Source { name: folder.name(), figures: folder.summary()?.figures, setting, plan })
     };
     results.iter().map(source).collect()
 }
 
-/// A table for each pair of sides, and what stands out.
+/// How the figures changed between results, in one sentence; empty within one result.
+fn answer(findings: &[Finding]) -> String {
+    let count = |id: &str| findings.iter().filter(|finding| finding.id == id).count();
+    match (count("compare.better"), count("compare.worse"), count("compare.same")) {
+        (0, 0, 0) => String::new(),
+        (0, 0, all) => format!("No change is certain: all {all} headline figures may differ by chance."),
+        (better, worse, same) => {
+            format!(
+                "Of {} headline figures {better} improved, {worse} got worse, {same} may differ by chance.",
+                better + worse + same
+            )
+        }
+    }
+}
+
+/// The answer, what stands out, then a table for each pair.
 fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
     let mut document = Document { title: "Comparison".into(), ..Document::default() };
+    document.paragraph(answer(findings));
+    let (cautions, others): (Vec<&Finding>, Vec<&Finding>) = findings
+        .iter()
+        .partition(|finding| ["compare.options", "compare.alone"].contains(&finding.id.as_str()));
+    for caution in cautions {
+        document.note(Note::Caution, caution.sentence.as_str());
+    }
+    if !others.is_empty() {
+        document.part("What stands out");
+        document.list(others.iter().map(|finding| finding.sentence.as_str().into()).collect());
+    }
+    let judged = |kind: FigureKind| comparisons.iter().find(|c| c.kind == kind).map_or(0, |c| c.judged);
+    document.paragraph(format!(
+        "Compared {} headline figures and {} 99th percentiles, with p values corrected for that (Holm).",
+        judged(FigureKind::Headline),
+        judged(FigureKind::P99)
+    ));
     for of_pair in comparisons.chunk_by(|one, other| (&one.a, &one.b) == (&other.a, &other.b)) {
         let (a, b) = (of_pair[0].a.as_str(), of_pair[0].b.as_str());
         document.part(format!("{a} and {b}"));
@@ -85,10 +122,6 @@ fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
             rows: of_pair.iter().map(row).collect(),
             ..Table::default()
         });
-    }
-    if !findings.is_empty() {
-        document.part("What stands out");
-        document.list(findings.iter().map(|finding| finding.sentence.as_str().into()).collect());
     }
     document
 }

@@ -14,25 +14,24 @@ use crate::session::Session;
 
 /// `cenote lab job`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Options that are not understood are named, with their line.\n\nExample: cenote lab job oltp.fio /tank/bench"
-)]
+#[command(after_help = "Options that are not understood are reported with their line.\n\n\
+    Example: cenote lab job oltp.fio /tank/bench")]
 pub struct JobRun {
     /// The job file
     pub file: PathBuf,
     /// What to measure: PATH or NAME=PATH
     #[arg(required = true)]
     pub targets: Vec<String>,
-    /// The result's folder is made here
+    /// Create the result's folder here
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// How often it is done
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// Number of repeats
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: u32,
-    /// All targets at once, instead of in turn
+    /// Measure all targets at once instead of in turn
     #[arg(long)]
     pub together: bool,
-    /// Let the real fio do the work
+    /// Run the real fio instead of the built-in engine
     #[arg(long)]
     pub real: bool,
     /// What may be overwritten
@@ -59,7 +58,9 @@ impl JobRun {
         let name =
             self.file.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy().into_owned());
         let plan = suite::of_jobs(&name, jobs, &options);
-        let recorder = Recorder::create_in(&self.out, &plan, &targets, &super::as_json(&machine)?)?;
+        let machine = super::as_json(&machine)?;
+        super::check(&plan, &targets, &machine)?;
+        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine)?;
         run::perform(session, recorder).await
     }
 }

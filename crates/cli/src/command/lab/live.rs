@@ -1,44 +1,57 @@
-//! What a run shows as it goes on: a line for each test that is done, and below it, on a terminal, what is going on now.
+//! What a run displays: a line for each finished test and, on a terminal, a moving line with the current one.
+//!
+//! A run takes hours and keeps its results on disk, so a line that can't be written does not end it.
+//!
+//! Locking: the estimated end is behind a mutex: `tell` sets it, the drawing thread copies it. Neither prints
+//! while holding it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cenote_lab::control::{Control, Seen};
 use cenote_lab::measurement::{Figure, Measurement};
 use cenote_lab::run::Event;
 use cenote_lab::unit::Unit;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often what is going on now is drawn.
+use crate::message::say_bare;
+use crate::session::print;
+
+/// How often the moving line is redrawn.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The view; clones show on the same lines.
+type Ends = Arc<Mutex<Option<Instant>>>;
+
+/// The view; clones share the same lines.
 #[derive(Clone)]
 pub struct Live {
-    lines: MultiProgress,
     now: ProgressBar,
-    /// Standard output is for programs: lines go nowhere.
+    /// The estimated end of the whole run, if known.
+    ends: Ends,
+    /// Standard output is reserved for JSON: print no lines.
     quiet: bool,
 }
 
 impl Live {
-    /// A view of what `control` sees; it draws itself until it is finished.
+    /// A view of what `control` observes; it redraws itself until it is finished.
     pub fn new(control: Arc<Control>, quiet: bool) -> Live {
-        let lines = MultiProgress::new();
-        let now = lines.add(ProgressBar::new(0));
+        let now = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{spinner} {pos}/{len}  {elapsed_precise}  {msg}");
         now.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         now.enable_steady_tick(TICK);
-        let watched = now.clone();
-        // It ends with the view: a finished bar is looked at no more.
-        std::thread::spawn(move || watch(&watched, &control));
-        Live { lines, now, quiet }
+        let (watched, ends) = (now.clone(), Ends::default());
+        let until = Arc::clone(&ends);
+        // The thread ends with the view: it stops when the bar is finished.
+        std::thread::spawn(move || watch(&watched, &control, &until));
+        Live { now, ends, quiet }
     }
 
     /// Shows an event.
     pub fn tell(&self, event: &Event<'_>) {
         match event {
-            Event::Begins { number, of, .. } => {
+            Event::Begins { number, of, left, .. } => {
+                let ends = left.and_then(|left| Instant::now().checked_add(left));
+                *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
                 self.now.set_length(*of as u64);
                 self.now.set_position(*number as u64);
             }
@@ -50,32 +63,45 @@ impl Live {
         }
     }
 
-    /// Says something about the run itself, not among its results.
+    /// Prints a message about the run itself, outside its results.
     pub fn say(&self, text: &str) {
-        self.lines.suspend(|| eprintln!("{text}"));
+        self.now.suspend(|| say_bare(text));
     }
 
     fn line(&self, text: &str) {
         if !self.quiet {
-            self.lines.suspend(|| println!("{text}"));
+            // The final report goes to the same place, and says so if it can't be written.
+            let _ = self.now.suspend(|| print(text.to_owned() + "\n"));
         }
     }
 
-    /// Takes the moving line away.
+    /// Removes the moving line.
     pub fn finish(&self) {
         self.now.finish_and_clear();
     }
 }
 
-fn watch(bar: &ProgressBar, control: &Control) {
+fn watch(bar: &ProgressBar, control: &Control, ends: &Ends) {
     let mut before: Option<(Instant, Seen)> = None;
     while !bar.is_finished() {
         let (at, seen) = (Instant::now(), control.seen());
         if let Some((since, old)) = &before {
-            bar.set_message(now(&seen, old, (at - *since).as_secs_f64()));
+            let ends = *ends.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = ends.map_or_else(String::new, |ends| left(ends.saturating_duration_since(at)));
+            bar.set_message(left + &now(&seen, old, (at - *since).as_secs_f64()));
         }
         before = Some((at, seen));
         std::thread::sleep(TICK);
+    }
+}
+
+/// `about 3 min left  `, no more precise than the estimate.
+fn left(left: Duration) -> String {
+    match left.as_secs() {
+        0 => "nearly done  ".into(),
+        seconds @ 1..90 => format!("about {} s left  ", seconds.div_ceil(10) * 10),
+        seconds @ 90..5400 => format!("about {} min left  ", seconds.div_ceil(60)),
+        seconds => format!("about {:.1} h left  ", seconds as f64 / 3600.0),
     }
 }
 
@@ -94,7 +120,7 @@ fn now(seen: &Seen, old: &Seen, seconds: f64) -> String {
     text
 }
 
-/// One line of what came of a test: throughput and the 99th percentile of each stream, or the other figures.
+/// One line for a finished test: throughput and the 99th percentile of each stream, or the other figures.
 fn done(measurement: &Measurement) -> String {
     let figures = measurement.outcome.figures();
     let find = |name: String| figures.iter().find(|figure| figure.name == name);
@@ -113,4 +139,18 @@ fn done(measurement: &Measurement) -> String {
         text += &format!("  {} {}", figure.name, show(figure));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_as_people_say_it() {
+        let told = |seconds| left(Duration::from_secs(seconds));
+        assert_eq!(told(0), "nearly done  ");
+        assert_eq!(told(41), "about 50 s left  ");
+        assert_eq!(told(200), "about 4 min left  ");
+        assert_eq!(told(9000), "about 2.5 h left  ");
+    }
 }

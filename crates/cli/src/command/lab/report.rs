@@ -1,4 +1,4 @@
-//! `cenote lab report`: a result's report, written anew.
+//! `cenote lab report`: writes a result's report again.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ impl Rewrite {
     }
 }
 
-/// Writes the report of a result beside it.
+/// Writes a result's report into its folder.
 pub fn write(study: &Study<'_>, folder: &ResultFolder) -> Result<(), CliError> {
     Ok(report::write(&study.document(report::build), folder.path())?)
 }

@@ -1,4 +1,4 @@
-//! `cenote lab resume`: goes on with a study that was interrupted.
+//! `cenote lab resume`: continues an interrupted study.
 
 use std::path::PathBuf;
 
@@ -27,6 +27,9 @@ impl Resume {
         let words: Vec<_> =
             recorder.targets().iter().map(|t| format!("{}={}", t.name, t.path.display())).collect();
         self.permission.targets(&words)?;
+        if !recorder.is_complete() {
+            super::check(recorder.plan(), recorder.targets(), recorder.machine())?;
+        }
         run::perform(session, recorder).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cenote_lab::LabError;
 use cenote_lab::control::Control;
-use cenote_lab::machine::{Machine, Place};
+use cenote_lab::machine::{Machine, TargetPlace};
 use cenote_lab::report::{self, Study};
 use cenote_lab::result::Recorder;
 use cenote_lab::suite::{self, Options, Plan};
@@ -14,32 +14,35 @@ use cenote_lab::walk::PoolScan;
 use clap::{Args, ValueEnum};
 
 use super::{Permission, live};
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::parse_bytes;
-use crate::session::{Session, interrupted, print, print_json};
+use crate::session::{Session, interrupted, print_bytes, print_json};
 
 /// Suites by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SuiteName {
-    /// How do places compare? Sequential and random reads and writes, mixed ones
+    /// How do targets compare? Sequential, random and mixed reads and writes
     Pools,
-    /// What does storage give to virtual machines, and what limits it?
+    /// How does storage serve virtual machines, and what limits it?
     Vm,
+    /// How many concurrent operations does a target sustain? The same work with 1 to 128 in flight
+    Depth,
     /// Block output, rewrite, input, seeks, files: what bonnie++ measures
     Bonnie,
-    /// Inodes a second: trees of folders and files created, and copied as rsync does
+    /// Inodes per second: trees of folders and files created, and copied as rsync does
     Metadata,
-    /// A list of all files, cold and warm
+    /// List all files, cold and warm
     Scan,
-    /// How long do scrubs and resilvers take? On pools made for the purpose
+    /// How long do scrubs and resilvers take? Uses pools created for the purpose
     Recovery,
 }
 
 /// `cenote lab run`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A target is a folder, a file or a block device, with a name for the report if you like: NAME=PATH.\n\n\
-    Example: cenote lab run pools --quick nvme=/tank/bench hdd=/data/bench"
+    after_help = "A target is a folder, a file or a block device, with an optional name: NAME=PATH.\n\n\
+        Example: cenote lab run pools --quick nvme=/tank/bench hdd=/data/bench"
 )]
 pub struct Run {
     /// The study
@@ -47,31 +50,31 @@ pub struct Run {
     /// What to measure: PATH or NAME=PATH
     #[arg(required = true)]
     pub targets: Vec<String>,
-    /// All of it under four minutes: shorter, smaller, fewer
+    /// Finish in under four minutes: shorter, smaller, fewer tests
     #[arg(long)]
     pub quick: bool,
-    /// The result's folder is made here
+    /// Create the result's folder here
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// How often each test is done
-    #[arg(long, value_name = "N")]
+    /// Repeats of each test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: Option<u32>,
     /// Size of the data set (recovery: of each disk)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// How long each timed test goes on
-    #[arg(long, value_name = "SECONDS")]
+    /// Duration of each timed test
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
-    /// All targets at once, instead of in turn
+    /// Measure all targets at once instead of in turn
     #[arg(long)]
     pub together: bool,
-    /// Let the real fio or bonnie++ do the work
+    /// Run the real fio or bonnie++ instead of the built-in engine
     #[arg(long)]
     pub real: bool,
-    /// Scan: make a tree of so many files for it, instead of scanning what is there
-    #[arg(long, value_name = "N")]
+    /// Scan: create a tree with this many files instead of scanning the existing ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub files: Option<u64>,
-    /// Recovery: make pools on this device instead of files; repeatable
+    /// Recovery: create pools on this device instead of files; repeatable
     #[arg(long, value_name = "DEVICE")]
     pub spare: Vec<PathBuf>,
     /// What may be overwritten
@@ -79,7 +82,7 @@ pub struct Run {
     pub permission: Permission,
 }
 
-/// A size in words.
+/// Parses a size.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "give a size: 512M, 8G".into())
 }
@@ -87,11 +90,35 @@ pub fn size(text: &str) -> Result<u64, String> {
 impl Run {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        self.refuse_unused()?;
         let targets = self.permission.targets(&self.targets)?;
         let machine = Machine::describe(&targets);
         let plan = self.plan(session, &machine, &targets)?;
-        let recorder = Recorder::create_in(&self.out, &plan, &targets, &super::as_json(&machine)?)?;
+        let machine = super::as_json(&machine)?;
+        super::check(&plan, &targets, &machine)?;
+        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine)?;
         perform(session, recorder).await
+    }
+
+    /// Refuses options that the suite would ignore.
+    fn refuse_unused(&self) -> Result<(), CliError> {
+        use SuiteName::{Bonnie, Metadata, Recovery, Scan};
+        let suite = self.suite;
+        let unused = [
+            ("--size", self.size.is_some() && matches!(suite, Metadata | Scan)),
+            ("--seconds", self.seconds.is_some() && matches!(suite, Bonnie | Scan | Recovery)),
+            ("--files", self.files.is_some() && suite != Scan),
+            ("--spare", !self.spare.is_empty() && suite != Recovery),
+            ("--real", self.real && matches!(suite, Metadata | Scan | Recovery)),
+        ];
+        match unused.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                let name =
+                    suite.to_possible_value().map_or_else(String::new, |name| name.get_name().to_owned());
+                Err(CliError::Usage(format!("the suite {name} does not use {option}; omit it")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn plan(&self, session: &Session, machine: &Machine, targets: &[Target]) -> Result<Plan, CliError> {
@@ -108,6 +135,7 @@ impl Run {
         Ok(match self.suite {
             SuiteName::Pools => suite::pools::plan(&options, targets.len()),
             SuiteName::Vm => suite::vm::plan(&options, targets.len()),
+            SuiteName::Depth => suite::depth::plan(&options, targets.len()),
             SuiteName::Recovery => suite::recovery::plan(&options, &self.spares()?),
             SuiteName::Bonnie => suite::bonnie::plan(&options, targets.len()),
             SuiteName::Metadata => suite::metadata::plan(&options, targets.len()),
@@ -121,11 +149,11 @@ impl Run {
     }
 }
 
-/// How this program scans the data sets that targets are: by itself, on the pool's devices.
+/// How this program scans the targets that are datasets: without a mount, from the pool's devices.
 fn pool_scans(machine: &Machine) -> Vec<PoolScan> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
-    let scan = |place: &Place| {
-        // A part of a data set can't be told from its rest on the devices.
+    let scan = |place: &TargetPlace| {
+        // On the devices, part of a dataset can't be told from the rest.
         let is_whole = place.mount.as_ref().is_some_and(|mount| mount.point == place.path);
         let dataset = place.dataset.as_ref().filter(|_| is_whole)?;
         let arguments = PoolScan::arguments(dataset);
@@ -134,7 +162,7 @@ fn pool_scans(machine: &Machine) -> Vec<PoolScan> {
     machine.places.iter().filter_map(scan).collect()
 }
 
-/// Does what is left of a plan, and writes the report of what there is, also after an interrupt.
+/// Runs the rest of a plan and writes a report of the results so far, even after an interrupt.
 pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcome, CliError> {
     let control = Arc::new(Control::default());
     let folder = recorder.path().to_owned();
@@ -156,9 +184,11 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
                     leave(&folder);
                 }
                 control.stop();
-                shown.say("interrupted: the test files go first; interrupt once more to leave them");
+                shown.say("interrupted: removing the test files; interrupt again to leave them");
             }
-            done = &mut work => break done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())),
+            done = &mut work => {
+                break done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            }
         }
     };
     shown.finish();
@@ -166,35 +196,34 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
     match done {
         Ok(()) => Ok(written),
         Err(LabError::Interrupted) => Err(CliError::Stopped(format!(
-            "interrupted; what was measured is in {0}; go on with: cenote lab resume {0}",
+            "interrupted; the results so far are in {0}; continue with: cenote lab resume {0}",
             recorder.path().display()
         ))),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Ends the program while others are at work in it: their threads can't be told to drop everything.
+/// Ends the program while other threads are still working: they can't be told to stop at once.
 fn leave(folder: &Path) -> ! {
-    eprintln!(
-        "cenote: interrupted twice; test files are left in the targets (the next `cenote lab run` there names them); go on with: cenote lab \
-         resume {}",
+    say!(
+        "interrupted twice; test files are left in the targets (the next `cenote lab run` there names them); \
+         continue with: cenote lab resume {}",
         folder.display()
     );
     std::process::exit(1)
 }
 
-/// Writes summary and report, and shows the essentials.
+/// Writes summary and report, and prints the essentials.
 fn finish(session: &Session, recorder: &Recorder) -> Result<Outcome, CliError> {
     let summary = recorder.finish()?;
     let study = Study::read(recorder)?;
     super::report::write(&study, recorder)?;
-    if session.json() {
-        print_json(&summary)?;
-    } else {
-        print(super::show::essentials(&study))?;
-        print(format!("report: {}\n", shown_path(&recorder.path().join(report::HTML))))?;
-    }
-    Ok(if summary.failures.is_empty() { Outcome::Done } else { Outcome::Failed })
+    let outcome = if summary.failures.is_empty() { Outcome::Done } else { Outcome::Failed };
+    let report = shown_path(&recorder.path().join(report::HTML));
+    Ok(outcome.printed(match session.json() {
+        true => print_json(&summary),
+        false => print_bytes(super::show::essentials(&study) + &format!("report: {report}\n")),
+    }))
 }
 
 fn shown_path(path: &Path) -> String {

@@ -1,4 +1,4 @@
-//! `cenote lab show`: the essentials of results, in the terminal.
+//! `cenote lab show`: summaries of results, in the terminal.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -8,28 +8,28 @@ use cenote_lab::result::ResultFolder;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::{Session, print_bytes, print_json};
 
 /// `cenote lab show`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote lab show pools-20261122T101500Z")]
 pub struct Show {
-    /// Results' folders
+    /// Folders of results
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
 }
 
-/// Letters in a line where nobody knows better.
+/// Line width if the terminal's width is unknown.
 const WIDTH: usize = 120;
 
-/// Colour only on a terminal, lines as long as it is wide.
+/// Colour only on a terminal, lines as wide as it is.
 pub fn style() -> Style {
     let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col.into());
     let width = if width == 0 { WIDTH } else { width };
     Style { colour: std::io::stdout().is_terminal(), width }
 }
 
-/// The essentials of a result, as text.
+/// A result's summary, as text.
 pub fn essentials(study: &Study<'_>) -> String {
     report::text(&study.document(report::essentials), style())
 }
@@ -42,7 +42,7 @@ impl Show {
             if session.json() {
                 print_json(&folder.summary()?)?;
             } else {
-                print(essentials(&Study::read(&folder)?))?;
+                print_bytes(essentials(&Study::read(&folder)?))?;
             }
         }
         Ok(Outcome::Done)

@@ -1,4 +1,4 @@
-//! Runs the scans of all targets and writes what they find in the format asked for.
+//! Scans all targets and writes the results in the requested format.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -11,14 +11,16 @@ use cenote_inspect::scan::summary::{Summary, SummaryOptions};
 use cenote_inspect::scan::{Jsonl, RowBatch, ScanNeeds, ScanProblem, ScanTarget, Tsv, manifest, scan};
 
 use super::{Format, Scan, Separator, summary};
+use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::escape_terminal;
+use crate::render::quoted;
 use crate::session::{Progress, Session, unless_interrupted};
+use crate::streams::{local, streams};
 
-/// Problems that are listed; all are counted.
+/// How many problems are listed; all are counted.
 const MOST_PROBLEMS: usize = 100;
 
-/// A scan under way.
+/// A running scan.
 struct Work<'a> {
     session: &'a Session,
     options: &'a Scan,
@@ -32,13 +34,13 @@ pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) 
     let result = match &options.output {
         None => work.write().await,
         Some(path) => {
-            // What is there may be somebody's: it stays.
+            // An existing file may hold someone's data: it stays.
             if path.symlink_metadata().is_ok() {
                 return Err(CliError::Usage(format!("{} exists already: name a new file", path.display())));
             }
             let done = unless_interrupted(work.write(), || "nothing was left behind".into()).await;
             if done.is_err() {
-                // Half a list would be taken for a whole one.
+                // Half a list would be mistaken for a complete one.
                 let _ = std::fs::remove_file(path);
             }
             done
@@ -49,23 +51,23 @@ pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) 
     Ok(work.report.outcome())
 }
 
-/// What errors of the output name.
+/// How errors name the output.
 fn output_name(options: &Scan) -> String {
     options.output.as_ref().map_or_else(|| "standard output".into(), |path| path.display().to_string())
 }
 
-/// Where the result goes: the file named by `--output`, which must not exist, or standard output.
+/// The output: the file named by `--output`, which must not exist, or standard output.
 fn open(options: &Scan) -> Result<Box<dyn Write + Send>, CliError> {
     match &options.output {
-        None => Ok(Box::new(io::BufWriter::with_capacity(1 << 18, io::stdout()))),
+        None => Ok(Box::new(io::BufWriter::with_capacity(1 << 18, streams().stdout.clone()))),
         Some(path) => {
-            let file = File::create_new(path).map_err(CliError::io(path.display().to_string()))?;
+            let file = File::create_new(local(path)).map_err(CliError::io(path.display().to_string()))?;
             Ok(Box::new(io::BufWriter::with_capacity(1 << 20, file)))
         }
     }
 }
 
-/// Counts files and problems while a scan runs, and says the problems at its end.
+/// Counts files and problems during a scan, and reports the problems at its end.
 struct Report {
     progress: Progress,
     problems: Vec<String>,
@@ -75,9 +77,9 @@ struct Report {
 
 impl Report {
     fn new(options: &Scan) -> Report {
-        // A line that is redrawn between rows on the same terminal helps nobody.
+        // A moving progress line among rows on the same terminal helps nobody.
         let rows_on_terminal =
-            options.output.is_none() && options.format != Format::Summary && io::stdout().is_terminal();
+            options.output.is_none() && options.format != Format::Summary && streams().stdout.is_terminal();
         let progress = if rows_on_terminal && !options.progress {
             Progress::hidden()
         } else {
@@ -92,19 +94,18 @@ impl Report {
         for problem in problems {
             self.damaged |= problem.error.is_damage();
             if self.problems.len() < MOST_PROBLEMS {
-                let path = escape_terminal(&problem.path);
-                self.problems
-                    .push(format!("{target}:/{path} (object {}): {}", problem.object, problem.error));
+                let path = quoted(&[target.as_bytes(), b":/", &problem.path[..]].concat());
+                self.problems.push(format!("{path} (object {}): {}", problem.object, problem.error));
             }
         }
     }
 
     fn outcome(&self) -> Outcome {
         for problem in &self.problems {
-            eprintln!("cenote: {problem}");
+            say!("{problem}");
         }
         if self.count > self.problems.len() as u64 {
-            eprintln!("cenote: and {} more", self.count - self.problems.len() as u64);
+            say!("and {} more", self.count - self.problems.len() as u64);
         }
         match (self.count, self.damaged) {
             (0, _) => Outcome::Done,
@@ -121,7 +122,7 @@ fn name_of(target: &ScanTarget) -> String {
     }
 }
 
-/// Scans `target`, keeping the report, and hands rendered batches to `sink`.
+/// Scans `target`, keeps the report, and passes rendered batches to `sink`. Damage goes into the report.
 async fn run<T: Send + 'static>(
     target: &ScanTarget,
     report: &mut Report,
@@ -132,11 +133,21 @@ async fn run<T: Send + 'static>(
     let name = name_of(target);
     report.progress.message(name.clone());
     let render = move |batch: &RowBatch| (render(batch), batch.problems.clone(), batch.rows.len());
-    let sink = |(rendered, problems, rows): (T, Vec<ScanProblem>, usize)| {
+    let take = |(rendered, problems, rows): (T, Vec<ScanProblem>, usize)| {
         report.add(&name, &problems, rows);
         sink(rendered)
     };
-    Ok(scan(target, needs, render, sink).await?)
+    match scan(target, needs, render, take).await {
+        // The output accepts nothing more.
+        Err(error @ InspectError::Io { .. }) => Err(error.into()),
+        // An unreadable root loses only its own dataset.
+        Err(error) => {
+            let problem = ScanProblem { path: Vec::new(), object: target.filesystem.root(), error };
+            report.add(&name, &[problem], 0);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 impl Work<'_> {
@@ -206,7 +217,7 @@ impl Work<'_> {
     }
 
     async fn parquet(&mut self) -> Result<(), CliError> {
-        if self.options.output.is_none() && io::stdout().is_terminal() {
+        if self.options.output.is_none() && streams().stdout.is_terminal() {
             return Err(CliError::Usage("--format parquet: name a file with --output".into()));
         }
         let columns = self.options.columns()?;

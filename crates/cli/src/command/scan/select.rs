@@ -1,32 +1,54 @@
-//! Which file systems and snapshots a scan covers.
+//! Selects the file systems and snapshots that a scan covers.
 
-use cenote_dataset::{Dataset, DatasetError};
+use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
 use cenote_inspect::scan::ScanTarget;
+use cenote_object::DatasetError;
 
 use super::Scan;
-use crate::outcome::CliError;
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
 use crate::render::glob_matches;
 use crate::session::{Session, Target};
 
-/// The file systems that `target` means under the options of `scan`. Volumes are passed over; locked datasets are said.
-pub async fn targets(session: &Session, scan: &Scan, target: &str) -> Result<Vec<ScanTarget>, CliError> {
-    let target: Target = target.parse().map_err(CliError::Usage)?;
+/// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Locked
+/// datasets, and datasets below `target` that can't be opened, are reported; the others are scanned.
+pub async fn targets(
+    session: &Session,
+    scan: &Scan,
+    target: &Target,
+) -> Result<(Vec<ScanTarget>, Outcome), CliError> {
     if target.path.is_some() {
-        return Err(CliError::Usage("scan takes whole datasets; for a folder use `cenote find`".into()));
+        return Err(CliError::Usage("scan takes whole datasets; for a folder, use `cenote find`".into()));
     }
-    let named = session.open_dataset(&target).await?;
-    let datasets = if scan.recursive { named.descendants().await? } else { vec![named] };
+    let named = session.open_dataset(target).await?;
     let mut found = Vec::new();
-    for dataset in datasets {
-        for dataset in chosen(scan, dataset).await? {
+    if !scan.recursive {
+        for dataset in chosen(scan, named).await? {
             found.extend(open(session, &dataset).await?);
         }
+        return Ok((found, Outcome::Done));
     }
-    Ok(found)
+    let (datasets, lost) = named.reachable().await;
+    let told = lost.into_iter().map(|(name, error)| CliError::from(error).tell(&name));
+    let mut outcome = told.fold(Outcome::Done, Outcome::and);
+    for dataset in datasets {
+        let name = dataset.name().to_owned();
+        let chosen = chosen(scan, dataset).await;
+        for dataset in chosen.unwrap_or_else(|error| {
+            outcome = outcome.and(error.tell(&name));
+            Vec::new()
+        }) {
+            match open(session, &dataset).await {
+                Ok(opened) => found.extend(opened),
+                Err(error) => outcome = outcome.and(error.tell(dataset.name())),
+            }
+        }
+    }
+    Ok((found, outcome))
 }
 
-/// The dataset itself or those of its snapshots that the options ask for.
+/// The dataset itself, or those of its snapshots that the options select.
 async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, CliError> {
     if dataset.is_snapshot() || (!scan.latest && scan.snapshot.is_empty()) {
         return Ok(vec![dataset]);
@@ -52,9 +74,9 @@ async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>
     }
     match session.filesystem(dataset).await {
         Ok(filesystem) => Ok(Some(ScanTarget { dataset: name, snapshot, filesystem })),
-        // A key that is wrong was given: that is an error, while one that was not given need not be meant.
+        // A wrong key is an error; a key that was not given may be intended.
         Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
-            eprintln!("cenote: {}: left out: {error}", dataset.name());
+            say!("{}: skipped: {error}", dataset.name());
             Ok(None)
         }
         Err(error) => Err(error),

@@ -1,15 +1,15 @@
-//! The summary of a scan as tables, and as JSON.
+//! The summary of a scan, as tables and as JSON.
 
 use cenote_inspect::scan::summary::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals};
 use serde_json::{Value, json};
 
 use crate::outcome::CliError;
-use crate::render::{Align, Table, escape_terminal, nice_bytes};
+use crate::render::{Align, Table, json_lines, json_name, nice_bytes, quoted};
 
-/// Lines of the tables of folders and owners; the largest are shown.
+/// Maximum rows of the folder and owner tables; the largest are shown.
 const MOST_LINES: usize = 40;
 
-/// Tables for people.
+/// Tables as text.
 pub fn text(summary: &Summary, targets: usize) -> String {
     let all = summary.all;
     let mut out = format!(
@@ -20,10 +20,10 @@ pub fn text(summary: &Summary, targets: usize) -> String {
         nice_bytes(all.allocated_bytes),
     );
     section(&mut out, "TYPE", summary.by_type.iter().map(|(letter, totals)| (kind(*letter).into(), *totals)));
-    let folders = summary.by_folder.iter().map(|(folder, totals)| (escape_terminal(folder), *totals));
+    let folders = summary.by_folder.iter().map(|(folder, totals)| (quoted(folder), *totals));
     largest(&mut out, "FOLDER", folders.collect());
     if summary.folders_cut {
-        out.push_str("(too many folders to count apart; lower --top)\n");
+        out.push_str("(too many folders to count separately; lower --top)\n");
     }
     largest(
         &mut out,
@@ -61,7 +61,7 @@ fn age(days: u64) -> String {
     }
 }
 
-/// Labels of a histogram's steps with their totals; empty steps at both ends are left out.
+/// Labels and totals of a histogram's buckets, without the empty ones at both ends.
 fn steps(bounds: &[u64], totals: &[Totals], label: impl Fn(u64) -> String) -> Vec<(String, Totals)> {
     let used = |totals: &Totals| totals.files > 0;
     let Some(first) = totals.iter().position(used) else { return Vec::new() };
@@ -101,19 +101,20 @@ fn section(out: &mut String, title: &str, rows: impl IntoIterator<Item = (String
     }
 }
 
-/// The same for programs.
+/// The summary as JSON.
 pub fn json(summary: &Summary) -> Result<String, CliError> {
     fn list<K: Into<Value>>(rows: impl IntoIterator<Item = (K, Totals)>) -> Value {
         let row = |(key, t): (K, Totals)| {
             let key: Value = key.into();
-            json!({"key": key, "files": t.files, "size_bytes": t.size_bytes, "allocated_bytes": t.allocated_bytes})
+            let (files, size, allocated) = (t.files, t.size_bytes, t.allocated_bytes);
+            json!({"key": key, "files": files, "size_bytes": size, "allocated_bytes": allocated})
         };
         rows.into_iter().map(row).collect()
     }
     let value = json!({
         "all": summary.all,
         "by_type": list(summary.by_type.iter().map(|(k, t)| (k.to_string(), *t))),
-        "by_folder": list(summary.by_folder.iter().map(|(k, t)| (escape_terminal(k), *t))),
+        "by_folder": list(summary.by_folder.iter().map(|(k, t)| (json_name(k), *t))),
         "folders_cut": summary.folders_cut,
         "by_owner": list(summary.by_owner.iter().map(|(k, t)| (*k, *t))),
         "by_size_from_bytes": list(SIZE_STEPS.into_iter().zip(summary.by_size)),
@@ -121,6 +122,5 @@ pub fn json(summary: &Summary) -> Result<String, CliError> {
         "by_class": list(summary.by_class.iter().map(|(k, t)| (*k, *t))),
         "problems": summary.problems,
     });
-    let text = serde_json::to_string_pretty(&value);
-    text.map(|text| text + "\n").map_err(|error| CliError::io("JSON")(std::io::Error::other(error)))
+    json_lines(&value).map_err(|error| CliError::io("JSON")(std::io::Error::other(error)))
 }

@@ -1,31 +1,39 @@
-//! A verification's report for people: verdict first, then what is wrong, then the figures.
+//! A verification report as text: verdict first, then the findings, then the figures.
 
 use std::time::Duration;
 
-use cenote_inspect::verify::{Counts, VerifyReport};
+use cenote_inspect::verify::{Counts, Finding, Severity, VerifyReport};
+
+use super::damage::{self, counted};
 
 use crate::render::{Align, Table, duration, nice_bytes};
 
-/// The report as text.
-pub fn text(report: &VerifyReport) -> String {
+/// The report as text; with `verbose`, every damaged block.
+pub fn text(report: &VerifyReport, verbose: bool) -> String {
     let mut out = String::new();
     out.push_str(&verdict(report));
-    for finding in &report.findings {
-        out.push_str(&format!("  {finding}\n"));
-    }
+    out.push_str(&damage::text(&report.findings, verbose));
     if report.more_findings > 0 {
-        out.push_str(&format!("  and {} more findings (--most shows more)\n", report.more_findings));
+        out.push_str(&format!(
+            "  and {} (--most shows more)\n",
+            counted(report.more_findings, "more finding")
+        ));
     }
+    out.push_str(&datasets(report));
     out.push_str(&lagging(report));
     out.push_str(&devices(report));
     out.push_str(&counts(&report.counts));
     out.push_str(&space(report));
     let elapsed = Duration::from_nanos(report.elapsed_ns);
     let rate = report.verified_bytes as f64 / elapsed.as_secs_f64().max(1e-9);
+    let there = match has_weak_vdevs(report) {
+        true => "every copy and parity column that is there",
+        false => "every copy and parity column",
+    };
     out.push_str(&format!(
-        "\nread {} in {} blocks, every copy and parity column, in {} ({}/s)\n",
+        "\nread {} in {}, {there}, in {} ({}/s)\n",
         nice_bytes(report.verified_bytes),
-        report.verified_blocks,
+        counted(report.verified_blocks, "block"),
         duration(elapsed),
         nice_bytes(rate as u64),
     ));
@@ -35,32 +43,58 @@ pub fn text(report: &VerifyReport) -> String {
 fn verdict(report: &VerifyReport) -> String {
     let head = format!("pool '{}' as of txg {}: ", report.pool, report.txg);
     let unfinished = if report.complete { "" } else { "; stopped before the end" };
-    if report.is_clean() {
-        return format!("{head}no damage found{unfinished}\n");
-    }
     let mut parts = Vec::new();
     if report.lost_blocks > 0 {
-        parts.push(format!("{} blocks lost", report.lost_blocks));
+        parts.push(format!("{} lost", counted(report.lost_blocks, "block")));
     }
     if report.repairable_blocks > 0 {
-        parts.push(format!(
-            "{} blocks damaged that other copies or parity can repair",
-            report.repairable_blocks
-        ));
+        let blocks = counted(report.repairable_blocks, "block");
+        parts.push(format!("{blocks} damaged that other copies or parity can repair"));
     }
-    if report.space.leaked_bytes > 0 {
-        parts.push(format!("{} leaked", nice_bytes(report.space.leaked_bytes)));
+    let space = &report.space;
+    if space.not_allocated_bytes > 0 {
+        parts.push(format!("{} in use but marked free", nice_bytes(space.not_allocated_bytes)));
     }
-    if report.space.not_allocated_bytes > 0 {
-        parts.push(format!("{} in use but marked free", nice_bytes(report.space.not_allocated_bytes)));
+    if space.doubly_allocated_bytes > 0 {
+        parts.push(format!("{} allocated twice", nice_bytes(space.doubly_allocated_bytes)));
     }
-    if report.space.doubly_allocated_bytes > 0 {
-        parts.push(format!("{} allocated twice", nice_bytes(report.space.doubly_allocated_bytes)));
+    if has_weak_vdevs(report) {
+        parts.push("redundancy is gone".into());
+    }
+    if space.leaked_bytes > 0 {
+        // Its owner may be among the data that is lost.
+        let how = if report.lost_blocks > 0 { "allocated without a readable owner" } else { "leaked" };
+        parts.push(format!("{} {how}", nice_bytes(space.leaked_bytes)));
     }
     if parts.is_empty() {
-        parts.push("not all could be checked".into());
+        let clean = if report.is_clean() { "no damage found" } else { "not everything could be checked" };
+        parts.push(clean.into());
+    } else if report.lost_blocks == 0 && report.complete && !has_lost_structures(report) {
+        parts.insert(0, "no data is lost".into());
     }
     format!("{head}{}{unfinished}\n", parts.join(", "))
+}
+
+fn has_weak_vdevs(report: &VerifyReport) -> bool {
+    report.findings.iter().any(|finding| matches!(finding, Finding::Redundancy(_)))
+}
+
+fn has_lost_structures(report: &VerifyReport) -> bool {
+    report.findings.iter().any(|finding| finding.severity() == Severity::Lost)
+}
+
+/// Damage by dataset, if there is more than one.
+fn datasets(report: &VerifyReport) -> String {
+    if report.datasets.len() < 2 {
+        return String::new();
+    }
+    let right = ["LOST", "REPAIRABLE"].map(|name| (name, Align::Right));
+    let mut table = Table::new([("DATASET", Align::Left)].into_iter().chain(right));
+    for damage in &report.datasets {
+        let name = damage.dataset.clone().unwrap_or_else(|| "pool metadata".into());
+        table.row([name, damage.lost_blocks.to_string(), damage.repairable_blocks.to_string()]);
+    }
+    format!("\n{}", table.aligned())
 }
 
 fn lagging(report: &VerifyReport) -> String {
@@ -68,7 +102,7 @@ fn lagging(report: &VerifyReport) -> String {
         return String::new();
     }
     let lines: String = report.lagging_devices.iter().map(|device| format!("  {device}\n")).collect();
-    format!("\nwhat these devices lack is not counted as damage; a resilver brings it:\n{lines}")
+    format!("\ndata missing on these devices is not counted as damage; a resilver restores it:\n{lines}")
 }
 
 fn devices(report: &VerifyReport) -> String {
@@ -110,8 +144,15 @@ fn counts(counts: &Counts) -> String {
 }
 
 fn space(report: &VerifyReport) -> String {
-    if !report.space.checked {
-        return "\nspace was not checked\n".into();
+    let space = &report.space;
+    let note = match () {
+        () if space.checked => "",
+        () if !report.complete => "\nspace was not compared: verification was stopped\n",
+        () if space.compared_vdevs == 0 => "\nspace was not compared with the space maps\n",
+        () => "\nspace was compared with the space maps where they can be read\n",
+    };
+    if space.classes.is_empty() {
+        return note.into();
     }
     let mut table = Table::new([("CLASS", Align::Left), ("ALLOC", Align::Right), ("SIZE", Align::Right)]);
     for class in &report.space.classes {
@@ -121,5 +162,5 @@ fn space(report: &VerifyReport) -> String {
             nice_bytes(class.total_bytes),
         ]);
     }
-    format!("\n{}", table.aligned())
+    format!("\n{}{note}", table.aligned())
 }

@@ -1,10 +1,10 @@
 //! `volume cp` into a pool: a file, a device or standard input becomes the content of a volume.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, stdin};
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
 use cenote_inspect::put::{VolumePutter, VolumeSource};
 use serde::Serialize;
 
@@ -12,20 +12,21 @@ use super::VolumeCp;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
 use crate::session::{Progress, Session, Target, dataset, interrupted, print_json, watch};
+use crate::streams::{local, streams};
 
-/// For programs.
+/// The JSON summary.
 #[derive(Serialize)]
 struct Summary {
     bytes: u64,
 }
 
 impl VolumeCp {
-    /// Copies the source into the volume that is the destination.
+    /// Copies the source into the destination volume.
     pub(super) async fn put(&self, session: &Session) -> Result<Outcome, CliError> {
         let shown = self.destination.display().to_string();
         let target: Target = shown.parse().map_err(CliError::Usage)?;
         if target.path.is_some() || target.dataset.contains('@') {
-            return Err(CliError::Usage(format!("{shown} is no volume that can be written to")));
+            return Err(CliError::Usage(format!("{shown} is not a writable volume")));
         }
         let source = self.source()?;
         let work = async |engine: &Engine| {
@@ -48,22 +49,22 @@ impl VolumeCp {
             };
             progress.finish();
             if !done? {
-                return Err(CliError::Stopped(format!("interrupted; {shown} is overwritten in part")));
+                return Err(CliError::Stopped(format!("interrupted; {shown} is partly overwritten")));
             }
-            if session.json() {
-                print_json(&Summary { bytes: putter.copied_bytes() })?;
+            match session.json() {
+                true => Ok(Outcome::Done.printed(print_json(&Summary { bytes: putter.copied_bytes() }))),
+                false => Ok(Outcome::Done),
             }
-            Ok(())
         };
         session.change_pool(target.pool(), work).await
     }
 
     fn source(&self) -> Result<VolumeSource, CliError> {
         if self.source == "-" {
-            return Ok(VolumeSource::Stream(Box::new(stdin())));
+            return Ok(VolumeSource::Stream(Box::new(streams().stdin.clone())));
         }
-        let path = Path::new(&self.source);
-        let opened = File::open(path).and_then(|mut file| {
+        let path = local(Path::new(&self.source));
+        let opened = File::open(&path).and_then(|mut file| {
             let kind = file.metadata()?;
             let size_bytes = if kind.is_dir() { 0 } else { file.seek(SeekFrom::End(0))? };
             Ok((file, size_bytes, kind.is_dir()))
@@ -74,7 +75,7 @@ impl VolumeCp {
         }
     }
 
-    /// The volume, if it may be overwritten and has room.
+    /// The volume, if it may be overwritten and is large enough.
     async fn open(
         &self,
         engine: &Engine,
@@ -92,7 +93,7 @@ impl VolumeCp {
                 let (has, holds) = (nice_bytes(*size_bytes), nice_bytes(volume.size_bytes()));
                 let wanted = size_bytes.next_multiple_of(volume.block_bytes());
                 return Err(CliError::Usage(format!(
-                    "{} has {has}, {name} holds {holds}: `cenote zfs set volsize={wanted} {name}` makes it larger",
+                    "{} has {has}, {name} holds {holds}; `cenote zfs set volsize={wanted} {name}` grows it",
                     self.source
                 )));
             }

@@ -1,7 +1,8 @@
-//! `zfs clone`: a snapshot as a file system or volume of its own; with -r a whole tree of them.
+//! `zfs clone`: a snapshot as a file system or volume of its own; with -r, a whole tree of them.
 
-use cenote_dataset::dsl::Settings;
-use cenote_dataset::{DatasetError, DatasetKind, Mos};
+use cenote_dataset::{DatasetKind, Mos};
+use cenote_object::DatasetError;
+use cenote_tasks::Settings;
 use clap::Args;
 
 use super::create::create_ancestors;
@@ -13,21 +14,22 @@ use crate::session::{Session, dataset};
 /// `zfs clone`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With -r, every dataset below that has a snapshot of that name is cloned to its place below the new one, all in one transaction \
-    group; `zfs destroy -r` removes them all again. A dataset without that snapshot is left out, with all below it.\n\n\
-    Example: cenote zfs clone -r tank/home@monday tank/look"
+    after_help = "With -r, every dataset below that has a snapshot of that name is cloned to the same \
+        relative path below the new one, all in one transaction group; `zfs destroy -r` removes them again. \
+        A dataset without that snapshot is skipped, with all below it.\n\n\
+        Example: cenote zfs clone -r tank/home@monday tank/look"
 )]
 pub struct Clone {
-    /// Missing parents too; no error if it is there already
+    /// Create missing parents too; an existing dataset is no error
     #[arg(short = 'p')]
     pub parents: bool,
-    /// The snapshots of the same name of everything below, too
+    /// Include the snapshots of the same name of everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'u')]
     pub no_mount: bool,
-    /// Property; repeatable
+    /// A property to set; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// DATASET@SNAPSHOT
@@ -54,7 +56,7 @@ impl Clone {
                     }
                     create_ancestors(session, engine, &self.name).await?;
                 }
-                engine.clone_snapshots(clones, settings).await.map_err(|error| match &error {
+                cenote_tasks::clone_snapshots(engine, clones, settings).await.map_err(|error| match &error {
                     DatasetError::DatasetExists { name } => cannot(format!("create '{name}'"))(error.clone()),
                     _ => cannot(what)(error),
                 })
@@ -79,7 +81,7 @@ impl Clone {
     async fn clones(&self, mos: &Mos) -> Result<Vec<(String, String)>, CliError> {
         let Some((path, own)) = self.snapshot.split_once('@') else {
             return Err(CliError::Usage(format!(
-                "'{}' is no snapshot: write DATASET@SNAPSHOT",
+                "'{}' is not a snapshot; use DATASET@SNAPSHOT",
                 self.snapshot
             )));
         };

@@ -1,61 +1,66 @@
 //! `zfs create`: file systems and volumes.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use cenote_dataset::dsl::{Settings, check_settings};
-use cenote_dataset::engine::{Engine, FillRoot};
-use cenote_dataset::{DatasetError, DatasetKind, Mos, Value};
+use cenote_dataset::{DatasetKind, Mos, Value};
+use cenote_engine::Engine;
+use cenote_object::DatasetError;
+use cenote_tasks::{Fill, Settings, check_settings};
 use clap::Args;
+use serde_json::json;
 
 use super::refusal::cannot;
-use super::volume_size::DEFAULT_BLOCK_BYTES;
-use super::{fill, pool_of, settings, volume_size};
+use super::volume_size::{self, DEFAULT_BLOCK_BYTES};
+use super::{fill, pool_of, settings};
+use crate::command::json::version;
+use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
 
 /// `zfs create`
 #[derive(Debug, Args)]
 // -V is a volume.
 #[command(disable_version_flag = true)]
-#[command(after_help = "A volume is promised its whole size unless -s is given. Nothing is mounted.\n\n\
+#[command(after_help = "A volume reserves its whole size unless -s is given. Nothing is mounted.\n\n\
     Example: cenote zfs create -p -o compression=zstd tank/home/ada; cenote zfs create -s -V 10G tank/disk")]
 pub struct Create {
-    /// Missing parents too; no error if it is there already
+    /// Create missing parents too; an existing dataset is no error
     #[arg(short = 'p')]
     pub parents: bool,
-    /// Property; repeatable
+    /// A property to set; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// A volume of this size
+    /// Create a volume of this size
     #[arg(short = 'V', value_name = "SIZE")]
     pub volume: Option<String>,
-    /// A volume that is promised no space (sparse)
+    /// Create a sparse volume, without a reservation
     #[arg(short = 's', requires = "volume")]
     pub sparse: bool,
-    /// Blocks of the volume, as volblocksize
+    /// Block size of the volume, like volblocksize
     #[arg(short = 'b', value_name = "SIZE", requires = "volume")]
     pub block: Option<String>,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'u', conflicts_with = "volume")]
     pub no_mount: bool,
-    /// Say what would be made and make nothing
+    /// Say what would be created and create nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Say what is made
+    /// Say what is created
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// The same for programs
+    /// Say it in a form for scripts
     #[arg(short = 'P')]
     pub parsable: bool,
     /// The new dataset
     pub name: String,
 }
 
-/// What is to be made.
+/// The dataset to create.
 struct Plan {
     kind: DatasetKind,
     settings: Settings,
-    fill: FillRoot,
+    fill: Fill,
 }
 
 impl Create {
@@ -66,27 +71,29 @@ impl Create {
             let mos = session.open_pool_without_asking(pool).await?;
             let plan = self.plan(session, &mos).await?;
             check_settings(&self.name, plan.kind, &plan.settings).map_err(cannot(self.what()))?;
-            print(self.report(&plan.settings))?;
+            self.print_report(session, &plan.settings)?;
             return Ok(Outcome::Done);
         }
         session
             .change_pool(pool, async |engine| {
                 let mos = engine.mos().await?;
                 if self.parents && mos.dataset(&self.name).await.is_ok() {
-                    return Ok(());
+                    return Ok(Outcome::Done);
                 }
                 let Plan { kind, settings, fill } = self.plan(session, &mos).await?;
                 check_settings(&self.name, kind, &settings).map_err(cannot(self.what()))?;
                 if self.parents {
                     create_ancestors(session, engine, &self.name).await?;
                 }
-                let report = self.report(&settings);
+                let typed = settings.clone();
                 let made = match kind {
-                    DatasetKind::Volume => engine.create_volume(&self.name, settings, fill).await,
-                    _ => engine.create_filesystem(&self.name, settings, fill).await,
+                    DatasetKind::Volume => {
+                        cenote_tasks::create_volume(engine, &self.name, settings, fill).await
+                    }
+                    _ => cenote_tasks::create_filesystem(engine, &self.name, settings, fill).await,
                 };
                 made.map_err(cannot(self.what()))?;
-                print(report)
+                Ok(Outcome::Done.printed(self.print_report(session, &typed)))
             })
             .await
     }
@@ -112,11 +119,11 @@ impl Create {
         }
     }
 
-    /// The size is rounded up to whole blocks.
+    /// Plans a volume; its size is rounded up to whole blocks.
     fn plan_volume(&self, mos: &Mos, size: &str) -> Result<Plan, CliError> {
         let refused = |why: String| self.refused(why);
         let wanted = settings::size(size).map_err(refused)?;
-        // What `auto` means is known only when blocks and copies are.
+        // The meaning of `auto` depends on block size and copies, which are parsed first.
         let typed = settings::parse(&self.options, Some(0)).map_err(refused)?;
         let number = |name| settings::number_of(&typed, name);
         let block_bytes = match &self.block {
@@ -125,10 +132,10 @@ impl Create {
         };
         if block_bytes < DEFAULT_BLOCK_BYTES {
             let best = volume_size::default_block_bytes(mos);
-            eprintln!(
-                "Warning: volblocksize ({block_bytes}) is less than the default minimum block size ({DEFAULT_BLOCK_BYTES}).\n\
-                 To reduce wasted space a volblocksize of {best} is recommended."
-            );
+            say_bare(format_args!(
+                "Warning: volblocksize ({block_bytes}) is less than the default minimum block size \
+                 ({DEFAULT_BLOCK_BYTES}).\nTo reduce wasted space a volblocksize of {best} is recommended."
+            ));
         }
         if !block_bytes.is_power_of_two() || u32::try_from(block_bytes).is_err() {
             return Err(self.refused("'volblocksize' must be power of 2 from 512B to 16M"));
@@ -155,11 +162,34 @@ impl Create {
         Ok(Plan { kind: DatasetKind::Volume, settings, fill })
     }
 
-    fn report(&self, settings: &Settings) -> String {
-        let mut out = String::new();
-        if !self.verbose && !self.parsable {
-            return out;
+    /// Prints what is created, if that was asked for.
+    fn print_report(&self, session: &Session, settings: &Settings) -> Result<(), CliError> {
+        let properties = settings.iter().filter(|(property, value)| {
+            // Blocks of the default size are not worth mentioning.
+            property != "volblocksize" || *value != Value::Number(DEFAULT_BLOCK_BYTES)
+        });
+        let properties = properties.map(|(property, value)| {
+            let value = match value {
+                Value::Number(number) => number.to_string(),
+                Value::Text(text) => text.clone(),
+            };
+            (property.as_str(), self.typed(property).map_or(value, str::to_owned))
+        });
+        match () {
+            () if !self.verbose && !self.parsable => Ok(()),
+            () if session.json() => print_json(&json!({
+                "output_version": version("zfs create"),
+                "dry_run": self.dry_run,
+                "create_ancestors": self.parents,
+                "create": self.name,
+                "properties": properties.collect::<HashMap<_, _>>(),
+            })),
+            () => print(self.report(properties)),
         }
+    }
+
+    fn report<'s>(&self, properties: impl Iterator<Item = (&'s str, String)>) -> String {
+        let mut out = String::new();
         let (verb, name) = (if self.dry_run { "would create" } else { "create" }, &self.name);
         let _ = match (self.parsable, self.parents) {
             (true, true) => write!(out, "create_ancestors\t{name}\ncreate\t{name}\n"),
@@ -167,16 +197,7 @@ impl Create {
             (false, true) => write!(out, "{verb} ancestors of {name}\n{verb} {name}\n"),
             (false, false) => writeln!(out, "{verb} {name}"),
         };
-        for (property, value) in settings {
-            // Blocks of the usual size are not worth a word.
-            if property == "volblocksize" && *value == Value::Number(DEFAULT_BLOCK_BYTES) {
-                continue;
-            }
-            let value = match value {
-                Value::Number(number) => number.to_string(),
-                Value::Text(text) => text.clone(),
-            };
-            let value = self.typed(property).unwrap_or(&value);
+        for (property, value) in properties {
             let _ = match self.parsable {
                 true => writeln!(out, "property\t{property}\t{value}"),
                 false => writeln!(out, "\t{property}={value}"),
@@ -185,14 +206,14 @@ impl Create {
         out
     }
 
-    /// What was typed for a property.
+    /// The value typed for a property.
     fn typed(&self, property: &str) -> Option<&str> {
         let mut pairs = self.options.iter().filter_map(|option| option.split_once('='));
         pairs.find(|(name, _)| *name == property).map(|(_, value)| value)
     }
 }
 
-/// Makes the file systems above a dataset that are missing.
+/// Creates the missing file systems above a dataset.
 pub async fn create_ancestors(session: &Session, engine: &Engine, name: &str) -> Result<(), CliError> {
     let above = name.match_indices('/').map(|(at, _)| &name[..at]);
     for ancestor in above {
@@ -206,13 +227,13 @@ pub async fn create_ancestors(session: &Session, engine: &Engine, name: &str) ->
         }
         let new = fill::as_parent(&nearest_above(&mos, ancestor).await?).await?;
         let fill = fill::filesystem(session, new, fill::has_projects(&mos).await?);
-        let made = engine.create_filesystem(ancestor, Settings::new(), fill).await;
+        let made = cenote_tasks::create_filesystem(engine, ancestor, Settings::new(), fill).await;
         made.map_err(cannot(format!("create '{ancestor}'")))?;
     }
     Ok(())
 }
 
-/// The dataset that a new one comes to lie below, or would if what is missing between were made.
+/// The nearest existing ancestor of a new dataset.
 async fn nearest_above(mos: &Mos, name: &str) -> Result<cenote_dataset::Dataset, CliError> {
     let mut at = name;
     while let Some((above, _)) = at.rsplit_once('/') {

@@ -1,35 +1,41 @@
-//! `zfs destroy`: datasets with what depends on them, snapshots in ranges, bookmarks.
+//! `zfs destroy`: datasets with their dependents, snapshots in ranges, bookmarks.
 //!
-//! Idea: what goes with a dataset is a list in which everything comes after what depends on it: children, clones of its snapshots, the
-//! snapshots, itself. The list is made and judged first, then worked off; neighbours in it that are snapshots go in one transaction group.
+//! Idea: the plan is a list in which everything follows its dependents: children, clones of the snapshots,
+//! the snapshots, the dataset. The whole list is made and checked before anything is destroyed; adjacent
+//! snapshots in it go in one transaction group.
 //!
-//! Source: OpenZFS `zfs_main.c` (`zfs_do_destroy`), `libzfs_iter.c` (`zfs_iter_dependents`), whose words these are.
+//! Source: OpenZFS `zfs_main.c` (`zfs_do_destroy`), `libzfs_iter.c` (`zfs_iter_dependents`), including the
+//! wording.
 
 pub(super) mod dependents;
+mod report;
 mod snapshots;
 
-use cenote_dataset::dsl::InUse;
-use cenote_dataset::engine::Engine;
-use cenote_dataset::{Dataset, DatasetError, DatasetKind, Mos};
+use cenote_dataset::{Dataset, DatasetKind, Mos};
+use cenote_engine::Engine;
+use cenote_object::DatasetError;
+use cenote_tasks::InUse;
 use clap::Args;
 
 use super::pool_of;
 use super::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
-use crate::session::{Progress, Session, dataset, interrupted, print};
+use crate::session::{Progress, Session, dataset, interrupted};
+use report::Report;
 
 /// `zfs destroy`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "TARGET is a dataset, DATASET#BOOKMARK, or DATASET@SNAPSHOTS: names and ranges FIRST%LAST, comma-separated; an end that is left \
-    out is the oldest or newest.\n\nExample: cenote zfs destroy -nv tank/home@monday%friday"
+    after_help = "TARGET is a dataset, DATASET#BOOKMARK, or DATASET@SNAPSHOTS: comma-separated names and \
+        ranges FIRST%LAST. A range without an end extends to the oldest or newest snapshot.\n\n\
+        Example: cenote zfs destroy -nv tank/home@monday%friday"
 )]
 pub struct Destroy {
-    /// Everything below too; of snapshots, those of the same name below
+    /// Destroy everything below too; for snapshots, those of the same name below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// The same, and clones, wherever they are
+    /// Like -r, and destroy clones, wherever they are
     #[arg(short = 'R')]
     pub with_clones: bool,
     /// Say what would be destroyed and destroy nothing
@@ -38,14 +44,14 @@ pub struct Destroy {
     /// Say what is destroyed, and how much that frees
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// The same for programs
+    /// Say it in a form for scripts
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'f')]
     pub force: bool,
-    /// Snapshots that are held or have clones go when those are gone (`-d`)
-    #[arg(long)]
+    /// Destroy held or cloned snapshots once their holds and clones are gone
+    #[arg(short = 'd', long)]
     pub defer: bool,
     /// What to destroy
     pub target: String,
@@ -63,18 +69,22 @@ impl Destroy {
                 }
                 error => cannot("destroy bookmark")(error),
             };
-            let work = async |engine: &Engine| engine.destroy_bookmark(&self.target).await.map_err(refused);
+            let work = async |engine: &Engine| {
+                cenote_tasks::destroy_bookmark(engine, &self.target).await.map_err(refused)
+            };
             return session.change_pool(pool, work).await;
         }
         if self.dry_run {
             let mos = session.open_pool_without_asking(pool).await?;
-            self.plan(&mos).await?;
+            let (_, report) = self.plan(&mos).await?;
+            report.print(session, &self)?;
             return Ok(Outcome::Done);
         }
         session
             .change_pool(pool, async |engine| {
-                let plan = self.plan(&engine.mos().await?).await?;
-                let outcome = self.carry_out(engine, plan).await?;
+                let (plan, report) = self.plan(&engine.mos().await?).await?;
+                report.print(session, &self)?;
+                let outcome = self.carry_out(session, engine, plan).await?;
                 self.free(engine).await.map(|()| outcome)
             })
             .await
@@ -93,15 +103,17 @@ impl Destroy {
         self.recursive || self.with_clones
     }
 
-    /// What goes, in an order in which it can; says so if it is to.
-    async fn plan(&self, mos: &Mos) -> Result<Vec<Dataset>, CliError> {
-        match self.target.split_once('@') {
-            Some((path, spec)) => self.plan_snapshots(&dataset(mos, path).await?, spec).await,
-            None => self.plan_dataset(dataset(mos, &self.target).await?).await,
-        }
+    /// What to destroy, in a valid order, and what to print about it.
+    async fn plan(&self, mos: &Mos) -> Result<(Vec<Dataset>, Report), CliError> {
+        let mut report = Report::default();
+        let plan = match self.target.split_once('@') {
+            Some((path, spec)) => self.plan_snapshots(&dataset(mos, path).await?, spec, &mut report).await?,
+            None => self.plan_dataset(dataset(mos, &self.target).await?, &mut report).await?,
+        };
+        Ok((plan, report))
     }
 
-    async fn plan_dataset(&self, head: Dataset) -> Result<Vec<Dataset>, CliError> {
+    async fn plan_dataset(&self, head: Dataset, report: &mut Report) -> Result<Vec<Dataset>, CliError> {
         let name = head.name();
         if self.defer {
             let why = "operation not applicable to datasets of this type";
@@ -120,25 +132,12 @@ impl Destroy {
             dependents::refuse(&head, &plan, self.recursive).await?;
         }
         plan.push(head);
-        for dataset in &plan {
-            self.tell(dataset)?;
-        }
+        plan.iter().for_each(|dataset| report.destroys(dataset));
         plan.retain(|dataset| dataset.name().contains(['/', '@']));
         Ok(plan)
     }
 
-    /// Says that something goes.
-    fn tell(&self, dataset: &Dataset) -> Result<(), CliError> {
-        let name = dataset.name();
-        match (self.parsable, self.verbose, self.dry_run) {
-            (true, ..) => print(format!("destroy\t{name}\n")),
-            (false, true, true) => print(format!("would destroy {name}\n")),
-            (false, true, false) => print(format!("will destroy {name}\n")),
-            (false, false, _) => Ok(()),
-        }
-    }
-
-    /// Waits until what was destroyed is free: nobody goes on with it when this program ends.
+    /// Waits until the destroyed data is freed: no other process continues that after this program ends.
     async fn free(&self, engine: &Engine) -> Result<(), CliError> {
         let total = engine.mos().await?.freeing_bytes().await?;
         let progress = Progress::bytes(total, false);
@@ -149,7 +148,10 @@ impl Destroy {
                 () = interrupted() => {
                     let left = nice_bytes(engine.mos().await?.freeing_bytes().await?);
                     let name = &self.target;
-                    let why = format!("interrupted; {name} is destroyed, its last {left} are freed when the pool is next changed");
+                    let why = format!(
+                        "interrupted; {name} is destroyed, its last {left} are freed when the pool is next \
+                         changed"
+                    );
                     return Err(CliError::Stopped(why));
                 }
                 done = engine.sync_all() => done?,
@@ -160,8 +162,13 @@ impl Destroy {
         Ok(())
     }
 
-    /// Works the plan off. With `-r` what can't be destroyed does not keep the rest.
-    async fn carry_out(&self, engine: &Engine, plan: Vec<Dataset>) -> Result<Outcome, CliError> {
+    /// Carries out the plan. With `-r`, a failure does not stop the rest.
+    async fn carry_out(
+        &self,
+        session: &Session,
+        engine: &Engine,
+        plan: Vec<Dataset>,
+    ) -> Result<Outcome, CliError> {
         let mut outcome = Outcome::Done;
         let mut plan = plan.into_iter().peekable();
         while let Some(first) = plan.next() {
@@ -173,9 +180,15 @@ impl Destroy {
                 }
                 let in_use = if self.defer { InUse::Defer } else { InUse::Refuse };
                 let what = if names.len() == 1 { format!("snapshot {name}") } else { "snapshots".into() };
-                engine.destroy_snapshots(&names, in_use).await.map_err(cannot(format!("destroy {what}")))
+                cenote_tasks::destroy_snapshots(engine, &names, in_use)
+                    .await
+                    .map_err(cannot(format!("destroy {what}")))
             } else {
-                engine.destroy_dataset(&name).await.map_err(cannot(format!("destroy '{name}'")))
+                let destroy = async || {
+                    let done = cenote_tasks::destroy_dataset(engine, &name).await;
+                    done.map_err(cannot(format!("destroy '{name}'")))
+                };
+                session.with_unmounted(&name, self.force, destroy).await
             };
             match done {
                 Err(error) if self.is_recursive() => outcome = outcome.and(error.tell(&name)),

@@ -3,24 +3,23 @@
 use std::io::Write;
 
 use cenote_dataset::Dataset;
+use cenote_format::units::ObjectId;
+use cenote_format::unseen::visible_json;
 use cenote_fs::diff::{Change, DiffLine, DiffStyle, diff};
 use cenote_fs::{Filesystem, FsError};
-
+use cenote_object::trail::Trail;
 use serde_json::{Value, json};
 
 use super::Diff;
 use crate::outcome::{CliError, Outcome};
-use crate::render::escape_terminal;
+use crate::render::json_name;
 use crate::session::{Session, dataset, stdout};
 
 impl Diff {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let Some((head, _)) = self.from.split_once('@') else {
-            return Err(CliError::Usage(format!(
-                "'{}' is not a snapshot: write DATASET@SNAPSHOT",
-                self.from
-            )));
+            return Err(CliError::Usage(format!("'{}' is not a snapshot; use DATASET@SNAPSHOT", self.from)));
         };
         let mos = session.open_pool(head.split('/').next().unwrap_or_default()).await?;
         let earlier = dataset(&mos, &self.from).await?;
@@ -42,7 +41,7 @@ impl Diff {
         let mut out = stdout();
         let written = diff::<DiffError>(&from, earlier.creation_txg(), &to, |line| {
             let mut text = match session.json() {
-                true => as_json(&line, &mount_point).to_string().into_bytes(),
+                true => visible_json(as_json(&line, &mount_point).to_string()).into_bytes(),
                 false => line.format(mount_point.as_bytes(), style),
             };
             text.push(b'\n');
@@ -54,9 +53,9 @@ impl Diff {
     }
 }
 
-/// An object a line; types are the letters of `scan`.
+/// One JSON object per line; types are the letters of `scan`.
 fn as_json(line: &DiffLine, mount_point: &str) -> Value {
-    let full = |path: &[u8]| format!("{mount_point}{}", escape_terminal(path));
+    let full = |path: &[u8]| json_name(&[mount_point.as_bytes(), path].concat());
     let (change, path, to, links) = match &line.change {
         Change::Added(path) => ("added", path, None, None),
         Change::Removed(path) => ("removed", path, None, None),
@@ -75,7 +74,7 @@ fn as_json(line: &DiffLine, mount_point: &str) -> Value {
     })
 }
 
-/// What the engine or the output says.
+/// An error of the engine or of the output.
 enum DiffError {
     Fs(FsError),
     Output(std::io::Error),
@@ -96,22 +95,22 @@ impl From<DiffError> for CliError {
     }
 }
 
-/// Only what came from the earlier snapshot can be compared with it.
+/// Only descendants of the earlier snapshot can be compared with it.
 async fn require_descent(earlier: &Dataset, later: &Dataset) -> Result<(), CliError> {
     let mut version = Some(later.clone());
+    let mut trail = Trail::new(later.mos().objset(), "the snapshots before one another");
     while let Some(at) = version {
+        trail.enter(ObjectId(at.id().0))?;
         if at.id() == earlier.id() && at.id() != later.id() {
             return Ok(());
         }
         version = at.previous().await?;
     }
     let (earlier, later) = (earlier.name(), later.name());
-    Err(CliError::Usage(format!(
-        "'{earlier}' is not an earlier snapshot of '{later}', nor of what it was cloned from"
-    )))
+    Err(CliError::Usage(format!("'{earlier}' is not an earlier snapshot of '{later}', nor of its origin")))
 }
 
-/// Where `zfs` would show the files; a file system that is mounted nowhere in particular shows them from its root.
+/// The mount point that `zfs` would print; without one, paths start at the file system's root.
 async fn mount_point(dataset: &Dataset) -> Result<String, CliError> {
     let head = dataset.dir().head().await?;
     let property = head.property("mountpoint").await?;

@@ -1,16 +1,17 @@
-//! What new file systems and volumes hold when they are made.
+//! The initial content of new file systems and volumes.
 
-use cenote_dataset::engine::FillRoot;
-use cenote_dataset::{Dataset, DatasetError, FeatureState, Mos};
+use cenote_dataset::{Dataset, FeatureState, Mos};
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
+use cenote_object::DatasetError;
+use cenote_tasks::Fill;
 
 use super::settings::{case_of, form_of};
 use crate::outcome::CliError;
 use crate::session::{Session, now};
 
 /// An empty file system.
-pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool) -> FillRoot {
+pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool) -> Fill {
     let now = now(session.runtime());
     let options = FsOptions { projects, ..FsOptions::default() };
     Box::new(move |live| {
@@ -23,7 +24,7 @@ pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool) -> Fill
 }
 
 /// An empty volume.
-pub fn volume(size_bytes: u64, block_bytes: u32) -> FillRoot {
+pub fn volume(size_bytes: u64, block_bytes: u32) -> Fill {
     Box::new(move |live| {
         Box::pin(async move {
             let edit = live.edit();
@@ -36,12 +37,12 @@ pub fn volume(size_bytes: u64, block_bytes: u32) -> FillRoot {
 fn of_dataset(error: FsError) -> DatasetError {
     match error {
         FsError::Dataset(error) => error,
-        // Nothing is refused in an object set that is empty, but for sizes that can't be.
+        // In an empty object set only impossible sizes are refused.
         other => DatasetError::Unsuitable { name: "the new dataset".into(), why: other.to_string().into() },
     }
 }
 
-/// What a child of a file system is like for good, unless it is told otherwise.
+/// The permanent properties that a child of a file system inherits by default.
 pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, CliError> {
     let number = async |name| -> Result<u64, CliError> {
         Ok(parent.property(name).await?.and_then(|property| property.number()).unwrap_or(0))
@@ -54,7 +55,7 @@ pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, CliError> {
     })
 }
 
-/// Whether new files note their projects.
+/// Whether new files record their projects.
 pub async fn has_projects(mos: &Mos) -> Result<bool, CliError> {
     let features = mos.features().await?;
     Ok(features.iter().any(|(f, state)| f.name == "project_quota" && *state != FeatureState::Disabled))

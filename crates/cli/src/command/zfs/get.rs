@@ -1,4 +1,4 @@
-//! `zfs get`: properties, one a line, with where each value comes from.
+//! `zfs get`: properties, one per line, with the source of each value.
 
 use cenote_dataset::{Property, Source, Value};
 use serde_json::Map;
@@ -12,11 +12,11 @@ use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
-/// What `-o all` stands for.
+/// The columns of `-o all`.
 const ALL_COLUMNS: &str = "name,property,value,received,source";
 const SOURCES: [&str; 6] = ["local", "default", "inherited", "temporary", "received", "none"];
 
-/// A line, and where its value comes from.
+/// A line and the source of its value.
 type Line = (PropertyLine, Source);
 
 impl Get {
@@ -89,12 +89,12 @@ impl Get {
         let Some(text) = self.sources.as_deref() else { return Ok(None) };
         match text.split(',').find(|word| !SOURCES.contains(word)) {
             None => Ok(Some(text)),
-            Some(word) => Err(CliError::Usage(format!("-s {word}: there are {}", SOURCES.join(", ")))),
+            Some(word) => Err(CliError::Usage(format!("-s {word}: use {}", SOURCES.join(", ")))),
         }
     }
 }
 
-/// A source by the word that `-s` takes.
+/// The word that `-s` uses for a source.
 fn word(source: &Source) -> &'static str {
     match source {
         Source::None => "none",

@@ -11,10 +11,10 @@ use crate::session::{Session, dataset};
 /// `zfs hold`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A snapshot that is held can't be destroyed.\n\nExample: cenote zfs hold -r keep tank/home@monday"
+    after_help = "A held snapshot can't be destroyed.\n\nExample: cenote zfs hold -r keep tank/home@monday"
 )]
 pub struct Hold {
-    /// What is held
+    /// The snapshots to hold
     #[command(flatten)]
     pub tagged: Tagged,
 }
@@ -23,18 +23,18 @@ pub struct Hold {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs release -r keep tank/home@monday")]
 pub struct Release {
-    /// What is released
+    /// The snapshots to release
     #[command(flatten)]
     pub tagged: Tagged,
 }
 
-/// Snapshots under a hold.
+/// Snapshots and the tag of their hold.
 #[derive(Debug, Args)]
 pub struct Tagged {
-    /// The same snapshot of everything below, too
+    /// Include the snapshots of the same name of everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Name of the hold
+    /// Tag of the hold
     pub tag: String,
     /// Snapshots
     #[arg(required = true)]
@@ -43,11 +43,10 @@ pub struct Tagged {
 
 /// `zfs bookmark`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "One of the two may be given without its dataset.\n\nExample: cenote zfs bookmark tank/home@monday '#monday'"
-)]
+#[command(after_help = "Either name may omit the dataset.\n\n\
+    Example: cenote zfs bookmark tank/home@monday '#monday'")]
 pub struct Bookmark {
-    /// Snapshot or bookmark to make it of
+    /// The snapshot or bookmark to bookmark
     pub source: String,
     /// The new bookmark, DATASET#NAME
     pub bookmark: String,
@@ -61,10 +60,14 @@ impl Hold {
             return Err(CliError::Usage("tag may not start with '.'".into()));
         }
         session
-            .change_each(&names, pool_of, async |engine, name| {
-                let names = snapshots(&engine.mos().await?, name, recursive).await?;
-                let held = engine.hold_snapshots(&names, &tag).await;
-                held.map_err(cannot(format!("hold snapshot '{name}'")))
+            .change_together(&names, pool_of, async |engine, names| {
+                let mos = engine.mos().await?;
+                let mut all = Vec::new();
+                for name in names {
+                    all.extend(snapshots(&mos, name, recursive).await?);
+                }
+                let held = cenote_tasks::hold_snapshots(engine, &all, &tag).await;
+                held.map_err(cannot(format!("hold snapshot '{}'", names[0])))
             })
             .await
     }
@@ -75,23 +78,28 @@ impl Release {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let Tagged { recursive, tag, snapshots: names } = self.tagged;
         session
-            .change_each(&names, pool_of, async |engine, name| {
-                let what = format!("release hold from snapshot '{name}'");
+            .change_together(&names, pool_of, async |engine, names| {
+                let what = format!("release hold from snapshot '{}'", names[0]);
                 let mos = engine.mos().await?;
-                let mut names = snapshots(&mos, name, recursive).await?;
-                if recursive {
-                    names = held(&mos, names, &tag).await?;
-                    if names.is_empty() {
-                        return Err(CliError::Refused(format!("cannot {what}: no such tag on this dataset")));
+                let mut all = Vec::new();
+                for name in names {
+                    let mut meant = snapshots(&mos, name, recursive).await?;
+                    if recursive {
+                        meant = held(&mos, meant, &tag).await?;
+                        if meant.is_empty() {
+                            let why = format!("cannot {what}: no such tag on this dataset");
+                            return Err(CliError::Refused(why));
+                        }
                     }
+                    all.extend(meant);
                 }
-                engine.release_snapshots(&names, &tag).await.map_err(cannot(&what))
+                cenote_tasks::release_snapshots(engine, &all, &tag).await.map_err(cannot(&what))
             })
             .await
     }
 }
 
-/// The snapshot named, and if `recursive` those of the same name below.
+/// The named snapshot and, if `recursive`, those of the same name below.
 async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<String>, CliError> {
     let Some((path, own)) = name.split_once('@') else {
         return Err(CliError::Usage(format!("'{name}' is not a snapshot")));
@@ -110,7 +118,7 @@ async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<String>
     }
 }
 
-/// Those that are held under a tag.
+/// Those that have a hold with this tag.
 async fn held(mos: &Mos, names: Vec<String>, tag: &str) -> Result<Vec<String>, CliError> {
     let mut held = Vec::new();
     for name in names {
@@ -131,7 +139,7 @@ impl Bookmark {
         }
         session
             .change_pool(pool_of(&mark), async |engine| {
-                let made = engine.bookmark(&source, &mark).await;
+                let made = cenote_tasks::bookmark(engine, &source, &mark).await;
                 made.map_err(cannot(format!("create bookmark '{mark}'")))
             })
             .await

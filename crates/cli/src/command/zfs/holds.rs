@@ -1,4 +1,4 @@
-//! `zfs holds`: who keeps a snapshot from being destroyed.
+//! `zfs holds`: the holds that keep a snapshot from being destroyed.
 
 use cenote_dataset::Dataset;
 
@@ -44,10 +44,10 @@ impl Holds {
         Ok(Outcome::Done)
     }
 
-    /// The snapshot named, and with `-r` those of the same name below.
+    /// The named snapshot and, with `-r`, those of the same name below.
     async fn snapshots_of(&self, session: &Session, name: &str) -> Result<Vec<Dataset>, CliError> {
         let Some((path, snapshot)) = name.split_once('@') else {
-            return Err(CliError::Usage(format!("'{name}' is not a snapshot: write DATASET@SNAPSHOT")));
+            return Err(CliError::Usage(format!("'{name}' is not a snapshot; use DATASET@SNAPSHOT")));
         };
         let pool = path.split('/').next().unwrap_or_default();
         let mos = session.open_pool_without_asking(pool).await?;

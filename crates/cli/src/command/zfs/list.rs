@@ -1,7 +1,7 @@
-//! `zfs list`: datasets, a column a property.
+//! `zfs list`: datasets, one column per property.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cenote_dataset::{Property, Source, Value};
 use serde_json::{Map, json};
@@ -11,15 +11,16 @@ use super::value::{Wanted, text};
 use super::{List, Selection};
 use crate::command::form::Form;
 use crate::command::json::{document, number_or_text, property};
+use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal};
 use crate::session::Session;
 
-/// What `-o space` stands for.
+/// The columns of `-o space`.
 const SPACE_COLUMNS: &str =
     "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren";
 
-/// An item with what is known of it.
+/// An item and its properties.
 struct Row {
     item: Item,
     properties: HashMap<String, Property>,
@@ -44,9 +45,9 @@ impl List {
         }
         rows.sort_by(|a, b| compare(&sort, a, b).then_with(|| a.item.order(&b.item)));
         let form = &self.selection.form;
-        if rows.is_empty() && !form.script && !form.values.json(session) {
+        if rows.is_empty() && !form.script && !session.json() {
             if outcome == Outcome::Done {
-                eprintln!("no datasets available");
+                say_bare("no datasets available");
             }
             return Ok(outcome);
         }
@@ -58,14 +59,14 @@ impl List {
     fn scope(&self) -> Result<Scope, CliError> {
         let types = match &self.selection.types {
             Some(types) => Types::parse(types)?,
-            // What is named is shown, a snapshot too.
+            // Whatever is named is listed, even a snapshot.
             None => Types::HEADS,
         };
         let attached = self.selection.types.is_some() && types.only_attached() && !self.names.is_empty();
         Ok(self.selection.scope(types, &self.names, u32::from(attached)))
     }
 
-    /// Sort keys in the order in which they were typed is more than clap tells: ascending ones count first.
+    /// Sort keys. Clap loses the order between `-s` and `-S`, so ascending keys come first.
     fn sort_keys(&self) -> Result<Vec<(Wanted, bool)>, CliError> {
         let ascending = self.sort.iter().map(|name| (name, false));
         let descending = self.sort_descending.iter().map(|name| (name, true));
@@ -74,7 +75,8 @@ impl List {
 }
 
 impl Selection {
-    /// How deep to go: all the way with `-r` or if nothing is named, else `least` levels below what is named.
+    /// How far to descend: all levels with `-r` or if nothing is named, otherwise `least` levels below the
+    /// names.
     pub(super) fn scope(&self, types: Types, names: &[String], least: u32) -> Scope {
         let depth = match self.depth {
             Some(depth) => Some(depth),
@@ -90,7 +92,7 @@ fn columns(text: &str) -> Result<Vec<Wanted>, CliError> {
     text.split(',').map(Wanted::parse).collect()
 }
 
-/// What is known of an item; its name alone costs nothing.
+/// The properties of an item; reads nothing if only its name is wanted.
 async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Property>, CliError> {
     let fact =
         |name: &str, value| Property { name: name.into(), value, source: Source::None, received: None };
@@ -98,7 +100,9 @@ async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Prope
     if wanted.iter().all(|wanted| wanted.name() == "name") {
         return Ok(known);
     }
-    known.extend(item.properties().await?.into_iter().map(|property| (property.name.clone(), property)));
+    let names: HashSet<String> = wanted.iter().map(|wanted| wanted.name()).collect();
+    let properties = item.properties_of(&|name| names.contains(name)).await?;
+    known.extend(properties.into_iter().map(|property| (property.name.clone(), property)));
     for wanted in wanted {
         let number = match wanted {
             Wanted::WrittenSince(snapshot) => item.written_since(snapshot).await?,
@@ -112,7 +116,7 @@ async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Prope
     Ok(known)
 }
 
-/// Numbers by size, text by letter; what has no such property comes last.
+/// Orders numbers by value, text alphabetically; items without the property come last.
 fn compare(keys: &[(Wanted, bool)], a: &Row, b: &Row) -> Ordering {
     for (key, down) in keys {
         let name = key.name();
@@ -167,7 +171,7 @@ fn as_json(rows: &[Row], columns: &[Wanted], form: &Form) -> serde_json::Value {
     document("zfs list", "datasets", datasets)
 }
 
-/// What JSON says of every dataset beside its properties.
+/// The JSON fields of every dataset other than its properties.
 pub(super) fn head(item: &Item, numbers: bool) -> Map<String, serde_json::Value> {
     let mut head = Map::new();
     head.insert("name".into(), json!(item.name));

@@ -1,6 +1,7 @@
-//! What single owners use and may use: `userused@1000`, `groupobjquota@5`, `projectused@77` and their like.
+//! Usage and quotas of single owners: `userused@1000`, `groupobjquota@5`, `projectused@77` and similar.
 //!
-//! Owners go by number: which names they have is known to the machine that the pool comes from, which need not be this one.
+//! Owners are identified by number: only the machine that the pool comes from knows their names.
+//!
 //!
 //! Source: OpenZFS `zfs_userquota_prop_prefixes`, `zfs_userspace_one`.
 
@@ -39,7 +40,7 @@ const FIGURES: [(&str, Figure); 4] = [
 ];
 
 impl OwnerProp {
-    /// Reads such a name; none if it is another property's.
+    /// Parses such a name; `None` for any other property.
     pub fn parse(name: &str) -> Result<Option<OwnerProp>, CliError> {
         let Some((prefix, owner)) = name.split_once('@') else { return Ok(None) };
         for (kind, by) in KINDS {
@@ -48,7 +49,7 @@ impl OwnerProp {
             let Some(&(_, figure)) = figure else { continue };
             let owner = owner.parse().map_err(|_| {
                 CliError::Usage(format!(
-                    "{name}: give the {kind}'s number ({prefix}@1000); the pool does not have names of owners"
+                    "{name}: give the {kind}'s number ({prefix}@1000); the pool does not store owners' names"
                 ))
             })?;
             return Ok(Some(OwnerProp { name: name.into(), by, owner, figure }));
@@ -56,7 +57,7 @@ impl OwnerProp {
         Ok(None)
     }
 
-    /// What it limits: whose, what is counted, and the owner; none of what only says what is used.
+    /// Which quota it names: kind of owner, what is counted, the owner. `None` for usage.
     pub fn limit(&self) -> Option<(SpaceBy, Counted, u64)> {
         let counted = match self.figure {
             Figure::Quota => Counted::Bytes,
@@ -66,7 +67,7 @@ impl OwnerProp {
         Some((self.by, counted, self.owner))
     }
 
-    /// Its value in a file system or snapshot; none if nobody counts there.
+    /// Its value in a file system or snapshot; `None` if usage is not tracked.
     pub async fn of(&self, dataset: &Dataset) -> Result<Option<u64>, CliError> {
         let objset = dataset.objset().await?;
         let phys = objset.phys();

@@ -1,16 +1,16 @@
-//! What `zfs` says when something can't be done: `cannot create 'tank/a': dataset already exists`.
+//! Messages of `zfs` for operations that fail: `cannot create 'tank/a': dataset already exists`.
 //!
-//! Source: OpenZFS `libzfs_util.c` (`zfs_standard_error`), whose words these are where it has any.
+//! Source: OpenZFS `libzfs_util.c` (`zfs_standard_error`); its wording is used where it has one.
 
-use cenote_dataset::DatasetError;
+use cenote_object::DatasetError;
 
 use crate::outcome::CliError;
 
-/// An error of the engine, as why something can't be done.
+/// Turns an engine error into the reason why an operation failed.
 pub fn cannot(what: impl std::fmt::Display) -> impl FnOnce(DatasetError) -> CliError {
     move |error| match why(&error) {
         Some(why) => CliError::Refused(format!("cannot {what}: {why}")),
-        // Damage and failing devices are not about what was asked for.
+        // Damage and failing devices are not the fault of the request.
         None => error.into(),
     }
 }

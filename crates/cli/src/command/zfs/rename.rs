@@ -1,6 +1,7 @@
 //! `zfs rename`.
 
-use cenote_dataset::{DatasetError, Mos};
+use cenote_dataset::Mos;
+use cenote_object::DatasetError;
 use clap::Args;
 
 use super::create::create_ancestors;
@@ -12,20 +13,21 @@ use crate::session::{Session, dataset};
 /// `zfs rename`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A dataset takes all that is below along. A snapshot stays with its dataset; of its new name the part after the '@' will do.\n\n\
-    Example: cenote zfs rename -r tank/home@monday @week-12"
+    after_help = "A dataset is renamed with everything below it. A snapshot stays in its dataset; its new \
+        name may be given as the part after the '@' alone.\n\n\
+        Example: cenote zfs rename -r tank/home@monday @week-12"
 )]
 pub struct Rename {
-    /// Missing parents too
+    /// Create missing parents too
     #[arg(short = 'p', conflicts_with_all = ["recursive", "no_remount"])]
     pub parents: bool,
-    /// The snapshots of that name of everything below, too
+    /// Include the snapshots of that name of everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'u')]
     pub no_remount: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// The dataset or snapshot
@@ -57,11 +59,18 @@ impl Rename {
                     create_ancestors(session, engine, &to).await?;
                 }
                 let renamed = match self.recursive {
-                    true => engine.rename_snapshots(renames_below(&mos, &self.from, &to).await?).await,
-                    false => engine.rename(&self.from, &to).await,
+                    true => {
+                        cenote_tasks::rename_snapshots(engine, renames_below(&mos, &self.from, &to).await?)
+                            .await
+                    }
+                    false if self.from.contains('@') => cenote_tasks::rename(engine, &self.from, &to).await,
+                    false => {
+                        let rename = async || Ok(cenote_tasks::rename(engine, &self.from, &to).await);
+                        session.with_unmounted(&self.from, false, rename).await?
+                    }
                 };
                 renamed.map_err(|error| match error {
-                    // About the new name, not the old one.
+                    // This concerns the new name, not the old one.
                     DatasetError::Unsuitable { .. } => cannot(format!("rename to '{to}'"))(error),
                     error => cannot(what)(error),
                 })
@@ -70,7 +79,7 @@ impl Rename {
     }
 }
 
-/// Old and new names of the snapshots called like `from`, of its dataset and those below.
+/// Old and new names of the snapshots with the same name as `from`, in its dataset and those below.
 async fn renames_below(mos: &Mos, from: &str, to: &str) -> Result<Vec<(String, String)>, CliError> {
     let (path, old) = from.split_once('@').unwrap_or((from, ""));
     let (target, new) = to.split_once('@').unwrap_or((to, ""));

@@ -1,8 +1,8 @@
-//! `zfs rollback`, `promote`: which state of a dataset is the current one, and whose its snapshots are.
+//! `zfs rollback`, `promote`: change a dataset's current state, or the owner of its snapshots.
 
-use cenote_dataset::dsl::InUse;
-use cenote_dataset::engine::Engine;
 use cenote_dataset::{Bookmark, Dataset, Mos};
+use cenote_engine::Engine;
+use cenote_tasks::InUse;
 use clap::Args;
 
 use super::destroy::dependents;
@@ -11,7 +11,7 @@ use super::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
 
-/// Newer snapshots and bookmarks that are named when a rollback is refused.
+/// How many newer snapshots and bookmarks a refusal names.
 const MOST_NAMED: usize = 32;
 
 /// `zfs rollback`
@@ -24,7 +24,7 @@ pub struct Rollback {
     /// Destroy them and their clones
     #[arg(short = 'R')]
     pub with_clones: bool,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// DATASET@SNAPSHOT
@@ -34,15 +34,16 @@ pub struct Rollback {
 /// `zfs promote`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The clone becomes the owner of the snapshots that it depends on, and what it was cloned from becomes the clone.\n\n\
-    Example: cenote zfs promote tank/home-test"
+    after_help = "The clone becomes the owner of the snapshots it depends on, and its origin becomes its \
+        clone.\n\n\
+        Example: cenote zfs promote tank/home-test"
 )]
 pub struct Promote {
     /// The clone
     pub clone: String,
 }
 
-/// What is newer than the state to go back to.
+/// Snapshots and bookmarks newer than the rollback target.
 struct Newer {
     /// Newest first.
     snapshots: Vec<Dataset>,
@@ -54,14 +55,17 @@ impl Rollback {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let name = &self.snapshot;
         let Some((path, _)) = name.split_once('@') else {
-            return Err(CliError::Usage(format!("'{name}' is no snapshot: write DATASET@SNAPSHOT")));
+            return Err(CliError::Usage(format!("'{name}' is not a snapshot; use DATASET@SNAPSHOT")));
         };
         session
             .change_pool(pool_of(name), async |engine| {
                 let newer = self.newer(&engine.mos().await?, path).await?;
                 let clones = self.check(&newer).await?;
                 destroy(engine, clones, newer).await?;
-                engine.rollback(name).await.map_err(cannot(format!("rollback '{path}'")))
+                let roll_back = async || {
+                    cenote_tasks::rollback(engine, name).await.map_err(cannot(format!("rollback '{path}'")))
+                };
+                session.with_unmounted(path, true, roll_back).await
             })
             .await
     }
@@ -76,7 +80,7 @@ impl Rollback {
         Ok(Newer { snapshots, marks })
     }
 
-    /// Refuses to destroy what nobody said may go; answers what depends on newer snapshots.
+    /// Refuses to destroy anything not covered by -r or -R; returns what depends on newer snapshots.
     async fn check(&self, newer: &Newer) -> Result<Vec<Dataset>, CliError> {
         let mut clones: Vec<Dataset> = Vec::new();
         for snapshot in &newer.snapshots {
@@ -122,17 +126,19 @@ async fn destroy(engine: &Engine, clones: Vec<Dataset>, newer: Newer) -> Result<
     for dependent in clones {
         let name = dependent.name().to_owned();
         let gone = match dependent.is_snapshot() {
-            true => engine.destroy_snapshots(std::slice::from_ref(&name), InUse::Refuse).await,
-            false => engine.destroy_dataset(&name).await,
+            true => cenote_tasks::destroy_snapshots(engine, std::slice::from_ref(&name), InUse::Refuse).await,
+            false => cenote_tasks::destroy_dataset(engine, &name).await,
         };
         gone.map_err(cannot(format!("destroy '{name}'")))?;
     }
     let names: Vec<String> = newer.snapshots.iter().map(|snapshot| snapshot.name().to_owned()).collect();
     if !names.is_empty() {
-        engine.destroy_snapshots(&names, InUse::Refuse).await.map_err(cannot("destroy snapshots"))?;
+        cenote_tasks::destroy_snapshots(engine, &names, InUse::Refuse)
+            .await
+            .map_err(cannot("destroy snapshots"))?;
     }
     for mark in newer.marks {
-        engine.destroy_bookmark(&mark.name).await.map_err(cannot("destroy bookmark"))?;
+        cenote_tasks::destroy_bookmark(engine, &mark.name).await.map_err(cannot("destroy bookmark"))?;
     }
     Ok(())
 }
@@ -144,7 +150,7 @@ impl Promote {
         session
             .change_pool(pool_of(name), async |engine| {
                 dataset(&engine.mos().await?, name).await?;
-                engine.promote(name).await.map_err(cannot(format!("promote '{name}'")))
+                cenote_tasks::promote(engine, name).await.map_err(cannot(format!("promote '{name}'")))
             })
             .await
     }

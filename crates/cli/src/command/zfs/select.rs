@@ -1,17 +1,18 @@
-//! Which datasets a command is about: names, types and depth become a sorted list.
+//! Selects the datasets that a command concerns: names, types and depth become a sorted list.
 //!
-//! Source: OpenZFS `zfs_iter.c`: order is by name, a dataset before its snapshots, snapshots by the group they were made in.
+//! Source: OpenZFS `zfs_iter.c`: ordered by name, a dataset before its snapshots, snapshots by creation txg.
 
 use std::collections::HashMap;
 
-use cenote_dataset::{Bookmark, Dataset, DatasetError, DatasetKind, Mos, Property, Txg};
-use cenote_format::units::Guid;
+use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property};
+use cenote_format::units::{Guid, Txg};
+use cenote_object::DatasetError;
 
 use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
 
-/// What is asked for by `-t`.
+/// The types selected by `-t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types {
     filesystems: bool,
@@ -21,13 +22,13 @@ pub struct Types {
 }
 
 impl Types {
-    /// Everything.
+    /// All types.
     pub const ALL: Types = Types { filesystems: true, volumes: true, snapshots: true, bookmarks: true };
-    /// What is not a copy of something else.
+    /// Live datasets only.
     pub const HEADS: Types = Types { filesystems: true, volumes: true, snapshots: false, bookmarks: false };
     const NONE: Types = Types { filesystems: false, volumes: false, snapshots: false, bookmarks: false };
 
-    /// Reads the argument of `-t`.
+    /// Parses the argument of `-t`.
     pub fn parse(text: &str) -> Result<Types, CliError> {
         let mut types = Types::NONE;
         for word in text.split(',') {
@@ -39,7 +40,7 @@ impl Types {
                 "all" => types = Types::ALL,
                 other => {
                     return Err(CliError::Usage(format!(
-                        "-t {other}: no such type; there are filesystem, volume, snapshot, bookmark, all"
+                        "-t {other}: no such type; use filesystem, volume, snapshot, bookmark or all"
                     )));
                 }
             }
@@ -47,7 +48,7 @@ impl Types {
         Ok(types)
     }
 
-    /// Only what hangs on datasets is asked for: then those of the datasets named are meant.
+    /// Whether only snapshots and bookmarks are selected: then those of the named datasets are meant.
     pub fn only_attached(self) -> bool {
         !self.filesystems && !self.volumes
     }
@@ -62,7 +63,7 @@ impl Types {
     }
 }
 
-/// What an item is.
+/// The type of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A live file system.
@@ -76,7 +77,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As JSON output names it.
+    /// Its name in JSON output.
     pub fn json_name(self) -> &'static str {
         match self {
             Kind::Filesystem => "FILESYSTEM",
@@ -91,9 +92,9 @@ impl Kind {
 pub struct Item {
     /// Its full name.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// When it was made.
+    /// Its creation txg.
     pub createtxg: Txg,
     content: Content,
 }
@@ -119,7 +120,7 @@ impl Item {
         Item { name, kind: Kind::Bookmark, createtxg, content: Content::Bookmark(bookmark, mos.clone()) }
     }
 
-    /// The dataset or snapshot; none of a bookmark.
+    /// The dataset or snapshot; `None` for a bookmark.
     pub fn dataset(&self) -> Option<&Dataset> {
         match &self.content {
             Content::Dataset(dataset) => Some(dataset),
@@ -136,10 +137,22 @@ impl Item {
 
     /// All its properties, in the order of `zfs get all`.
     pub async fn properties(&self) -> Result<Vec<Property>, CliError> {
-        Ok(match &self.content {
-            Content::Dataset(dataset) => dataset.properties().await?,
-            Content::Bookmark(bookmark, mos) => bookmark.properties(mos).await?,
-        })
+        self.properties_of(&|_| true).await
+    }
+
+    /// The properties with these names.
+    pub async fn properties_of(
+        &self,
+        is_wanted: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Vec<Property>, CliError> {
+        match &self.content {
+            Content::Dataset(dataset) => Ok(dataset.properties_of(is_wanted).await?),
+            Content::Bookmark(bookmark, mos) => {
+                let mut all = bookmark.properties(mos).await?;
+                all.retain(|property| is_wanted(&property.name));
+                Ok(all)
+            }
+        }
     }
 
     /// Bytes written since an earlier snapshot of the same dataset: property `written@SNAPSHOT`.
@@ -154,7 +167,8 @@ impl Item {
         }
     }
 
-    /// What one owner uses or may use; none of a volume, of a bookmark, and where nobody counts it or a key is missing.
+    /// One owner's usage or quota. `None` for a volume or bookmark, if usage is not tracked, or if a key is
+    /// missing.
     pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, CliError> {
         let Some(dataset) = self.dataset().filter(|_| self.kind != Kind::Volume) else { return Ok(None) };
         match wanted.of(dataset).await {
@@ -168,7 +182,7 @@ impl Item {
         self.name.split(['/', '@', '#']).next().unwrap_or_default()
     }
 
-    /// By name, a dataset before its snapshots, which are in order of age.
+    /// Orders by name, with a dataset before its snapshots, which are ordered by age.
     pub fn order(&self, other: &Item) -> std::cmp::Ordering {
         fn key(item: &Item) -> (&str, Option<(Txg, &str)>) {
             match item.name.split_once('@') {
@@ -180,24 +194,24 @@ impl Item {
     }
 }
 
-/// How deep to go.
+/// How far to descend.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
-    /// What to keep.
+    /// Which types to keep.
     pub types: Types,
-    /// Levels below those named; `None`: all.
+    /// Levels below the named datasets; `None` means all.
     pub depth: Option<u32>,
 }
 
-/// What was found, and whether something could not be read.
+/// The result of a selection.
 pub struct Selected {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub items: Vec<Item>,
-    /// `Done`, or the worst that was met on the way (and told on standard error).
+    /// `Done`, or the worst problem on the way (already reported on standard error).
     pub outcome: Outcome,
 }
 
-/// Finds the datasets named, or all of all pools, and what is below them.
+/// Finds the named datasets, or all datasets of all pools, and what is below them.
 pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, CliError> {
     let mut walk = Walk { scope, items: Vec::new(), outcome: Outcome::Done };
     if names.is_empty() {
@@ -213,12 +227,14 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
         let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
         let mos = match pools.get(pool) {
             Some(mos) => mos.clone(),
-            None => {
-                let found = session.find_pool(pool).await?;
-                let mos = session.open_without_asking(&found).await?;
-                pools.insert(pool.to_owned(), mos.clone());
-                mos
-            }
+            None => match session.open_pool_without_asking(pool).await {
+                Ok(mos) => pools.entry(pool.to_owned()).or_insert(mos).clone(),
+                Err(error) if names.len() == 1 => return Err(error),
+                Err(error) => {
+                    walk.complain(name, &error);
+                    continue;
+                }
+            },
         };
         match named(&mos, name).await {
             Ok(Item { content: Content::Dataset(dataset), kind, .. }) if kind != Kind::Snapshot => {
@@ -229,7 +245,7 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
         }
     }
     walk.items.sort_by(Item::order);
-    // Several pools may have one name.
+    // Several pools may have the same name.
     walk.items.dedup_by(|a, b| a.name == b.name && a.pool_guid() == b.pool_guid());
     Ok(Selected { items: walk.items, outcome: walk.outcome })
 }
@@ -244,13 +260,13 @@ async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
     let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
     bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
         CliError::NotFound(format!(
-            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {}` shows those there are",
+            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {}` lists them",
             marked.name()
         ))
     })
 }
 
-/// A walk down the tree that goes on past what can't be read.
+/// A walk down the tree that continues past unreadable datasets.
 struct Walk {
     scope: Scope,
     items: Vec<Item>,
@@ -278,7 +294,7 @@ impl Walk {
         }
     }
 
-    /// The dataset itself, and what hangs on it if that is within reach.
+    /// Visits a dataset and, within the depth limit, its snapshots, bookmarks and children.
     async fn visit(&mut self, dataset: &Dataset, depth: u32) -> Result<(), CliError> {
         let types = self.scope.types;
         let item = Item::of_dataset(dataset.clone()).await?;

@@ -1,10 +1,11 @@
 //! `zfs set`, `inherit`.
 
-use cenote_dataset::dsl::{Instead, Settings};
-use cenote_dataset::engine::{Engine, Need};
-use cenote_dataset::{Dataset, DatasetError, DatasetKind, Value};
+use cenote_dataset::{Dataset, DatasetKind, Value};
+use cenote_engine::{Engine, Need};
 use cenote_format::props::AppliesTo;
-use cenote_fs::{FsError, FsOptions, FsWriter, VolumeWriter};
+use cenote_fs::{FsError, FsWriter, VolumeWriter};
+use cenote_object::DatasetError;
+use cenote_tasks::{Instead, Settings};
 use clap::Args;
 
 use super::owner::OwnerProp;
@@ -17,7 +18,7 @@ use crate::session::{Session, dataset};
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs set compression=zstd quota=10G tank/home/ada tank/home/bob")]
 pub struct Set {
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'u')]
     pub no_mount: bool,
     /// PROPERTY=VALUE..., then datasets or snapshots
@@ -29,10 +30,10 @@ pub struct Set {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs inherit -r compression tank/home")]
 pub struct Inherit {
-    /// Everything below too
+    /// Include everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Back to the value that a receive brought, if there is one
+    /// Revert to the received value, if there is one
     #[arg(short = 'S')]
     pub received: bool,
     /// The property
@@ -60,7 +61,7 @@ impl Set {
     }
 }
 
-/// Sets one property after the other; one that can't be set does not keep the rest, unless it makes no sense at all.
+/// Sets properties one by one. A failure does not stop the rest, unless the request is invalid as a whole.
 async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outcome, CliError> {
     let what = format!("set property for '{name}'");
     let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
@@ -78,7 +79,7 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
             (owner, Value::Number(limit)) if owner.contains('@') => {
                 limit_owner(engine, name, owner, *limit).await
             }
-            _ => engine.set_property(name, &property, value).await,
+            _ => cenote_tasks::set_property(engine, name, &property, value).await,
         };
         if let Err(error) = set.map_err(cannot(&what)) {
             outcome = outcome.and(error.tell(name));
@@ -87,7 +88,7 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     Ok(outcome)
 }
 
-/// What a volume is like, as far as its promise depends on it.
+/// The sizes of a volume on which its refreservation depends.
 struct Sizes {
     volsize: u64,
     block: u64,
@@ -95,7 +96,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// None of a file system or snapshot.
+    /// `None` for a file system or snapshot.
     async fn of(target: &Dataset) -> Result<Option<Sizes>, CliError> {
         if target.is_snapshot() {
             return Ok(None);
@@ -109,7 +110,8 @@ impl Sizes {
         Ok(Some(Sizes { volsize, block: block.max(1), promised }))
     }
 
-    /// Settings of a volume: `auto` is what its size asks for, and a promise of that much grows and shrinks with the size.
+    /// The settings of a volume. `auto` becomes the reservation its size needs; a refreservation of that
+    /// amount grows and shrinks with the volume.
     fn settings(&self, target: &Dataset, options: &[String], typed: &Settings) -> Result<Settings, String> {
         let needs = |size| volume_size::reservation(target.mos(), size, self.block, 1);
         let size = settings::number_of(typed, "volsize");
@@ -130,7 +132,7 @@ impl Sizes {
     }
 }
 
-/// Limits what one owner may have in a file system.
+/// Sets an owner's quota in a file system.
 async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) -> Result<(), DatasetError> {
     let refused = |why: &str| DatasetError::Unsuitable { name: name.into(), why: why.into() };
     let owner = OwnerProp::parse(property).ok().flatten().and_then(|owner| owner.limit());
@@ -141,7 +143,7 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
     }
     let open = engine.dataset(name).await?;
     let set = async {
-        let fs = FsWriter::open(open.live().clone(), FsOptions::default()).await?;
+        let fs = FsWriter::shared(engine, name).await?;
         let hold = engine.hold_for(open.live(), Need::Free).await?;
         fs.set_quota(&open.edit(&hold), by, counted, owner, limit).await
     };
@@ -155,7 +157,7 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
 async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
     let open = engine.dataset(name).await?;
     let resized = async {
-        let volume = VolumeWriter::open(open.live().clone()).await?;
+        let volume = VolumeWriter::shared(engine, name).await?;
         let hold = engine.hold_for(open.live(), Need::Free).await?;
         volume.resize(&open.edit(&hold), bytes).await
     };
@@ -191,7 +193,9 @@ impl Inherit {
                         continue;
                     }
                     let what = format!("inherit {property} for '{}'", dataset.name());
-                    engine.inherit(dataset.name(), property, instead).await.map_err(cannot(what))?;
+                    cenote_tasks::inherit(engine, dataset.name(), property, instead)
+                        .await
+                        .map_err(cannot(what))?;
                 }
                 Ok(())
             })

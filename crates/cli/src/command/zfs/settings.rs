@@ -1,21 +1,23 @@
-//! `PROPERTY=VALUE` as people type it, made what is stored.
+//! Parses `PROPERTY=VALUE` as typed into stored values.
 //!
-//! Read here is what a text means; whether a dataset can have that value is for the engine to say (`dsl::check_settings`).
+//! This module interprets the text; the engine decides whether a dataset can have the value
+//! (`dsl::check_settings`).
 //!
-//! Source: OpenZFS `libzfs_util.c` (`zprop_parse_value`, `zfs_nicestrtonum`), whose words these are.
+//! Source: OpenZFS `libzfs_util.c` (`zprop_parse_value`, `zfs_nicestrtonum`), including the wording.
 
 use cenote_dataset::Value;
-use cenote_dataset::dsl::Settings;
 use cenote_format::props::{IndexValue, Prop, PropType, ZFS_PROPS};
 use cenote_fs::write::NewFilesystem;
 use cenote_fs::{CaseSensitivity, Normalization};
+use cenote_tasks::Settings;
 
 use super::owner::OwnerProp;
 use crate::render::parse_bytes;
 
-/// Limits of which `none` is the largest number.
+/// Limits for which `none` is stored as the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
-/// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means nothing.
+/// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means
+/// nothing.
 pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, String> {
     let mut settings = Settings::new();
     for option in options {
@@ -29,12 +31,12 @@ pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, St
     Ok(settings)
 }
 
-/// Takes `PROPERTY=VALUE` apart.
+/// Splits `PROPERTY=VALUE`.
 pub fn split(option: &str) -> Result<(&str, &str), String> {
     option.split_once('=').ok_or_else(|| format!("missing '=' for property=value argument '{option}'"))
 }
 
-/// A property by its name or the heading of its column; `None`: one of the administrator's own, if it has a colon.
+/// A property by its name or column heading; `None` for a user property, whose name contains a colon.
 pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
     match ZFS_PROPS.iter().find(|prop| prop.is_named(typed)) {
         Some(prop) => Ok(Some(prop)),
@@ -56,7 +58,7 @@ fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Val
         return Ok((typed.into(), value));
     };
     let value = match prop.value {
-        // What it says is not asked for, so any text will do.
+        // A read-only property is refused whatever the value.
         _ if prop.is_read_only() => return Err(format!("'{}' is readonly", prop.name)),
         PropType::String { .. } => Value::Text(text.into()),
         PropType::Number { .. } => Value::Number(number(prop.name, text, auto_bytes)?),
@@ -85,7 +87,7 @@ fn number(name: &str, text: &str, auto_bytes: Option<u64>) -> Result<u64, String
     }
 }
 
-/// What a user, group or project may have.
+/// A quota of a user, group or project.
 fn owner_limit(text: &str) -> Result<u64, String> {
     match text {
         "none" => Ok(0),
@@ -96,7 +98,7 @@ fn owner_limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Names of values, levels together: `gzip | gzip-[1-9]`.
+/// The names of values, with levels abbreviated: `gzip | gzip-[1-9]`.
 fn choices(values: &[IndexValue]) -> String {
     let mut shown: Vec<(&str, Vec<(u64, u64)>)> = Vec::new();
     for (name, _) in values {
@@ -123,12 +125,12 @@ fn choices(values: &[IndexValue]) -> String {
     shown.iter().map(text).collect::<Vec<_>>().join(" | ")
 }
 
-/// A size, or another number.
+/// A size or another number.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| format!("bad numeric value '{text}'"))
 }
 
-/// A number among settings.
+/// The number set for a property.
 pub fn number_of(settings: &Settings, name: &str) -> Option<u64> {
     settings.iter().find_map(|(property, value)| match value {
         Value::Number(number) if property == name => Some(*number),
@@ -136,7 +138,8 @@ pub fn number_of(settings: &Settings, name: &str) -> Option<u64> {
     })
 }
 
-/// What a new file system is to be like for good; what is not said, it takes from its parent. Settings that follow from others are added.
+/// The permanent properties of a new file system; those not given are inherited from the parent. Settings
+/// that follow from others are added.
 pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewFilesystem, String> {
     let form = number_of(settings, "normalization");
     match (form, number_of(settings, "utf8only")) {
@@ -158,7 +161,7 @@ pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewF
     Ok(new)
 }
 
-/// Property `casesensitivity` by its number.
+/// The value of `casesensitivity` from its stored number.
 pub fn case_of(number: u64) -> CaseSensitivity {
     match number {
         1 => CaseSensitivity::Insensitive,
@@ -167,7 +170,7 @@ pub fn case_of(number: u64) -> CaseSensitivity {
     }
 }
 
-/// Property `normalization` by its number, which is made of flags of `u8_textprep`.
+/// The value of `normalization` from its stored number, a set of `u8_textprep` flags.
 pub fn form_of(number: u64) -> Normalization {
     let name = Prop::zfs("normalization").and_then(|prop| prop.index_name(number));
     match name {

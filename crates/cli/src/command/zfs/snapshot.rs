@@ -1,6 +1,7 @@
-//! `zfs snapshot`: of several datasets at one moment.
+//! `zfs snapshot`: snapshots of several datasets at the same moment.
 
-use cenote_dataset::{DatasetError, Mos};
+use cenote_dataset::Mos;
+use cenote_object::DatasetError;
 use clap::Args;
 
 use super::refusal::cannot;
@@ -13,13 +14,13 @@ use crate::session::{Session, dataset};
 #[command(after_help = "All snapshots show the same moment; if one can't be taken, none is.\n\n\
     Example: cenote zfs snapshot -r tank/home@monday")]
 pub struct Snapshot {
-    /// Of everything below too
+    /// Include everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Property of the administrator's own, with a colon in its name; repeatable
+    /// A user property, with a colon in its name; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// DATASET@SNAPSHOT, all of one pool
+    /// DATASET@SNAPSHOT, all in one pool
     #[arg(required = true)]
     pub snapshots: Vec<String>,
 }
@@ -31,12 +32,14 @@ impl Snapshot {
         let settings = settings::parse(&self.options, None).map_err(usage)?;
         let pool = pool_of(&self.snapshots[0]);
         if self.snapshots.iter().any(|name| pool_of(name) != pool) {
-            return Err(usage("they must be of one pool".into()));
+            return Err(usage("they must be in one pool".into()));
         }
         session
             .change_pool(pool, async |engine| {
                 let names = self.names(&engine.mos().await?).await?;
-                engine.snapshot_with(&names, settings).await.map_err(|error| refused(error, &names))
+                cenote_tasks::snapshot_with(engine, &names, settings)
+                    .await
+                    .map_err(|error| refused(error, &names))
             })
             .await
     }
@@ -45,7 +48,7 @@ impl Snapshot {
         let mut names = Vec::new();
         for typed in &self.snapshots {
             let Some((path, own)) = typed.split_once('@') else {
-                return Err(CliError::Usage(format!("'{typed}' is no snapshot: write DATASET@SNAPSHOT")));
+                return Err(CliError::Usage(format!("'{typed}' is not a snapshot; use DATASET@SNAPSHOT")));
             };
             let head = dataset(mos, path).await?;
             let heads = if self.recursive { head.descendants().await? } else { vec![head] };
@@ -55,7 +58,8 @@ impl Snapshot {
     }
 }
 
-/// Which snapshot could not be taken, if it was one; and that none was, if there were more.
+/// Names the snapshot that could not be taken, if one is to blame, and says that none was taken, if several
+/// were asked for.
 fn refused(error: DatasetError, names: &[String]) -> CliError {
     let what = match (&error, names) {
         (DatasetError::DatasetExists { name }, _) => format!("create snapshot '{name}'"),

@@ -1,4 +1,4 @@
-//! A property's value as `zfs` prints it for people, and the columns that name properties.
+//! A property's value as `zfs` prints it, and the columns that properties get.
 //!
 //! Source: OpenZFS `zfs_prop_get`, `zfs_prop.c` (columns, alignment).
 
@@ -9,21 +9,21 @@ use super::owner::OwnerProp;
 use crate::outcome::CliError;
 use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
 
-/// A property that can be asked for.
+/// A property that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// One of the table.
+    /// A native property.
     Native(&'static Prop),
-    /// One of the administrator's own.
+    /// A user property.
     User(String),
     /// `written@SNAPSHOT`.
     WrittenSince(String),
-    /// `userused@NUMBER` and such.
+    /// `userused@NUMBER` and similar.
     OfOwner(OwnerProp),
 }
 
 impl Wanted {
-    /// Reads a property's name, or the heading of its column.
+    /// Parses a property's name or column heading.
     pub fn parse(name: &str) -> Result<Wanted, CliError> {
         if let Some(snapshot) = name.strip_prefix("written@") {
             return Ok(Wanted::WrittenSince(snapshot.into()));
@@ -36,7 +36,7 @@ impl Wanted {
         }
         ZFS_PROPS.iter().find(|prop| prop.is_named(name)).map(Wanted::Native).ok_or_else(|| {
             CliError::Usage(format!(
-                "bad property list: invalid property '{name}'; `zfs get all DATASET` shows those there are"
+                "bad property list: invalid property '{name}'; `zfs get all DATASET` lists them"
             ))
         })
     }
@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// The heading of its column and on which side that lines up.
+    /// Its column heading and alignment.
     pub fn column(&self) -> (String, Align) {
         match self {
             Wanted::Native(prop) => (prop.column.into(), align(prop)),
@@ -59,7 +59,7 @@ impl Wanted {
         }
     }
 
-    /// How wide `zfs` makes the column at least: any size fits, and any of an index property's names.
+    /// The minimum column width that `zfs` uses: any size fits, and any name of an index property.
     pub fn least_width(&self) -> usize {
         match self {
             Wanted::Native(Prop { value: PropType::Number { .. }, .. }) => 5,
@@ -78,7 +78,7 @@ fn align(prop: &Prop) -> Align {
     }
 }
 
-/// As people read it, or exact.
+/// The value, rounded for people or exact.
 pub fn text(property: &Property, exact: bool) -> String {
     match property.value {
         Value::Number(number) if !exact => human(property, number),
@@ -86,7 +86,7 @@ pub fn text(property: &Property, exact: bool) -> String {
     }
 }
 
-/// What a receive brought, likewise.
+/// The received value in the same form.
 pub fn received_text(property: &Property, exact: bool) -> Option<String> {
     let received = Property { value: property.received.clone()?, ..property.clone() };
     Some(text(&received, exact))

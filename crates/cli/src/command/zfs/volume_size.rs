@@ -1,28 +1,30 @@
-//! How large blocks of a new volume are, and what is promised to it so that it can be written full.
+//! The block size of a new volume, and the reservation that guarantees it can be written full.
 //!
-//! Idea: parity and padding cost more with small blocks than `used` shows, which counts as if all blocks were of 128 KiB; so the promise is
-//! scaled by how much worse the volume's blocks fare. Indirect blocks come on top.
+//! Idea: `used` is computed as if all blocks were 128 KiB, but parity and padding cost more with small
+//! blocks. The reservation is therefore scaled by how much worse the volume's blocks do, and indirect blocks
+//! are added.
 //!
-//! Source: OpenZFS `libzfs_dataset.c` (`zvol_volsize_to_reservation`, `volsize_from_vdevs`), `zfs_main.c` (`default_volblocksize`).
+//! Source: OpenZFS `libzfs_dataset.c` (`zvol_volsize_to_reservation`, `volsize_from_vdevs`), `zfs_main.c`
+//! (`default_volblocksize`).
 
-use cenote_dataset::{Mos, Txg};
-use cenote_format::units::VdevId;
+use cenote_dataset::Mos;
+use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevKind;
 
 /// `ZVOL_DEFAULT_BLOCKSIZE`.
 pub const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
-/// `SPA_OLD_MAXBLOCKSIZE`: blocks that space is counted in.
+/// `SPA_OLD_MAXBLOCKSIZE`: the block size assumed in space accounting.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 /// Pointers in an indirect block, `DNODES_PER_LEVEL`.
 const POINTERS_PER_BLOCK: u64 = 1 << 10;
 /// `1 << DN_MAX_INDBLKSHIFT`.
 const INDIRECT_BLOCK_BYTES: u64 = 128 << 10;
-/// Blocks above the dnode: the metadnode, levels 0 to 6.
+/// Blocks above the data: the metadnode, levels 0 to 6.
 const META_BLOCKS: u64 = 7;
 /// `SPA_DVAS_PER_BP`.
 const MAX_COPIES: u64 = 3;
 
-/// Blocks of a volume that is told nothing about them: not less than half of what the widest vdev allocates at least.
+/// Default block size of a volume: at least half of the smallest allocation on the widest vdev.
 pub fn default_block_bytes(mos: &Mos) -> u64 {
     let least = mos.pool().vdevs().tops().map(|top| {
         let sector = 1u64 << top.ashift;
@@ -41,7 +43,7 @@ pub fn default_block_bytes(mos: &Mos) -> u64 {
     bytes
 }
 
-/// Bytes to be reserved for a volume.
+/// Bytes to reserve for a volume.
 pub fn reservation(mos: &Mos, size_bytes: u64, block_bytes: u64, copies: u64) -> u64 {
     let mut blocks = size_bytes / block_bytes;
     let data = data_bytes(mos, blocks, block_bytes);
@@ -54,7 +56,7 @@ pub fn reservation(mos: &Mos, size_bytes: u64, block_bytes: u64, copies: u64) ->
     data.saturating_mul(copies).saturating_add(indirect)
 }
 
-/// What so many blocks count as, on the vdev that they fare worst on.
+/// The accounted size of this many blocks, on the vdev where they are least efficient.
 fn data_bytes(mos: &Mos, blocks: u64, block_bytes: u64) -> u64 {
     let vdevs = mos.pool().vdevs();
     let with_parity = vdevs.tops().filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));

@@ -1,8 +1,9 @@
-//! `zpool checkpoint`: the state of a whole pool, kept to go back to.
+//! `zpool checkpoint`: saves the state of the whole pool to rewind to.
 //!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_checkpoint`), `libzfs_pool.c` (`zpool_checkpoint`), whose words these are.
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_checkpoint`), `libzfs_pool.c` (`zpool_checkpoint`), including
+//! the wording.
 
-use cenote_dataset::engine::Engine;
+use cenote_engine::Engine;
 use clap::Args;
 
 use crate::command::zfs::refusal::cannot;
@@ -12,20 +13,18 @@ use crate::session::Session;
 /// `zpool checkpoint`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What is freed from then on stays allocated. Look at the checkpoint with the option --checkpoint; `zpool import \
-    --rewind-to-checkpoint` goes back to it for good.\n\n\
-    Examples: cenote zpool checkpoint tank\n          cenote zpool checkpoint -d tank      no longer needed"
+    after_help = "Data freed later stays allocated. The option --checkpoint opens the checkpoint; `zpool \
+        import --rewind-to-checkpoint` rewinds to it permanently.\n\n\
+        Examples: cenote zpool checkpoint tank\n          \
+        cenote zpool checkpoint -d tank      no longer needed"
 )]
 pub struct Checkpoint {
-    /// Give the checkpoint up, and with it the space that only it has
+    /// Discard the checkpoint and free the space that only it uses
     #[arg(short = 'd', long)]
     pub discard: bool,
-    /// Accepted for habit: a checkpoint is discarded when the command ends
+    /// Accepted for compatibility: the checkpoint is discarded when the command ends
     #[arg(short = 'w', long, requires = "discard")]
     pub wait: bool,
-    /// The common option, without its short name
-    #[arg(long, value_name = "DIR|FILE|DEVICE")]
-    pub disks: Vec<std::path::PathBuf>,
     /// The pool
     pub pool: String,
 }
@@ -37,9 +36,11 @@ impl Checkpoint {
         let work = async |engine: &Engine| match self.discard {
             true => {
                 let what = format!("discard checkpoint in '{pool}'");
-                engine.discard_checkpoint().await.map_err(cannot(what))
+                cenote_tasks::discard_checkpoint(engine).await.map_err(cannot(what))
             }
-            false => engine.take_checkpoint().await.map_err(cannot(format!("checkpoint '{pool}'"))),
+            false => {
+                cenote_tasks::take_checkpoint(engine).await.map_err(cannot(format!("checkpoint '{pool}'")))
+            }
         };
         session.change_pool(pool, work).await
     }

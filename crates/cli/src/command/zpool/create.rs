@@ -1,7 +1,7 @@
 //! `zpool create`: a new pool on devices or files.
 //!
-//! The pool is left exported: nothing keeps it imported. Its root file system is made by the same code that makes all others, so that
-//! the kernel mounts it.
+//! The pool is left exported, since nothing keeps it imported. Its root file system is created by the same
+//! code as every other, so that the kernel can mount it.
 
 pub(super) mod compatibility;
 pub(super) mod devices;
@@ -10,44 +10,46 @@ pub(super) mod layout;
 pub(super) mod properties;
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-use cenote_dataset::Txg;
-use cenote_dataset::engine::{Engine, NewPool};
+use cenote_format::units::Txg;
 use cenote_fs::write::NewFilesystem;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{PoolState, VdevClass};
+use cenote_tasks::NewPool;
 use clap::Args;
+use serde_json::{Value, json};
 
+use crate::command::json::version;
 use crate::command::zfs::{fill, settings};
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
-use crate::session::{Session, check_kernel, print, this_host};
+use crate::session::{Session, check_kernel, print, print_json, this_host};
 use properties::PoolProperties;
 
-/// The group that makes a pool, `TXG_INITIAL`.
+/// The txg that creates a pool, `TXG_INITIAL`.
 const FIRST_TXG: Txg = Txg(4);
 /// `ZFS_MAX_DATASET_NAME_LEN` less `/$ORIGIN@$ORIGIN`.
 const MOST_NAME_BYTES: usize = 240;
 
 /// `zpool create`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...`, or `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`; after \
-    `log`, `special`, `dedup`, `spare` or `cache` they are for that.\n\
-    The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) is that of --key, in the file that keylocation names, \
-    typed, or comes through a pipe.\n\
-    DEVICE is a block device or a file that has its size already. The pool is left exported.\n\n\
-    Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c"
-)]
+#[command(after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...`, or \
+        `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`; vdevs after `log`, `special`, \
+        `dedup`, `spare` or `cache` have that purpose.\n\n\
+        The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) comes from \
+        --key, the file that keylocation names, the terminal or a pipe.\n\n\
+        DEVICE is a block device or an existing file of the desired size. The pool is left exported.\n\n\
+        Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c")]
 pub struct Create {
-    /// Take devices that belong to another pool, and vdevs that protect differently
+    /// Accept devices that belong to another pool, and vdevs with different redundancy
     #[arg(short = 'f')]
     pub force: bool,
-    /// Show the layout and do nothing
+    /// Show the layout and create nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Enable no features but those named (`-d`)
-    #[arg(long)]
+    /// Enable only the named features
+    #[arg(short = 'd', long)]
     pub no_features: bool,
     /// Pool property: ashift, comment, compatibility, feature@NAME, autoexpand, autotrim...; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
@@ -55,13 +57,13 @@ pub struct Create {
     /// Property of the root file system; repeatable
     #[arg(short = 'O', value_name = "PROPERTY=VALUE")]
     pub root_options: Vec<String>,
-    /// Where the root file system is mounted by whoever imports the pool: as -O mountpoint=PATH
+    /// Mount point of the root file system for whoever imports the pool; like -O mountpoint=PATH
     #[arg(short = 'm', value_name = "PATH")]
     pub mountpoint: Option<String>,
-    /// Accepted for habit: nothing is ever mounted
+    /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<String>,
-    /// Accepted for habit: a name for as long as the pool is imported
+    /// Accepted for compatibility: a temporary name for an imported pool
     #[arg(short = 't', value_name = "NAME")]
     pub temporary_name: Option<String>,
     /// Name of the new pool
@@ -98,15 +100,20 @@ impl Create {
                 return Err(refused(format!("use '-f' to override:\n  {}", problems.join("\n  "))));
             }
         }
+        let paths = vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&spares).chain(&cache);
+        let paths: Vec<PathBuf> = paths.map(|new| PathBuf::from(&new.path)).collect();
         let host = this_host();
         let name = (host.id, host.name.as_str());
         let mut plan = plan(session.runtime(), &self.pool, &vdevs, properties.ashift, name, FIRST_TXG)?;
         if self.dry_run {
-            print(
-                drawing(&self.pool, &groups, &vdevs)
-                    + &lines_beside("spares", &spares)
-                    + &lines_beside("cache", &cache),
-            )?;
+            match session.json() {
+                true => print_json(&layout_json("zpool create", &self.pool, &vdevs, &spares, &cache))?,
+                false => print(
+                    drawing(&self.pool, &groups, &vdevs)
+                        + &lines_beside("spares", &spares)
+                        + &lines_beside("cache", &cache),
+                )?,
+            }
             return Ok(Outcome::Done);
         }
         let projects = has("project_quota");
@@ -123,20 +130,27 @@ impl Create {
             cache_bytes: session.cache_bytes(),
         };
         let fill = fill::filesystem(session, filesystem, projects);
-        let engine = Engine::create(session.runtime(), new, fill).await?;
+        let engine = cenote_tasks::create_pool(session.runtime(), new, fill).await?;
         if !spares.is_empty() {
-            engine.add_spares(spares).await?;
+            cenote_tasks::add_spares(&engine, spares).await?;
         }
         if !cache.is_empty() {
-            engine.add_cache(cache).await?;
+            cenote_tasks::add_cache(&engine, cache).await?;
         }
         session.note_command(&engine);
         engine.set_state(PoolState::Exported, host).await?;
-        Ok(Outcome::Done)
+        if session.pools().is_none() {
+            return Ok(Outcome::Done);
+        }
+        // Their locks go with them.
+        drop((engine, vdevs));
+        let found = session.searching(paths).find_on_disks(&self.pool).await?;
+        let pool = session.hold(&found, self.altroot.as_deref().map(PathBuf::from)).await?;
+        session.mount_all(&pool).await
     }
 }
 
-/// Rules of OpenZFS for names of new pools (`zpool_name_valid`).
+/// OpenZFS's rules for names of new pools (`zpool_name_valid`).
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     let is_reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word));
     if is_reserved || name == "log" {
@@ -150,17 +164,41 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     }
     match name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.: ".contains(c)) {
         true => Ok(()),
-        false => Err("names have letters, digits, '-', '_', '.', ':' and blanks only"),
+        false => Err("names may contain letters, digits, '-', '_', '.', ':' and blanks only"),
     }
 }
 
-/// The layout as `-n` shows it.
+/// The layout as printed by `-n`.
 fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> String {
     let heading = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
     heading + &layout_lines(groups, vdevs, 0)
 }
 
-/// Devices beside the vdevs under a heading, a line each.
+/// The vdevs and devices printed by `-n`, as JSON.
+pub(super) fn layout_json(
+    command: &str,
+    pool: &str,
+    vdevs: &[NewVdev],
+    spares: &[NewDevice],
+    cache: &[NewDevice],
+) -> Value {
+    let device = |new: &NewDevice| json!({"path": new.path, "size_bytes": new.device.size_bytes()});
+    let devices = |all: &[NewDevice]| all.iter().map(device).collect::<Vec<_>>();
+    let vdev = |new: &NewVdev| {
+        json!({"vdev_type": new.kind.name(), "parity": new.parity, "class": new.class.name(),
+            "devices": devices(&new.devices)})
+    };
+    json!({
+        "output_version": version(command),
+        "dry_run": true,
+        "pool": pool,
+        "vdevs": vdevs.iter().map(vdev).collect::<Vec<_>>(),
+        "spares": devices(spares),
+        "l2cache": devices(cache),
+    })
+}
+
+/// Devices outside the vdevs: a heading and one line each.
 pub(super) fn lines_beside(heading: &str, devices: &[NewDevice]) -> String {
     if devices.is_empty() {
         return String::new();
@@ -169,7 +207,7 @@ pub(super) fn lines_beside(heading: &str, devices: &[NewDevice]) -> String {
     std::iter::once(format!("\t{heading}\n")).chain(devices.iter().map(line)).collect()
 }
 
-/// Vdevs of some kinds came with features.
+/// Some kinds of vdevs require features.
 pub(super) fn check_features(
     groups: &[layout::Group<'_>],
     has: impl Fn(&str) -> bool,
@@ -183,7 +221,7 @@ pub(super) fn check_features(
     }
 }
 
-/// New vdevs, of which the first gets the number `first`, a device a line.
+/// New vdevs, numbered from `first`, one device per line.
 pub(super) fn layout_lines(groups: &[layout::Group<'_>], vdevs: &[NewVdev], first: usize) -> String {
     let (mut out, mut class) = (String::new(), VdevClass::Normal);
     for (index, (group, vdev)) in (first..).zip(groups.iter().zip(vdevs)) {

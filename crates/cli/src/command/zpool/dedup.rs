@@ -1,4 +1,4 @@
-//! `zpool status -D`: how many blocks are deduplicated, by how many references each has.
+//! `zpool status -D`: how many blocks are deduplicated, by number of references.
 //!
 //! ```text
 //!   bucket      allocated: each block once        referenced: as often as it is used

@@ -1,12 +1,13 @@
-//! `zpool add`, `attach`, `detach`: devices that join a pool and leave it.
+//! `zpool add`, `attach`, `detach`: devices that join or leave a pool.
 //!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`), whose words these are.
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c`
+//! (`zpool_vdev_attach`), including the wording.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cenote_dataset::engine::Engine;
 use cenote_dataset::{FeatureState, Mos, Value};
+use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::{VdevConfig, VdevKind};
@@ -15,27 +16,34 @@ use clap::Args;
 use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
-use super::create::{check_features, devices, layout_lines, lines_beside};
+use super::create::{check_features, devices, layout_json, layout_lines, lines_beside};
 use super::properties::Properties;
 use super::tree::{self, Style};
 use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
 
 /// `zpool add`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "VDEV is as for `zpool create`. What is written from the next command on goes to the new vdevs, too.\n\n\
-    Example: cenote zpool add tank mirror e f log g"
-)]
+#[command(after_help = "VDEV is as in `zpool create`. Later commands write to the new vdevs too.\n\n\
+        Example: cenote zpool add tank mirror e f log g")]
 pub struct Add {
-    /// Take devices that belong to another pool, and vdevs that protect differently
+    /// All three options that follow
     #[arg(short = 'f')]
     pub force: bool,
-    /// Show the layout and do nothing
+    /// Accept devices that belong to another pool
+    #[arg(long)]
+    pub allow_in_use: bool,
+    /// Accept vdevs with different redundancy
+    #[arg(long)]
+    pub allow_replication_mismatch: bool,
+    /// Accept vdevs with a different sector size
+    #[arg(long)]
+    pub allow_ashift_mismatch: bool,
+    /// Show the layout and change nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// ashift=N; the pool's if it has one
+    /// ashift=N; defaults to the pool's, if set
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// How devices are named
@@ -51,25 +59,26 @@ pub struct Add {
 /// `zpool attach`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DEVICE is a disk of its own, which becomes a mirror, or one of a mirror. All that is allocated is copied before the command ends; \
-    blocks are not checked on the way (`cenote verify` does that).\n\nExample: cenote zpool attach tank /img/a /img/b"
+    after_help = "DEVICE is a single disk, which becomes a mirror, or a member of a mirror. All allocated \
+        data is copied before the command ends, without verifying it (`cenote verify` does that).\n\n\
+        Example: cenote zpool attach tank /img/a /img/b"
 )]
 pub struct Attach {
-    /// Take a device that belongs to another pool
+    /// Accept a device that belongs to another pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for habit: copying is always sequential
+    /// Accepted for compatibility: copying is always sequential
     #[arg(short = 's')]
     pub sequential: bool,
-    /// Accepted for habit: the command ends when all is copied
+    /// Accepted for compatibility: the command ends when everything is copied
     #[arg(short = 'w')]
     pub wait: bool,
-    /// Accepted for habit: ashift is the mirror's
+    /// Accepted for compatibility: ashift is the mirror's
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// The pool
     pub pool: String,
-    /// A device of the pool: its path, the last part of that, or its guid
+    /// A device of the pool: its path, the last component of it, or its guid
     pub device: String,
     /// The new device
     pub new_device: String,
@@ -81,11 +90,11 @@ pub struct Attach {
 pub struct Detach {
     /// The pool
     pub pool: String,
-    /// A device of a mirror: its path, the last part of that, or its guid
+    /// A device of a mirror: its path, the last component of it, or its guid
     pub device: String,
 }
 
-/// What is to be added, opened.
+/// The opened devices to add.
 struct New<'a> {
     groups: &'a [Group<'a>],
     vdevs: Vec<NewVdev>,
@@ -116,7 +125,13 @@ impl Add {
             let mos = session.open_pool_without_asking(&self.pool).await?;
             let new = New::open(session, &mos, &layout)?;
             self.check(session, &mos, &new).await?;
-            return print(self.drawing(&mos, &new)).map(|()| Outcome::Done);
+            match session.json() {
+                true => {
+                    print_json(&layout_json("zpool add", &self.pool, &new.vdevs, &new.spares, &new.cache))?
+                }
+                false => print(self.drawing(&mos, &new))?,
+            }
+            return Ok(Outcome::Done);
         }
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
@@ -124,20 +139,20 @@ impl Add {
             let ashift = self.check(session, &mos, &new).await?;
             let what = format!("add to '{}'", self.pool);
             if !new.vdevs.is_empty() {
-                engine.add_vdevs(new.vdevs, ashift).await.map_err(cannot(&what))?;
+                cenote_tasks::add_vdevs(engine, new.vdevs, ashift).await.map_err(cannot(&what))?;
             }
             if !new.spares.is_empty() {
-                engine.add_spares(new.spares).await.map_err(cannot(&what))?;
+                cenote_tasks::add_spares(engine, new.spares).await.map_err(cannot(&what))?;
             }
             if !new.cache.is_empty() {
-                engine.add_cache(new.cache).await.map_err(cannot(&what))?;
+                cenote_tasks::add_cache(engine, new.cache).await.map_err(cannot(&what))?;
             }
             Ok(())
         };
         session.change_pool(&self.pool, work).await
     }
 
-    /// Refuses what does not fit the pool; answers the ashift to be used, if that is known.
+    /// Refuses vdevs that do not fit the pool; returns the ashift to use, if it is known.
     async fn check(&self, session: &Session, mos: &Mos, new: &New<'_>) -> Result<Option<u32>, CliError> {
         let refused = |why: String| CliError::Refused(format!("cannot add to '{}': {why}", self.pool));
         let properties = Properties::gather(mos).await?;
@@ -151,16 +166,19 @@ impl Add {
             features.iter().any(|(feature, state)| feature.name == name && *state != FeatureState::Disabled)
         };
         check_features(new.groups, has).map_err(|why| refused(why.into()))?;
-        if self.force {
-            return Ok(ashift);
+        let mut problems = Vec::new();
+        if !self.force && !self.allow_in_use {
+            problems.extend(devices::parts_of_pools(session.runtime(), &new.all()).await);
         }
-        let mut problems = devices::parts_of_pools(session.runtime(), &new.all()).await;
         let existing = existing(mos);
         let (mut all, mut sizes) = (existing.clone(), vec![Vec::new(); existing.len()]);
         all.extend_from_slice(new.groups);
         sizes.extend(devices::sizes(&new.vdevs));
-        problems.extend(layout::mismatch(&all, &sizes));
-        if let Some(sector) = other_sector(mos, &new.vdevs, ashift) {
+        if !self.force && !self.allow_replication_mismatch {
+            problems.extend(layout::mismatch(&all, &sizes));
+        }
+        let takes_any_sector = self.force || self.allow_ashift_mismatch;
+        if let Some(sector) = other_sector(mos, &new.vdevs, ashift).filter(|_| !takes_any_sector) {
             let why = "adding devices with different physical sector sizes is not allowed";
             problems.push(format!("{why} ({sector} bytes)"));
         }
@@ -189,7 +207,7 @@ impl Add {
     }
 }
 
-/// The pool's vdevs as if they had been typed, those for data and what may stand beside them.
+/// The pool's vdevs in the form of parsed operands.
 fn existing(mos: &Mos) -> Vec<Group<'static>> {
     let tops = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data());
     let group = |top: &VdevConfig| {
@@ -203,7 +221,7 @@ fn existing(mos: &Mos) -> Vec<Group<'static>> {
     tops.map(group).collect()
 }
 
-/// Sectors of new devices that differ from those of a pool that has one size only.
+/// The sector size of the new devices, if it differs from the single size that the pool has.
 fn other_sector(mos: &Mos, vdevs: &[NewVdev], ashift: Option<u32>) -> Option<u64> {
     let mut shifts = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);
     let first = shifts.next()?;
@@ -237,7 +255,7 @@ impl Attach {
                 )));
             }
             for new in opened {
-                engine.attach(leaf, new).await.map_err(cannot(&what))?;
+                cenote_tasks::attach(engine, leaf, new).await.map_err(cannot(&what))?;
             }
             Ok(())
         };
@@ -252,24 +270,24 @@ impl Detach {
         let work = async |engine: &Engine| {
             let leaf = leaf(&engine.mos().await?, &self.device)
                 .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
-            engine.detach(leaf).await.map_err(cannot(&what))
+            cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
         };
         session.change_pool(&self.pool, work).await
     }
 }
 
-/// Why no device can be attached to what is no leaf.
+/// Why a device can't be attached to something that is not a leaf.
 fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
     let health = mos.pool().status();
     match health.root.children.iter().find(|top| top.name == typed).map(|top| &top.kind) {
         None => "no such device in pool",
-        Some(VdevKind::Raidz) => "RAID-Z is not expanded here: OpenZFS's `zpool attach` does that",
+        Some(VdevKind::Raidz) => "Cenote does not expand RAID-Z: use OpenZFS's `zpool attach`",
         Some(VdevKind::Mirror) => "name one of its devices",
         Some(_) => "can only attach to mirrors and top-level disks",
     }
 }
 
-/// Refuses devices that the pool has already: this program keeps them open.
+/// Refuses devices that the pool contains already, which this program itself keeps open.
 fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
     let own = |typed: &&&str| {
         let path = std::path::absolute(typed).ok();
@@ -278,13 +296,14 @@ fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
     match typed.iter().find(own) {
         None => Ok(()),
         Some(device) => Err(CliError::Refused(format!(
-            "invalid vdev specification\nthe following errors must be manually repaired:\n{device} is part of active pool '{}'",
+            "invalid vdev specification\nthe following errors must be manually repaired:\n\
+             {device} is part of active pool '{}'",
             mos.pool().name()
         ))),
     }
 }
 
-/// A leaf by its path, the last part of that, or its guid.
+/// A leaf by its path, the last component of it, or its guid.
 fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
     let absolute = std::path::absolute(typed).ok();
     let is_meant = |leaf: &&VdevConfig| {

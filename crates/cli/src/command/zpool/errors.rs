@@ -1,4 +1,4 @@
-//! The error log, as files: what `zpool status -v` lists.
+//! The error log as a list of files, for `zpool status -v`.
 //!
 //! Source: OpenZFS `zpool_get_errlog`, `zpool_obj_to_path`.
 
@@ -7,9 +7,9 @@ use cenote_format::units::{DatasetId, ObjectId};
 use cenote_fs::{Filesystem, PathFinder};
 
 use crate::outcome::CliError;
-use crate::render::escape_terminal;
+use crate::render::quoted;
 
-/// The damaged objects, each once: `dataset:/path`, or numbers where there are no names.
+/// The damaged objects without duplicates: `dataset:/path`, or numbers where names are unknown.
 pub async fn damaged_files(mos: &Mos) -> Result<Vec<String>, CliError> {
     let mut files = Vec::new();
     for (dataset, object) in mos.damaged_objects().await? {
@@ -26,12 +26,12 @@ async fn file(mos: &Mos, dataset: DatasetId, object: ObjectId) -> String {
         return format!("<{:#x}>:<{:#x}>", dataset.0, object.0);
     };
     match path(&dataset, object).await {
-        Some(path) => format!("{}:/{}", dataset.name(), escape_terminal(&path)),
+        Some(path) => quoted(&[dataset.name().as_bytes(), b":/", &path].concat()),
         None => format!("{}:<{:#x}>", dataset.name(), object.0),
     }
 }
 
-/// The file's path; none if the dataset is locked, a volume, or has no such file.
+/// The file's path; `None` if the dataset is locked, is a volume, or has no such file.
 async fn path(dataset: &Dataset, object: ObjectId) -> Option<Vec<u8>> {
     let filesystem = Filesystem::open(dataset.objset().await.ok()?).await.ok()?;
     let attr = filesystem.attr(object).await.ok()?;

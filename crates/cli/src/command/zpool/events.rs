@@ -1,7 +1,7 @@
-//! `zpool events`: what of a pool's events is on its disks.
+//! `zpool events`: the events of a pool that are on its disks.
 //!
-//! OpenZFS keeps events in memory, and they are gone with the machine. What remains are the internal events of the history, each
-//! of which was such an event, and the error log, which says where but not when.
+//! OpenZFS keeps events in memory and loses them at reboot. What survives are the internal events in the
+//! history, each of which was such an event, and the error log, which records where but not when.
 
 use std::fmt::Write as _;
 
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Events;
 use super::history::indented;
 use crate::command::json::{document, nvlist};
+use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::render::ctime;
 use crate::session::{Session, print, print_json};
@@ -26,11 +27,20 @@ const DATA_ERROR: &str = "ereport.fs.zfs.data";
 impl Events {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut outcome, mut documents) = (Outcome::Done, Map::new());
+        if self.follow {
+            let instead = "A pool is not in use after the command ends, so there are no new events to follow";
+            return Err(not_yet::option("zpool events -f", instead));
+        }
+        if self.clear {
+            let instead = "Events are read from the pool's history and error log, which stay as they are";
+            return Err(not_yet::option("zpool events -c", instead));
+        }
+        let mut documents = Map::new();
+        let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         if !self.script && !session.json() {
             print(format!("{:<30} CLASS\n", "TIME"))?;
         }
-        for found in session.find_pools(&self.pools).await? {
+        for found in pools {
             let gathered = async {
                 let mos = session.open_without_asking(&found).await?;
                 Ok::<_, CliError>((mos.history().await?, mos.error_log().await?))
@@ -74,7 +84,7 @@ impl Events {
     }
 
     fn error(&self, error: &LoggedError) -> String {
-        // The log does not say when.
+        // The log has no times.
         let mut out = self.line("-", DATA_ERROR);
         if self.verbose {
             let place = &error.place;
@@ -107,7 +117,7 @@ fn error_json(error: &LoggedError) -> Value {
     })
 }
 
-/// `Nov 21 2026 07:20:22.000000000`; the history counts whole seconds.
+/// `Nov 21 2026 07:20:22.000000000`; the history has whole seconds.
 fn event_time(seconds: i64) -> String {
     let text = ctime(seconds);
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! `zpool get`: properties and features, one a line.
+//! `zpool get`: properties and features, one per line.
 
 use cenote_dataset::{Property, Source, Value};
 use cenote_format::features::Feature;
@@ -14,7 +14,7 @@ use crate::session::Session;
 
 const COLUMNS: &str = "name,property,value,source";
 
-/// The property of this name or column heading; features and user properties by their full name.
+/// Resolves a name or column heading; features and user properties need their full name.
 pub fn wanted(name: &str) -> Result<String, CliError> {
     if let Some(prop) = ZPOOL_PROPS.iter().find(|prop| prop.is_named(name)) {
         return Ok(prop.name.into());
@@ -23,20 +23,24 @@ pub fn wanted(name: &str) -> Result<String, CliError> {
     if is_feature || name.contains(':') {
         return Ok(name.into());
     }
-    Err(CliError::Usage(format!("invalid property '{name}'; `zpool get all` shows those there are")))
+    Err(CliError::Usage(format!("invalid property '{name}'; `zpool get all` lists them")))
 }
 
 impl Get {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let columns = PropertyLine::columns(&self.columns, COLUMNS)?;
+        if self.is_of_vdevs(session).await? {
+            return self.of_vdevs(session, &columns).await;
+        }
         let names = match self.properties.as_str() {
             "all" => None,
             names => Some(names.split(',').map(wanted).collect::<Result<Vec<_>, _>>()?),
         };
         let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
-        let (mut lines, mut pools, mut outcome) = (Vec::new(), Map::new(), Outcome::Done);
-        for found in session.find_pools(&self.pools).await? {
+        let (mut lines, mut pools) = (Vec::new(), Map::new());
+        let (found_pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
+        for found in found_pools {
             let opened = async {
                 let mos = session.open_without_asking(&found).await?;
                 let properties = Properties::gather(&mos).await?;
@@ -63,7 +67,7 @@ impl Get {
             }
             let mut entry = head(&mos, numbers);
             entry.insert("properties".into(), values.into());
-            pools.insert(found.name().into(), entry.into());
+            pools.insert(self.keys.key(&found), entry.into());
         }
         let table = PropertyLine::table(lines.iter(), &columns);
         self.form.print(session, &table, &document("zpool get", "pools", pools))?;

@@ -1,6 +1,7 @@
-//! `zpool history`: the commands that made the pool what it is, and with `-i` what it did by itself.
+//! `zpool history`: the commands run on the pool and, with `-i`, its internal events.
 //!
-//! Source: OpenZFS `print_history_records`. Times are UTC; of users only root is named, since numbers are another machine's.
+//! Source: OpenZFS `print_history_records`. Times are UTC. Of the users only root is named: other uids belong
+//! to another machine.
 
 use std::fmt::Write as _;
 
@@ -15,7 +16,7 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::{dotted_time, escape_terminal};
 use crate::session::{Session, print, print_json};
 
-/// Names of internal events by the numbers of old records, `zfs_history_event_names`.
+/// Names of the numbered internal events in old records, `zfs_history_event_names`.
 const LEGACY_EVENTS: [&str; 41] = [
     "invalid event",
     "pool create",
@@ -63,8 +64,9 @@ const LEGACY_EVENTS: [&str; 41] = [
 impl History {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut outcome, mut documents) = (Outcome::Done, Map::new());
-        for found in session.find_pools(&self.pools).await? {
+        let mut documents = Map::new();
+        let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
+        for found in pools {
             let records =
                 async { Ok::<_, CliError>(session.open_without_asking(&found).await?.history().await?) };
             match records.await {
@@ -103,7 +105,7 @@ impl History {
     }
 }
 
-/// What the pool did by itself.
+/// An internal event.
 fn event(record: &Nvlist) -> String {
     let txg = record.get_u64(key::TXG).unwrap_or(0);
     let details = text(record, key::INT_STR).unwrap_or_default();
@@ -144,12 +146,12 @@ fn ioctl(name: &str, record: &Nvlist) -> String {
     out
 }
 
-/// Text of a record, ready to be printed.
+/// A string of a record, escaped for printing.
 fn text(record: &Nvlist, key: &str) -> Option<String> {
     record.get_string_bytes(key).map(escape_terminal)
 }
 
-/// A list, a pair a line, ready to be printed.
+/// An nvlist, one pair per line, escaped for printing.
 pub fn indented(list: &Nvlist, columns: usize) -> String {
     let text = list.to_string();
     text.lines().map(|line| format!("{:columns$}{}\n", "", escape_terminal(line.as_bytes()))).collect()

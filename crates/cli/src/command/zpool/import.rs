@@ -1,38 +1,50 @@
-//! `zpool import`: which pools there are among the disks, and whether one opens.
+//! `zpool import`: lists the pools on the disks and checks whether they open.
 //!
-//! Nothing is imported into anything: a pool is opened for reading as long as a command runs. So the listing opens each pool to
-//! tell what is there, and `import POOL` says what it found. What an import changes for good (another name, an older state, logs given up)
-//! is written, and the pool left exported.
+//! Nothing stays imported: a pool is open for reading while the command runs. The listing opens each pool to
+//! see its state, and `import POOL` reports what it found. Permanent changes (a rename, a rewind, discarded
+//! logs) are written, and the pool is left exported.
+
+use std::path::PathBuf;
 
 use cenote_dataset::Mos;
-use cenote_dataset::engine::PoolSetting;
-use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+use cenote_inspect::rewind::Reach;
+use cenote_pool::{FoundPool, PoolHealth, PoolState};
+use cenote_tasks::PoolSetting;
+use serde_json::{Map, Value};
 
 use super::create::check_name;
+use super::import_text::{action, last_user, opened, problems, went_back, would_go_back};
 use super::reason::{Circumstances, judge, paragraph};
-use super::{Import, import_json, tree};
+use super::unopened::Unopened;
+use super::{Import, cachefile, import_json, tree};
+use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
-use crate::render::ctime;
-use crate::session::{Session, check_kernel, print, print_json};
+use crate::session::{Session, WayBack, check_kernel, print, print_json};
 
 impl Import {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         self.check_options()?;
+        let cached = self.cache_file.as_deref().map(cachefile::devices).transpose()?;
+        let cached = cached.map(|devices| session.searching(devices));
+        let session = cached.as_ref().unwrap_or(session);
+        if session.pools().is_some() && (self.pool.is_some() || self.all) && !self.is_look() {
+            return self.give_to_daemon(session).await;
+        }
+        if let Some(name) = self.pool.as_deref().filter(|_| session.common().rewind && !self.is_look_only()) {
+            return self.go_back_to_whole(session, name).await;
+        }
         if session.json() {
             return self.as_json(session).await;
         }
         match &self.pool {
             Some(name) if self.rewind_to_checkpoint => self.go_back(session, name).await,
-            Some(name) if session.common().rewind && !self.is_look() => {
-                self.go_back_to_whole(session, name).await
-            }
             Some(name) if self.missing_log && !self.is_look() => self.give_up_logs(session, name).await,
             Some(name) if self.written_name().is_some() || self.destroyed && self.force => {
                 self.take(session, name).await
             }
             Some(name) => {
-                let found = session.find_pool(name).await?;
+                let found = session.find_on_disks(name).await?;
                 if found.state() == PoolState::Destroyed && !self.destroyed {
                     return Err(CliError::NotFound(format!(
                         "cannot import '{name}': the pool was destroyed; open it with -D"
@@ -44,11 +56,59 @@ impl Import {
         }
     }
 
+    /// Whether this is about a pool on disks, not about having one open.
+    pub fn is_for_disks(&self) -> bool {
+        self.is_look() || self.missing_log || self.rewind_to_checkpoint
+    }
+
+    /// Imports pools for good: the daemon has them from now on.
+    async fn give_to_daemon(&self, session: &Session) -> Result<Outcome, CliError> {
+        let names: Vec<String> = match &self.pool {
+            Some(name) => vec![name.clone()],
+            None => {
+                let found = session.discover().await.pools.into_iter();
+                let is_closed = |found: &FoundPool| {
+                    found.state() != PoolState::Destroyed && session.held(found).is_none()
+                };
+                found.filter(is_closed).map(|found| found.guid().to_string()).collect()
+            }
+        };
+        let mut outcome = Outcome::Done;
+        for name in &names {
+            let imported = self.import_into_daemon(session, name).await;
+            outcome = outcome.and(match (imported, self.all) {
+                (Err(error), true) => error.tell(name),
+                (imported, _) => imported?,
+            });
+        }
+        Ok(outcome)
+    }
+
+    async fn import_into_daemon(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        if self.written_name().is_some() || self.destroyed {
+            self.take(session, name).await?;
+        }
+        let name = self.written_name().unwrap_or(name);
+        let found = session.find_on_disks(name).await?;
+        if found.state() == PoolState::Destroyed {
+            let why = "the pool was destroyed; import it with -D";
+            return Err(CliError::NotFound(format!("cannot import '{name}': {why}")));
+        }
+        if !self.force {
+            session.check_unused_or(&found, "the same command with -f")?;
+        }
+        let altroot = self.options.iter().find_map(|option| option.strip_prefix("altroot="));
+        let root = self.altroot.as_deref().or(altroot).map(PathBuf::from);
+        let pool = session.hold(&found, root).await?;
+        session.note_command(&pool.engine);
+        if self.no_mount { Ok(Outcome::Done) } else { session.mount_all(&pool).await }
+    }
+
     fn written_name(&self) -> Option<&str> {
         self.new_name.as_deref().filter(|_| !self.temporary)
     }
 
-    /// Gives a pool another name, or undoes that it was destroyed. It is left exported.
+    /// Renames a pool or restores a destroyed one, and leaves it exported.
     async fn take(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         let refused = |why: &str| CliError::Refused(format!("cannot import '{name}': {why}"));
         let new = self.written_name();
@@ -60,23 +120,23 @@ impl Import {
                 return Err(refused("a pool with that name already exists; choose another new name"));
             }
         }
-        let found = session.find_pool(name).await?;
+        let found = session.find_on_disks(name).await?;
         let is_back = self.destroyed && found.state() == PoolState::Destroyed;
         if !self.force && !is_back {
-            session.check_unused(&found)?;
+            session.check_unused_or(&found, "the same command with -f")?;
         }
         session
             .change_found(&found, PoolState::Exported, async |engine| match new {
-                Some(new) => Ok(engine.set_pool(PoolSetting::Name(new.into())).await?),
+                Some(new) => Ok(cenote_tasks::set_pool(engine, PoolSetting::Name(new.into())).await?),
                 None => Ok(()),
             })
             .await
     }
 
-    /// Makes a pool's checkpoint its state, or only shows it. It is left exported.
+    /// Rewinds a pool to its checkpoint and leaves it exported, or only shows the checkpoint.
     async fn go_back(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         if self.is_look() {
-            let found = session.find_pool(name).await?;
+            let found = session.find_on_disks(name).await?;
             let mos = session.open_checkpoint(&found).await?;
             return self.show(session, &found, &mos).await;
         }
@@ -85,62 +145,72 @@ impl Import {
         Ok(Outcome::Done)
     }
 
-    /// Makes the newest state that is whole the newest. The pool is left exported.
+    /// Rewinds to the newest intact state and leaves the pool exported; with -n only says which state that
+    /// is.
     async fn go_back_to_whole(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         if self.new_name.is_some() {
-            return Err(CliError::Usage("-F: go back first, then give it another name".into()));
+            return Err(CliError::Usage("-F: rewind first, then rename".into()));
+        }
+        let reach = if self.extreme { Reach::Extreme } else { Reach::Whole };
+        if self.dry_run {
+            let found = session.find_on_disks(name).await?;
+            let (state, way) = session.find_whole(&found, reach).await?;
+            if session.json() {
+                print_json(&document("zpool import", "would_rewind", one(&found, &way)))?;
+                return Ok(Outcome::Done);
+            }
+            self.show(session, &found, state.mos()).await?;
+            let letters = if self.extreme { "-FX" } else { "-F" };
+            print("\n".to_owned() + &would_go_back(&found, &way, letters))?;
+            return Ok(Outcome::Done);
         }
         let found = self.find_to_take(session, name).await?;
-        let state = session.rewind_to_whole(&found).await?;
-        let time = ctime(state.timestamp_s.cast_signed());
-        print(match found.uberblocks.first().filter(|newest| newest.txg > state.txg) {
-            Some(newest) => format!(
-                "pool '{}' went back from txg {} to txg {}, of {time}: what came after it ({}) is lost\n",
-                found.name(),
-                newest.txg,
-                state.txg,
-                counted(newest.timestamp_s.saturating_sub(state.timestamp_s), "second"),
-            ),
-            None => {
-                format!("pool '{}' is whole in its newest state, of {time}: nothing is lost\n", found.name())
-            }
-        })?;
-        Ok(Outcome::Done)
+        let way = session.rewind_to_whole(&found, reach).await?;
+        let printed = match session.json() {
+            true => print_json(&document("zpool import", "rewound", one(&found, &way))),
+            false => print(went_back(&found, &way)),
+        };
+        Ok(Outcome::Done.printed(printed))
     }
 
-    /// Gives up what can't be read of intent logs. The pool is left exported.
+    /// Discards the unreadable part of intent logs and leaves the pool exported.
     async fn give_up_logs(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
         let found = self.find_to_take(session, name).await?;
         session.give_up_lost_logs(&found).await?;
         Ok(Outcome::Done)
     }
 
-    /// Finds a pool that nobody else has, or whoever has it.
+    /// Finds a pool that no other machine uses, or with -f any pool.
     async fn find_to_take(&self, session: &Session, name: &str) -> Result<FoundPool, CliError> {
-        let found = session.find_pool(name).await?;
+        let found = session.find_on_disks(name).await?;
         if !self.force {
-            session.check_unused(&found)?;
+            session.check_unused_or(&found, "the same command with -f")?;
         }
         Ok(found)
     }
 
-    /// The pool is to be left alone.
+    /// Whether the pool must not be changed.
     fn is_look(&self) -> bool {
-        self.dry_run || self.options.iter().any(|option| option == "readonly=on")
+        self.dry_run || self.is_look_only()
+    }
+
+    fn is_look_only(&self) -> bool {
+        self.options.iter().any(|option| option == "readonly=on")
     }
 
     fn check_options(&self) -> Result<(), CliError> {
-        // Where a kernel would mount it and remember it.
+        // These would only affect a kernel.
         let is_idle = |option: &str| ["altroot=", "cachefile="].iter().any(|name| option.starts_with(name));
         match self.options.iter().find(|option| *option != "readonly=on" && !is_idle(option)) {
             None => Ok(()),
             Some(option) => Err(CliError::Usage(format!(
-                "-o {option}: not possible here: an import looks, and commands that write open the pool themselves; nothing is mounted"
+                "-o {option}: not possible: an import only looks; commands that write open the pool \
+                 themselves"
             ))),
         }
     }
 
-    /// The pool named or all of them, for programs.
+    /// The named pool or all pools, as JSON.
     async fn as_json(&self, session: &Session) -> Result<Outcome, CliError> {
         let discovery = session.discover().await;
         let is_meant = |found: &&FoundPool| match &self.pool {
@@ -149,12 +219,20 @@ impl Import {
         };
         let mut tried = Vec::new();
         for found in discovery.pools.iter().filter(is_meant) {
-            tried.push((found, session.open_without_asking(found).await));
+            session.tell_copies(found);
+            let opened = match session.open_without_asking(found).await {
+                Ok(mos) => Ok(mos),
+                Err(error) => {
+                    let unopened = Unopened::look(session, found, &error).await;
+                    Err((error, unopened))
+                }
+            };
+            tried.push((found, opened));
         }
         let outcome = match (tried.len(), &self.pool) {
             (0, _) => Outcome::Failed,
             (_, Some(_)) => tried.iter().fold(Outcome::Done, |worst, (_, opened)| {
-                opened.as_ref().err().map_or(worst, |error| worst.and(error.outcome()))
+                opened.as_ref().err().map_or(worst, |(error, _)| worst.and(error.outcome()))
             }),
             (_, None) => Outcome::Done,
         };
@@ -162,7 +240,7 @@ impl Import {
         Ok(outcome)
     }
 
-    /// Opens a pool and says what was found.
+    /// Opens a pool and prints what was found.
     async fn open(&self, session: &Session, found: &FoundPool) -> Result<Outcome, CliError> {
         let mos = session.open_without_asking(found).await?;
         self.show(session, found, &mos).await
@@ -178,7 +256,7 @@ impl Import {
         Ok(Outcome::Done)
     }
 
-    /// Lists all pools that can be found, with what is wrong with them.
+    /// Lists all pools on the disks and their problems.
     async fn list(&self, session: &Session) -> Result<Outcome, CliError> {
         let discovery = session.discover().await;
         let is_shown = |pool: &&FoundPool| self.destroyed == (pool.state() == PoolState::Destroyed);
@@ -187,6 +265,7 @@ impl Import {
         for found in discovery.pools.iter().filter(is_shown) {
             print(if shown > 0 { "\n" } else { "" })?;
             shown += 1;
+            session.tell_copies(found);
             if self.all {
                 let opened = self.open(session, found).await;
                 outcome = outcome.and(opened.unwrap_or_else(|error| error.tell(found.name())));
@@ -198,7 +277,8 @@ impl Import {
                     print(self.describe(found, &mos.pool().status(), circumstances, true))?;
                 }
                 Err(error) => {
-                    let text = self.describe(found, &found.status(), Circumstances::of_found(found), false);
+                    let Unopened { health, circumstances } = Unopened::look(session, found, &error).await;
+                    let text = self.describe(found, &health, circumstances, false);
                     let why = paragraph(" error", &error.to_string());
                     print(text.replacen("config:\n", &(why + "config:\n"), 1))?;
                 }
@@ -231,7 +311,7 @@ impl Import {
         if let Some(reason) = &reason {
             out += &paragraph("status", reason.status);
         }
-        out += &paragraph("action", &action(health, opens, reason.as_ref().map(|reason| reason.action)));
+        out += &paragraph("action", &action(health, opens, reason.as_ref().map(|reason| &*reason.action)));
         if let Some(comment) = &found.config.comment {
             out += &format!("comment: {comment}\n");
         }
@@ -249,60 +329,6 @@ impl Import {
     }
 }
 
-/// Whether the pool can be opened, and what mends it.
-fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String {
-    let open = match (opens, health.is_importable()) {
-        (true, true) => "The pool can be opened using its name or numeric identifier.",
-        // Metadata has copies; some may lie whole on the devices that are there.
-        (true, false) => "The pool can be read in part: what does not need the devices that are missing.",
-        (false, true) => {
-            "The pool cannot be opened as it is. An older state may be whole: `zpool import -F -n` shows which, -F goes back to it."
-        }
-        (false, false) => "The pool cannot be opened as it is.",
-    };
-    match reason {
-        Some(reason) => format!("{open} {reason}"),
-        None => open.into(),
-    }
-}
-
-/// Who had the pool last, if it was not exported.
-fn last_user(found: &FoundPool) -> Option<String> {
-    if found.state() != PoolState::Active {
-        return None;
-    }
-    let host = found.config.hostname.as_deref().unwrap_or("an unknown machine");
-    let hostid = found.config.hostid.map_or_else(String::new, |id| format!(" (hostid={id:x})"));
-    let newest = found.uberblocks.first();
-    let when =
-        newest.map_or_else(String::new, |u| format!(", written {}", ctime(u.timestamp_s.cast_signed())));
-    Some(format!("in use by {host}{hostid}{when}, not exported"))
-}
-
-/// Which state was opened, and what of it may be missing.
-fn opened(found: &FoundPool, mos: &Mos, is_checkpoint: bool) -> String {
-    let at = mos.uberblock();
-    let time = ctime(at.timestamp_s.cast_signed());
-    let newest = found.uberblocks.first().map_or(at.txg, |newest| newest.txg);
-    let oldest = found.uberblocks.last().map_or(at.txg, |oldest| oldest.txg);
-    let which = match newest.0.saturating_sub(at.txg.0) {
-        0 => "the newest state".to_owned(),
-        _ if is_checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
-        behind => format!("{} before the newest state, txg {newest}", counted(behind, "txg")),
-    };
-    let kept = format!("{} states from txg {oldest} on can be asked for with --txg", found.uberblocks.len());
-    paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
-
-fn problems(label: &str, problems: &[Problem]) -> String {
-    if problems.is_empty() {
-        return String::new();
-    }
-    let lines: String = problems.iter().map(|p| format!("\t{}: {}\n", p.path, p.why)).collect();
-    format!("\n{label}:\n\n{lines}")
+fn one(found: &FoundPool, way: &WayBack) -> Map<String, Value> {
+    Map::from_iter([(found.name().to_owned(), import_json::rewound(way))])
 }

@@ -1,18 +1,21 @@
-//! `zpool import --json`: every pool among the disks by its guid, since two may have one name.
+//! `zpool import --json`: all pools on the disks, keyed by guid because names may repeat.
 
 use cenote_dataset::Mos;
 use cenote_pool::{Discovery, FoundPool, PoolState, Problem};
 use serde_json::{Map, Value, json};
 
 use super::reason::{Circumstances, judge};
+use super::tree::Style;
+use super::unopened::Unopened;
 use super::vdevs_json::Report;
 use crate::command::json::document;
 use crate::outcome::CliError;
+use crate::session::WayBack;
 
-/// A pool with what came of opening it.
-pub type Tried<'a> = (&'a FoundPool, Result<Mos, CliError>);
+/// A pool and the result of opening it, with the diagnosis if it failed.
+pub type Tried<'a> = (&'a FoundPool, Result<Mos, (CliError, Unopened)>);
 
-/// The whole document: what was found, and what the search stumbled over.
+/// The whole document: the pools found and the problems of the search.
 pub async fn whole(discovery: &Discovery, tried: Vec<Tried<'_>>) -> Result<Value, CliError> {
     let mut pools = Map::new();
     for (found, opened) in tried {
@@ -23,10 +26,10 @@ pub async fn whole(discovery: &Discovery, tried: Vec<Tried<'_>>) -> Result<Value
     Ok(whole)
 }
 
-async fn pool(found: &FoundPool, opened: Result<Mos, CliError>) -> Result<Value, CliError> {
+async fn pool(found: &FoundPool, opened: Result<Mos, (CliError, Unopened)>) -> Result<Value, CliError> {
     let (health, circumstances) = match &opened {
         Ok(mos) => (mos.pool().status(), Circumstances::of_pool(mos).await?),
-        Err(_) => (found.status(), Circumstances::of_found(found)),
+        Err((_, unopened)) => (unopened.health.clone(), unopened.circumstances),
     };
     let newest = found.uberblocks.first();
     let mut entry = json!({
@@ -43,15 +46,19 @@ async fn pool(found: &FoundPool, opened: Result<Mos, CliError>) -> Result<Value,
         "timestamp": newest.map(|uberblock| uberblock.timestamp_s),
         "notes": problems(&found.notes),
     });
-    if let Err(error) = &opened {
+    if let Err((error, _)) = &opened {
         entry["error"] = json!(error.to_string());
+    }
+    if let Some(way) = circumstances.corrupted.and_then(|corrupted| corrupted.way_back) {
+        entry["way_back"] = rewound(&way);
     }
     if let Some(reason) = judge(&health, circumstances) {
         entry["status"] = json!(reason.status);
         entry["action"] = json!(reason.action);
         entry["msgid"] = json!(reason.id);
     }
-    let report = Report { usage: &[], mos: opened.as_ref().ok(), exact: true, numbers: true };
+    let style = Style { exact: true, ..Style::default() };
+    let report = Report { usage: &[], mos: opened.as_ref().ok(), style, numbers: true };
     for (heading, vdevs) in report.sections(&health) {
         entry[heading] = vdevs;
     }
@@ -60,4 +67,14 @@ async fn pool(found: &FoundPool, opened: Result<Mos, CliError>) -> Result<Value,
 
 fn problems(problems: &[Problem]) -> Value {
     problems.iter().map(|problem| json!({"path": problem.path, "why": problem.why})).collect()
+}
+
+/// A rewind target and what is lost with it.
+pub fn rewound(way: &WayBack) -> Value {
+    json!({
+        "from_txg": way.newest.0,
+        "txg": way.txg.0,
+        "timestamp": way.timestamp_s,
+        "lost_seconds": way.lost.seconds,
+    })
 }

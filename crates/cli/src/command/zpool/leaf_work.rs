@@ -1,26 +1,28 @@
-//! What was done to single devices: initialized (`zpool status -i`) and trimmed (`-t`).
+//! Work done on single devices: initialized (`zpool status -i`) and trimmed (`-t`).
 //!
-//! How far interrupted work had come is told by the offset it had reached; OpenZFS weighs that by what was free then.
+//! Progress of interrupted work is computed from the offset it reached; OpenZFS weighs that by the free space
+//! at the time.
 //!
 //! Source: OpenZFS `print_status_initialize`, `print_status_trim`, `vdev_initialize.c`, `vdev_trim.c`.
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::{Mos, Zap};
+use cenote_dataset::Mos;
 use cenote_format::dsl::names::vdev_zap;
 use cenote_format::scan::VdevWorkState;
 use cenote_format::units::{Guid, ObjectId};
+use cenote_object::Zap;
 use cenote_pool::{VdevConfig, VdevKind};
 
 use crate::outcome::CliError;
 use crate::render::ctime;
 
-/// A kind of work, and where a device's ZAP tells of it.
+/// A kind of work and the keys that record it in a device's ZAP.
 struct Work {
     state: &'static str,
     time: &'static str,
     offset: &'static str,
-    /// It was done, it was not, it is being done.
+    /// The words for done, not done, and in progress.
     words: [&'static str; 3],
 }
 
@@ -38,7 +40,8 @@ const TRIM: Work = Work {
     words: ["trimmed", "untrimmed", "trimming"],
 };
 
-/// What is told behind a device's line: at length of the work that is asked for, else only that it was under way.
+/// The note after a device's line: detailed for the kinds of work asked for, otherwise only that work is in
+/// progress.
 pub async fn notes(mos: &Mos, initialize: bool, trim: bool) -> Result<BTreeMap<Guid, String>, CliError> {
     let mut notes = BTreeMap::new();
     for top in mos.pool().vdevs().tops() {

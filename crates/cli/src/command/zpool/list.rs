@@ -1,9 +1,11 @@
-//! `zpool list`: how large and how full pools are, and with `-v` their vdevs.
+//! `zpool list`: size and usage of pools and, with `-v`, of their vdevs.
 //!
 //! Source: OpenZFS `list_callback`, `collect_list_stats`.
 
-use cenote_dataset::Mos;
+mod vdevs;
+
 use cenote_dataset::usage::VdevUsage;
+use cenote_dataset::{Mos, Source};
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType};
 use cenote_format::units::VdevId;
@@ -12,41 +14,86 @@ use serde_json::{Map, Value};
 
 use super::get::wanted;
 use super::properties::{Properties, text};
+use super::repeat::Round;
 use super::tree::{HEADED_CLASSES, Style, name, state};
-use super::vdevs_json::Report;
 use super::{List, head};
 use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_number};
-use crate::session::Session;
+use crate::session::{Session, print, print_json};
 
-/// A pool with what is shown of it.
+/// A pool and the data shown about it.
 struct Pool {
+    /// Its key in JSON.
+    key: String,
     mos: Mos,
     properties: Properties,
     health: PoolHealth,
     usage: Vec<VdevUsage>,
 }
 
+impl Pool {
+    fn figures(&self, vdev: &VdevStatus, depth: usize) -> Figures {
+        let is_top = depth == 2 && self.health.root.children.iter().any(|top| std::ptr::eq(top, vdev));
+        let usage = self.usage.iter().find(|usage| is_top && usage.vdev == VdevId(vdev.id)).copied();
+        let is_cache = self.health.l2cache.iter().any(|cache| std::ptr::eq(cache, vdev));
+        let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
+        match (usage, size) {
+            // The content of a cache device is not part of the pool.
+            (_, Some(size)) if is_cache => Figures {
+                size: Some(size),
+                space: Some((size.saturating_sub(VDEV_LABELS_BYTES), 0)),
+                ..Figures::default()
+            },
+            (Some(usage), size) => Figures {
+                size,
+                space: Some((usage.size_bytes, usage.allocated_bytes)),
+                checkpoint: usage.checkpoint_bytes,
+                expandable: vdev.expandable_bytes,
+                fragmentation: usage.fragmentation_percent,
+            },
+            (None, size) => Figures { size, ..Figures::default() },
+        }
+    }
+}
+
 impl List {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let columns: Vec<String> = self.columns.split(',').map(wanted).collect::<Result<_, _>>()?;
-        let (mut pools, mut outcome) = (Vec::new(), Outcome::Done);
-        for found in session.find_pools(&self.pools).await? {
+        let show = async |names: &[String], round| self.show(session, names, &columns, round).await;
+        self.repeat.run(session, &self.pools, show).await
+    }
+
+    async fn show(
+        &self,
+        session: &Session,
+        names: &[String],
+        columns: &[String],
+        round: Round,
+    ) -> Result<Outcome, CliError> {
+        let (all, mut outcome) = session.find_pools_to_show(names).await?;
+        let mut pools = Vec::new();
+        for found in all {
             let opened = async {
                 let mos = session.open_without_asking(&found).await?;
                 let (usage, health) = (mos.usage().await?, mos.pool().status());
                 let properties = Properties::with_usage(&mos, &health, &usage).await?;
-                Ok::<_, CliError>(Pool { mos, properties, health, usage })
+                let key = self.keys.key(&found);
+                Ok::<_, CliError>(Pool { key, mos, properties, health, usage })
             };
             match opened.await {
                 Ok(pool) => pools.push(pool),
                 Err(error) => outcome = outcome.and(error.tell(found.name())),
             }
         }
-        let (table, document) = (self.as_table(&pools, &columns), self.as_json(&pools, &columns));
-        self.form.print(session, &table, &document)?;
+        let table = self.as_table(&pools, columns);
+        match () {
+            () if session.json() => print_json(&round.stamp(self.as_json(&pools, columns)))?,
+            // Like zpool: one header for all rounds, or with -v one for each.
+            () if self.form.script || round.is_first || self.verbose => print(table.text(self.form.script))?,
+            () => print(table.aligned_rows())?,
+        }
         Ok(outcome)
     }
 
@@ -72,18 +119,16 @@ impl List {
         for pool in pools {
             let mut values = Map::new();
             for column in columns.iter().filter(|column| *column != "name") {
-                if let Some(found) = pool.properties.get(column) {
-                    let value = text(found, exact);
-                    values.insert(column.clone(), property(&value, &found.source, numbers));
-                }
+                let source = pool.properties.get(column).map_or(&Source::None, |found| &found.source);
+                let value = cell(&pool.properties, column, exact);
+                values.insert(column.clone(), property(&value, source, numbers));
             }
             let mut entry = head(&pool.mos, numbers);
             entry.insert("properties".into(), values.into());
             if self.verbose {
-                let report = Report { usage: &pool.usage, mos: Some(&pool.mos), exact, numbers };
-                entry.extend(report.sections(&pool.health));
+                entry.insert("vdevs".into(), vdevs::json(pool, self.names, &self.form.values));
             }
-            entries.insert(pool.mos.pool().name().into(), entry.into());
+            entries.insert(pool.key.clone(), entry.into());
         }
         document("zpool list", "pools", entries)
     }
@@ -100,7 +145,7 @@ fn heading(column: &str) -> (String, Align) {
     }
 }
 
-/// Columns that `zpool` makes at least so wide that most values fit.
+/// The minimum width that `zpool` gives a column, which fits most values.
 fn least_width(column: &str, verbose: bool) -> usize {
     match Prop::zpool(column).map(|prop| prop.value) {
         _ if column == "name" && verbose => 9,
@@ -137,7 +182,10 @@ impl Rows<'_> {
     fn section<'v>(&mut self, heading: &str, vdevs: impl Iterator<Item = &'v VdevStatus>, spare: bool) {
         let mut vdevs = vdevs.peekable();
         if vdevs.peek().is_some() {
-            self.row(heading, |column| if column == "altroot" { String::new() } else { "-".into() });
+            self.row(
+                heading.to_owned(),
+                |column| if column == "altroot" { String::new() } else { "-".into() },
+            );
         }
         vdevs.for_each(|vdev| self.vdev(vdev, 2, spare));
     }
@@ -147,11 +195,14 @@ impl Rows<'_> {
             return;
         }
         let style = Style { counters: true, names: self.list.names, ..Style::default() };
-        let indent = if self.list.form.script { 0 } else { depth };
-        let name = format!("{:indent$}{}", "", name(vdev, style));
-        let figures = self.figures(vdev, depth);
+        // For scripts, a tab distinguishes vdevs from pools and headings.
+        let name = match self.list.form.script {
+            true => format!("\t{}", name(vdev, style)),
+            false => format!("{:depth$}{}", "", name(vdev, style)),
+        };
+        let figures = self.pool.figures(vdev, depth);
         let exact = self.list.form.values.exact();
-        self.row(&name, |column| match column {
+        self.row(name, |column| match column {
             "health" => state(vdev, spare),
             "altroot" => String::new(),
             column => figures.cell(column, exact),
@@ -161,44 +212,20 @@ impl Rows<'_> {
         }
     }
 
-    fn figures(&self, vdev: &VdevStatus, depth: usize) -> Figures {
-        let is_top = depth == 2 && self.pool.health.root.children.iter().any(|top| std::ptr::eq(top, vdev));
-        let usage = self.pool.usage.iter().find(|usage| is_top && usage.vdev == VdevId(vdev.id)).copied();
-        let is_cache = self.pool.health.l2cache.iter().any(|cache| std::ptr::eq(cache, vdev));
-        let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
-        match (usage, size) {
-            // What a cache device holds is not part of the pool.
-            (_, Some(size)) if is_cache => Figures {
-                size: Some(size),
-                space: Some((size.saturating_sub(VDEV_LABELS_BYTES), 0)),
-                ..Figures::default()
-            },
-            (Some(usage), size) => Figures {
-                size,
-                space: Some((usage.size_bytes, usage.allocated_bytes)),
-                checkpoint: usage.checkpoint_bytes,
-                expandable: vdev.expandable_bytes,
-                fragmentation: usage.fragmentation_percent,
-            },
-            (None, size) => Figures { size, ..Figures::default() },
-        }
-    }
-
-    fn row(&mut self, name: &str, cell: impl Fn(&str) -> String) {
-        let cells: Vec<String> = self
-            .columns
-            .iter()
-            .map(|column| if column == "name" { name.to_owned() } else { cell(column) })
-            .collect();
-        self.table.row(cells);
+    /// For scripts, columns that only pools have are omitted.
+    fn row(&mut self, name: String, cell: impl Fn(&str) -> String) {
+        let script = self.list.form.script;
+        let columns = self.columns.iter().filter(|column| !script || *column != "altroot");
+        let cells = columns.map(|column| if column == "name" { name.clone() } else { cell(column) });
+        self.table.row(cells.collect::<Vec<String>>());
     }
 }
 
-/// The numbers of a vdev; those it does not have print as a dash.
+/// The numbers of a vdev; missing ones print as a dash.
 #[derive(Default)]
 struct Figures {
     size: Option<u64>,
-    /// All and allocated.
+    /// Total and allocated bytes.
     space: Option<(u64, u64)>,
     checkpoint: u64,
     expandable: u64,
@@ -216,12 +243,18 @@ impl Figures {
             ("checkpoint", _) if self.checkpoint > 0 => Some(bytes(self.checkpoint)),
             ("expandsize", _) if self.expandable > 0 => Some(bytes(self.expandable)),
             ("fragmentation", Some(_)) => {
-                // A cache device or a log counts as one free piece.
+                // A cache device or a log counts as unfragmented.
                 Some(percent(self.fragmentation.unwrap_or(0).to_string()))
             }
             ("capacity", Some((all, allocated))) => {
-                let hundredths = u128::from(allocated) * 10_000 / u128::from(all.max(1));
-                Some(percent(format!("{}.{:02}", hundredths / 100, hundredths % 100)))
+                let hundredths = (u128::from(allocated) * 10_000 / u128::from(all.max(1))) as u64;
+                let percents = hundredths as f64 / 100.0;
+                Some(match hundredths {
+                    _ if exact => (hundredths / 100).to_string(),
+                    0..1000 => format!("{percents:.2}%"),
+                    1000..10_000 => format!("{percents:.1}%"),
+                    _ => format!("{percents:.0}%"),
+                })
             }
             _ => None,
         };

@@ -1,24 +1,27 @@
-//! `zpool export`, `destroy`, `sync` and `labelclear`: who has a pool, and which devices belong to one.
+//! `zpool export`, `destroy`, `sync` and `labelclear`: who uses a pool, and which devices belong to it.
 
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_pool::label::{clear_labels, read_labels};
 use cenote_pool::{PoolError, PoolState};
 use clap::Args;
+use serde_json::json;
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
+use crate::streams::local;
 
 /// `zpool export`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every command leaves the pools that it changed exported. This is for a pool that another machine, or a command that was \
-    interrupted, left in use.\n\nExample: cenote zpool export -f tank"
+    after_help = "Every command exports the pools it changes. This verb is for a pool that another machine, \
+        or an interrupted command, left in use.\n\n\
+        Example: cenote zpool export -f tank"
 )]
 pub struct Export {
-    /// Take over a pool that another machine has not exported. Make sure that it does not use it any more
+    /// Take over a pool that another machine has not exported. Make sure that it no longer uses the pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Every pool found
+    /// All pools found
     #[arg(short = 'a', conflicts_with = "pools")]
     pub all: bool,
     /// Pools
@@ -29,11 +32,12 @@ pub struct Export {
 /// `zpool destroy`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The labels stay and say so: `zpool import -D` shows the pool until its devices are used for something else.\n\n\
-    Example: cenote zpool destroy tank"
+    after_help = "The labels stay and are marked as destroyed: `zpool import -D` shows the pool until its \
+        devices are reused.\n\n\
+        Example: cenote zpool destroy tank"
 )]
 pub struct Destroy {
-    /// Also one that another machine has not exported
+    /// Accept a pool that another machine has not exported
     #[arg(short = 'f')]
     pub force: bool,
     /// The pool
@@ -43,11 +47,12 @@ pub struct Destroy {
 /// `zpool sync`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing waits in memory between commands: this writes one transaction group, and so shows that the pool takes changes.\n\n\
-    Example: cenote zpool sync tank"
+    after_help = "No data waits in memory between commands: this verb writes one transaction group, which \
+        shows that the pool can be written.\n\n\
+        Example: cenote zpool sync tank"
 )]
 pub struct Sync {
-    /// Accepted for habit: a group is written even if nothing has changed
+    /// Accepted for compatibility: a txg is written even if nothing has changed
     #[arg(short = 'f')]
     pub force: bool,
     /// Pools [default: all]
@@ -58,7 +63,7 @@ pub struct Sync {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zpool labelclear -f /dev/sdx1")]
 pub struct LabelClear {
-    /// Also a device whose pool is exported or seems to be in use
+    /// Accept a device whose pool is exported or seems to be in use
     #[arg(short = 'f')]
     pub force: bool,
     /// The device or file
@@ -71,6 +76,12 @@ impl Export {
         let mut outcome = Outcome::Done;
         for found in session.pools_to_change(&self.pools).await? {
             let exported = async {
+                if let Some(pool) = session.held(&found) {
+                    return session
+                        .let_go(&pool, self.force, PoolState::Exported)
+                        .await
+                        .map(|()| Outcome::Done);
+                }
                 if !self.force {
                     session.check_unused(&found)?;
                 }
@@ -86,6 +97,9 @@ impl Destroy {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let found = session.find_pool(&self.pool).await?;
+        if let Some(pool) = session.held(&found) {
+            return session.let_go(&pool, self.force, PoolState::Destroyed).await.map(|()| Outcome::Done);
+        }
         if !self.force {
             session.check_unused(&found)?;
         }
@@ -97,7 +111,7 @@ impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for found in session.pools_to_change(&self.pools).await? {
-            session.change_unused(&found, async |engine| Ok(engine.sync_all().await?)).await?;
+            session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
         }
         Ok(Outcome::Done)
     }
@@ -106,7 +120,7 @@ impl Sync {
 impl LabelClear {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let device = FileDevice::open(&self.device, OpenOptions::EXCLUSIVE, session.runtime());
+        let device = FileDevice::open(local(&self.device), OpenOptions::EXCLUSIVE, session.runtime());
         let device = device.map_err(PoolError::from)?;
         let labels = read_labels(&device).await;
         let config = labels.iter().find_map(|label| label.config.as_ref());
@@ -115,13 +129,16 @@ impl LabelClear {
             if state != PoolState::Destroyed {
                 let (device, state) = (device.describe(), state.to_string().to_lowercase());
                 return Err(CliError::Usage(format!(
-                    "{device} belongs to a pool that is {state}; use '-f' to clear its labels all the same"
+                    "{device} belongs to a pool that is {state}; use '-f' to clear its labels anyway"
                 )));
             }
         }
         match clear_labels(&device).await? {
-            0 => Err(CliError::NotFound(format!("{} has no label of a pool", device.describe()))),
-            count => print(format!("{count} labels cleared\n")).map(|()| Outcome::Done),
+            0 => Err(CliError::NotFound(format!("{} has no pool label", device.describe()))),
+            count => Ok(Outcome::Done.printed(match session.json() {
+                true => print_json(&json!({"device": device.describe(), "labels_cleared": count})),
+                false => print(format!("{count} labels cleared\n")),
+            })),
         }
     }
 }

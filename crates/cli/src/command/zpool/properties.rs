@@ -1,7 +1,7 @@
-//! The properties of a pool with their sources, as `zpool get all` shows them.
+//! A pool's properties with their sources, as `zpool get all` shows them.
 //!
-//! Idea: what an administrator set is in the MOS; space and state are computed; what only a running kernel has (`load_guid`,
-//! `altroot`, `cachefile`) is a dash.
+//! Idea: values that were set come from the MOS; space and state are computed; values that exist only in a
+//! running kernel (`load_guid`, `altroot`, `cachefile`) are a dash.
 //!
 //! Source: OpenZFS `spa_prop_get`, `spa_prop_get_config`, `zpool_get_prop`.
 
@@ -18,7 +18,7 @@ use cenote_pool::{PoolHealth, VdevClass};
 use crate::outcome::CliError;
 use crate::render::{nice_bytes, nice_number};
 
-/// The directory of the root that holds what could not be freed.
+/// The directory below the root dataset that holds space that could not be freed.
 const LEAK_DIR: &str = "$LEAK";
 
 /// A pool's properties.
@@ -27,13 +27,13 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Gathers all of them; space maps are read for the sizes.
+    /// Collects all properties; reads space maps for the sizes.
     pub async fn gather(mos: &Mos) -> Result<Properties, CliError> {
         let usage = mos.usage().await?;
         Properties::with_usage(mos, &mos.pool().status(), &usage).await
     }
 
-    /// The same, with what is known already.
+    /// The same, given the space usage.
     pub async fn with_usage(
         mos: &Mos,
         health: &PoolHealth,
@@ -65,12 +65,12 @@ impl Properties {
         Ok(Properties { list })
     }
 
-    /// All of them in the order of `zpool get all`.
+    /// All properties, in the order of `zpool get all`.
     pub fn all(&self) -> impl Iterator<Item = &Property> {
         self.list.iter().filter(|property| property.name != "name")
     }
 
-    /// One by its name.
+    /// The property with this name.
     pub fn get(&self, name: &str) -> Option<&Property> {
         self.list.iter().find(|property| property.name == name)
     }
@@ -95,7 +95,7 @@ fn fact_source(prop: &Prop, value: &Value) -> Source {
     }
 }
 
-/// What an administrator set.
+/// The values that were set.
 async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, CliError> {
     let mut set = BTreeMap::new();
     for entry in mos.pool_properties().await? {
@@ -108,7 +108,7 @@ async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, CliError> {
     Ok(set)
 }
 
-/// What a pool is, as opposed to what was set.
+/// The values that are computed.
 async fn facts(
     mos: &Mos,
     health: &PoolHealth,
@@ -150,19 +150,19 @@ async fn facts(
         facts.insert("compatibility", text(compatibility));
     }
     if let Some(Value::Number(id)) = set.get("bootfs").filter(|id| **id != Value::Number(0)) {
-        // The dataset may have been destroyed since.
+        // The dataset may have been destroyed meanwhile.
         let name = mos.dataset_by_id(DatasetId(*id)).await.map(|dataset| dataset.name().to_owned());
         facts.insert("bootfs", Value::Text(name.unwrap_or_else(|_| "-".into())));
     }
     Ok(facts)
 }
 
-/// What one of OpenZFS's own directories below the root uses.
+/// Space used by one of OpenZFS's internal directories below the root.
 async fn used_by(mos: &Mos, dir: &str) -> Result<u64, CliError> {
     Ok(mos.root_dir().await?.child(dir).await?.map_or(0, |dir| dir.phys().used_bytes))
 }
 
-/// A value as people read it, or exact.
+/// A value, rounded for people or exact.
 pub fn text(property: &Property, exact: bool) -> String {
     let number = match &property.value {
         Value::Text(text) => return text.clone(),

@@ -1,20 +1,18 @@
 //! What is wrong with a pool and what to do: the lines `status:`, `action:` and `see:`.
 //!
-//! Idea: of all that is wrong the worst counts, in OpenZFS's order, with OpenZFS's message id where it has one. The words are for
-//! someone who reads a pool with this program: it mends nothing, so what mends the pool is OpenZFS's to do.
+//! Idea: the worst problem is shown, ranked in OpenZFS's order, with OpenZFS's message id where it has one.
+//! The wording is for someone who reads the pool with this program. It repairs nothing itself, so repairs
+//! refer to OpenZFS.
 //!
 //! Source: OpenZFS `libzfs_status.c` (`check_status`): the order and the ids.
 
-use cenote_dataset::{FeatureState, Mos};
-use cenote_format::features::SPA_VERSION_FEATURES;
-use cenote_format::scan::{ScanFunc, ScanState};
-use cenote_pool::{
-    ErrorCounts, FoundPool, PoolHealth, PoolState, Trouble, VdevClass, VdevKind, VdevState, VdevStatus,
-};
+use std::borrow::Cow;
 
-use crate::outcome::CliError;
+use cenote_pool::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
 
-/// What is wrong and what to do.
+pub use super::circumstances::{Circumstances, Corrupted};
+
+/// A problem and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     /// OpenZFS's message id.
@@ -22,105 +20,95 @@ pub struct Reason {
     /// What is wrong.
     pub status: &'static str,
     /// What to do.
-    pub action: &'static str,
-    /// Nothing is wrong: newer software could do better.
+    pub action: Cow<'static, str>,
+    /// Nothing is wrong, but newer software could do better.
     pub is_advice: bool,
 }
 
-/// What beside the state of vdevs can be wrong.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Circumstances {
-    /// A resilver was under way.
-    pub resilvering: bool,
-    /// The pool was in use by another machine, and not exported.
-    pub left_by_another: bool,
-    /// Entries of the error log.
-    pub data_errors: usize,
-    /// The version is from before feature flags.
-    pub is_legacy: bool,
-    /// Features are disabled, and not because the administrator chose a set.
-    pub lacks_features: bool,
-}
-
-impl Circumstances {
-    /// What labels alone tell.
-    pub fn of_found(found: &FoundPool) -> Circumstances {
-        let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
-        Circumstances {
-            left_by_another: found.state() == PoolState::Active && !by_this,
-            is_legacy: found.config.version < SPA_VERSION_FEATURES,
-            ..Circumstances::default()
-        }
-    }
-
-    /// What an opened pool tells.
-    pub async fn of_pool(mos: &Mos) -> Result<Circumstances, CliError> {
-        let scan = mos.scan_status().await?;
-        let resilvers = |scan: &cenote_format::scan::ScanPhys| {
-            ScanFunc::from(scan.func) == ScanFunc::Resilver
-                && ScanState::from(scan.state) == ScanState::Scanning
-        };
-        let features = mos.features().await?;
-        let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
-        let found = Circumstances::of_found(mos.pool().found());
-        Ok(Circumstances {
-            resilvering: scan.as_ref().is_some_and(resilvers),
-            data_errors: mos.error_log().await?.len(),
-            lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
-            ..found
-        })
-    }
-}
-
-/// The number that this machine writes into labels, if it has one.
-fn this_hostid() -> Option<u64> {
-    let bytes = std::fs::read("/etc/hostid").ok()?;
-    bytes.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes).into()).filter(|&id| id != 0)
-}
-
-/// The worst of all that is wrong.
+/// The worst problem.
 pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
-    under_way(circumstances)
+    let worst = corrupted(health, circumstances)
+        .or_else(|| under_way(circumstances))
         .or_else(|| lost(health))
         .or_else(|| (circumstances.data_errors > 0).then_some(DATA_ERRORS))
-        .or_else(|| degraded(health))
-        .or_else(|| dated(circumstances))
+        .or_else(|| degraded(health));
+    match worst {
+        // Neither of two problems hides the other.
+        Some(worst) if circumstances.left_by_another => {
+            let action = format!(
+                "{} The machine that used the pool last did not export it: {LEAVE_ALONE}",
+                worst.action
+            );
+            Some(Reason { action: action.into(), ..worst })
+        }
+        Some(worst) => Some(worst),
+        None => left_by_another(circumstances).or_else(|| dated(circumstances)),
+    }
 }
 
 const fn reason(id: Option<&'static str>, status: &'static str, action: &'static str) -> Option<Reason> {
-    Some(Reason { id, status, action, is_advice: false })
+    Some(Reason { id, status, action: Cow::Borrowed(action), is_advice: false })
 }
 
-const ATTACH: &str = "Attach the missing devices, or name the folders or files that hold them with -d.";
+/// The older state was only opened; `-n` checks that it is intact.
+fn corrupted(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
+    let corrupted = circumstances.corrupted?;
+    let name = &health.root.name;
+    let force = if circumstances.left_by_another { " -f" } else { "" };
+    let action = match corrupted.way_back {
+        Some(way) => format!(
+            "The state of txg {}, written {}, can be opened. Rewinding to it can't be undone and loses the \
+             changes of the {} after it. 'zpool import -F -n {name}' checks that state and changes nothing; \
+             'zpool import -F{force} {name}' rewinds to it. Scrub the pool afterwards.",
+            way.txg,
+            way.time(),
+            way.lost,
+        ),
+        None => format!(
+            "No older state can be opened. 'cenote rescue {name} FOLDER' saves what is still readable; then \
+             recreate the pool and restore the rest from a backup."
+        ),
+    };
+    let status = "The pool metadata is corrupted, and the pool cannot be opened.";
+    Some(Reason { id: Some("ZFS-8000-72"), status, action: action.into(), is_advice: false })
+}
+
+const ATTACH: &str = "Attach the missing devices, or name the folders or files that hold them with --disks.";
 
 const DATA_ERRORS: Reason = Reason {
     id: Some("ZFS-8000-8A"),
     status: "Earlier scrubs or reads met blocks that could not be repaired.",
-    action: "Restore the files concerned from a copy: 'status -v' lists them.",
+    action: Cow::Borrowed("Restore the files concerned from a copy: 'zpool status -v' lists them."),
     is_advice: false,
 };
 
-/// What others are doing with the pool.
+/// Interrupted work.
 fn under_way(circumstances: Circumstances) -> Option<Reason> {
     if circumstances.resilvering {
         return reason(
             None,
             "Devices were being resilvered when the pool was last written.",
-            "Nothing has to be done for reading. OpenZFS goes on with the resilver when it imports the pool for writing.",
-        );
-    }
-    if circumstances.left_by_another {
-        return reason(
-            Some("ZFS-8000-EY"),
-            "The pool was last in use by another machine and was not exported there.",
-            "Make sure that no other machine has it imported: what is read could change meanwhile. Its newest synchronous \
-             writes may be in the intent logs only: --replay shows them.",
+            "Reading needs no action. OpenZFS continues the resilver when it imports the pool for writing.",
         );
     }
     None
 }
 
-/// Some vdev satisfies a test.
+const LEAVE_ALONE: &str = "make sure that no other machine has it imported.";
+
+fn left_by_another(circumstances: Circumstances) -> Option<Reason> {
+    if !circumstances.left_by_another {
+        return None;
+    }
+    reason(
+        Some("ZFS-8000-EY"),
+        "The pool was last in use by another machine and was not exported there.",
+        "Make sure that no other machine has it imported: the data read could change meanwhile. Its newest \
+         synchronous writes may exist only in the intent logs: --replay shows them.",
+    )
+}
+
+/// Whether some vdev satisfies a test.
 fn any(health: &PoolHealth, test: impl Fn(&VdevStatus) -> bool) -> bool {
     let mut found = false;
     health.root.walk(&mut |vdev| found |= test(vdev));
@@ -131,30 +119,45 @@ fn is_missing(vdev: &VdevStatus) -> bool {
     matches!(vdev.trouble, Some(Trouble::CannotOpen { .. }))
 }
 
-/// Devices that something is lost with.
+fn is_cut_short(vdev: &VdevStatus) -> bool {
+    vdev.trouble == Some(Trouble::TooSmall)
+}
+
+/// Problems with devices that lose data.
 fn lost(health: &PoolHealth) -> Option<Reason> {
     let opens = health.is_importable();
     if any(health, |vdev| vdev.kind == VdevKind::Missing) {
         return reason(
             Some("ZFS-8000-6X"),
-            "Devices are missing, and those found do not say what they were.",
-            "Search more places for devices, with -d.",
+            "Devices are missing, and the devices found do not identify them.",
+            "Search more paths with --disks.",
         );
     }
     let is_lost_log = |vdev: &VdevStatus| vdev.class == VdevClass::Log && vdev.state < VdevState::Degraded;
     if health.root.children.iter().any(is_lost_log) {
         return reason(
             Some("ZFS-8000-K4"),
-            "A log device is missing. Synchronous writes whose only copy was there can't be shown; all else can.",
-            "Attach the missing devices, or name the folders or files that hold them with -d. If they are lost and commands \
-             that write are refused, 'zpool import -m' gives up what only they have.",
+            "A log device is missing. Synchronous writes stored only there can't be shown; everything else \
+             can.",
+            "Attach the missing devices, or name the folders or files that hold them with --disks. If they \
+             are lost and commands that write are refused, 'zpool import -m' discards what only they hold.",
         );
     }
     if !opens && any(health, |vdev| vdev.state == VdevState::Faulted) {
         return reason(
             None,
             "Devices were taken out of use because of persistent errors, and too few are left.",
-            "Use 'zpool clear' of OpenZFS if they are sound; else 'cenote rescue' copies out what can be read.",
+            "Use 'zpool clear' of OpenZFS if they are healthy; otherwise 'cenote rescue' copies out what is \
+             readable.",
+        );
+    }
+    if !opens && any(health, is_cut_short) {
+        return reason(
+            Some("ZFS-8000-5E"),
+            "Devices are smaller than before, as if cut short. The data beyond their end is missing, and \
+             redundancy does not cover it.",
+            "Copy those disks or images again in full to restore the pool. If there is nothing to copy from, \
+             'cenote verify' reports what is lost, and 'cenote rescue' saves the rest.",
         );
     }
     if !opens && any(health, is_missing) {
@@ -163,67 +166,71 @@ fn lost(health: &PoolHealth) -> Option<Reason> {
     None
 }
 
-/// Devices that redundancy makes up for.
+/// Problems with devices that redundancy covers.
 fn degraded(health: &PoolHealth) -> Option<Reason> {
     if any(health, |vdev| vdev.state == VdevState::Faulted) {
         return reason(
             None,
-            "Devices were taken out of use because of persistent errors; redundancy makes up for them.",
-            "Replace the faulted devices, or use 'zpool clear' of OpenZFS if they are sound.",
+            "Devices were taken out of use because of persistent errors; redundancy covers them.",
+            "Replace the faulted devices, or use 'zpool clear' of OpenZFS if they are healthy.",
         );
     }
     if any(health, is_missing) {
+        return reason(Some("ZFS-8000-2Q"), "Devices could not be found; redundancy covers them.", ATTACH);
+    }
+    if any(health, is_cut_short) {
         return reason(
-            Some("ZFS-8000-2Q"),
-            "Devices could not be found; redundancy makes up for them.",
-            ATTACH,
+            Some("ZFS-8000-4J"),
+            "Devices are smaller than before, as if cut short; redundancy covers them.",
+            "Copy those disks or images again in full, or replace them with 'zpool replace' of OpenZFS.",
         );
     }
     if any(health, |vdev| vdev.errors != ErrorCounts::default()) {
         return reason(
             Some("ZFS-8000-9P"),
-            "Devices returned errors while the pool was read; redundancy made up for them.",
-            "See with 'cenote verify' what is damaged; replace the devices if errors go on.",
+            "Devices returned errors while the pool was read; redundancy covered them.",
+            "Run 'cenote verify' to find the damage; replace the devices if errors continue.",
         );
     }
     if any(health, |vdev| vdev.state == VdevState::Offline) {
         return reason(
             None,
-            "Devices were taken offline by the administrator; redundancy makes up for them.",
-            "Take them online with 'zpool online' of OpenZFS, or replace them.",
+            "Devices were taken offline by the administrator; redundancy covers them.",
+            "Bring them online with 'zpool online' of OpenZFS, or replace them.",
         );
     }
     if any(health, |vdev| vdev.state == VdevState::Removed) {
         return reason(
             None,
-            "Devices were removed from the machine; redundancy makes up for them.",
+            "Devices were removed from the machine; redundancy covers them.",
             "Attach them again, or replace them.",
         );
     }
     None
 }
 
-/// What newer software could do better.
+/// Features that newer software could use.
 fn dated(circumstances: Circumstances) -> Option<Reason> {
-    let advice = |status, action| Some(Reason { id: None, status, action, is_advice: true });
+    let advice =
+        |status, action| Some(Reason { id: None, status, action: Cow::Borrowed(action), is_advice: true });
     if circumstances.is_legacy {
         return advice(
             "The pool has a format from before feature flags.",
-            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables newer features; older software then \
+            "Reading needs no action. 'zpool upgrade' of OpenZFS enables newer features; older software then \
              can't read the pool.",
         );
     }
     if circumstances.lacks_features {
         return advice(
             "Some features that OpenZFS has are not enabled on the pool.",
-            "Nothing has to be done for reading. 'zpool upgrade' of OpenZFS enables them; older software then may not be \
-             able to read the pool.",
+            "Reading needs no action. 'zpool upgrade' of OpenZFS enables them; older software then may be \
+             unable to read the pool.",
         );
     }
     None
 }
 
-/// A labelled paragraph: its lines at most 80 columns wide, those after the first indented by a tab.
+/// A labelled paragraph, wrapped at 80 columns; lines after the first are indented by a tab.
 pub fn paragraph(label: &str, text: &str) -> String {
     const TAB_COLUMNS: usize = 8;
     const COLUMNS: usize = 80;

@@ -1,4 +1,4 @@
-//! `zpool status`: a pool's health, what it remembers of scrubs and such, its devices, its known errors.
+//! `zpool status`: a pool's health, its recorded scrubs and other work, its devices, its known errors.
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::VdevUsage;
@@ -6,13 +6,16 @@ use cenote_pool::{FoundPool, PoolHealth};
 use serde_json::{Map, Value, json};
 
 use super::reason::{Circumstances, Reason, judge, paragraph};
+use super::repeat::Round;
+use super::unopened::Unopened;
 use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, work};
 use crate::command::json::{document, number_or_text};
+use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_number;
 use crate::session::{Session, print, print_json};
 
-/// A pool that was opened, and all that is shown of it.
+/// An open pool and the data shown about it.
 struct Shown {
     mos: Mos,
     health: PoolHealth,
@@ -28,41 +31,61 @@ impl Status {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         if self.script.is_some() {
-            return Err(CliError::Usage(
-                "-c: this program runs no scripts for devices; `--json` has their paths".into(),
-            ));
+            let instead = "A script would run per device of a system that imported the pool, but here a \
+                device may be an image. `zpool status -P -j` prints each path; run the script on those";
+            return Err(not_yet::option("zpool status -c", instead));
         }
-        let as_json = self.form.json(session);
-        let (mut outcome, mut printed) = (Outcome::Done, 0);
-        let mut documents = Map::new();
-        for found in session.find_pools(&self.pools).await? {
-            let shown = self.look(session, &found).await;
-            let reason = match &shown {
-                Ok(shown) => judge(&shown.health, shown.circumstances),
+        if self.json_flat_vdevs {
+            let instead = "Omit it: vdevs are nested in the member `vdevs` of their parents";
+            return Err(not_yet::option("zpool status --json-flat-vdevs", instead));
+        }
+        let show = async |names: &[String], round| self.show(session, names, &round).await;
+        self.repeat.run(session, &self.pools, show).await
+    }
+
+    async fn show(&self, session: &Session, names: &[String], round: &Round) -> Result<Outcome, CliError> {
+        let as_json = session.json();
+        let (pools, mut outcome) = session.find_pools_to_show(names).await?;
+        let (mut documents, mut printed) = (Map::new(), 0);
+        for found in pools {
+            let shown = match self.look(session, &found).await {
+                Ok(shown) => Ok(shown),
                 Err(error) => {
                     outcome = outcome.and(error.tell(found.name()));
-                    judge(&found.status(), Circumstances::of_found(&found))
+                    Err(Unopened::look(session, &found, &error).await)
                 }
+            };
+            let reason = match &shown {
+                Ok(shown) => judge(&shown.health, shown.circumstances),
+                Err(unopened) => unopened.reason(),
             };
             let is_left_out = self.unhealthy_pools
                 && shown.is_ok()
                 && reason.as_ref().is_none_or(|reason| reason.is_advice);
             let text = match (&shown, as_json) {
-                (Ok(_), false) if is_left_out && self.pools.is_empty() => continue,
+                (Ok(_), false) if is_left_out && names.is_empty() => continue,
                 (Ok(_), false) if is_left_out => format!("pool '{}' is healthy\n", found.name()),
                 (Ok(shown), false) => self.as_text(shown, reason.as_ref()),
-                (Err(_), false) => self.unopened(&found, reason.as_ref()),
+                (Err(unopened), false) => self.unopened(&found, &unopened.health, reason.as_ref()),
                 (Ok(shown), true) if !is_left_out => {
-                    documents.insert(found.name().into(), self.as_json(shown, reason));
+                    documents.insert(self.keys.key(&found), self.as_json(shown, reason));
+                    continue;
+                }
+                (Err(unopened), true) => {
+                    documents.insert(self.keys.key(&found), self.unopened_as_json(&found, unopened, reason));
                     continue;
                 }
                 (_, true) => continue,
             };
-            print(if printed > 0 && !is_left_out { "\n".to_owned() + &text } else { text })?;
+            print(if (printed > 0 || !round.is_first) && !is_left_out {
+                "\n".to_owned() + &text
+            } else {
+                text
+            })?;
             printed += 1;
         }
         match () {
-            () if as_json => print_json(&document("zpool status", "pools", documents))?,
+            () if as_json => print_json(&round.stamp(document("zpool status", "pools", documents)))?,
             () if printed == 0 => print("all pools are healthy\n")?,
             () => {}
         }
@@ -76,15 +99,16 @@ impl Status {
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
         let notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
         let dedup = if self.dedup { dedup::paragraph(&mos, self.form.exact()).await? } else { String::new() };
-        // What reading so far met is part of the health.
+        // Errors met while reading so far are part of the health.
         let health = mos.pool().status();
         let work = work::lines(&mos, &health.root, &usage).await?;
         Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, damaged })
     }
 
     fn style(&self, resilvering: bool) -> tree::Style {
-        let (exact, slow, only_unhealthy) = (self.form.exact(), self.slow, self.unhealthy_devices);
-        tree::Style { counters: true, exact, slow, only_unhealthy, names: self.names, resilvering }
+        let (exact, only_unhealthy) = (self.form.exact(), self.unhealthy_devices);
+        let (slow, direct, names) = (self.slow, self.direct, self.names);
+        tree::Style { counters: true, exact, slow, direct, only_unhealthy, names, resilvering }
     }
 
     fn as_text(&self, shown: &Shown, reason: Option<&Reason>) -> String {
@@ -108,30 +132,36 @@ impl Status {
         }
     }
 
-    /// What labels alone tell of a pool that can't be opened.
-    fn unopened(&self, found: &FoundPool, reason: Option<&Reason>) -> String {
-        let health = found.status();
-        let mut out = heading(found.name(), &health, reason);
+    /// What the labels alone show about a pool that can't be opened.
+    fn unopened(&self, found: &FoundPool, health: &PoolHealth, reason: Option<&Reason>) -> String {
+        let mut out = heading(found.name(), health, reason);
         out += "config:\n\n";
-        out += &tree::draw(&health, self.style(false), &tree::Notes::new());
+        out += &tree::draw(health, self.style(false), &tree::Notes::new());
         out
     }
 
+    fn unopened_as_json(&self, found: &FoundPool, unopened: &Unopened, reason: Option<Reason>) -> Value {
+        let (style, numbers) = (self.style(false), self.form.numbers());
+        let mut entry = Map::new();
+        entry.insert("name".into(), json!(found.name()));
+        entry.insert("state".into(), json!(unopened.health.state().to_string()));
+        entry.insert("pool_guid".into(), number_or_text(&found.guid().to_string(), numbers));
+        reason.iter().for_each(|reason| add_reason(&mut entry, reason));
+        let report = vdevs_json::Report { usage: &[], mos: None, style, numbers };
+        entry.extend(report.sections(&unopened.health));
+        entry.into()
+    }
+
     fn as_json(&self, shown: &Shown, reason: Option<Reason>) -> Value {
-        let (exact, numbers) = (self.form.exact(), self.form.numbers());
+        let (style, numbers) = (self.style(shown.circumstances.resilvering), self.form.numbers());
         let mut entry = head(&shown.mos, numbers);
-        if let Some(reason) = reason {
-            entry.insert("status".into(), json!(reason.status));
-            entry.insert("action".into(), json!(reason.action));
-            if let (Some(id), Some(page)) = (reason.id, reason.page()) {
-                entry.insert("msgid".into(), json!(id));
-                entry.insert("moreinfo".into(), json!(page));
-            }
-        }
-        let report = vdevs_json::Report { usage: &shown.usage, mos: Some(&shown.mos), exact, numbers };
+        // OpenZFS omits it here.
+        entry.remove("type");
+        reason.iter().for_each(|reason| add_reason(&mut entry, reason));
+        let report = vdevs_json::Report { usage: &shown.usage, mos: Some(&shown.mos), style, numbers };
         entry.extend(report.sections(&shown.health));
         let count = shown.circumstances.data_errors as u64;
-        let count = if exact { count.to_string() } else { nice_number(count) };
+        let count = if style.exact { count.to_string() } else { nice_number(count) };
         entry.insert("error_count".into(), number_or_text(&count, numbers));
         if !shown.damaged.is_empty() {
             entry.insert("errlist".into(), json!(shown.damaged));
@@ -140,12 +170,21 @@ impl Status {
     }
 }
 
+fn add_reason(entry: &mut Map<String, Value>, reason: &Reason) {
+    entry.insert("status".into(), json!(reason.status));
+    entry.insert("action".into(), json!(reason.action));
+    if let (Some(id), Some(page)) = (reason.id, reason.page()) {
+        entry.insert("msgid".into(), json!(id));
+        entry.insert("moreinfo".into(), json!(page));
+    }
+}
+
 /// The lines up to `see:`.
 fn heading(name: &str, health: &PoolHealth, reason: Option<&Reason>) -> String {
     let mut out = format!("  pool: {name}\n state: {}\n", health.state());
     if let Some(reason) = reason {
         out += &paragraph("status", reason.status);
-        out += &paragraph("action", reason.action);
+        out += &paragraph("action", &reason.action);
         if let Some(page) = reason.page() {
             out += &format!("   see: {page}\n");
         }

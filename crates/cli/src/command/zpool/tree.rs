@@ -3,7 +3,7 @@
 //! ```text
 //!   NAME        STATE     READ WRITE CKSUM
 //!   tank        DEGRADED     0     0     0
-//!     raidz1-0  DEGRADED     0     0     0        normal vdevs; then, under a heading each, dedup, special, logs
+//!     raidz1-0  DEGRADED     0     0     0        normal vdevs; then dedup, special, logs under headings
 //!       a       ONLINE       0     0     0
 //!   spares
 //!     s         AVAIL
@@ -20,35 +20,37 @@ use cenote_pool::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevSta
 use super::DeviceNames;
 use crate::render::nice_number;
 
-/// Classes that have a heading of their own, in order.
+/// Classes with a heading of their own, in order.
 pub const HEADED_CLASSES: [(VdevClass, &str); 3] =
     [(VdevClass::Dedup, "dedup"), (VdevClass::Special, "special"), (VdevClass::Log, "logs")];
 
 /// How the tree is drawn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// With columns for errors and the device's last place, as `zpool status`.
+    /// Show error columns and the device's last path, as `zpool status` does.
     pub counters: bool,
-    /// Exact numbers.
+    /// Print exact numbers.
     pub exact: bool,
-    /// A column for slow reads.
+    /// Add a column for slow reads.
     pub slow: bool,
-    /// What is well is left out, but for the pool itself.
+    /// Add a column for direct I/O checksum errors.
+    pub direct: bool,
+    /// Omit healthy vdevs, except the pool itself.
     pub only_unhealthy: bool,
     /// How devices are named.
     pub names: DeviceNames,
-    /// Which devices are being filled is known and to be told.
+    /// Mark devices that are being resilvered, if that is known.
     pub resilvering: bool,
 }
 
-/// The name of a vdev in this style.
+/// A vdev's name in this style.
 pub fn name(vdev: &VdevStatus, style: Style) -> String {
     let is_missing = matches!(vdev.trouble, Some(Trouble::CannotOpen { was: Some(_) }));
     let is_leaf = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
     let DeviceNames { paths, follow, guids } = style.names;
     match &vdev.path {
         _ if guids && vdev.kind != VdevKind::Root => vdev.guid.to_string(),
-        // Where a missing device was may be something else by now.
+        // The last path of a missing device may be another device by now.
         _ if is_missing && is_leaf && style.counters => vdev.guid.to_string(),
         Some(path) if is_leaf && (paths || follow) => {
             let real = std::fs::canonicalize(path).ok().filter(|_| follow);
@@ -59,10 +61,10 @@ pub fn name(vdev: &VdevStatus, style: Style) -> String {
     }
 }
 
-/// What is told of single devices behind their lines.
+/// Notes printed after the lines of single devices.
 pub type Notes = BTreeMap<Guid, String>;
 
-/// Draws the tree, a tab before each line.
+/// Draws the tree, each line indented by a tab.
 pub fn draw(health: &PoolHealth, style: Style, notes: &Notes) -> String {
     let mut tree = Tree { style, notes, width: 10, out: String::new() };
     tree.width = tree.width.max(tree.widest(health));
@@ -89,14 +91,14 @@ pub fn draw(health: &PoolHealth, style: Style, notes: &Notes) -> String {
     tree.out
 }
 
-/// It and all below it are online and gave no errors.
+/// Whether it and everything below it are online without errors.
 fn is_well(vdev: &VdevStatus) -> bool {
     let mut well = true;
     vdev.walk(&mut |vdev| well &= vdev.state == VdevState::Online && vdev.errors == ErrorCounts::default());
     well
 }
 
-/// What stands in the column of states. Spares are available or in use.
+/// The state column. Spares are available or in use.
 pub fn state(vdev: &VdevStatus, spare: bool) -> String {
     match (&vdev.trouble, vdev.state) {
         (Some(Trouble::InUse), _) if spare => "INUSE".into(),
@@ -126,7 +128,8 @@ impl Tree<'_> {
             "\t{:width$}  {:<8} {:>5} {:>5} {:>5}",
             "NAME", "STATE", "READ", "WRITE", "CKSUM"
         );
-        self.out.push_str(if self.style.slow { "  SLOW\n" } else { "\n" });
+        self.out.push_str(if self.style.slow { "  SLOW" } else { "" });
+        self.out.push_str(if self.style.direct { "   DIO\n" } else { "\n" });
     }
 
     fn widest(&self, health: &PoolHealth) -> usize {
@@ -150,7 +153,8 @@ impl Tree<'_> {
                 let count = if self.style.exact { count.to_string() } else { nice_number(count) };
                 let _ = write!(line, " {count:>5}");
             }
-            if self.style.slow {
+            // These counts are not on disk.
+            for _ in [self.style.slow, self.style.direct].iter().filter(|asked| **asked) {
                 line.push_str("     -");
             }
         }

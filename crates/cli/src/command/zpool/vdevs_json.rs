@@ -1,4 +1,4 @@
-//! Vdevs as `zpool status -j` shows them.
+//! Vdevs in `zpool status -j`, and the part that `zpool list -jv` shares.
 //!
 //! Source: OpenZFS `vdev_stats_nvlist`, `fill_vdev_info`.
 
@@ -8,24 +8,24 @@ use cenote_format::units::VdevId;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevState, VdevStatus};
 use serde_json::{Map, Value, json};
 
-use super::tree::{HEADED_CLASSES, state};
+use super::tree::{HEADED_CLASSES, Style, name, state};
 use crate::command::json::number_or_text;
 use crate::render::{nice_bytes, nice_number};
 
-/// What is needed to tell of a vdev.
+/// Everything needed to describe a vdev.
 pub struct Report<'a> {
     /// Space of the top-level vdevs.
     pub usage: &'a [VdevUsage],
     /// The pool, if it could be opened.
     pub mos: Option<&'a Mos>,
-    /// Exact numbers.
-    pub exact: bool,
-    /// Numbers as numbers.
+    /// How vdevs are named, and whether numbers are exact.
+    pub style: Style,
+    /// Whether numbers are JSON numbers.
     pub numbers: bool,
 }
 
 impl Report<'_> {
-    /// `vdevs` with the tree, and a section each for the classes, cache devices and spares that there are.
+    /// `vdevs` with the tree, and a section for each class, cache devices and spares, if present.
     pub fn sections(&self, health: &PoolHealth) -> Map<String, Value> {
         let mut sections = Map::new();
         let root = self.vdev(&health.root, VdevClass::Normal.name(), 0);
@@ -40,9 +40,9 @@ impl Report<'_> {
             health.l2cache.iter().map(|vdev| (vdev, self.vdev(vdev, "l2cache", 2))),
         );
         let spare = |vdev: &VdevStatus| {
-            let mut entry = self.vdev(vdev, "spare", 2);
-            entry["state"] = json!(state(vdev, true));
-            entry
+            let mut entry = identity(vdev, &name(vdev, self.style), "spare", self.numbers);
+            entry.insert("state".into(), json!(state(vdev, true)));
+            entry.into()
         };
         self.add(&mut sections, "spares", health.spares.iter().map(|vdev| (vdev, spare(vdev))));
         sections
@@ -54,42 +54,29 @@ impl Report<'_> {
         heading: &str,
         vdevs: impl Iterator<Item = (&'v VdevStatus, Value)>,
     ) {
-        let entries: Map<String, Value> =
-            vdevs.filter(|(vdev, _)| is_told(vdev)).map(|(vdev, entry)| (vdev.name.clone(), entry)).collect();
+        let entries: Map<String, Value> = vdevs
+            .filter(|(vdev, _)| is_told(vdev))
+            .map(|(vdev, entry)| (name(vdev, self.style), entry))
+            .collect();
         if !entries.is_empty() {
             sections.insert(heading.into(), entries.into());
         }
     }
 
     fn vdev(&self, vdev: &VdevStatus, class: &str, depth: u32) -> Value {
-        let mut entry = Map::new();
-        entry.insert("name".into(), json!(vdev.name));
-        entry.insert("vdev_type".into(), json!(vdev.kind.name()));
-        entry.insert("guid".into(), number_or_text(&vdev.guid.to_string(), self.numbers));
-        if let (true, Some(path)) = (vdev.children.is_empty(), &vdev.path) {
-            entry.insert("path".into(), json!(path));
-        }
-        entry.insert("class".into(), json!(class));
-        entry.insert("state".into(), json!(state_name(vdev.state)));
-        if depth == 1
-            && let Some(mos) = self.mos
-            && let Some(usage) = self.usage.iter().find(|usage| usage.vdev == VdevId(vdev.id))
-        {
-            let deflated = mos.pool().vdevs().deflate(usage.vdev, usage.size_bytes);
-            entry.insert("alloc_space".into(), self.bytes(usage.allocated_bytes));
-            entry.insert("total_space".into(), self.bytes(usage.size_bytes));
-            entry.insert("def_space".into(), self.bytes(deflated));
-        }
-        if let Some(size) = vdev.size_bytes {
-            entry.insert("phys_space".into(), self.bytes(size));
-        }
+        let mut entry = identity(vdev, &name(vdev, self.style), class, self.numbers);
+        // Zero values are omitted.
+        let space = self.space(vdev, depth).into_iter().chain([("phys_space", vdev.size_bytes.unwrap_or(0))]);
+        entry.extend(
+            space.filter(|(_, bytes)| *bytes > 0).map(|(key, bytes)| (key.to_owned(), self.bytes(bytes))),
+        );
         let errors = vdev.errors;
         for (name, count) in [
             ("read_errors", errors.read),
             ("write_errors", errors.write),
             ("checksum_errors", errors.checksum),
         ] {
-            let text = if self.exact { count.to_string() } else { nice_number(count) };
+            let text = if self.style.exact { count.to_string() } else { nice_number(count) };
             entry.insert(name.into(), number_or_text(&text, self.numbers));
         }
         if let Some(trouble) = &vdev.trouble {
@@ -98,26 +85,58 @@ impl Report<'_> {
         let is_normal = |child: &&VdevStatus| depth > 0 || child.class == VdevClass::Normal;
         let children = vdev.children.iter().filter(is_normal).filter(|child| is_told(child));
         let children: Map<String, Value> =
-            children.map(|child| (child.name.clone(), self.vdev(child, class, depth + 1))).collect();
+            children.map(|child| (name(child, self.style), self.vdev(child, class, depth + 1))).collect();
         if !children.is_empty() {
             entry.insert("vdevs".into(), children.into());
         }
         entry.into()
     }
 
+    /// The space of a top-level vdev; for the root, of all vdevs that hold data.
+    fn space(&self, vdev: &VdevStatus, depth: u32) -> [(&'static str, u64); 3] {
+        let holds_data =
+            |id: VdevId| vdev.children.iter().any(|top| VdevId(top.id) == id && top.class != VdevClass::Log);
+        let is_meant = |usage: &&VdevUsage| match depth {
+            0 => holds_data(usage.vdev),
+            1 => usage.vdev == VdevId(vdev.id),
+            _ => false,
+        };
+        let (mut allocated, mut total, mut deflated) = (0, 0, 0);
+        for usage in self.usage.iter().filter(is_meant) {
+            allocated += usage.allocated_bytes;
+            total += usage.size_bytes;
+            deflated += self.mos.map_or(0, |mos| mos.pool().vdevs().deflate(usage.vdev, usage.size_bytes));
+        }
+        [("alloc_space", allocated), ("total_space", total), ("def_space", deflated)]
+    }
+
     fn bytes(&self, bytes: u64) -> Value {
-        let text = if self.exact { bytes.to_string() } else { nice_bytes(bytes) };
+        let text = if self.style.exact { bytes.to_string() } else { nice_bytes(bytes) };
         number_or_text(&text, self.numbers)
     }
 }
 
-fn is_told(vdev: &VdevStatus) -> bool {
+/// The vdev's identity and state.
+pub fn identity(vdev: &VdevStatus, name: &str, class: &str, numbers: bool) -> Map<String, Value> {
+    let mut entry = Map::new();
+    entry.insert("name".into(), json!(name));
+    entry.insert("vdev_type".into(), json!(vdev.kind.name()));
+    entry.insert("guid".into(), number_or_text(&vdev.guid.to_string(), numbers));
+    if let (true, Some(path)) = (vdev.children.is_empty(), &vdev.path) {
+        entry.insert("path".into(), json!(path));
+    }
+    entry.insert("class".into(), json!(class));
+    entry.insert("state".into(), json!(state_name(vdev.state)));
+    entry
+}
+
+/// Whether it is a real vdev rather than a placeholder.
+pub fn is_told(vdev: &VdevStatus) -> bool {
     !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect)
 }
 
 fn state_name(state: VdevState) -> String {
     match state {
-        VdevState::Online => "HEALTHY".into(),
         VdevState::Unavailable => "CANT_OPEN".into(),
         other => other.to_string(),
     }

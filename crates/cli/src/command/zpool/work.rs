@@ -1,6 +1,8 @@
-//! Long work that the pool remembers: the lines `scan:`, `remove:`, `checkpoint:` and `expand:` of `zpool status`.
+//! Long-running work recorded in the pool: the lines `scan:`, `remove:`, `checkpoint:` and `expand:` of
+//! `zpool status`.
 //!
-//! What was under way when the pool was last written is told with how far it had come; how fast it went is not on the disks.
+//! Work that was in progress when the pool was last written is shown with its progress but without its speed,
+//! which is not on disk.
 //!
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_rebuild_status_impl`, `print_removal_status`,
 //! `print_checkpoint_status`, `print_raidz_expand_status`.
@@ -17,7 +19,7 @@ use cenote_pool::{VdevKind, VdevStatus};
 use crate::outcome::CliError;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
-/// All lines about work done or under way.
+/// The lines about all finished and unfinished work.
 pub async fn lines(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
     let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?);
@@ -34,7 +36,7 @@ fn time(seconds: u64) -> String {
     ctime(seconds.cast_signed())
 }
 
-/// A scrub is always told of; of resilvers and rebuilds the newest, or the one under way.
+/// A scrub is always shown; of resilvers and rebuilds, the newest or the one in progress.
 fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)]) -> String {
     let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
     let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
@@ -98,8 +100,9 @@ fn rebuild_line(name: &str, rebuild: &RebuildPhys) -> String {
             let (scanned, issued) = (nice_bytes(rebuild.scanned_bytes), nice_bytes(rebuild.issued_bytes));
             let percent = 100.0 * rebuild.scanned_bytes as f64 / rebuild.estimated_bytes.max(1) as f64;
             format!(
-                "  scan: resilver ({name}) in progress since {start}\n\t{scanned} / {all} scanned, {issued} / {all} \
-                 issued\n\t{rebuilt} resilvered, {:.2}% done, no estimated completion time\n",
+                "  scan: resilver ({name}) in progress since {start}\n\
+                 \t{scanned} / {all} scanned, {issued} / {all} issued\n\
+                 \t{rebuilt} resilvered, {:.2}% done, no estimated completion time\n",
                 percent.min(100.0)
             )
         }
@@ -128,7 +131,7 @@ fn name_of(root: &VdevStatus, id: u64) -> String {
     top.map_or_else(|| format!("vdev {id}"), |top| top.name.clone())
 }
 
-/// Of a single disk its whole path.
+/// The full path, for a single disk.
 fn path_of(root: &VdevStatus, id: u64) -> String {
     let path = root.children.iter().find(|top| top.id == id).and_then(|top| top.path.clone());
     path.unwrap_or_else(|| name_of(root, id))
@@ -169,7 +172,7 @@ async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
     Ok(out)
 }
 
-/// What the maps of removed vdevs take in memory.
+/// Memory taken by the mappings of removed vdevs.
 async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
     let mut entries = 0u64;
     for vdev in mos.pool().vdevs().tops() {
@@ -182,7 +185,7 @@ async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
     Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
 }
 
-/// The last RAID-Z expansion of each vdev, or the one under way.
+/// The last RAID-Z expansion of each vdev, or the one in progress.
 async fn expansions(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
     let mut out = String::new();
     for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.kind == VdevKind::Raidz) {
@@ -202,7 +205,8 @@ async fn expansions(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result
                 let all = used.map_or(0, |usage| usage.allocated_bytes);
                 let percent = 100.0 * copied as f64 / all.max(1) as f64;
                 out += &format!(
-                    "expand: expansion of {name} in progress since {}\n\t{nice} / {} copied, {percent:.2}% done\n",
+                    "expand: expansion of {name} in progress since {}\n\
+                     \t{nice} / {} copied, {percent:.2}% done\n",
                     time(start),
                     nice_number(all)
                 );

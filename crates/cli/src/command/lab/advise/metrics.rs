@@ -1,7 +1,10 @@
-//! The page that Prometheus reads: one text, on one address, for GET of `/metrics`.
+//! The page that Prometheus scrapes: one text, at one address, for GET of `/metrics`.
 //!
-//! Only this machine can reach the address that is proposed (127.0.0.1): the page has no password. One thread answers, one request after
-//! the other; it ends with the program.
+//! The page has no password, so the suggested address (127.0.0.1) can be reached only from this machine. One
+//! thread serves one request at a time until the program ends.
+//!
+//! Locking: the watch replaces the page under its mutex and the server copies it; neither holds the lock
+//! while it waits for a client.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
@@ -10,24 +13,25 @@ use tiny_http::{Header, Method, Response, Server};
 
 use crate::outcome::CliError;
 
-/// The text, shared between who makes it and who serves it.
+/// The text, shared between the watch and the server.
 pub type Page = Arc<Mutex<String>>;
 
-/// `9134`, `127.0.0.1:9134`, `[::1]:9134`: a port alone is one of this machine only.
+/// `9134`, `127.0.0.1:9134`, `[::1]:9134`; a port alone is bound to 127.0.0.1.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.contains(':') { text.to_owned() } else { format!("127.0.0.1:{text}") };
-    let mut found =
-        full.to_socket_addrs().map_err(|error| format!("{error}; say ADDRESS:PORT, as 127.0.0.1:9134"))?;
+    let mut found = full
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; use ADDRESS:PORT, for example 127.0.0.1:9134"))?;
     found.next().ok_or_else(|| "no such address".into())
 }
 
-/// Begins to serve a page, empty at first.
+/// Starts serving a page, empty at first.
 ///
 /// # Errors
-/// The address is taken, or not this machine's.
+/// The address is in use or does not belong to this machine.
 pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
     let server = Server::http(address)
-        .map_err(|error| CliError::Refused(format!("{address}: metrics can't be served there: {error}")))?;
+        .map_err(|error| CliError::Refused(format!("{address}: can't serve metrics there: {error}")))?;
     let page = Page::default();
     let served = page.clone();
     std::thread::spawn(move || {
@@ -41,7 +45,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
                 _ => (405, "only GET\n".to_owned()),
             };
             let mut response = Response::from_string(body).with_status_code(status);
-            // The form that prometheus-client writes.
+            // The format that prometheus-client writes.
             let kind = &b"application/openmetrics-text; version=1.0.0; charset=utf-8"[..];
             if let Ok(header) =
                 Header::from_bytes(&b"Content-Type"[..], kind).map(|header| (status == 200).then_some(header))
@@ -49,7 +53,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
             {
                 response.add_header(header);
             }
-            // A client that went away is no matter of ours.
+            // If the client went away, there is nothing to do.
             let _ = request.respond(response);
         }
     });
@@ -58,7 +62,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+    #![allow(clippy::unwrap_used, reason = "a test that can't continue must stop")]
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
@@ -81,7 +85,7 @@ mod tests {
         assert!(answer.contains("200 OK") && answer.ends_with("cenote_watch_rounds_total 3\n"), "{answer}");
         assert!(answer.contains("openmetrics-text"), "{answer}");
         assert!(get(free, "/etc/passwd").contains("404"));
-        assert!(serve(free).unwrap_err().to_string().contains("can't be served"), "taken");
+        assert!(serve(free).unwrap_err().to_string().contains("can't serve"), "taken");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Posting events as JSON. Trying again is for the outbox: here one try is made, within ten seconds.
+//! Posts events as JSON. The outbox retries; this module makes one attempt of at most ten seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use ureq::tls::{TlsConfig, TlsProvider};
 
 use crate::outcome::CliError;
 
-/// One try takes at most so long: rounds wait for it.
+/// The time limit of one attempt: watching waits for it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where events are posted to.
+/// Where events are posted.
 pub struct Webhook {
     agent: Agent,
     url: String,
@@ -23,12 +23,12 @@ impl Webhook {
     /// A webhook at `url`.
     ///
     /// # Errors
-    /// That is no URL of HTTP.
+    /// It is not an HTTP URL.
     pub fn new(url: &str) -> std::result::Result<Webhook, CliError> {
         if !url.starts_with("https://") && !url.starts_with("http://") {
             return Err(CliError::Usage(format!("--webhook {url}: must begin with https:// or http://")));
         }
-        // The cryptography that reads encrypted pools, so that there is one of it in the program.
+        // The same cryptography as for encrypted pools, so that the program contains only one.
         let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
@@ -42,7 +42,7 @@ impl Webhook {
     /// Posts one event.
     ///
     /// # Errors
-    /// It did not arrive, or was not taken (a status other than 2xx).
+    /// It did not arrive, or the status was not 2xx.
     pub fn post(&self, event: &Event) -> Result<()> {
         let failed = |what: String| LabError::Program { program: "webhook".into(), what };
         let body = serde_json::to_vec(event).map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The real world for watching: this machine's pools and clock, a terminal, a webhook.
+//! The environment of a real watch: this machine's pools and clock, a terminal, a webhook.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,10 +10,10 @@ use cenote_lab::control::Control;
 
 use super::metrics::Page;
 use super::webhook::Webhook;
-use crate::render::iso_utc;
+use crate::render::{iso_utc, json_line};
 use crate::session::print;
 
-/// How often it is looked whether to stop.
+/// How often the stop request is polled.
 const TICK: Duration = Duration::from_millis(200);
 
 /// This machine.
@@ -21,7 +21,7 @@ pub struct Real {
     pub look: Look,
     pub webhook: Option<Webhook>,
     pub page: Option<Page>,
-    /// Events go to standard output as JSON, one a line.
+    /// Print events on standard output as JSON, one per line.
     pub json: bool,
 }
 
@@ -49,9 +49,9 @@ impl World for Real {
 
     fn happened(&mut self, events: &[Event], metrics: String) {
         for event in events {
-            let line = if self.json { serde_json::to_string(event).unwrap_or_default() } else { line(event) };
-            // Nobody may read it: the webhook and the metrics go on.
-            let _ = print(line + "\n");
+            let line = if self.json { json_line(event).unwrap_or_default() } else { line(event) + "\n" };
+            // Nobody may be reading; the webhook and the metrics still work.
+            let _ = print(line);
         }
         if let Some(page) = &self.page {
             *page.lock().unwrap_or_else(|e| e.into_inner()) = metrics;

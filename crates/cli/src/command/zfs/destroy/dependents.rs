@@ -1,14 +1,16 @@
-//! What has to go before a dataset can.
+//! What must be destroyed before a dataset.
 
 use std::collections::HashSet;
 
-use cenote_dataset::{Dataset, DatasetId, DatasetKind};
+use cenote_dataset::{Dataset, DatasetKind};
+use cenote_format::units::DatasetId;
 
 use crate::outcome::CliError;
 
-/// Everything that depends on a dataset or snapshot, each after what depends on it: children, then of each snapshot its clones and itself.
+/// Everything that depends on a dataset or snapshot, dependents first: children, then the clones of each
+/// snapshot and the snapshot itself.
 pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, CliError> {
-    /// A dataset is met, and again when all that depends on it is listed.
+    /// A dataset is met, and met again once all its dependents are listed.
     enum Step {
         Enter(Dataset),
         Leave(Dataset),
@@ -39,7 +41,8 @@ pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, CliError> {
     Ok(found)
 }
 
-/// Refuses to destroy a dataset with dependents that nobody said should go, too: all of them, or with `recursive` clones elsewhere.
+/// Refuses to destroy a dataset whose dependents are not covered by the options: any dependents, or with
+/// `recursive` clones outside the dataset.
 pub async fn refuse(target: &Dataset, dependents: &[Dataset], recursive: bool) -> Result<(), CliError> {
     let name = target.name();
     let is_below = |dependent: &&Dataset| {

@@ -1,17 +1,25 @@
-//! Snapshots by names and ranges, and what destroying them frees.
+//! Snapshots selected by names and ranges, and the space that destroying them frees.
+
+use std::collections::{HashMap, HashSet};
 
 use cenote_dataset::Dataset;
+use cenote_format::units::DatasetId;
 
+use super::report::Report;
 use super::{Destroy, dependents};
 use crate::outcome::CliError;
-use crate::render::nice_bytes;
-use crate::session::print;
 
 impl Destroy {
-    /// Snapshots that a list of names and ranges means, clones before them if those are to go, too.
-    pub(super) async fn plan_snapshots(&self, head: &Dataset, spec: &str) -> Result<Vec<Dataset>, CliError> {
+    /// The snapshots that a list of names and ranges selects, preceded by their clones if those go too.
+    pub(super) async fn plan_snapshots(
+        &self,
+        head: &Dataset,
+        spec: &str,
+        report: &mut Report,
+    ) -> Result<Vec<Dataset>, CliError> {
         let heads = if self.is_recursive() { head.descendants().await? } else { vec![head.clone()] };
         let (mut meant, mut reclaimed) = (Vec::new(), 0u64);
+        let is_told = self.parsable || self.verbose;
         for head in &heads {
             let all = head.snapshots().await?;
             let is_meant = meant_by(spec, &all);
@@ -19,10 +27,10 @@ impl Destroy {
                 if !self.with_clones && !self.defer {
                     dependents::refuse(snapshot, &dependents::of(snapshot).await?, self.recursive).await?;
                 }
-                self.tell(snapshot)?;
+                report.destroys(snapshot);
                 meant.push(snapshot.clone());
             }
-            for run in runs(&is_meant) {
+            for run in runs(&is_meant).into_iter().filter(|_| is_told) {
                 reclaimed += all[run.start].reclaimable_through(&all[run.end - 1]).await?;
             }
         }
@@ -30,26 +38,26 @@ impl Destroy {
             let why = "could not find any snapshots to destroy; check snapshot names.";
             return Err(CliError::Refused(why.into()));
         }
-        match (self.parsable, self.verbose, self.dry_run) {
-            (true, ..) => print(format!("reclaim\t{reclaimed}\n"))?,
-            (false, true, true) => print(format!("would reclaim {}\n", nice_bytes(reclaimed)))?,
-            (false, true, false) => print(format!("will reclaim {}\n", nice_bytes(reclaimed)))?,
-            (false, false, _) => {}
-        }
+        report.reclaims(reclaimed);
         match self.with_clones {
-            true => self.with_dependents(meant).await,
+            true => self.with_dependents(meant, report).await,
             false => Ok(meant),
         }
     }
 
-    /// Clones and what depends on them, before the snapshots.
-    async fn with_dependents(&self, snapshots: Vec<Dataset>) -> Result<Vec<Dataset>, CliError> {
+    /// Clones and their dependents, before the snapshots.
+    async fn with_dependents(
+        &self,
+        snapshots: Vec<Dataset>,
+        report: &mut Report,
+    ) -> Result<Vec<Dataset>, CliError> {
         let mut plan: Vec<Dataset> = Vec::new();
+        let mut met: HashSet<DatasetId> = snapshots.iter().map(Dataset::id).collect();
         for snapshot in &snapshots {
             for dependent in dependents::of(snapshot).await? {
-                if plan.iter().chain(&snapshots).all(|other| other.id() != dependent.id()) {
+                if met.insert(dependent.id()) {
                     if !self.dry_run {
-                        self.tell(&dependent)?;
+                        report.destroys(&dependent);
                     }
                     plan.push(dependent);
                 }
@@ -60,10 +68,12 @@ impl Destroy {
     }
 }
 
-/// Which of all snapshots of a dataset, oldest first, a list of names and ranges means; what is not there is not meant.
+/// Which of a dataset's snapshots, oldest first, a list of names and ranges selects; unknown names are
+/// ignored.
 fn meant_by(spec: &str, all: &[Dataset]) -> Vec<bool> {
-    let names: Vec<&str> = all.iter().map(|snapshot| snapshot.snapshot_name().unwrap_or_default()).collect();
-    let place = |name: &str| names.iter().position(|other| *other == name);
+    let names = all.iter().map(|snapshot| snapshot.snapshot_name().unwrap_or_default());
+    let places: HashMap<&str, usize> = names.zip(0..).collect();
+    let place = |name: &str| places.get(name).copied();
     let mut meant = vec![false; all.len()];
     for part in spec.split(',') {
         let range = match part.split_once('%') {
@@ -81,7 +91,7 @@ fn meant_by(spec: &str, all: &[Dataset]) -> Vec<bool> {
     meant
 }
 
-/// Runs of snapshots that follow each other.
+/// Runs of consecutive snapshots.
 fn runs(meant: &[bool]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, _) in meant.iter().enumerate().filter(|(_, meant)| **meant) {

@@ -1,4 +1,4 @@
-//! The devices of a new pool: opened under locks, and looked at for what they hold.
+//! The devices of a new pool: opened with locks, and checked for existing pools.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use cenote_runtime::Runtime;
 
 use super::layout::Group;
 use crate::outcome::CliError;
+use crate::streams::local;
 
-/// Opens the devices of all vdevs, so that nobody else can.
+/// Opens the devices of all vdevs exclusively.
 pub fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError> {
     let vdev = |group: &Group<'_>| {
         let devices: Result<Vec<NewDevice>, CliError> =
@@ -22,33 +23,30 @@ pub fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError
     groups.iter().map(vdev).collect()
 }
 
-/// Opens devices that are no vdevs' likewise.
+/// The same for devices outside the vdevs.
 pub fn open_all(rt: &Runtime, typed: &[&str]) -> Result<Vec<NewDevice>, CliError> {
     typed.iter().map(|typed| open_one(rt, typed)).collect()
 }
 
-/// `sda` means `/dev/sda`, unless there is such a file here.
+/// `sda` means `/dev/sda`, unless a file of that name exists here.
 fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
     let in_dev = Path::new("/dev").join(typed);
-    let path = if !Path::new(typed).exists() && !typed.contains('/') && in_dev.exists() {
-        in_dev
-    } else {
-        typed.into()
-    };
+    let here = local(Path::new(typed));
+    let path = if !here.exists() && !typed.contains('/') && in_dev.exists() { in_dev } else { here };
     let path = std::path::absolute(&path).map_err(CliError::io(typed))?;
     let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).map_err(cenote_pool::PoolError::from)?;
     let is_file = path.metadata().map_err(CliError::io(typed))?.is_file();
     Ok(NewDevice { path: path.to_string_lossy().into_owned(), device: Arc::new(device), is_file })
 }
 
-/// Sizes, and whether each is a file.
+/// The size of each device and whether it is a file.
 pub fn sizes(vdevs: &[NewVdev]) -> Vec<Vec<(u64, bool)>> {
     let of = |new: &NewDevice| (new.device.size_bytes(), new.is_file);
     vdevs.iter().map(|vdev| vdev.devices.iter().map(of).collect()).collect()
 }
 
-/// What is in the way of taking these devices for a pool called `name`: pools that they belong to, and files of a pool of that name beside
-/// them, which nobody could tell from the new one.
+/// What prevents these devices from becoming a pool called `name`: pools they belong to, and files of a pool
+/// with that name beside them, which could not be told from the new one.
 pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec<String> {
     let mut problems = parts_of_pools(rt, devices).await;
     let mut folders: Vec<PathBuf> = (devices.iter().filter(|new| new.is_file))
@@ -66,7 +64,7 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
     problems
 }
 
-/// Pools that devices belong to. One that was destroyed has none.
+/// The pools that devices belong to. Destroyed pools do not count.
 pub async fn parts_of_pools(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
     let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
     let mut problems = Vec::new();

@@ -1,27 +1,28 @@
-//! dRAID as it is typed: `draid2:4d:11c:1s`, with 2 parity and 4 data devices in a group, 11 devices and 1 distributed spare in all.
+//! dRAID as typed: `draid2:4d:11c:1s`, with 2 parity and 4 data devices per group, 11 devices in all and 1
+//! distributed spare.
 //!
-//! Source: OpenZFS `zpool_vdev.c` (`draid_config_by_type`), whose words these are.
+//! Source: OpenZFS `zpool_vdev.c` (`draid_config_by_type`), including the wording.
 
 use cenote_pool::create::DraidConfig;
 
-/// Data devices of a group, unless they are typed.
+/// Data devices per group, by default.
 const DEFAULT_DATA: u64 = 8;
 /// `VDEV_DRAID_MAXPARITY`, `VDEV_DRAID_MAX_CHILDREN`.
 const MAX_PARITY: usize = 3;
 const MAX_CHILDREN: u64 = 255;
 const MAX_SPARES: u64 = 100;
 
-/// What was typed of its shape.
+/// The parts of the geometry that were typed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Typed {
-    /// Parity devices of a group.
+    /// Parity devices per group.
     pub parity: usize,
     data: Option<u64>,
     children: Option<u64>,
     spares: u64,
 }
 
-/// Reads a word; `None`: it does not begin as dRAID does.
+/// Parses a word; `None` if it does not begin with `draid`.
 pub fn parse(word: &str) -> Option<Result<Typed, String>> {
     let mut parts = word.strip_prefix("draid")?.split(':');
     let parity = match parts.next() {
@@ -50,7 +51,7 @@ pub fn parse(word: &str) -> Option<Result<Typed, String>> {
 }
 
 impl Typed {
-    /// The shape over so many devices.
+    /// The geometry over this many devices.
     pub fn shape(&self, children: usize) -> Result<DraidConfig, String> {
         let (children, parity, spares) = (children as u64, self.parity as u64, self.spares);
         if let Some(wanted) = self.children.filter(|&wanted| wanted != children) {
@@ -66,13 +67,15 @@ impl Typed {
         let most = children.saturating_sub(spares.saturating_add(parity));
         if most == 0 {
             return Err(format!(
-                "request number of distributed spares {spares} and parity level {parity} leaves no disks available for data"
+                "request number of distributed spares {spares} and parity level {parity} leaves no disks \
+                 available for data"
             ));
         }
         let data = self.data.unwrap_or(most.min(DEFAULT_DATA));
         if data == 0 || data > most {
             return Err(format!(
-                "requested number of dRAID data disks per group {data} is too high, at most {most} disks are available for data"
+                "requested number of dRAID data disks per group {data} is too high, at most {most} disks are \
+                 available for data"
             ));
         }
         if spares > MAX_SPARES {
@@ -80,7 +83,7 @@ impl Typed {
                 "invalid number of dRAID spares {spares}; additional disks would be required"
             ));
         }
-        // As many groups as fill whole rows.
+        // The smallest number of groups that fills whole rows.
         let (width, disks) = (data + parity, children - spares);
         let groups = (1..=disks).find(|groups| (groups * width).is_multiple_of(disks)).unwrap_or(disks);
         Ok(DraidConfig { data, groups, spares })

@@ -1,7 +1,7 @@
-//! The vdevs of a new pool as they are typed: `mirror a b special mirror c d log e`.
+//! The vdevs of a new pool as typed: `mirror a b special mirror c d log e`.
 //!
-//! Idea: a word that is no keyword is a device. `mirror`, `raidz` and `draid` gather the devices that follow; `log`, `special`, `dedup`, `spare` and
-//! `cache` say what all that follows is for.
+//! Idea: a word that is not a keyword is a device. `mirror`, `raidz` and `draid` group the devices that
+//! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of everything that follows.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`, `get_replication`).
 
@@ -10,36 +10,36 @@ use cenote_pool::{VdevClass, VdevKind};
 
 use super::draid;
 
-/// Devices of one vdev whose sizes differ by more are not meant to be together, `ZPOOL_FUZZ`.
+/// If sizes within one vdev differ by more than this, it is probably a mistake, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
 
-/// A vdev as it was typed.
+/// A vdev as typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group<'a> {
     /// [`VdevKind::Disk`] for a single device of either kind.
     pub kind: VdevKind,
     /// RAID-Z and dRAID: parity columns.
     pub parity: usize,
-    /// dRAID: its shape.
+    /// dRAID: its geometry.
     pub draid: Option<DraidConfig>,
-    /// What it is for.
+    /// Its allocation class.
     pub class: VdevClass,
     /// Its devices, as typed.
     pub devices: Vec<&'a str>,
 }
 
-/// Vdevs, and devices beside them, as they were typed.
+/// Vdevs and other devices as typed.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
     /// The vdevs.
     pub groups: Vec<Group<'a>>,
-    /// Devices that stand in for those that fail.
+    /// Devices that replace failed ones.
     pub spares: Vec<&'a str>,
-    /// Devices that keep copies of what is read often.
+    /// Devices that cache frequently read data.
     pub cache: Vec<&'a str>,
 }
 
-/// What the words that follow are.
+/// The purpose of the words that follow.
 #[derive(Clone, Copy, PartialEq)]
 enum Section {
     Vdevs(VdevClass),
@@ -60,7 +60,7 @@ impl Section {
     }
 }
 
-/// Takes the words of the command line apart. The error says what is wrong with them.
+/// Parses the operands. The error says what is wrong with them.
 pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
     let mut layout = Layout::default();
     let mut typed_draids = Vec::new();
@@ -69,7 +69,7 @@ pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
         let groups = &mut layout.groups;
         if let Some(named) = Section::named(word) {
             if word == "log" && groups.iter().any(|group| group.class == VdevClass::Log) {
-                return Err("'log' can be said only once".into());
+                return Err("'log' can be given only once".into());
             }
             (section, gathers) = (named, false);
             continue;
@@ -125,7 +125,7 @@ fn grouping(word: &str) -> Result<Option<(VdevKind, usize)>, String> {
     }
 }
 
-/// A pool must have a vdev for data; what is added to one need not be.
+/// A new pool needs a vdev for data; additions to an existing pool do not.
 pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
     match groups.iter().any(|group| group.class == VdevClass::Normal) {
         true => Ok(()),
@@ -134,7 +134,7 @@ pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
 }
 
 impl<'a> Layout<'a> {
-    /// All devices, as they were typed.
+    /// All devices, as typed.
     pub fn devices(&self) -> Vec<&'a str> {
         let in_groups = self.groups.iter().flat_map(|group| &group.devices);
         in_groups.chain(&self.spares).chain(&self.cache).copied().collect()
@@ -163,7 +163,8 @@ fn check(layout: &Layout<'_>) -> Result<(), String> {
     }
 }
 
-/// What is suspicious about vdevs of these sizes and kinds (files or not), device by device: they protect differently. Logs may.
+/// What is suspicious about vdevs with these sizes and kinds (file or device): differing redundancy. Logs are
+/// exempt.
 pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
     for (group, sizes) in groups.iter().zip(sizes).filter(|(group, _)| group.kind != VdevKind::Disk) {
         if sizes.iter().any(|(_, is_file)| *is_file != sizes[0].1) {
@@ -179,7 +180,7 @@ pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<Stri
         let (a, b) = (pair[0], pair[1]);
         let is_same = match a.kind == b.kind {
             true => a.parity == b.parity && a.devices.len() == b.devices.len(),
-            // A mirror beside RAID-Z is fine if it stands the loss of as many devices.
+            // A mirror beside RAID-Z is fine if both survive the loss of as many devices.
             false => a.kind != VdevKind::Disk && b.kind != VdevKind::Disk && a.spares() == b.spares(),
         };
         let name = |group: &Group<'_>| format!("{} of {}", group.name(), group.devices.len());
@@ -192,12 +193,12 @@ impl<'a> Group<'a> {
         Group { kind: VdevKind::Disk, parity: 0, draid: None, class, devices: vec![device] }
     }
 
-    /// It is for blocks of some kinds only, which came with a feature.
+    /// Whether its class depends on a feature.
     pub fn needs_classes(&self) -> bool {
         matches!(self.class, VdevClass::Special | VdevClass::Dedup)
     }
 
-    /// How its kind is typed.
+    /// Its kind as typed.
     pub fn name(&self) -> String {
         match self.kind {
             VdevKind::Mirror => "mirror".into(),
@@ -273,7 +274,7 @@ mod tests {
         ] {
             let words = words(line);
             let refused = parse(&words).map_or(true, |layout| require_data(&layout.groups).is_err());
-            // A class without a device after it adds nothing, as long as there are devices for data.
+            // A class keyword without devices is harmless, as long as there are data devices.
             assert_eq!(refused, line != "a special", "{line}");
         }
     }

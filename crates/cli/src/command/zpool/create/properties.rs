@@ -1,17 +1,17 @@
-//! `-o` of `zpool create`: what a new pool is told.
+//! `-o` of `zpool create`: the properties of a new pool.
 
 use cenote_format::features::Feature;
 use cenote_format::props::Prop;
 
 use super::compatibility;
 
-/// Pool properties that are numbers on disk and that may be set at once.
+/// Pool properties stored as numbers that may be set at creation.
 const POOL_SWITCHES: [&str; 6] =
     ["delegation", "autoreplace", "failmode", "listsnapshots", "autoexpand", "autotrim"];
 /// `ZPROP_MAX_COMMENT`.
 const MAX_COMMENT_BYTES: usize = 32;
 
-/// What was asked for with `-o`.
+/// The parsed `-o` options.
 #[derive(Debug, Default)]
 pub struct PoolProperties {
     /// log2 of the smallest block.
@@ -27,7 +27,7 @@ pub struct PoolProperties {
 }
 
 impl PoolProperties {
-    /// Reads `-o` options; `none`: no features but those named. The error says what is wrong.
+    /// Parses `-o` options; with `none`, only named features are enabled. The error says what is wrong.
     pub fn parse(options: &[String], none: bool) -> Result<PoolProperties, String> {
         let mut this = PoolProperties::default();
         let mut named = Vec::new();
@@ -38,7 +38,7 @@ impl PoolProperties {
                 "ashift" => this.ashift = ashift(value)?,
                 "comment" => this.comment = Some(comment(value)?),
                 "compatibility" => compatibility = Some(value),
-                // Of a kernel that has the pool.
+                // Applies only to a kernel that imports the pool.
                 "altroot" => {}
                 "cachefile" if value == "none" => {}
                 "version" if value == "5000" => {}
@@ -60,16 +60,20 @@ impl PoolProperties {
                 this.features.push(feature);
             }
         }
-        // What features need is enabled with them: only what nothing can do without is looked for.
+        // Features are enabled with those they depend on, so only the indispensable one is checked.
         match this.features.iter().any(|feature| feature.name == "lz4_compress") {
             true => Ok(this),
-            false => Err("feature@lz4_compress must be enabled: metadata is written with LZ4".into()),
+            false => Err(
+                "a pool without feature@lz4_compress is not in Cenote yet. Metadata is written with LZ4: \
+                     enable it with -o feature@lz4_compress=enabled or a compatibility set that has it"
+                    .into(),
+            ),
         }
     }
 }
 
 fn split(option: &str) -> Result<(&str, &str), String> {
-    option.split_once('=').ok_or_else(|| format!("'{option}': write PROPERTY=VALUE"))
+    option.split_once('=').ok_or_else(|| format!("'{option}': use PROPERTY=VALUE"))
 }
 
 fn ashift(value: &str) -> Result<Option<u32>, String> {
@@ -80,19 +84,19 @@ fn ashift(value: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// The ashift among options that can be nothing else.
+/// The ashift; no other option is valid here.
 pub fn ashift_option(options: &[String]) -> Result<Option<u32>, String> {
     let mut found = None;
     for option in options {
         found = match split(option)? {
             ("ashift", value) => ashift(value)?,
-            (name, _) => return Err(format!("-o {name}: only ashift can be given")),
+            (name, _) => return Err(format!("-o {name}: only ashift is accepted")),
         };
     }
     Ok(found)
 }
 
-/// A comment that is not too long.
+/// Checks the length of a comment.
 pub fn comment(value: &str) -> Result<String, String> {
     match value.len() > MAX_COMMENT_BYTES {
         true => Err(format!("comment must not exceed {MAX_COMMENT_BYTES} characters")),
@@ -101,7 +105,7 @@ pub fn comment(value: &str) -> Result<String, String> {
 }
 
 fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String> {
-    let feature = Feature::by_name(feature).ok_or_else(|| format!("there is no feature '{feature}'"))?;
+    let feature = Feature::by_name(feature).ok_or_else(|| format!("unknown feature '{feature}'"))?;
     match value {
         "enabled" => Ok((feature, true)),
         "disabled" => Ok((feature, false)),
@@ -109,13 +113,13 @@ fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String
     }
 }
 
-/// A property that is one of a few words.
+/// A property that takes one of a few words.
 pub fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
-    let prop = Prop::zpool(name).ok_or_else(|| format!("there is no pool property '{name}'"))?;
+    let prop = Prop::zpool(name).ok_or_else(|| format!("unknown pool property '{name}'"))?;
     if !POOL_SWITCHES.contains(&prop.name) {
         return Err(format!("{name} can't be set here"));
     }
-    let number = prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is no value of it"))?;
+    let number = prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is not a valid value"))?;
     Ok((prop.name, number))
 }
 

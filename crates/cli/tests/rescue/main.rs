@@ -1,5 +1,10 @@
-//! `cenote rescue`: what comes out of damaged pools, compared with what the OpenZFS module read before (or around) the damage.
+//! `cenote rescue` on damaged pools: its output is compared with what the OpenZFS module read before the
+//! damage, or read outside it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod names;
+mod runs;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +16,7 @@ use cenote_testkit::{Golden, copy_image, decompress, golden};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Where vdev offset 0 lies on a disk.
+/// The disk offset of vdev offset 0.
 const DATA_START: u64 = 4 << 20;
 
 fn cenote(images: &Path, words: &[&str]) -> Output {
@@ -35,7 +40,8 @@ fn copies(pool: &Golden) -> tempfile::TempDir {
     scratch
 }
 
-/// Overwrites every copy of a block on a pool of one disk. `dvas` as `dump` prints them: `0:4e2000:1000 0:...`.
+/// Overwrites every copy of a block on a single-disk pool. `dvas` has the format of `dump`: `0:4e2000:1000
+/// 0:...`.
 fn destroy(images: &Path, dvas: &str) {
     let disk = File::options().write(true).open(images.join("disk0.img")).unwrap();
     for dva in dvas.split(' ') {
@@ -45,6 +51,12 @@ fn destroy(images: &Path, dvas: &str) {
     }
 }
 
+/// The rows of a report.
+fn rows(to: &Path) -> Vec<Vec<String>> {
+    let report = fs::read_to_string(to.join("rescue-report.tsv")).unwrap();
+    report.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
 fn rescue(images: &Path, pool: &str, more: &[&str]) -> (tempfile::TempDir, Output) {
     let to = tempfile::tempdir().unwrap();
     let path = to.path().to_str().unwrap().to_string();
@@ -52,7 +64,7 @@ fn rescue(images: &Path, pool: &str, more: &[&str]) -> (tempfile::TempDir, Outpu
     (to, output)
 }
 
-/// Path to (type, sha256 column) of a dataset's manifest.
+/// Maps path to (type, sha256 column) of a dataset's manifest.
 fn manifest(pool: &Golden, dataset: &str) -> BTreeMap<String, (String, String)> {
     let facts = pool.facts();
     let row = facts.datasets.iter().find(|d| d.name == dataset).unwrap();
@@ -86,11 +98,12 @@ fn sha256(path: &Path) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// How many regular files of a manifest are in `folder` with the right content (unreadable ranges as zeros), and which are not.
+/// Counts the regular files of a manifest whose content in `folder` is correct (unreadable ranges as zeros),
+/// and lists the others.
 fn compare(pool: &Golden, dataset: &str, folder: &Path) -> (usize, Vec<String>) {
     let (mut right, mut wrong) = (0, Vec::new());
     for (path, (kind, hash)) in manifest(pool, dataset) {
-        // Hashes of parts of huge files are not of interest here.
+        // Rows for parts of huge files are skipped.
         if kind != "f" || hash.starts_with("extents:") {
             continue;
         }
@@ -183,7 +196,7 @@ fn a_dataset_whose_head_is_gone_costs_only_itself() {
     }
 }
 
-/// Two ways to lose what the newest groups wrote: the head of a dataset, or one block of its dnodes.
+/// Two ways to lose what the newest txgs wrote: a dataset's head, or one block of its dnodes.
 #[test]
 fn what_was_rewritten_lately_comes_from_an_older_tree() {
     let Some(pool) = golden("single") else { return };
@@ -195,7 +208,7 @@ fn what_was_rewritten_lately_comes_from_an_older_tree() {
                 tree["datasets"][0]["dsl_dataset"]["bp"].clone()
             }
             false => {
-                // The last block of dnodes: the root folder lies in an earlier one.
+                // The last dnode block: the root folder is in an earlier one.
                 let dnodes = json(images.path(), &["dump", "object", "single/data", "0"]);
                 dnodes["blocks"].as_array().unwrap().last().unwrap()["pointer"].clone()
             }
@@ -205,7 +218,7 @@ fn what_was_rewritten_lately_comes_from_an_older_tree() {
         let report = fs::read_to_string(to.path().join("rescue-report.tsv")).unwrap();
         assert_eq!(output.status.code(), Some(3), "{report}");
         let rows: Vec<Vec<&str>> = report.lines().skip(1).map(|line| line.split('\t').collect()).collect();
-        // Only what was made in the newest groups themselves is nowhere else.
+        // Only files created in the newest txgs exist nowhere else.
         let lost: Vec<&str> = rows.iter().filter(|row| row[0] == "lost").map(|row| row[2]).collect();
         assert_eq!(lost, if whole { &[][..] } else { &["/more"] }, "{report}");
         assert!(
@@ -297,7 +310,7 @@ fn every_name_of_a_lost_file_is_in_the_report() {
     }
 }
 
-/// Each level takes an open folder: more of them than a shell's limit lets a program have at first.
+/// Each level needs an open folder: more than the default limit of a shell.
 #[test]
 fn trees_deeper_than_the_limit_of_open_files_are_copied() {
     let Some(pool) = golden("tree") else { return };

@@ -1,0 +1,93 @@
+//! Options that every command takes, before or after its verb.
+//!
+//! Idea: every command in the tree gets these options, so they may be typed anywhere; those typed in several
+//! positions are combined. A verb's own option keeps its letter: `-d` of `zfs destroy` defers, so disks are
+//! then named by `--disks`, or by `-d` before the verb.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Common {
+    /// Where the disks are: a folder, an image file or a device; repeatable [default: the environment
+    /// variable CENOTE_DISKS, a list separated by ':'; if unset, this machine's block devices]
+    #[arg(short = 'd', long = "disks", value_name = "DIR|FILE|DEVICE")]
+    pub disks: Vec<PathBuf>,
+    /// Key of an encryption root: DATASET=pass:TEXT, hex:HEX, file:PATH or env:NAME; repeatable
+    #[arg(long = "key", value_name = "DATASET=KEY")]
+    pub keys: Vec<String>,
+    /// Apply the intent logs in memory: show what an import for writing would show
+    #[arg(long)]
+    pub replay: bool,
+    /// Open the pool as of this transaction group (the newest at or before it)
+    #[arg(long, value_name = "N", conflicts_with = "rewind")]
+    pub txg: Option<u64>,
+    /// Open the newest transaction group whose tree is intact
+    #[arg(short = 'F', long)]
+    pub rewind: bool,
+    /// Open the pool's checkpoint
+    #[arg(long, conflicts_with_all = ["txg", "rewind"])]
+    pub checkpoint: bool,
+    /// Print JSON, errors included
+    #[arg(short = 'j', long)]
+    pub json: bool,
+    /// Memory for cached blocks [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<String>,
+    /// Number of threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Print help
+    #[arg(short = 'h', short_alias = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl Common {
+    /// Combines the options typed before and after the verb.
+    pub fn gather(matches: &ArgMatches) -> Result<Common, clap::Error> {
+        let mut common = Common::from_arg_matches(matches)?;
+        // An unknown verb has words but no options.
+        if let Some((_, below)) = matches.subcommand()
+            && matches!(below.try_contains_id("json"), Ok(true))
+        {
+            common.add(Common::gather(below)?);
+        }
+        Ok(common)
+    }
+
+    /// Lists are joined; a single value is replaced by the later one.
+    fn add(&mut self, later: Common) {
+        self.disks.extend(later.disks);
+        self.keys.extend(later.keys);
+        self.replay |= later.replay;
+        self.txg = later.txg.or(self.txg);
+        self.rewind |= later.rewind;
+        self.checkpoint |= later.checkpoint;
+        self.json |= later.json;
+        self.cache = later.cache.or(self.cache.take());
+        self.threads = later.threads.or(self.threads);
+    }
+}
+
+/// Adds the common options to a command and its subcommands, except where they define one themselves.
+pub fn with_common(mut command: Command) -> Command {
+    for option in Common::augment_args(Command::default()).get_arguments() {
+        if command.get_arguments().all(|own| own.get_id() != option.get_id()) {
+            let is_taken =
+                command.get_arguments().any(|own| letters(own).any(|it| option.get_short() == Some(it)));
+            command = command.arg(if is_taken { option.clone().short(None) } else { option.clone() });
+        }
+    }
+    command.mut_subcommands(with_common)
+}
+
+fn letters(option: &Arg) -> impl Iterator<Item = char> {
+    option
+        .get_short_and_visible_aliases()
+        .unwrap_or_default()
+        .into_iter()
+        .chain(option.get_all_short_aliases().unwrap_or_default())
+}

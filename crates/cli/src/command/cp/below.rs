@@ -1,0 +1,116 @@
+//! Datasets below one whose root is copied: `cp -r` skips and reports them; `--datasets` includes them.
+//!
+//! Their names determine where their copies go: `tank/home/ann` becomes `home/ann` below the copy of
+//! `tank:/`. If a snapshot is copied, each dataset contributes its snapshot of the same name. The deepest
+//! come first, so that each folder's times are set after its contents are complete.
+
+use std::path::Path;
+
+use cenote_dataset::{Dataset, DatasetKind};
+use cenote_fs::Filesystem;
+use cenote_inspect::copy::{CopySource, Folder, Name};
+use rustix::fs::Mode;
+
+use crate::command::files::PoolFile;
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// How many skipped datasets are named.
+const SHOWN: usize = 3;
+
+/// A file system below, and the path of its copy relative to the copy of the named one.
+pub struct Below {
+    /// Its root, with all contents.
+    pub source: CopySource,
+    /// The intermediate folders and its own.
+    pub names: Vec<Name>,
+}
+
+/// Reports which datasets below one are not copied. Only the copy of a whole file system would include them.
+pub async fn say_left_out(dataset: &Dataset, is_root: bool) {
+    // Datasets that can't be listed do not concern this copy.
+    let below = dataset.dir().children().await.unwrap_or_default();
+    if !is_root || below.is_empty() {
+        return;
+    }
+    let (name, top) = (dataset.name(), dataset.dir().name());
+    let first: Vec<String> = below.iter().take(SHOWN).map(|(own, _)| format!("{top}/{own}")).collect();
+    let more = if below.len() > SHOWN { ", ..." } else { "" };
+    let first = first.join(", ");
+    say!(
+        "{name}: datasets below it are not copied: {first}{more} \
+         (--datasets includes them in copies out of a pool)"
+    );
+}
+
+/// The file systems below a place that is the root of one, deepest first. Those that can't be opened are
+/// reported.
+pub async fn find(session: &Session, place: &PoolFile) -> Result<(Vec<Below>, Outcome), CliError> {
+    let (mut found, mut outcome) = (Vec::new(), Outcome::Done);
+    if place.object != place.filesystem.root() {
+        return Ok((found, outcome));
+    }
+    let top = place.dataset.dir().head().await?;
+    let (datasets, lost) = top.reachable().await;
+    for (name, error) in lost {
+        outcome = outcome.and(CliError::from(error).tell(&name));
+    }
+    for head in datasets.into_iter().skip(1) {
+        let opened = match open(session, &head, place.dataset.snapshot_name()).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                outcome = outcome.and(error.tell(head.name()));
+                continue;
+            }
+        };
+        let Some((dataset, filesystem)) = opened else { continue };
+        let own = head.name().strip_prefix(top.name()).unwrap_or_default();
+        let names = own.split('/').filter(|name| !name.is_empty()).map(|name| Name::new(name.as_bytes()));
+        let Some(names) = names.collect::<Option<Vec<Name>>>() else { continue };
+        let path = format!("{}:/", dataset.name()).into_bytes();
+        let object = filesystem.root();
+        found.push(Below { source: CopySource { filesystem, object, path }, names });
+    }
+    found.sort_by_key(|below| std::cmp::Reverse(below.names.len()));
+    Ok((found, outcome))
+}
+
+/// The file system, or its snapshot of that name. A volume, or a dataset without that snapshot, is reported
+/// and yields `None`.
+async fn open(
+    session: &Session,
+    head: &Dataset,
+    snapshot: Option<&str>,
+) -> Result<Option<(Dataset, Filesystem)>, CliError> {
+    if head.kind().await? == DatasetKind::Volume {
+        say!("{}: skipped: it is a volume; `cenote volume cp` copies it", head.name());
+        return Ok(None);
+    }
+    let dataset = match snapshot {
+        None => head.clone(),
+        Some(name) => match head.snapshot(name).await? {
+            Some(snapshot) => snapshot,
+            None => {
+                say!("{}: skipped: it has no snapshot '{name}'", head.name());
+                return Ok(None);
+            }
+        },
+    };
+    let filesystem = session.filesystem(&dataset).await?;
+    Ok(Some((dataset, filesystem)))
+}
+
+/// The folder that a copy goes into, created if needed, and its name there.
+pub fn place<'n>(folder: &Folder, names: &'n [Name]) -> Result<(Folder, &'n Name), CliError> {
+    let (name, above) = names.split_last().ok_or_else(|| CliError::Usage("a copy needs a name".into()))?;
+    let failed = |name: &Name| {
+        let shown = Path::new(name.as_os()).display().to_string();
+        move |errno: rustix::io::Errno| CliError::io(shown)(errno.into())
+    };
+    let mut at = folder.again().map_err(failed(name))?;
+    for folder in above {
+        at = at.make(folder, Mode::RWXU).map_err(failed(folder))?;
+    }
+    Ok((at, name))
+}

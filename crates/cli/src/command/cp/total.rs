@@ -1,0 +1,94 @@
+//! The total size of a copy, for its progress line. Counted only if the line is visible, while the copy is
+//! already running.
+//!
+//! Locking: one atomic number, zero until the count is complete. The counting task or thread stores it once;
+//! the copy reads it at any time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cenote_fs::FileKind;
+use cenote_inspect::copy::CopySource;
+use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanTarget, scan_below};
+use cenote_runtime::{AbortOnDrop, Runtime};
+
+use crate::session::Progress;
+
+/// The total size in bytes, once it is counted.
+#[derive(Default)]
+pub struct Total {
+    bytes: Arc<AtomicU64>,
+    _counting: Option<AbortOnDrop<()>>,
+}
+
+impl Total {
+    /// Counts the bytes below sources in a pool, if `progress` is visible.
+    pub fn of_pool(runtime: &Runtime, progress: &Progress, sources: Vec<CopySource>) -> Total {
+        let mut total = Total::default();
+        if progress.is_shown() {
+            let bytes = total.bytes.clone();
+            let count = async move {
+                let mut sum = 0u64;
+                for source in sources {
+                    sum = sum.saturating_add(count_source(source).await);
+                }
+                bytes.store(sum, Ordering::Relaxed);
+            };
+            total._counting = Some(runtime.spawn(count).abort_on_drop());
+        }
+        total
+    }
+
+    /// Counts the bytes below local files, in a thread that may outlive the copy.
+    pub fn of_host(progress: &Progress, sources: Vec<PathBuf>) -> Total {
+        let total = Total::default();
+        if progress.is_shown() {
+            let bytes = total.bytes.clone();
+            std::thread::spawn(move || {
+                let sum = sources.iter().map(|path| host_bytes(path)).fold(0, u64::saturating_add);
+                bytes.store(sum, Ordering::Relaxed);
+            });
+        }
+        total
+    }
+
+    /// The bytes, if they are counted by now.
+    pub fn bytes(&self) -> Option<u64> {
+        Some(self.bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
+    }
+}
+
+async fn count_source(source: CopySource) -> u64 {
+    let Ok(attr) = source.filesystem.attr(source.object).await else { return 0 };
+    if !attr.is_dir() {
+        return attr.size;
+    }
+    let target = ScanTarget { dataset: String::new(), snapshot: None, filesystem: source.filesystem };
+    let mut sum = 0u64;
+    let sizes = |batch: &RowBatch| {
+        let files = batch.rows.iter().filter(|row| row.attr.kind() == FileKind::Regular);
+        files.map(|row| row.attr.size).fold(0, u64::saturating_add)
+    };
+    let add = |bytes: u64| {
+        sum = sum.saturating_add(bytes);
+        Ok(())
+    };
+    // What can't be read is not copied either.
+    let _ = scan_below(&target, source.object, ScanNeeds::default(), sizes, add).await;
+    sum
+}
+
+fn host_bytes(path: &Path) -> u64 {
+    let mut pending = vec![path.to_path_buf()];
+    let mut sum = 0u64;
+    while let Some(path) = pending.pop() {
+        let Ok(stat) = path.symlink_metadata() else { continue };
+        if stat.is_file() {
+            sum = sum.saturating_add(stat.len());
+        } else if stat.is_dir() {
+            pending.extend(path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    sum
+}

@@ -1,0 +1,93 @@
+//! Verbs and options of zpool(8) and zfs(8) in OpenZFS 2.3 that Cenote lacks, each with an alternative.
+//!
+//! Idea: clap passes on every verb it does not know. A verb in the table is answered with its alternative;
+//! any other with the most similar verb. Nobody who knows `zpool` is sent to a verb that does something else.
+
+use std::ffi::OsString;
+
+use clap::{Command, Subcommand};
+
+use crate::outcome::CliError;
+use crate::session::meant;
+
+/// Verbs with the same meaning, and the alternative.
+type Missing = (&'static [&'static str], &'static str);
+
+const ZPOOL: &[Missing] = &[
+    (&["clear"], "Error counts are not kept: each command starts at zero, so there is nothing to clear"),
+    (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
+    (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
+    (&["iostat"], "`cenote lab run` measures storage; for an imported pool, use OpenZFS's `zpool iostat`"),
+    (
+        &["offline", "online"],
+        "A device not named by --disks counts as missing. To record that, import the pool with OpenZFS",
+    ),
+    (&["prefetch"], "Each command reads what it needs; nothing stays in memory when it ends"),
+    (&["reguid"], "Import the pool with OpenZFS and give it a new guid there"),
+    (
+        &["remove"],
+        "`cenote zpool detach` removes a device from a mirror. For others, import the pool with OpenZFS",
+    ),
+    (&["reopen"], "Each command opens the devices again"),
+    (
+        &["replace"],
+        "In a mirror or a single disk, `cenote zpool attach` the new device, then `detach` the old one. \
+             In RAID-Z and dRAID, import the pool with OpenZFS",
+    ),
+    (
+        &["resilver", "scrub"],
+        "`cenote verify POOL` reads and checks every copy but repairs nothing. To repair, \
+         import the pool with OpenZFS",
+    ),
+    (&["split"], "Import the pool with OpenZFS and split it there"),
+    (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
+    (&["wait"], "A command ends when its work is done, so there is nothing to wait for"),
+];
+
+const ZFS: &[Missing] = &[
+    (
+        &["allow", "unallow"],
+        "Anyone who can open the disks can do everything. To delegate, import the pool with OpenZFS",
+    ),
+    (&["jail", "unjail"], "It is for FreeBSD's jails: import the pool with OpenZFS there"),
+    (
+        &["program"],
+        "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
+    ),
+    (
+        &["project"],
+        "`cenote zfs projectspace` shows what projects use; their limits are properties. To mark files, \
+             import the pool with OpenZFS",
+    ),
+    (
+        &["receive", "recv", "send", "redact"],
+        "`cenote cp -r` copies files into a pool and out of it. For streams, import the pool with OpenZFS",
+    ),
+    (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
+    (&["unload-key"], "No key stays loaded after a command ends"),
+    (
+        &["upgrade"],
+        "File systems keep their version. `cenote zfs get version` shows it; to raise it, \
+         import the pool with OpenZFS",
+    ),
+    (&["wait"], "A command ends when its work is done, so there is nothing to wait for"),
+    (&["zone", "unzone"], "Nothing is mounted, so there is nothing to hide from a container"),
+];
+
+/// Why the verb can't be run. `T` lists the verbs that can.
+pub fn verb<T: Subcommand>(tool: &'static str, typed: &[OsString]) -> CliError {
+    let verb = typed.first().map(|verb| verb.to_string_lossy()).unwrap_or_default();
+    let table = if tool == "zpool" { ZPOOL } else { ZFS };
+    if let Some((_, instead)) = table.iter().find(|(names, _)| names.contains(&&*verb)) {
+        return option(&format!("{tool} {verb}"), instead);
+    }
+    let known = T::augment_subcommands(Command::new(tool));
+    let names = known.get_subcommands().flat_map(Command::get_name_and_visible_aliases);
+    let nearest = meant(&verb, names).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+    CliError::Usage(format!("there is no verb '{verb}'; {nearest}`cenote {tool} --help` lists all"))
+}
+
+/// The same for an option of a verb, such as `zpool events -f`.
+pub fn option(what: &str, instead: &str) -> CliError {
+    CliError::Refused(format!("`{what}` is not in Cenote yet. {instead}."))
+}

@@ -1,0 +1,148 @@
+//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs the commands of
+//! others.
+//!
+//! ```text
+//!   start: socket ──> pools named, and those that were open when it stopped ──> mounts ──> READY
+//!   while: commands come through the socket
+//!   end (SIGTERM, SIGINT): no more commands; mounts and pools are given back
+//! ```
+//!
+//! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
+//! replays their logs; stale mounts are taken away when their mount points are used again.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_fuse::SessionOptions;
+use cenote_serve::cancel::Cancel;
+use cenote_serve::pools::{NotedPool, Pools};
+use cenote_serve::socket::Listener;
+use clap::Args;
+
+use crate::daemon::{Commands, SOCKET, VARIABLE};
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, export_all, interrupted};
+
+/// How long commands have to end when the daemon does.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// `cenote serve`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "While it runs, `cenote zpool`, `zfs`, `ls`, `cp` and other commands work on the pools it \
+        holds, as with the kernel module; also when called `zpool` and `zfs` through links. Root and the \
+        daemon's user may change pools, others may look.\n\n\
+        Example: cenote serve --disks /srv/images tank"
+)]
+pub struct Serve {
+    /// Where to listen [default: $CENOTE_SOCKET, or /run/cenote/cenote.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// File that keeps which pools are open [default: beside the socket, pools.json]
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Import the named pools, but mount nothing
+    #[arg(short = 'N', long)]
+    pub no_mount: bool,
+    /// Threads that answer the kernel, per file system
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub readers: u16,
+    /// Let the kernel gather small writes; modification times are then the kernel's
+    #[arg(long)]
+    pub writeback: bool,
+    /// Stay in the foreground; the only way there is
+    #[arg(long, hide = true)]
+    pub foreground: bool,
+    /// Pools to import at the start
+    #[arg(value_name = "POOL")]
+    pub pools: Vec<String>,
+}
+
+impl Serve {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
+        let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
+        let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
+        let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
+        let fuse = SessionOptions {
+            readers: self.readers.into(),
+            writeback_cache: self.writeback,
+            ..SessionOptions::default()
+        };
+        let pools = Arc::new(Pools::new(session.disks().to_vec(), fuse, state));
+        let session = session.serving(&pools);
+        let outcome = self.open_pools(&session, &pools).await;
+
+        let stop = Cancel::default();
+        let commands = Arc::new(Commands {
+            runtime: session.runtime().clone(),
+            pools: pools.clone(),
+            owner_uid: rustix::process::getuid().as_raw(),
+        });
+        let serving = {
+            let stop = stop.clone();
+            std::thread::spawn(move || listener.serve(commands, &stop))
+        };
+        let names: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
+        let names = if names.is_empty() { "no pool yet".into() } else { names.join(", ") };
+        say!("serving {names} at {}", path.display());
+        notify("READY=1");
+        interrupted().await;
+        say!("ending");
+        notify("STOPPING=1");
+        stop.cancel();
+        Listener::wake(&path);
+        drop(serving.join());
+        // Commands still under way hear of it from their pools; they have a moment to say so.
+        if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
+            say!("giving the pools back takes longer than usual");
+            export_all(&pools).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Imports what is named and what was open before. What fails is told and does not keep the rest.
+    async fn open_pools(&self, session: &Session, pools: &Pools) -> Outcome {
+        let mut outcome = Outcome::Done;
+        // Read before the first pool is opened, which is noted.
+        let before = pools.noted();
+        for name in &self.pools {
+            let opened = async {
+                let found = session.find_on_disks(name).await?;
+                session.check_unused_or(&found, &format!("`cenote zpool import -f {name}`"))?;
+                self.open(session, &found).await
+            };
+            outcome = outcome.and(opened.await.unwrap_or_else(|error| error.tell(name)));
+        }
+        for NotedPool { name, devices } in before.pools {
+            if session.held_by_name(&name).is_some() {
+                continue;
+            }
+            let opened = async {
+                let found = session.searching(devices).find_on_disks(&name).await?;
+                session.check_unused_or(&found, &format!("`cenote zpool import -f {name}`"))?;
+                self.open(session, &found).await
+            };
+            outcome = outcome.and(opened.await.unwrap_or_else(|error| error.tell(&name)));
+        }
+        outcome
+    }
+
+    async fn open(&self, session: &Session, found: &cenote_pool::FoundPool) -> Result<Outcome, CliError> {
+        let pool = session.hold(found, None).await?;
+        if self.no_mount { Ok(Outcome::Done) } else { session.mount_all(&pool).await }
+    }
+}
+
+/// Tells systemd (`sd_notify`): one datagram to the socket that it names.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Ok(socket) = UnixDatagram::unbound() {
+        socket.send_to(state.as_bytes(), path).ok();
+    }
+}

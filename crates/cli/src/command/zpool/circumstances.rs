@@ -1,0 +1,69 @@
+//! Problems of a pool other than the state of its vdevs.
+
+use cenote_dataset::{FeatureState, Mos};
+use cenote_format::features::SPA_VERSION_FEATURES;
+use cenote_format::scan::{ScanFunc, ScanState};
+use cenote_pool::{FoundPool, PoolState};
+
+use crate::outcome::CliError;
+use crate::session::WayBack;
+
+/// Problems other than the state of vdevs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Circumstances {
+    /// A resilver was in progress.
+    pub resilvering: bool,
+    /// Another machine used the pool last and did not export it.
+    pub left_by_another: bool,
+    /// Number of entries in the error log.
+    pub data_errors: usize,
+    /// The version predates feature flags.
+    pub is_legacy: bool,
+    /// Features are disabled, and not because the administrator chose a compatibility set.
+    pub lacks_features: bool,
+    /// The pool does not open although enough devices are present.
+    pub corrupted: Option<Corrupted>,
+}
+
+/// The newest state's metadata can't be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Corrupted {
+    /// An older state that opens.
+    pub way_back: Option<WayBack>,
+}
+
+impl Circumstances {
+    /// What the labels alone show.
+    pub fn of_found(found: &FoundPool) -> Circumstances {
+        let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
+        Circumstances {
+            left_by_another: found.state() == PoolState::Active && !by_this,
+            is_legacy: found.config.version < SPA_VERSION_FEATURES,
+            ..Circumstances::default()
+        }
+    }
+
+    /// What an open pool shows.
+    pub async fn of_pool(mos: &Mos) -> Result<Circumstances, CliError> {
+        let scan = mos.scan_status().await?;
+        let resilvers = |scan: &cenote_format::scan::ScanPhys| {
+            ScanFunc::from(scan.func) == ScanFunc::Resilver
+                && ScanState::from(scan.state) == ScanState::Scanning
+        };
+        let features = mos.features().await?;
+        let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
+        let found = Circumstances::of_found(mos.pool().found());
+        Ok(Circumstances {
+            resilvering: scan.as_ref().is_some_and(resilvers),
+            data_errors: mos.error_log().await?.len(),
+            lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
+            ..found
+        })
+    }
+}
+
+/// The hostid that this machine writes into labels, if it has one.
+fn this_hostid() -> Option<u64> {
+    let bytes = std::fs::read("/etc/hostid").ok()?;
+    bytes.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes).into()).filter(|&id| id != 0)
+}

@@ -1,0 +1,93 @@
+//! What `zpool import` prints about a pool besides its tree: whether it opens and how to repair it, who used
+//! it last, which state was opened or rewound to.
+
+use cenote_dataset::Mos;
+use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+
+use super::reason::paragraph;
+use crate::render::ctime;
+use crate::session::WayBack;
+
+/// Whether the pool can be opened, and how to repair it.
+pub fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String {
+    let open = match (opens, health.is_importable()) {
+        (true, true) => "The pool can be opened using its name or numeric identifier.",
+        // Metadata has several copies; intact ones may be on the devices present.
+        (true, false) => "The pool can be read in part: only data that does not need the missing devices.",
+        (false, _) => "The pool cannot be opened as it is.",
+    };
+    match reason {
+        Some(reason) => format!("{open} {reason}"),
+        None => open.into(),
+    }
+}
+
+/// Who used the pool last, if it was not exported.
+pub fn last_user(found: &FoundPool) -> Option<String> {
+    if found.state() != PoolState::Active {
+        return None;
+    }
+    let host = found.config.hostname.as_deref().unwrap_or("an unknown machine");
+    let hostid = found.config.hostid.map_or_else(String::new, |id| format!(" (hostid={id:x})"));
+    let newest = found.uberblocks.first();
+    let when =
+        newest.map_or_else(String::new, |u| format!(", written {}", ctime(u.timestamp_s.cast_signed())));
+    Some(format!("in use by {host}{hostid}{when}, not exported"))
+}
+
+/// Which state was opened, and how it differs from the newest.
+pub fn opened(found: &FoundPool, mos: &Mos, is_checkpoint: bool) -> String {
+    let at = mos.uberblock();
+    let time = ctime(at.timestamp_s.cast_signed());
+    let newest = found.uberblocks.first().map_or(at.txg, |newest| newest.txg);
+    let oldest = found.uberblocks.last().map_or(at.txg, |oldest| oldest.txg);
+    let which = match newest.0.saturating_sub(at.txg.0) {
+        0 => "the newest state".to_owned(),
+        _ if is_checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
+        behind => format!("{} before the newest state, txg {newest}", counted(behind, "txg")),
+    };
+    let kept = format!("{} states since txg {oldest} can be opened with --txg", found.uberblocks.len());
+    paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
+}
+
+/// What a rewind would do; `letters` are the options of the command that does it.
+pub fn would_go_back(found: &FoundPool, way: &WayBack, letters: &str) -> String {
+    let (name, time) = (found.name(), way.time());
+    if way.is_newest() {
+        return format!(
+            "pool '{name}' is intact in its newest state, of {time}: {letters} changes nothing\n"
+        );
+    }
+    format!(
+        "pool '{name}' can be rewound from txg {} to txg {}, of {time}: `zpool import {letters} {name}` does \
+         so; the changes of the {} after it will be lost\n",
+        way.newest, way.txg, way.lost
+    )
+}
+
+/// What a rewind did.
+pub fn went_back(found: &FoundPool, way: &WayBack) -> String {
+    let (name, time) = (found.name(), way.time());
+    if way.is_newest() {
+        return format!("pool '{name}' is intact in its newest state, of {time}: nothing is lost\n");
+    }
+    format!(
+        "pool '{name}' was rewound from txg {} to txg {}, of {time}: the changes of the {} after it are \
+         lost\n",
+        way.newest, way.txg, way.lost
+    )
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// A list of problems under a heading; empty if there are none.
+pub fn problems(label: &str, problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return String::new();
+    }
+    let lines: String = problems.iter().map(|p| format!("\t{}: {}\n", p.path, p.why)).collect();
+    format!("\n{label}:\n\n{lines}")
+}

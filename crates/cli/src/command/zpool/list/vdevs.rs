@@ -1,0 +1,85 @@
+//! Vdevs in `zpool list -jv`: each has the columns as its properties. In the pool's object, data vdevs are in
+//! one section and each other class in its own.
+//!
+//! Source: OpenZFS `collect_list_stats`.
+
+use cenote_dataset::Source;
+use cenote_pool::{VdevClass, VdevStatus};
+use serde_json::{Map, Value};
+
+use super::super::DeviceNames;
+use super::super::tree::{HEADED_CLASSES, Style, name, state};
+use super::super::vdevs_json::{identity, is_told};
+use super::Pool;
+use crate::command::form::Form;
+use crate::command::json::property;
+
+/// Properties that every vdev has, whatever columns are selected.
+const PROPERTIES: [&str; 9] = [
+    "size",
+    "allocated",
+    "free",
+    "checkpoint",
+    "expandsize",
+    "fragmentation",
+    "capacity",
+    "dedupratio",
+    "health",
+];
+
+struct Vdevs<'a> {
+    pool: &'a Pool,
+    style: Style,
+    form: &'a Form,
+}
+
+/// All vdevs of a pool.
+pub fn json(pool: &Pool, names: DeviceNames, form: &Form) -> Value {
+    let vdevs = Vdevs { pool, style: Style { counters: true, names, ..Style::default() }, form };
+    let health = &pool.health;
+    let of_class = |class: VdevClass| health.root.children.iter().filter(move |top| top.class == class);
+    let mut all = vdevs.entries(of_class(VdevClass::Normal), VdevClass::Normal.name(), 2);
+    let mut section = |heading: &str, entries: Map<String, Value>| {
+        if !entries.is_empty() {
+            all.insert(heading.into(), entries.into());
+        }
+    };
+    for (class, heading) in HEADED_CLASSES {
+        section(heading, vdevs.entries(of_class(class), class.name(), 2));
+    }
+    section("l2cache", vdevs.entries(health.l2cache.iter(), "l2cache", 2));
+    section("spares", vdevs.entries(health.spares.iter(), SPARE, 2));
+    all.into()
+}
+
+const SPARE: &str = "spare";
+
+impl Vdevs<'_> {
+    fn entries<'v>(
+        &self,
+        vdevs: impl Iterator<Item = &'v VdevStatus>,
+        class: &str,
+        depth: usize,
+    ) -> Map<String, Value> {
+        let told = vdevs.filter(|vdev| is_told(vdev));
+        told.map(|vdev| (name(vdev, self.style), self.entry(vdev, class, depth))).collect()
+    }
+
+    fn entry(&self, vdev: &VdevStatus, class: &str, depth: usize) -> Value {
+        let (exact, numbers) = (self.form.exact(), self.form.numbers());
+        let figures = self.pool.figures(vdev, depth);
+        let cell = |column: &str| match column {
+            "health" => state(vdev, class == SPARE),
+            column => figures.cell(column, exact),
+        };
+        let properties =
+            PROPERTIES.map(|column| (column.to_owned(), property(&cell(column), &Source::None, numbers)));
+        let mut entry = identity(vdev, &name(vdev, self.style), class, numbers);
+        entry.insert("properties".into(), Map::from_iter(properties).into());
+        let below = self.entries(vdev.children.iter(), class, depth + 2);
+        if !below.is_empty() {
+            entry.insert("vdevs".into(), below.into());
+        }
+        entry.into()
+    }
+}

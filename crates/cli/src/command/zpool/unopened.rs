@@ -1,0 +1,36 @@
+//! A pool that does not open: what its labels show, whether its metadata is to blame, and which older state
+//! opens.
+
+use cenote_pool::{FoundPool, PoolHealth};
+
+use super::reason::{Circumstances, Corrupted, Reason, judge};
+use crate::outcome::CliError;
+use crate::session::Session;
+
+/// The diagnosis.
+pub struct Unopened {
+    /// From the labels; the root is faulted if metadata can't be read.
+    pub health: PoolHealth,
+    /// Problems other than devices.
+    pub circumstances: Circumstances,
+}
+
+impl Unopened {
+    /// Diagnoses a pool that could not be opened because of this error.
+    pub async fn look(session: &Session, found: &FoundPool, error: &CliError) -> Unopened {
+        let (health, circumstances) = (found.status(), Circumstances::of_found(found));
+        if !matches!(error, CliError::Corrupted { .. }) {
+            return Unopened { health, circumstances };
+        }
+        let corrupted = Some(Corrupted { way_back: session.way_back(found).await });
+        Unopened {
+            health: health.with_corrupted_metadata(),
+            circumstances: Circumstances { corrupted, ..circumstances },
+        }
+    }
+
+    /// What is wrong and what to do.
+    pub fn reason(&self) -> Option<Reason> {
+        judge(&self.health, self.circumstances)
+    }
+}

@@ -1,0 +1,315 @@
+//! The properties of vdevs, as `zpool get all POOL VDEV` shows them.
+//!
+//! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; values that
+//! were set come from the vdev's ZAP. Counters that exist only in a running kernel (operations, bytes) are a
+//! dash.
+//!
+//!
+//! Source: OpenZFS `vdev_prop_get`, `zpool_get_vdev_prop_value`, `zpool_do_get`.
+
+use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_dataset::{Mos, Property, Source, Value};
+use cenote_format::label::VDEV_LABELS_BYTES;
+use cenote_format::units::{ObjectId, VdevId};
+use cenote_object::{Zap, ZapEntry};
+use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
+
+use crate::outcome::CliError;
+use crate::render::nice_number;
+
+/// The key of the root vdev's ZAP in the pool's configuration.
+const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
+/// Settable numbers; a dash if unset.
+const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
+/// All properties, in the order of `zpool get all`.
+const ALL: &str = "capacity state guid asize psize ashift size free allocated comment expandsize \
+    fragmentation bootsize parity path devid physpath encpath fru parent children numchildren read_errors \
+    write_errors checksum_errors initialize_errors null_ops read_ops write_ops free_ops claim_ops trim_ops \
+    null_bytes read_bytes write_bytes free_bytes claim_bytes trim_bytes removing allocating failfast \
+    checksum_n checksum_t io_n io_t \
+    raidz_expanding slow_io_n slow_io_t trim_support trim_errors slow_ios";
+
+/// A vdev of a pool, with the name used in `zpool get`.
+pub struct Named<'a> {
+    /// `root-0` for the pool as a whole.
+    pub name: String,
+    vdev: &'a VdevStatus,
+    parent: Option<&'a VdevStatus>,
+}
+
+impl Named<'_> {
+    /// Its state.
+    pub fn status(&self) -> &VdevStatus {
+        self.vdev
+    }
+
+    /// Whether it allocates space: top-level vdevs and the root do; spares, cache devices and children don't.
+    fn allocates(&self) -> bool {
+        let is_child = |root: &VdevStatus| root.children.iter().any(|top| std::ptr::eq(top, self.vdev));
+        self.parent.is_none_or(|parent| parent.kind == VdevKind::Root && is_child(parent))
+    }
+}
+
+/// The vdevs that a name selects: `all-vdevs`, `root`, a vdev's name, its device's path or last path
+/// component, its guid.
+pub fn named<'a>(health: &'a PoolHealth, name: &str) -> Vec<Named<'a>> {
+    let is_root = |vdev: &Named| vdev.vdev.kind == VdevKind::Root;
+    let is_meant = |it: &Named| match name {
+        "all-vdevs" => true,
+        "root" => is_root(it),
+        _ if it.name == name || it.vdev.guid.to_string() == name => true,
+        _ => it.vdev.path.as_deref().is_some_and(|path| {
+            it.vdev.children.is_empty() && (path == name || path.rsplit('/').next() == Some(name))
+        }),
+    };
+    let mut all = Vec::new();
+    add(&health.root, None, health, &mut all);
+    all.retain(is_meant);
+    all
+}
+
+/// OpenZFS's order: a pool's spares and cache devices come before its other vdevs.
+fn add<'a>(
+    vdev: &'a VdevStatus,
+    parent: Option<&'a VdevStatus>,
+    health: &'a PoolHealth,
+    all: &mut Vec<Named<'a>>,
+) {
+    if matches!(vdev.kind, VdevKind::Hole) {
+        return;
+    }
+    let is_root = parent.is_none();
+    if vdev.kind != VdevKind::Indirect {
+        let name = if is_root { "root-0".into() } else { vdev.name.clone() };
+        all.push(Named { name, vdev, parent });
+    }
+    let beside = health.spares.iter().chain(&health.l2cache).filter(|_| is_root);
+    beside.chain(&vdev.children).for_each(|child| add(child, Some(vdev), health, all));
+}
+
+/// Checks a property's name; names with a colon are user properties.
+pub fn check(name: &str) -> Result<(), CliError> {
+    match name.contains(':') || name == "name" || ALL.split_whitespace().any(|known| known == name) {
+        true => Ok(()),
+        false => Err(CliError::Usage(format!(
+            "invalid vdev property '{name}'; `zpool get all POOL VDEV` lists them"
+        ))),
+    }
+}
+
+/// A pool and the data about its vdevs.
+pub struct Vdevs<'a> {
+    /// The pool.
+    pub mos: &'a Mos,
+    /// Space of the top-level vdevs.
+    pub usage: &'a [VdevUsage],
+    /// Print exact numbers.
+    pub exact: bool,
+}
+
+impl Vdevs<'_> {
+    /// A vdev's properties as printed: all, or the named ones.
+    pub async fn properties(
+        &self,
+        named: &Named<'_>,
+        names: Option<&[String]>,
+    ) -> Result<Vec<Property>, CliError> {
+        let zap = self.zap(named).await?;
+        let mut all: Vec<&str> = match names {
+            Some(names) => names.iter().map(String::as_str).collect(),
+            None => ALL.split_whitespace().collect(),
+        };
+        let own = if names.is_none() { own(zap.as_ref()).await? } else { Vec::new() };
+        all.extend(own.iter().map(String::as_str));
+        let mut properties = Vec::new();
+        for name in all {
+            if name == "raidz_expanding" && named.vdev.kind != VdevKind::Raidz {
+                continue;
+            }
+            let (value, source) = match self.fact(named, name) {
+                Some(value) => (value, Source::None),
+                None => setting(zap.as_ref(), named, name).await?,
+            };
+            properties.push(Property {
+                name: name.into(),
+                value: Value::Text(value),
+                source,
+                received: None,
+            });
+        }
+        Ok(properties)
+    }
+
+    /// A value that is computed rather than set.
+    fn fact(&self, named: &Named<'_>, name: &str) -> Option<String> {
+        let Named { vdev, parent, .. } = *named;
+        let config = self.config(vdev);
+        let (all, allocated) = self.space(named);
+        let bytes = |number: u64| if self.exact { number.to_string() } else { nice_number(number) };
+        let percent = |number: u64| if self.exact { number.to_string() } else { format!("{number}%") };
+        let on = |is: bool| if is { "on".to_owned() } else { "off".into() };
+        let text = |get: fn(&VdevConfig) -> &Option<String>| config.and_then(|config| get(config).clone());
+        match name {
+            "name" => Some(named.name.clone()),
+            "capacity" => Some(percent((u128::from(allocated) * 100 / u128::from(all.max(1))) as u64)),
+            "state" => Some(self.state(vdev.state)),
+            "guid" => Some(vdev.guid.to_string()),
+            "asize" => Some(bytes(self.asize(vdev))),
+            "psize" => Some(bytes(if vdev.children.is_empty() { vdev.size_bytes.unwrap_or(0) } else { 0 })),
+            "ashift" => Some(self.top(vdev).map_or(0, |top| top.ashift).to_string()),
+            "size" => Some(bytes(all)),
+            "free" => Some(bytes(all.saturating_sub(allocated))),
+            "allocated" => Some(bytes(allocated)),
+            "expandsize" if vdev.expandable_bytes == 0 => Some("-".into()),
+            "expandsize" => Some(bytes(vdev.expandable_bytes)),
+            "fragmentation" => Some(format!("{}%", self.fragmentation(named))),
+            "parity" => Some(config.map_or(0, |config| config.parity).to_string()),
+            "path" if vdev.children.is_empty() => vdev.path.clone(),
+            "devid" => text(|config| &config.devid),
+            "physpath" => text(|config| &config.phys_path),
+            "encpath" => text(|config| &config.enclosure_path),
+            "parent" => parent.map(kernel_name),
+            "children" if vdev.children.is_empty() => None,
+            "children" => Some(vdev.children.iter().map(kernel_name).collect::<Vec<_>>().join(",")),
+            "numchildren" => Some(vdev.children.len().to_string()),
+            "read_errors" => Some(bytes(vdev.errors.read)),
+            "write_errors" => Some(bytes(vdev.errors.write)),
+            "checksum_errors" => Some(bytes(vdev.errors.checksum)),
+            "removing" => Some(on(vdev.removing)),
+            "raidz_expanding" => Some(on(config.is_some_and(|config| config.raidz_expanding))),
+            // Only the kernel knows whether a device supports trim.
+            "trim_support" | "slow_ios" => Some("-".into()),
+            // Cenote initializes and trims nothing.
+            "initialize_errors" | "trim_errors" => Some("0".into()),
+            _ if name.ends_with("_ops") || name.ends_with("_bytes") => Some("-".into()),
+            _ => None,
+        }
+    }
+
+    fn state(&self, state: VdevState) -> String {
+        // `vdev_state_t`.
+        let number = match state {
+            VdevState::Offline => 2,
+            VdevState::Removed => 3,
+            VdevState::Unavailable => 4,
+            VdevState::Faulted => 5,
+            VdevState::Degraded => 6,
+            VdevState::Online => 7,
+        };
+        if self.exact { number.to_string() } else { state.to_string() }
+    }
+
+    /// Total and allocated bytes, for RAID-Z without parity, as OpenZFS counts. Only top-level vdevs and the
+    /// root have them.
+    fn space(&self, named: &Named<'_>) -> (u64, u64) {
+        let vdevs = self.mos.pool().vdevs();
+        let of = |usage: &VdevUsage| (vdevs.deflate(usage.vdev, usage.size_bytes), usage.allocated_bytes);
+        match self.usage_of(named) {
+            Some(usage) => of(usage),
+            None if named.parent.is_none() => {
+                self.usage.iter().map(of).fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+            }
+            None => (0, 0),
+        }
+    }
+
+    fn fragmentation(&self, named: &Named<'_>) -> u64 {
+        match named.parent {
+            None => PoolUsage::sum(self.usage).fragmentation_percent.unwrap_or(0),
+            Some(_) => self.usage_of(named).and_then(|usage| usage.fragmentation_percent).unwrap_or(0),
+        }
+    }
+
+    fn usage_of(&self, named: &Named<'_>) -> Option<&VdevUsage> {
+        named.parent.filter(|_| named.allocates())?;
+        self.usage.iter().find(|usage| usage.vdev == VdevId(named.vdev.id))
+    }
+
+    fn asize(&self, vdev: &VdevStatus) -> u64 {
+        match (self.mos.pool().vdevs().tops().find(|top| top.guid == vdev.guid), vdev.size_bytes) {
+            (Some(top), _) => top.asize_bytes,
+            (None, Some(size)) if vdev.children.is_empty() => size.saturating_sub(VDEV_LABELS_BYTES),
+            _ if vdev.kind == VdevKind::Root => 0,
+            _ => vdev.children.iter().map(|child| self.asize(child)).min().unwrap_or(0),
+        }
+    }
+
+    /// A vdev's configuration; spares and cache devices have none in the tree.
+    fn config(&self, vdev: &VdevStatus) -> Option<&VdevConfig> {
+        self.mos.pool().vdevs().tops().find_map(|top| below(top, vdev))
+    }
+
+    fn top(&self, vdev: &VdevStatus) -> Option<&VdevConfig> {
+        self.mos.pool().vdevs().tops().find(|top| below(top, vdev).is_some())
+    }
+
+    async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, CliError> {
+        let id = match self.config(named.vdev) {
+            Some(config) if config.top_zap != ObjectId(0) => config.top_zap,
+            Some(config) => config.leaf_zap,
+            None if named.parent.is_some() => ObjectId(0),
+            None => {
+                let tree = self.mos.config().get_nvlist("vdev_tree");
+                ObjectId(tree.and_then(|tree| tree.get_u64(ROOT_ZAP)).unwrap_or(0))
+            }
+        };
+        match id {
+            ObjectId(0) => Ok(None),
+            id => Ok(Some(Zap::open_id(self.mos.objset(), id).await?)),
+        }
+    }
+}
+
+/// The kernel's name of a vdev: a device's path; RAID-Z without its parity level.
+fn kernel_name(vdev: &VdevStatus) -> String {
+    match (&vdev.kind, &vdev.path) {
+        (VdevKind::Root, _) => vdev.name.clone(),
+        (_, Some(path)) if vdev.children.is_empty() => path.clone(),
+        (kind, _) => format!("{}-{}", kind.name(), vdev.id),
+    }
+}
+
+fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig> {
+    match config.guid == vdev.guid {
+        true => Some(config),
+        false => config.children.iter().find_map(|child| below(child, vdev)),
+    }
+}
+
+/// The value that was set, otherwise the default.
+async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(String, Source), CliError> {
+    let number = match zap {
+        Some(zap) if LIMITS.contains(&name) || name == "failfast" => zap.get_u64(name).await?,
+        _ => None,
+    };
+    Ok(match name {
+        "allocating" if !named.allocates() => ("-".into(), Source::None),
+        "allocating" if named.vdev.non_allocating => ("off".into(), Source::Local),
+        "allocating" => ("on".into(), Source::Default),
+        "failfast" if number == Some(0) => ("off".into(), Source::Local),
+        "failfast" => ("on".into(), Source::Default),
+        "bootsize" => ("0".into(), Source::Default),
+        _ if LIMITS.contains(&name) => match number.filter(|&number| number != u64::MAX) {
+            Some(number) => (number.to_string(), Source::Local),
+            None => ("-".into(), Source::Default),
+        },
+        _ => match text(zap, name).await? {
+            Some(text) => (text, Source::Local),
+            None => ("-".into(), Source::Default),
+        },
+    })
+}
+
+async fn text(zap: Option<&Zap>, name: &str) -> Result<Option<String>, CliError> {
+    let is_text = name == "comment" || name.contains(':');
+    let Some(zap) = zap.filter(|_| is_text) else { return Ok(None) };
+    Ok(zap.lookup(name.as_bytes()).await?.and_then(|value| value.as_text()))
+}
+
+/// User properties: strings whose names contain a colon.
+async fn own(zap: Option<&Zap>) -> Result<Vec<String>, CliError> {
+    let Some(zap) = zap else { return Ok(Vec::new()) };
+    let entries = zap.to_vec().await?;
+    let is_own = |entry: &&ZapEntry| entry.name_text().contains(':') && entry.value.as_text().is_some();
+    Ok(entries.iter().filter(is_own).map(ZapEntry::name_text).collect())
+}

@@ -1,0 +1,194 @@
+//! Handing a command to the daemon, if one runs; and running the commands that are handed to it.
+//!
+//! ```text
+//!   cenote zfs list ──> a daemon's socket? ──no──> run here
+//!                            │ yes
+//!                            └──> argv, cwd, streams ──> the daemon: parse, may they?, run on its open pools
+//! ```
+//!
+//! Commands that name disks (`--disks`, `CENOTE_DISKS`) or an old state are about disks, not about open
+//! pools: they run here. `zpool create` and `import` go to the daemon even so, as they would go to the
+//! kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cenote_runtime::Runtime;
+use cenote_serve::pools::Pools;
+use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
+
+use crate::args::{self, Cli, Command, Deferred};
+use crate::command::zfs::Zfs;
+use crate::command::zpool::Zpool;
+use crate::message;
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+use crate::streams::{Client, Streams, streams, with_streams};
+
+/// Where the daemon listens, unless said otherwise.
+pub const SOCKET: &str = "/run/cenote/cenote.sock";
+/// Names another socket; empty: no daemon is asked.
+pub const VARIABLE: &str = "CENOTE_SOCKET";
+/// Variables that commands look at.
+const VARIABLES: [&str; 2] = ["NO_COLOR", "COLUMNS"];
+
+/// The socket to ask at; `None`: no daemon is to be asked.
+fn socket() -> Option<PathBuf> {
+    match std::env::var_os(VARIABLE) {
+        Some(path) if path.is_empty() => None,
+        Some(path) => Some(path.into()),
+        None => Some(SOCKET.into()),
+    }
+}
+
+/// Hands a command to the daemon; answers its exit status. `None`: it is to be run here.
+pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
+    if !is_for_daemon(cli) {
+        return None;
+    }
+    let path = socket().filter(|path| path.exists())?;
+    let argv = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let cwd = std::env::current_dir().unwrap_or_default().into_os_string().into_vec();
+    let mut env: Vec<(String, Vec<u8>)> = VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?.into_vec())))
+        .collect();
+    for name in cli.common.keys.iter().filter_map(|key| key.split_once("=env:")).map(|(_, name)| name) {
+        env.extend(std::env::var_os(name).map(|value| (name.to_owned(), value.into_vec())));
+    }
+    let refused = |error: &dyn std::fmt::Display| CliError::Refused(format!("the daemon: {error}"));
+    let sent = match Forwarded::send(&path, &CommandLine::new(argv, cwd, env)) {
+        Ok(Some(sent)) => sent,
+        Ok(None) => return None,
+        Err(error) => return Some(Err(refused(&error))),
+    };
+    if let Ok(canceller) = sent.canceller() {
+        std::thread::spawn(move || {
+            let runtime = Runtime::real(Some(1));
+            loop {
+                runtime.block_on(crate::session::interrupted());
+                canceller.cancel();
+            }
+        });
+    }
+    let ended = |_| CliError::Refused("the daemon ended before the command was done".into());
+    Some(sent.status().map_err(ended))
+}
+
+/// Whether a command is about open pools.
+fn is_for_daemon(cli: &Cli) -> bool {
+    let common = &cli.common;
+    if common.txg.is_some() || common.rewind || common.checkpoint || common.replay {
+        return false;
+    }
+    let names_disks = !common.disks.is_empty() || std::env::var_os("CENOTE_DISKS").is_some();
+    match &cli.command {
+        Command::Zpool(Deferred(Zpool::Import(import))) => !import.is_for_disks(),
+        Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
+        Command::Zpool(Deferred(Zpool::Create(_))) => true,
+        Command::Zpool(_) | Command::Zfs(_) => !names_disks,
+        Command::Ls(_)
+        | Command::Stat(_)
+        | Command::Cat(_)
+        | Command::Cp(_)
+        | Command::Mkdir(_)
+        | Command::Rm(_)
+        | Command::Find(_)
+        | Command::Du(_)
+        | Command::Volume(_)
+        | Command::Scan(_)
+        | Command::Verify(_) => !names_disks,
+        _ => false,
+    }
+}
+
+/// What everybody may ask: what neither changes anything nor shows the content of files.
+fn is_for_everybody(command: &Command) -> bool {
+    match command {
+        Command::Zpool(Deferred(zpool)) => {
+            matches!(zpool, Zpool::Status(_) | Zpool::List(_) | Zpool::Get(_) | Zpool::Version(_))
+        }
+        Command::Zfs(Deferred(zfs)) => {
+            matches!(zfs, Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_))
+        }
+        _ => false,
+    }
+}
+
+/// Runs commands in the daemon.
+pub struct Commands {
+    pub runtime: Runtime,
+    pub pools: Arc<Pools>,
+    /// Who may change: this user, and root.
+    pub owner_uid: u32,
+}
+
+impl Serving for Commands {
+    fn run(&self, asked: Asked) -> u8 {
+        let Asked { line, peer, streams: [stdin, stdout, stderr], cancel } = asked;
+        let file = |fd| Arc::new(File::from(fd));
+        let client = Client {
+            cwd: Path::new(OsStr::from_bytes(&line.cwd)).to_owned(),
+            uid: peer.uid,
+            env: line.env,
+            cancel,
+        };
+        let streams = Arc::new(Streams {
+            stdin: file(stdin),
+            stdout: file(stdout),
+            stderr: file(stderr),
+            json: AtomicBool::new(false),
+            client: Some(client),
+        });
+        let argv: Vec<OsString> = line.argv.into_iter().map(OsString::from_vec).collect();
+        with_streams(streams, || self.run_line(argv))
+    }
+}
+
+impl Commands {
+    fn run_line(&self, argv: Vec<OsString>) -> u8 {
+        let command = args::as_noted(&argv);
+        let cli = match Cli::read(argv) {
+            Ok(cli) => cli,
+            // The client has read it before it sent it.
+            Err(error) => return CliError::Usage(error.to_string()).say().status(),
+        };
+        if cli.common.json {
+            message::use_json();
+        }
+        let uid = crate::streams::uid();
+        if uid != 0 && uid != self.owner_uid && !is_for_everybody(&cli.command) {
+            let why = "permission denied: only root and the daemon's user may change pools or read files; \
+                others may list them and show their properties and state";
+            return CliError::Refused(why.into()).say().status();
+        }
+        let done = Session::in_daemon(&self.runtime, &self.pools, cli.common, command)
+            .and_then(|session| self.runtime.block_on(until_cancelled(crate::run(cli.command, &session))));
+        match done {
+            Ok(outcome) => outcome.status(),
+            Err(error) if error.is_broken_pipe() => 0,
+            Err(error) => error.say().status(),
+        }
+    }
+}
+
+/// Runs a command; one that is cancelled and does not end by itself is dropped.
+async fn until_cancelled(run: impl Future<Output = Result<Outcome, CliError>>) -> Result<Outcome, CliError> {
+    let streams = streams();
+    let Some(client) = &streams.client else { return run.await };
+    let cancelled = async {
+        client.cancel.cancelled().await;
+        if client.cancel.is_heeded() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = run => done,
+        () = cancelled => Err(CliError::Stopped("interrupted".into())),
+    }
+}

@@ -1,0 +1,57 @@
+//! Messages on standard error. Only this module writes there.
+//!
+//! Idea: reporting must never abort the work it reports on. Standard error may be full, closed, or a pipe
+//! without a reader: a message that can't be written is dropped, and the exit status still says how the
+//! command ended. `eprintln!` would panic instead; clippy denies it in the whole workspace. Messages quote
+//! file names, so characters that could control a terminal are escaped here.
+//!
+//! With `--json` each message is one JSON object per line: `{"message": TEXT}`, or for an error `{"error":
+//! TEXT, "status": N}` with the exit status.
+//!
+//! Locking: the flag for JSON is one atomic of the command's streams. Any thread may print; each message is a
+//! single write, so lines do not mix.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use crate::render::{json_line, visible};
+use crate::streams::streams;
+
+/// Prints all later messages as JSON.
+pub fn use_json() {
+    streams().use_json();
+}
+
+/// Prints a message after the program's name; takes the arguments of `format!`.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::message::say_named(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// Prints a message after the program's name.
+pub fn say_named(text: impl Display) {
+    write(&format!("cenote: {text}"), &json!({"message": text.to_string()}));
+}
+
+/// Prints a message as OpenZFS words it, without the program's name.
+pub fn say_bare(text: impl Display) {
+    write(&text.to_string(), &json!({"message": text.to_string()}));
+}
+
+/// Prints an error.
+pub fn say_error(text: impl Display, status: u8) {
+    write(&format!("cenote: {text}"), &json!({"error": text.to_string(), "status": status}));
+}
+
+/// A single write, so that lines of several threads or programs don't mix.
+fn write(text: &str, object: &Value) {
+    let streams = streams();
+    let line = match streams.json.load(Ordering::Relaxed) {
+        true => json_line(object).unwrap_or_default(),
+        false => visible(text) + "\n",
+    };
+    let _ = (&*streams.stderr).write_all(line.as_bytes());
+}

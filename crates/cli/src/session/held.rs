@@ -1,0 +1,217 @@
+//! Pools that the daemon holds open: commands that it runs work on them.
+//!
+//! Without a daemon a command opens a pool and leaves it exported. In the daemon the same command finds the
+//! pool open: it looks at the newest txg on disk, or changes the pool through its engine, and the mounted
+//! file systems follow.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cenote_dataset::Mos;
+use cenote_engine::Engine;
+use cenote_format::units::DatasetId;
+use cenote_pool::{FoundPool, PoolState, discover};
+use cenote_serve::pools::{ExportError, OpenPool, Pools};
+
+use super::Session;
+use super::writing::this_host;
+use crate::message::{say, say_bare};
+use crate::outcome::{CliError, Outcome};
+
+impl Session {
+    /// The pools of the daemon that runs this command; `None`: no daemon does.
+    pub fn pools(&self) -> Option<&Arc<Pools>> {
+        self.pools.as_ref()
+    }
+
+    /// The pool, if the daemon that runs this command has it open.
+    pub fn held(&self, found: &FoundPool) -> Option<Arc<OpenPool>> {
+        self.pools.as_ref()?.by_guid(found.guid())
+    }
+
+    /// The same by name.
+    pub fn held_by_name(&self, name: &str) -> Option<Arc<OpenPool>> {
+        self.pools.as_ref()?.get(name)
+    }
+
+    /// An open pool as its labels now show it.
+    pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
+        // What is said below is about the txg on disk: all that was done before is to be in it.
+        pool.engine.sync_all().await?;
+        let discovery = discover(self.runtime(), &pool.devices).await;
+        let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid);
+        found.ok_or_else(|| {
+            CliError::Refused(format!("pool '{}': its labels can't be read any more", pool.name))
+        })
+    }
+
+    /// All open pools, or those of these names.
+    pub(super) async fn find_held(
+        &self,
+        pools: &Pools,
+        names: &[String],
+    ) -> Result<Vec<FoundPool>, CliError> {
+        if names.is_empty() {
+            let mut all = Vec::new();
+            for pool in pools.all() {
+                all.push(self.as_found(&pool).await?);
+            }
+            return match all.is_empty() {
+                true => Err(CliError::NotFound("no pools available".into())),
+                false => Ok(all),
+            };
+        }
+        let mut named = Vec::new();
+        for name in super::each_once(names) {
+            named.push(self.find_held_by_name(pools, name).await?);
+        }
+        Ok(named)
+    }
+
+    pub(super) async fn find_held_by_name(&self, pools: &Pools, name: &str) -> Result<FoundPool, CliError> {
+        let by_guid = || pools.all().into_iter().find(|pool| pool.guid.to_string() == name);
+        match pools.get(name).or_else(by_guid) {
+            Some(pool) => self.as_found(&pool).await,
+            None => {
+                let all: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
+                let all = if all.is_empty() { "none".into() } else { all.join(", ") };
+                Err(CliError::NotFound(format!("cannot open '{name}': no such pool; imported: {all}")))
+            }
+        }
+    }
+
+    /// Changes an open pool. Mounts follow.
+    pub(super) async fn change_held<T: Into<Outcome>>(
+        &self,
+        pool: &OpenPool,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+    ) -> Result<Outcome, CliError> {
+        let before = ids(&pool.engine.mos().await?).await?;
+        let done = work(&pool.engine).await.map(T::into);
+        if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
+            self.note_command(&pool.engine);
+        }
+        pool.engine.sync_all().await?;
+        let failures = pool.mounts.follow(&before).await.map_err(refused)?;
+        for failure in &failures {
+            say_bare(failure);
+        }
+        done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
+    }
+
+    /// Does something for which a dataset, and those below it, must not be open; what was mounted is mounted
+    /// again.
+    pub async fn with_unmounted<T>(
+        &self,
+        name: &str,
+        force: bool,
+        work: impl AsyncFnOnce() -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let name = name.split('@').next().unwrap_or(name);
+        let Some(pool) = self.held_by_name(super::pool_of(name)) else { return work().await };
+        let aside = pool.mounts.set_aside(name, force).await.map_err(refused)?;
+        let done = work().await;
+        pool.engine.sync_all().await?;
+        for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
+            say_bare(failure);
+        }
+        done
+    }
+
+    /// Opens a pool for good: this daemon has it until it is exported.
+    pub async fn hold(&self, found: &FoundPool, root: Option<PathBuf>) -> Result<Arc<OpenPool>, CliError> {
+        let pools =
+            self.pools.as_ref().ok_or_else(|| CliError::Refused("no daemon runs this command".into()))?;
+        let _turn = pools.turn.lock().await;
+        if pools.by_guid(found.guid()).is_some() || pools.get(found.name()).is_some() {
+            let name = found.name();
+            return Err(CliError::Refused(format!(
+                "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool import \
+                 <pool | id> <newpool>' to give it a new name"
+            )));
+        }
+        let engine = self.take_for_good(found).await?;
+        let devices = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
+        let pool = OpenPool::new(found.name(), found.guid(), engine, devices, root, pools.session);
+        let pool = pools.insert(pool);
+        note(pools);
+        Ok(pool)
+    }
+
+    /// Mounts what is to be mounted of a pool; tells what can't be.
+    pub async fn mount_all(&self, pool: &OpenPool) -> Result<Outcome, CliError> {
+        self.mount_below(pool, None).await
+    }
+
+    /// The same at and below a dataset.
+    pub async fn mount_below(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, CliError> {
+        let mut outcome = Outcome::Done;
+        for failure in pool.mounts.mount_below(name).await.map_err(refused)? {
+            say_bare(failure);
+            outcome = Outcome::Failed;
+        }
+        Ok(outcome)
+    }
+
+    /// Closes an open pool.
+    pub async fn let_go(&self, pool: &OpenPool, force: bool, state: PoolState) -> Result<(), CliError> {
+        let Some(pools) = self.pools.as_ref() else { return Ok(()) };
+        let _turn = pools.turn.lock().await;
+        self.note_command(&pool.engine);
+        match state {
+            PoolState::Exported => pool.export(force).await.map_err(not_exported)?,
+            state => {
+                pool.mounts.unmount_below(None, force).await.map_err(refused)?;
+                pool.engine.close(state).await?;
+            }
+        }
+        pools.remove(&pool.name);
+        note(pools);
+        Ok(())
+    }
+
+    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, CliError> {
+        let (found, gate) = self.open_behind_gate(found).await?;
+        let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest()).await?;
+        let engine = Engine::start(&mos).await?;
+        self.begin(&engine, &gate).await?;
+        engine.set_state(PoolState::Active, this_host()).await?;
+        Ok(engine)
+    }
+}
+
+fn note(pools: &Pools) {
+    if let Err(error) = pools.note() {
+        say!("{error}: the next start of the daemon imports only the pools that it is told to");
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> CliError {
+    CliError::Refused(error.to_string())
+}
+
+fn not_exported(error: ExportError) -> CliError {
+    match error {
+        ExportError::Mounts(error) => refused(error),
+        ExportError::Dataset(error) => error.into(),
+    }
+}
+
+async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
+    let all = mos.all_datasets().await?;
+    Ok(all.iter().filter(|dataset| !dataset.is_snapshot()).map(|dataset| dataset.id()).collect())
+}
+
+/// Exports all pools at the end of a daemon; what is busy is taken out of the tree.
+pub async fn export_all(pools: &Pools) {
+    for pool in pools.all() {
+        let exported = match pool.export(false).await {
+            Err(ExportError::Mounts(_)) => pool.export(true).await,
+            done => done,
+        };
+        if let Err(error) = exported {
+            say!("pool '{}' could not be exported: {error}", pool.name);
+        }
+        pools.remove(&pool.name);
+    }
+}

@@ -1,0 +1,121 @@
+//! Rewinding to an older state: which state, what it loses, and the rewind itself.
+
+use std::fmt;
+
+use cenote_engine::OlderState;
+use cenote_format::units::Txg;
+use cenote_inspect::rewind::{Reach, newest_that_opens, newest_whole};
+use cenote_pool::{FoundPool, PoolState};
+
+use super::writing::write_txg;
+use super::{Progress, Session};
+use crate::outcome::CliError;
+use crate::render::ctime;
+
+/// The state to which a pool can be rewound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WayBack {
+    /// Its txg.
+    pub txg: Txg,
+    /// When it was written, in seconds since 1970.
+    pub timestamp_s: u64,
+    /// The txg of the newest uberblock.
+    pub newest: Txg,
+    /// What a rewind to it loses.
+    pub lost: Lost,
+}
+
+/// The period whose changes are lost: from the older state to the newest uberblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// Its length in seconds.
+    pub seconds: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MINUTE: u64 = 60;
+        const HOUR: u64 = 60 * MINUTE;
+        const DAY: u64 = 24 * HOUR;
+        // Timestamps have whole seconds.
+        let (count, unit) = match self.seconds.max(1) {
+            seconds if seconds < 2 * MINUTE => (seconds, "second"),
+            seconds if seconds < 2 * HOUR => (seconds.div_ceil(MINUTE), "minute"),
+            seconds if seconds < 2 * DAY => (seconds.div_ceil(HOUR), "hour"),
+            seconds => (seconds.div_ceil(DAY), "day"),
+        };
+        write!(f, "{count} {unit}{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+impl WayBack {
+    fn of(found: &FoundPool, state: &OlderState) -> WayBack {
+        let at = state.uberblock();
+        let newest = found.uberblocks.first().unwrap_or(at);
+        let lost = Lost { seconds: newest.timestamp_s.saturating_sub(at.timestamp_s) };
+        WayBack { txg: at.txg, timestamp_s: at.timestamp_s, newest: newest.txg, lost }
+    }
+
+    /// Whether it is the newest state, so that nothing is lost.
+    pub fn is_newest(&self) -> bool {
+        self.txg == self.newest
+    }
+
+    /// When the state was written, as text.
+    pub fn time(&self) -> String {
+        ctime(self.timestamp_s.cast_signed())
+    }
+}
+
+impl Session {
+    /// The state to which a pool could be rewound: a quick check that reads no file contents. Writes nothing.
+    pub async fn way_back(&self, found: &FoundPool) -> Option<WayBack> {
+        let state = newest_that_opens(self.runtime(), found, &self.newest()).await.ok()?;
+        Some(WayBack::of(found, &state))
+    }
+
+    /// Finds a pool's newest state that is intact, or whose metadata is. Writes nothing.
+    pub async fn find_whole(
+        &self,
+        found: &FoundPool,
+        reach: Reach,
+    ) -> Result<(OlderState, WayBack), CliError> {
+        let progress = Progress::bytes(0, false);
+        progress.message("looking for an intact state:");
+        let state = newest_whole(self.runtime(), found, &self.newest(), reach, |now| {
+            progress.total(now.total_bytes);
+            progress.set(now.done_bytes);
+        })
+        .await?;
+        progress.finish();
+        let way = WayBack::of(found, &state);
+        Ok((state, way))
+    }
+
+    /// Rewinds a pool to that state permanently. The caller has checked that the pool may be taken.
+    pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, CliError> {
+        let (found, gate) = self.open_behind_gate(found).await?;
+        let (state, way) = self.find_whole(&found, reach).await?;
+        self.work_on(state.make_newest().await?, &gate, PoolState::Exported, write_txg).await?;
+        Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lost;
+
+    #[test]
+    fn lost_time_is_told_in_the_unit_that_fits() {
+        for (seconds, words) in [
+            (0, "1 second"),
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (130, "3 minutes"),
+            (7_200, "2 hours"),
+            (200_000, "3 days"),
+        ] {
+            assert_eq!(Lost { seconds }.to_string(), words);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Where a command reads and writes: this program's own standard streams, or those of the client for whom the
+//! daemon runs it.
+//!
+//! Idea: the daemon runs each command on a thread of its own, with the streams that came through the socket.
+//! Commands ask here for "standard output" and never know the difference.
+//!
+//! Locking: the streams of the daemon's commands are thread-local; set before a command begins, taken back
+//! when it has ended. What a command leaves to other threads has no streams of a client there: it writes to
+//! the daemon's own.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use cenote_serve::cancel::Cancel;
+
+/// A command's surroundings.
+#[derive(Debug)]
+pub struct Streams {
+    pub stdin: Arc<File>,
+    pub stdout: Arc<File>,
+    pub stderr: Arc<File>,
+    /// Messages are JSON.
+    pub json: AtomicBool,
+    /// Set for a command of a client.
+    pub client: Option<Client>,
+}
+
+/// For whom the daemon runs a command.
+#[derive(Debug)]
+pub struct Client {
+    pub cwd: PathBuf,
+    pub uid: u32,
+    pub env: Vec<(String, Vec<u8>)>,
+    pub cancel: Cancel,
+}
+
+thread_local! {
+    static OF_CLIENT: RefCell<Option<Arc<Streams>>> = const { RefCell::new(None) };
+}
+
+/// The program's own. Descriptors 0 to 2 are always open: Rust's runtime opens /dev/null for those that are
+/// not.
+static OWN: LazyLock<Arc<Streams>> = LazyLock::new(|| {
+    let file = |fd: io::Result<std::os::fd::OwnedFd>| match fd {
+        Ok(fd) => Arc::new(File::from(fd)),
+        Err(error) => panic!("the standard streams can't be used: {error}"),
+    };
+    Arc::new(Streams {
+        stdin: file(io::stdin().as_fd().try_clone_to_owned()),
+        stdout: file(io::stdout().as_fd().try_clone_to_owned()),
+        stderr: file(io::stderr().as_fd().try_clone_to_owned()),
+        json: AtomicBool::new(false),
+        client: None,
+    })
+});
+
+/// The streams of the command that this thread runs.
+pub fn streams() -> Arc<Streams> {
+    OF_CLIENT.with_borrow(Clone::clone).unwrap_or_else(|| OWN.clone())
+}
+
+/// Runs `command` with a client's streams.
+pub fn with_streams<T>(streams: Arc<Streams>, command: impl FnOnce() -> T) -> T {
+    OF_CLIENT.set(Some(streams));
+    let done = command();
+    OF_CLIENT.set(None);
+    done
+}
+
+/// A file of the machine as the user named it: relative to where the user is.
+pub fn local(path: &Path) -> PathBuf {
+    match &streams().client {
+        Some(client) => client.cwd.join(path),
+        None => path.to_owned(),
+    }
+}
+
+/// An environment variable of the user.
+pub fn variable(name: &str) -> Option<std::ffi::OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    match &streams().client {
+        Some(client) => {
+            let (_, value) = client.env.iter().find(|(other, _)| other == name)?;
+            Some(std::ffi::OsString::from_vec(value.clone()))
+        }
+        None => std::env::var_os(name),
+    }
+}
+
+/// The user.
+pub fn uid() -> u32 {
+    streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.uid)
+}
+
+impl Streams {
+    /// Messages are JSON from now on.
+    pub fn use_json(&self) {
+        self.json.store(true, Ordering::Relaxed);
+    }
+}

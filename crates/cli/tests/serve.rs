@@ -1,0 +1,237 @@
+//! The daemon as its users meet it: commands through the socket, mounts that follow, ends of all kinds.
+//!
+//! Everything is tried for real, so it needs root and /dev/fuse; without them the tests say that they are
+//! skipped.
+#![allow(clippy::print_stdout, reason = "says what is skipped")]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with disks, a socket and a mount point; and a daemon.
+struct Bench {
+    folder: TempDir,
+    daemon: Option<Child>,
+}
+
+fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        println!("skipped: needs root and /dev/fuse");
+    }
+    can
+}
+
+impl Bench {
+    fn new(disks: &[&str]) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        for disk in disks {
+            let file = fs::File::create(folder.path().join("d").join(disk)).unwrap();
+            file.set_len(256 << 20).unwrap();
+        }
+        let mut bench = Bench { folder, daemon: None };
+        bench.start(&[]);
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().into()
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        command
+            .current_dir(self.path("d"))
+            .env("CENOTE_SOCKET", self.path("sock"))
+            .env_remove("CENOTE_DISKS");
+        command
+    }
+
+    fn start(&mut self, more: &[&str]) {
+        let mut daemon =
+            self.program().args(["serve", "-d", "."]).args(more).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(daemon.stderr.take().unwrap()).lines();
+        self.daemon = Some(daemon);
+        let is_ready = messages.by_ref().map_while(Result::ok).any(|line| line.contains("serving"));
+        assert!(is_ready, "the daemon ended");
+        // Later messages must not fill the pipe.
+        std::thread::spawn(move || messages.for_each(drop));
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.program().args(words).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs a line that must succeed; answers its output.
+    #[track_caller]
+    fn done(&self, line: &str) -> String {
+        let output = self.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a line that must fail; answers its message.
+    #[track_caller]
+    fn fails(&self, line: &str) -> String {
+        let output = self.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(!output.status.success(), "{line}: succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn signal(&mut self, signal: rustix::process::Signal) {
+        let mut daemon = self.daemon.take().unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&daemon), signal).unwrap();
+        let begun = Instant::now();
+        while daemon.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < PATIENCE, "the daemon does not end");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().ok();
+            daemon.wait().ok();
+        }
+        let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let here = self.folder.path().to_str().unwrap();
+        for dir in table.lines().filter_map(|line| line.split(' ').nth(1)).filter(|dir| dir.starts_with(here))
+        {
+            Command::new("umount").args(["-l", dir]).status().ok();
+        }
+    }
+}
+
+fn zdb_finds_nothing(folder: &Path, pool: &str) {
+    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
+        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+        return println!("zdb is not installed: not compared");
+    };
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("No leaks"), "{said}");
+}
+
+#[test]
+fn pools_live_in_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    assert!(bench.done("zpool status").contains("state: ONLINE"));
+    bench.done("zfs create tank/home");
+    assert_eq!(bench.done("zfs mount").lines().count(), 2);
+
+    // Files through the mount and through commands are the same files.
+    fs::write(bench.path("mnt/home/x"), "hi\n").unwrap();
+    assert_eq!(bench.done("cat tank/home:/x"), "hi\n");
+    fs::write(bench.path("d/file"), "data\n").unwrap();
+    bench.done("cp file tank/home:/copied");
+    assert_eq!(fs::read_to_string(bench.path("mnt/home/copied")).unwrap(), "data\n");
+    bench.done("zfs snapshot tank/home@one");
+    fs::remove_file(bench.path("mnt/home/x")).unwrap();
+    assert_eq!(fs::read_to_string(bench.path("mnt/home/.zfs/snapshot/one/x")).unwrap(), "hi\n");
+
+    // Mounts follow.
+    let other = bench.text("other");
+    bench.done(&format!("zfs set mountpoint={other} tank/home"));
+    assert_eq!(fs::read_to_string(bench.path("other/copied")).unwrap(), "data\n");
+    assert!(!bench.path("mnt/home/copied").exists());
+    bench.done("zfs rename tank/home tank/haus");
+    assert!(bench.done("zfs mount").contains("tank/haus"));
+    let held = fs::File::open(bench.path("other/copied")).unwrap();
+    let busy = bench.fails("zfs unmount tank/haus");
+    assert!(busy.contains("busy") && busy.contains(&std::process::id().to_string()), "{busy}");
+    assert!(bench.fails("zpool export tank").contains("busy"));
+    drop(held);
+    bench.done("zfs rollback tank/haus@one");
+    assert_eq!(fs::read_to_string(bench.path("other/x")).unwrap(), "hi\n");
+    bench.done("zfs destroy -r tank/haus");
+    assert!(!bench.done("zfs list").contains("haus"));
+
+    bench.done("zpool export tank");
+    assert!(bench.done("zpool import").contains("pool: tank"));
+    bench.done("zpool import tank");
+    assert!(bench.done("zfs mount").contains(&mnt));
+
+    // Who else wants the disks is told so; a second daemon too.
+    let mut alone = bench.program();
+    let output =
+        alone.env("CENOTE_SOCKET", "").args(["-d", ".", "zfs", "create", "tank/y"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in use"), "{output:?}");
+    assert!(bench.fails("serve -d .").contains("is serving there already"));
+
+    bench.signal(rustix::process::Signal::TERM);
+    assert!(!bench.path("sock").exists());
+    zdb_finds_nothing(&bench.path("d"), "tank");
+    // What was open is open again.
+    bench.start(&[]);
+    assert!(bench.done("zfs mount").contains(&mnt));
+}
+
+#[test]
+fn what_was_synced_outlives_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    for round in 0..5 {
+        let file = fs::File::create(bench.path(&format!("mnt/{round}"))).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, format!("round {round}").as_bytes(), 0).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        bench.signal(rustix::process::Signal::KILL);
+        bench.start(&[]);
+        for before in 0..=round {
+            let text = fs::read_to_string(bench.path(&format!("mnt/{before}"))).unwrap();
+            assert_eq!(text, format!("round {before}"));
+        }
+    }
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}
+
+#[test]
+fn others_may_look_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    fs::set_permissions(bench.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let as_nobody = |words: &[&str]| {
+        let mut program = bench.program();
+        program.args(words).uid(65534).gid(65534).current_dir("/").output().unwrap()
+    };
+    for look in [&["zfs", "list"][..], &["zpool", "status"], &["zfs", "get", "all", "tank"]] {
+        let output = as_nobody(look);
+        assert!(output.status.success(), "{look:?}: {output:?}");
+    }
+    for change in [&["zfs", "create", "tank/x"][..], &["cat", "tank:/x"], &["zpool", "export", "tank"]] {
+        let output = as_nobody(change);
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("permission denied"),
+            "{change:?}: {output:?}"
+        );
+    }
+}
