@@ -1,14 +1,15 @@
-# What the proofs' scripts have in common that run in the machine.
+# Shared by the proofs' scripts that run in the machine.
 export LC_ALL=C
 modprobe zfs 2>/dev/null
-# Programs that the machine does not have; its `cp` can't share blocks.
+# Programs that the machine lacks; its own `cp` can't share blocks.
 zvol_id() { /share/tools/zvol_id "$@"; }
 reflink() { LD_LIBRARY_PATH=/share/tools /share/tools/cp --reflink=always "$@"; }
 
 status=0
 wrong() { echo "WRONG $*"; status=1; }
 
-# Disks of images, as links in /tmp/NAME; pools made of block devices are imported from nothing else: FOLDER
+# Makes disks of images, linked from /tmp/NAME: FOLDER. Pools made of block devices are imported only from
+# block devices.
 disks() {
   local image loop to=/tmp/${1##*/}
   mkdir "$to"
@@ -19,12 +20,14 @@ free_disks() { for loop in "/tmp/${1##*/}"/*; do losetup -d "/dev/${loop##*/}"; 
 scrub() { # POOL
   zpool scrub "$1" || return
   while zpool status "$1" | grep -q "in progress"; do sleep 0.2; done
-  # A resilver may have been the last scan.
-  zpool status "$1" | grep -q 'repaired 0B.* with 0 errors\|resilvered .* with 0 errors' && zpool status "$1" | grep -q 'errors: No known data errors' \
+  # The last scan may have been a resilver.
+  zpool status "$1" | grep -q 'repaired 0B.* with 0 errors\|resilvered .* with 0 errors' \
+    && zpool status "$1" | grep -q 'errors: No known data errors' \
     || { zpool status -v "$1"; return 1; }
 }
 
-# The device of a volume; it appears some time after the import. Without udev there are no links in /dev/zvol.
+# The device of a volume, which appears some time after the import. Without udev there are no links in
+# /dev/zvol.
 device() { # VOLUME
   local _ each
   for _ in $(seq 40); do

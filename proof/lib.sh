@@ -1,4 +1,4 @@
-# What the proofs have in common: where things are, what goes wrong, the machine with the module, `zdb`.
+# Shared by the proofs: locations, error handling, the virtual machine with the module, `zdb`.
 set -euo pipefail
 export LC_ALL=C
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,7 +12,7 @@ say() { printf '%s  %s\n' "$(date +%T)" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 wanted() { [[ -z ${ONLY:-} || " $ONLY " == *" $1 "* ]]; }
 
-# Runs a script of this folder in the machine: SECONDS SCRIPT ARG... What it prints lies in $work/machine.txt.
+# Runs a script of this folder in the machine: SECONDS SCRIPT ARG... Its output goes to $work/machine.txt.
 machine() {
   mkdir -p "$share/tools"
   # shellcheck disable=SC2046
@@ -21,7 +21,7 @@ machine() {
   "$shared/oracle/vm" -m 3072 -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
 }
 
-# Reads every block, and finds as much allocated as referenced: FOLDER POOL. What it says lies in $work/zdb.txt.
+# Reads every block, and checks that allocated equals referenced: FOLDER POOL. Output: $work/zdb.txt.
 zdb_is_content() {
   zdb -e -p "$1" -bcc "$2" > "$work/zdb.txt" 2>&1 && grep -q "No leaks" "$work/zdb.txt"
 }
