@@ -55,6 +55,7 @@ struct Wanted {
 impl MountCommand {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        self.check_options()?;
         let refused = |error: cenote_fuse::MountError| CliError::Refused(error.to_string());
         let dir = std::path::absolute(&self.dir).map_err(CliError::io(self.dir.display().to_string()))?;
         cenote_fuse::mount::check(&dir, SUBTYPE).map_err(refused)?;
@@ -73,6 +74,30 @@ impl MountCommand {
         let files = Files::fixed(session.runtime(), &mos, &self.dataset, fs, wanted.files);
         self.serve(session, files, &wanted.mount).await?;
         Ok(Outcome::Done)
+    }
+
+    fn check_options(&self) -> Result<(), CliError> {
+        const KNOWN: [&str; 15] = [
+            "ro",
+            "rw",
+            "atime",
+            "noatime",
+            "relatime",
+            "norelatime",
+            "exec",
+            "noexec",
+            "suid",
+            "nosuid",
+            "dev",
+            "nodev",
+            "allow_other",
+            "snapdir",
+            "strictatime",
+        ];
+        if let Some(odd) = self.options.iter().find(|option| !KNOWN.contains(&option.as_str())) {
+            return Err(CliError::Usage(format!("-o {odd}: use {}", KNOWN.join(", "))));
+        }
+        Ok(())
     }
 
     async fn serve_live(&self, session: &Session, engine: &Engine) -> Result<Outcome, CliError> {
@@ -110,26 +135,6 @@ impl MountCommand {
     }
 
     async fn wanted(&self, dataset: &Dataset, read_only: bool) -> Result<Wanted, CliError> {
-        const KNOWN: [&str; 15] = [
-            "ro",
-            "rw",
-            "atime",
-            "noatime",
-            "relatime",
-            "norelatime",
-            "exec",
-            "noexec",
-            "suid",
-            "nosuid",
-            "dev",
-            "nodev",
-            "allow_other",
-            "snapdir",
-            "strictatime",
-        ];
-        if let Some(odd) = self.options.iter().find(|option| !KNOWN.contains(&option.as_str())) {
-            return Err(CliError::Usage(format!("-o {odd}: use {}", KNOWN.join(", "))));
-        }
         let is_empty = || self.dir.read_dir().is_ok_and(|mut names| names.next().is_none());
         if number(dataset, "overlay").await? == 0 && !is_empty() {
             return Err(CliError::Refused(format!("{}: not empty, and overlay=off", self.dir.display())));
