@@ -1,2 +1,6 @@
-# Makes every golden pool again, one after the other.
-for g in demo draid draidspare expanded expanding removed removing gang dedup fastdedup checkpoint spares ashifts names damaged freeing duplog errlog; do bash "$(dirname "$0")/$g.sh" || echo "FAILED $g"; done
+# Makes the golden pools of this folder again, one after the other.
+pools="demo draid draidspare expanded expanding removed removing gang dedup fastdedup checkpoint spares \
+ashifts names damaged freeing duplog errlog"
+for pool in $pools; do
+    bash "$(dirname "$0")/$pool.sh" || echo "FAILED $pool"
+done

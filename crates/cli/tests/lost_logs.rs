@@ -7,7 +7,7 @@ mod disks;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cenote_testkit::{copy_image, golden};
+use cenote_testkit::{copy_image, golden, needs};
 use disks::{Disks, noise};
 
 /// A device that can be taken away and brought back.
@@ -31,19 +31,20 @@ impl Aside {
 }
 
 /// A pool whose module crashed, with the last commits only on its log devices.
-fn torn() -> Option<Disks> {
-    let golden = golden("unclean-slog")?;
+fn torn() -> Disks {
+    let golden = golden("unclean-slog");
     let disks = Disks::new(&[]);
     for disk in golden.facts().disks {
         let file = disk.file.trim_end_matches(".zst");
         copy_image(&golden.images().join(file), &disks.path().join(file));
     }
-    Some(disks)
+    disks
 }
 
+#[needs("unclean-slog")]
 #[test]
 fn a_lost_log_is_given_up_only_if_that_is_asked_for() {
-    let Some(disks) = torn() else { return println!("no golden pools: skipped") };
+    let disks = torn();
     let log = Aside::take(&disks, "disk3.img");
     disks.fails("zpool import -m guncslog", "was last in use by oracle and not exported");
     disks.fails("zpool export -f guncslog", "or give up what can't be read with `zpool import -m guncslog`");
@@ -71,9 +72,10 @@ fn a_lost_log_is_given_up_only_if_that_is_asked_for() {
     disks.zdb_is_content_with("guncslog");
 }
 
+#[needs("unclean-slog")]
 #[test]
 fn nothing_is_given_up_of_logs_that_can_be_read() {
-    let Some(disks) = torn() else { return println!("no golden pools: skipped") };
+    let disks = torn();
     disks.cenote("zpool import -m -f guncslog", &[]);
     disks.cenote("zfs snapshot guncslog/a@after", &[]);
     let replayed = disks.cenote("zfs diff guncslog/a@before guncslog/a@after", &[]);

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use cenote_testkit::{Golden, golden};
+use cenote_testkit::{Golden, golden, needs};
 use common::run;
 use disks::{Disks, MIB, noise};
 
@@ -21,7 +21,7 @@ fn start(pool: &Golden, words: &[&str]) -> Child {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
-    let Some(pool) = golden("tree") else { return };
+    let pool = golden("tree");
     for command in [
         "scan -r --format tsv gtree",
         "scan -r --format jsonl gtree",
@@ -43,7 +43,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 
 #[test]
 fn a_full_output_is_told_by_its_name() {
-    let Some(pool) = golden("tree") else { return };
+    let pool = golden("tree");
     for command in ["scan -r --format tsv gtree", "zfs list", "find gtree/dirs:/"] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
         program.args(command.split(' ')).arg("--disks").arg(pool.images());
@@ -77,9 +77,11 @@ impl Drop for Small {
     }
 }
 
+#[needs("raidz1")]
 #[test]
 fn a_full_destination_stops_a_copy_and_leaves_no_half_files() {
-    let (Some(pool), Some(small)) = (golden("raidz1"), Small::mount()) else { return };
+    let pool = golden("raidz1");
+    let Some(small) = Small::mount() else { return };
     let copy = small.0.path().join("copy");
     let output = run(&pool, "cp -r graidz1:/", &[copy.to_str().unwrap()], &[]);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -101,9 +103,10 @@ fn a_full_destination_stops_a_copy_and_leaves_no_half_files() {
 }
 
 /// Whenever an interrupt comes, it is reported and leaves only complete files.
+#[needs("raidz1")]
 #[test]
 fn an_interrupt_leaves_whole_files_only() {
-    let Some(pool) = golden("raidz1") else { return };
+    let pool = golden("raidz1");
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
     let child = start(&pool, &["cp", "-r", "graidz1:/", copy.to_str().unwrap()]);

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use cenote_testkit::{Golden, copy_image, golden};
+use cenote_testkit::{Golden, copy_image, golden, needs};
 use common::{cenote, json};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn missing_by_zdb(images: &std::path::Path, pool: &str) -> Option<BTreeMap<Strin
 
 #[test]
 fn devices_that_lag_behind_are_named_with_the_txgs_they_miss() {
-    let Some(pool) = golden("spares") else { return };
+    let pool = golden("spares");
     let Some(wanted) = missing_by_zdb(&pool.images(), "gspares") else {
         eprintln!("skipped: no zdb");
         return;
@@ -91,6 +91,7 @@ fn destroy(images: &Path, dvas: &str) {
     }
 }
 
+#[needs("raidz1", "raidz2", "mirror")]
 #[test]
 fn redundancy_that_is_gone_is_a_finding() {
     for (name, words) in [
@@ -98,7 +99,7 @@ fn redundancy_that_is_gone_is_a_finding() {
         ("raidz2", "one more failure there loses nothing, two lose data"),
         ("mirror", "the next failure there loses data"),
     ] {
-        let Some(pool) = golden(name) else { continue };
+        let pool = golden(name);
         let whole = verify(&pool.images(), &[&pool.facts().pool]);
         assert!(whole.0 == 0 && whole.1.contains("no damage found"), "{name}: {}", whole.1);
         let images = copies(&pool, &["disk1.img"]);
@@ -109,9 +110,10 @@ fn redundancy_that_is_gone_is_a_finding() {
     }
 }
 
+#[needs("raidz1")]
 #[test]
 fn devices_that_are_cut_short_are_a_finding() {
-    let Some(pool) = golden("raidz1") else { return };
+    let pool = golden("raidz1");
     let images = copies(&pool, &[]);
     for name in ["disk0.img", "disk1.img"] {
         let disk = File::options().write(true).open(images.path().join(name)).unwrap();
@@ -127,7 +129,7 @@ fn devices_that_are_cut_short_are_a_finding() {
 
 #[test]
 fn space_whose_map_is_lost_is_not_said_to_be_free() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool, &[]);
     let objects = dump(images.path(), &["objects", "--mos", "single"]);
     let maps = objects["objects"].as_array().unwrap().iter().filter(|o| o["type"] == "SPA space map");
@@ -150,7 +152,7 @@ fn space_whose_map_is_lost_is_not_said_to_be_free() {
 
 #[test]
 fn damage_is_told_by_file_and_by_block_when_asked() {
-    let Some(pool) = golden("damaged") else { return };
+    let pool = golden("damaged");
     let (status, text) = verify(&pool.images(), &["gdamaged"]);
     assert_eq!(status, 3);
     let lines = |text: &str| text.lines().filter(|line| line.contains(" lost")).skip(1).count();
@@ -164,7 +166,7 @@ fn damage_is_told_by_file_and_by_block_when_asked() {
 
 #[test]
 fn objects_that_are_lost_have_numbers_that_can_be() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool, &[]);
     let dnodes = dump(images.path(), &["object", "single/data", "0"]);
     let blocks = dnodes["blocks"].as_array().unwrap();

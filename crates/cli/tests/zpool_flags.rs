@@ -3,7 +3,7 @@
 
 mod common;
 
-use cenote_testkit::golden;
+use cenote_testkit::{golden, needs};
 use common::{cenote, cenote_fails};
 
 /// The first words of the tree's lines: the vdevs' names.
@@ -13,30 +13,38 @@ fn names(status: &str) -> Vec<&str> {
     tree.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| *word != "SLOW").collect()
 }
 
+#[needs("raidz1")]
 #[test]
 fn x_leaves_out_pools_that_are_well() {
-    let Some(well) = golden("raidz1") else { return };
-    let Some(ill) = golden("spares") else { return };
+    let well = golden("raidz1");
+    let ill = golden("spares");
     assert_eq!(cenote(&well, "zpool status -x", &[]), "all pools are healthy\n");
     assert_eq!(cenote(&well, "zpool status -x", &["graidz1"]), "pool 'graidz1' is healthy\n");
     let both = cenote(&ill, "zpool status -x --disks", &[well.images().to_str().unwrap()]);
     assert!(both.contains("pool: gspares") && !both.contains("graidz1"), "{both}");
-    // A version before feature flags is not a problem.
-    let Some(old) = golden("legacy-v28") else { return };
+}
+
+/// A version before feature flags is not a problem.
+#[needs("legacy-v28")]
+#[test]
+fn x_leaves_out_old_pools() {
+    let old = golden("legacy-v28");
     assert_eq!(cenote(&old, "zpool status -x", &[]), "all pools are healthy\n");
 }
 
+#[needs("special")]
 #[test]
 fn e_leaves_out_devices_that_are_well() {
-    let Some(ill) = golden("spares") else { return };
+    let ill = golden("spares");
     assert_eq!(names(&cenote(&ill, "zpool status -e", &[])), ["gspares", "raidz1-0", "spare-1", "disk1.img"]);
-    let Some(well) = golden("special") else { return };
+    let well = golden("special");
     assert_eq!(names(&cenote(&well, "zpool status -e", &[])), ["gspecial"]);
 }
 
+#[needs("special")]
 #[test]
 fn i_and_t_tell_of_each_device_and_s_has_a_column() {
-    let Some(pool) = golden("special") else { return };
+    let pool = golden("special");
     let status = cenote(&pool, "zpool status -i -t -s", &[]);
     let disks: Vec<&str> = status.lines().filter(|line| line.contains("disk")).collect();
     assert_eq!(disks.len(), 11);
@@ -49,7 +57,7 @@ fn i_and_t_tell_of_each_device_and_s_has_a_column() {
 
 #[test]
 fn devices_are_named_as_asked() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let disk = pool.images().join("disk0.img");
     let disk = disk.canonicalize().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +78,7 @@ fn devices_are_named_as_asked() {
 
 #[test]
 fn scripts_are_refused() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     cenote_fails(
         &pool,
         "zpool status -c smart",
@@ -83,7 +91,7 @@ fn scripts_are_refused() {
 #[test]
 fn deduplicated_blocks_are_those_that_zdb_counts() {
     for name in ["dedup", "fastdedup", "single"] {
-        let Some(pool) = golden(name) else { continue };
+        let pool = golden(name);
         let status = cenote(&pool, "zpool status -D", &[]);
         let zdb = std::process::Command::new("zdb")
             .args(["-e", "-p"])
@@ -113,7 +121,7 @@ fn output(pool: &cenote_testkit::Golden, command: &str) -> (String, String, Opti
 
 #[test]
 fn what_is_not_there_does_not_keep_the_rest_from_being_shown() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     for verb in ["list", "status", "get all", "history", "events"] {
         let (shown, errors, status) = output(&pool, &format!("zpool {verb} nosuch single single other"));
         let (alone, ..) = output(&pool, &format!("zpool {verb} single"));
@@ -129,7 +137,7 @@ fn what_is_not_there_does_not_keep_the_rest_from_being_shown() {
 
 #[test]
 fn intervals_and_counts_show_it_again() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let shown = |command: &str| output(&pool, command).0;
     let times = |command: &str, word: &str| shown(command).matches(word).count();
     assert_eq!(shown("zpool list -Ho name single 0.01 3"), "single\n".repeat(3));
@@ -151,7 +159,7 @@ fn intervals_and_counts_show_it_again() {
 /// Some verbs use `-d` for something else.
 #[test]
 fn a_path_where_a_pool_belongs_is_told() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let wrong = format!("zpool status -d {}", pool.images().display());
     cenote_fails(&pool, &wrong, 2, "named by --disks");
 }

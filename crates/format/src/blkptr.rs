@@ -47,6 +47,13 @@ const LOGICAL_BIRTH: usize = 10;
 const FILL: usize = 11;
 const CHECKSUM: usize = 12;
 
+const _: () = {
+    assert!(size_of::<Blkptr>() == BLKPTR_BYTES);
+    assert!(2 * SPA_DVAS_PER_BP == PROP, "the addresses end where the properties begin");
+    assert!(CHECKSUM * 8 + 32 == BLKPTR_BYTES, "the checksum ends the pointer");
+    assert!(BPE_PAYLOAD_BYTES == BLKPTR_BYTES - 2 * 8, "a payload leaves out properties and logical birth");
+};
+
 /// A data virtual address: one copy of a block on one top-level vdev.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dva {

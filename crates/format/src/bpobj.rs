@@ -17,7 +17,7 @@ use crate::words::word_struct;
 word_struct! {
     /// Head of a bpobj, `bpobj_phys_t`: its bonus. It has grown over time: two words, then four
     /// (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), and seven since livelists.
-    pub struct BpobjPhys("bpobj", required: 2) {
+    pub struct BpobjPhys("bpobj", bytes: 56, required: 2) {
         /// Block pointers in the object's content.
         pub blkptr_count: u64,
         /// Space of all blocks, including those of subobjects.
@@ -72,7 +72,7 @@ impl BpobjEntry {
 
 word_struct! {
     /// Head of the list of datasets being destroyed in the background, `bptree_phys_t`: its bonus.
-    pub struct BptreePhys("bptree", required: all) {
+    pub struct BptreePhys("bptree", bytes: 40, required: all) {
         /// First entry still to do.
         pub begin: u64,
         /// One past the last entry.
@@ -88,7 +88,7 @@ word_struct! {
 
 word_struct! {
     /// A tree of blocks to free, `bptree_entry_phys_t`.
-    pub struct BptreeEntry("bptree entry", required: all) {
+    pub struct BptreeEntry("bptree entry", bytes: 168, required: all) {
         /// Root of the tree.
         pub bp: Blkptr,
         /// Only blocks born after this txg are to be freed.
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<BpobjPhys>(56);
-        check_phys::<BptreePhys>(40);
-        check_phys::<BptreeEntry>(168);
+        check_phys::<BpobjPhys>();
+        check_phys::<BptreePhys>();
+        check_phys::<BptreeEntry>();
     }
 
     #[test]

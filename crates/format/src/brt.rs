@@ -18,7 +18,7 @@ pub const BRT_OBJECT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 word_struct! {
     /// Head of a vdev's table, `brt_vdev_phys_t`: its bonus.
-    pub struct BrtVdevPhys("BRT vdev", required: all) {
+    pub struct BrtVdevPhys("BRT vdev", bytes: 56, required: all) {
         /// ZAP of entries.
         pub entries_zap: ObjectId,
         /// Length of the array of counts.
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<BrtVdevPhys>(56);
+        check_phys::<BrtVdevPhys>();
     }
 
     #[test]

@@ -175,10 +175,13 @@ impl Writer {
         self
     }
 
-    /// Appends zeros up to position `end`; does nothing if it is already there.
+    /// Appends zeros up to position `end`.
+    ///
+    /// # Panics
+    /// If more was written already: the structure would overwrite what follows it.
     pub fn pad_to(&mut self, end: usize) -> &mut Self {
-        let len = self.out.len().max(end);
-        self.out.resize(len, 0);
+        assert!(self.out.len() <= end, "{} bytes written where {end} are reserved", self.out.len());
+        self.out.resize(end, 0);
         self
     }
 

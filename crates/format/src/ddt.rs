@@ -78,7 +78,7 @@ pub fn ddt_log_name(checksum: &str, index: u8) -> String {
 
 word_struct! {
     /// What identifies a block's content, `ddt_key_t`: the ZAP's key.
-    pub struct DdtKey("DDT key", required: all) {
+    pub struct DdtKey("DDT key", bytes: 40, required: all) {
         /// The checksum.
         pub checksum: [u64; 4],
         /// lsize (0..16), psize (16..32), compression (32..39), encrypted (39), as in a block pointer.
@@ -116,7 +116,7 @@ impl DdtKey {
 
 word_struct! {
     /// One set of addresses of a legacy entry, 64 bytes.
-    pub struct DdtPhys("DDT addresses", required: all) {
+    pub struct DdtPhys("DDT addresses", bytes: 64, required: all) {
         /// The copies.
         pub dvas: [Dva; SPA_DVAS_PER_BP],
         /// Block pointers that refer to them.
@@ -128,7 +128,7 @@ word_struct! {
 
 word_struct! {
     /// A legacy entry, 256 bytes: sets for extra copies (ditto), one, two and three copies.
-    pub struct DdtTraditional("DDT entry", required: all) {
+    pub struct DdtTraditional("DDT entry", bytes: 256, required: all) {
         /// Indexed by `ddt_phys_variant_t`.
         pub phys: [DdtPhys; 4],
     }
@@ -136,7 +136,7 @@ word_struct! {
 
 word_struct! {
     /// A flat entry, 72 bytes.
-    pub struct DdtFlat("flat DDT entry", required: all) {
+    pub struct DdtFlat("flat DDT entry", bytes: 72, required: all) {
         /// The copies.
         pub dvas: [Dva; SPA_DVAS_PER_BP],
         /// Block pointers that refer to them.
@@ -299,7 +299,7 @@ pub fn ddt_blkptr(checksum_id: u8, key: &DdtKey, phys: &DdtPhys) -> Blkptr {
 
 word_struct! {
     /// Sums over entries, `ddt_stat_t`.
-    pub struct DdtStat("DDT statistics", required: all) {
+    pub struct DdtStat("DDT statistics", bytes: 64, required: all) {
         /// Blocks.
         pub blocks: u64,
         /// Their bytes before compression.
@@ -343,7 +343,7 @@ impl std::ops::SubAssign<&DdtStat> for DdtStat {
 
 word_struct! {
     /// Statistics by reference count, `ddt_histogram_t`: an entry of `DDT-statistics`.
-    pub struct DdtHistogram("DDT histogram", required: all) {
+    pub struct DdtHistogram("DDT histogram", bytes: 4096, required: all) {
         /// Bucket i: blocks with at least 2^i and fewer than 2^(i+1) references.
         pub buckets: [DdtStat; 64],
     }
@@ -371,10 +371,10 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<DdtKey>(40);
-        check_phys::<DdtTraditional>(256);
-        check_phys::<DdtFlat>(72);
-        check_phys::<DdtHistogram>(4096);
+        check_phys::<DdtKey>();
+        check_phys::<DdtTraditional>();
+        check_phys::<DdtFlat>();
+        check_phys::<DdtHistogram>();
         assert_eq!((DdtValue::bytes(true), DdtValue::bytes(false)), (72, 256));
     }
 

@@ -55,6 +55,18 @@ pub const DNODE_FLAG_USERUSED_ACCOUNTED: u8 = 1 << 1;
 pub const DNODE_FLAG_SPILL_BLKPTR: u8 = 1 << 2;
 /// `DNODE_FLAG_USEROBJUSED_ACCOUNTED`.
 pub const DNODE_FLAG_USEROBJUSED_ACCOUNTED: u8 = 1 << 3;
+/// Header bytes that hold fields; the rest is padding.
+const FIELDS_BYTES: usize = 32;
+
+const _: () = {
+    assert!(
+        8 + 2 + 2 + 1 + 3 + 8 + 8 == FIELDS_BYTES,
+        "8 single bytes, two sizes, slots, 3 zeros, two words"
+    );
+    assert!(DNODE_CORE_BYTES + DN_MAX_NBLKPTR as usize * BLKPTR_BYTES <= DNODE_MIN_BYTES);
+    assert!(DNODE_MIN_BYTES - DNODE_CORE_BYTES - BLKPTR_BYTES == 320, "`DN_OLD_MAX_BONUSLEN`");
+    assert!(DNODES_PER_BLOCK == 32);
+};
 
 /// An object's head. Field meanings are those of `dnode_phys_t`; sizes are checked on decode.
 #[derive(Debug, Clone)]
@@ -124,6 +136,7 @@ impl Dnode {
         r.skip(3)?;
         let max_block_id = BlockId(r.u64()?);
         let used = r.u64()?;
+        debug_assert_eq!(r.position(), FIELDS_BYTES);
 
         let slots = at_most("dnode extra slots", u64::from(extra_slots), 31)? as u8 + 1;
         let raw_len = usize::from(slots) * DNODE_MIN_BYTES;

@@ -22,14 +22,14 @@ pub mod names;
 
 use crate::blkptr::Blkptr;
 use crate::units::{Guid, ObjectId, Txg};
-use crate::words::{Pad, word_struct};
+use crate::words::{Pad, offset_of, word_struct};
 
 /// `DD_FLAG_USED_BREAKDOWN`: `used_breakdown` of a `DslDirPhys` is valid.
 pub const DD_FLAG_USED_BREAKDOWN: u64 = 1 << 0;
 
 word_struct! {
     /// The parts of a directory's `used_bytes`, by `dd_used_t`. Valid with `DD_FLAG_USED_BREAKDOWN`.
-    pub struct UsedBreakdown("space breakdown", required: all) {
+    pub struct UsedBreakdown("space breakdown", bytes: 40, required: all) {
         /// `DD_USED_HEAD`: by the head dataset.
         pub head_bytes: u64,
         /// `DD_USED_SNAP`: by snapshots.
@@ -45,7 +45,7 @@ word_struct! {
 
 word_struct! {
     /// A node of the dataset tree, `dsl_dir_phys_t`: 256 bytes, the bonus of a `DSL_DIR` object.
-    pub struct DslDirPhys("dsl_dir", required: all) {
+    pub struct DslDirPhys("dsl_dir", bytes: 256, required: all) {
         /// Seconds since 1970. Not kept up to date; the head dataset's creation time is authoritative.
         pub creation_time_s: u64,
         /// The live dataset; 0 for `$MOS` and `$FREE`, which have none.
@@ -95,7 +95,7 @@ pub const DS_FLAG_CI_DATASET: u64 = 1 << 16;
 word_struct! {
     /// One version of a dataset's content, `dsl_dataset_phys_t`: 320 bytes, the bonus of a `DSL_DATASET`
     /// object.
-    pub struct DslDatasetPhys("dsl_dataset", required: all) {
+    pub struct DslDatasetPhys("dsl_dataset", bytes: 320, required: all) {
         /// The directory that it belongs to.
         pub dir: ObjectId,
         /// The previous snapshot; 0 only for the very first dataset, `$ORIGIN`'s.
@@ -142,6 +142,14 @@ word_struct! {
     }
 }
 
+const _: () = {
+    assert!(offset_of::<DslDirPhys>("flags") == 96);
+    assert!(offset_of::<DslDirPhys>("clones_zap") == 144);
+    assert!(offset_of::<DslDatasetPhys>("guid") == 112);
+    assert!(offset_of::<DslDatasetPhys>("bp") == 128);
+    assert!(offset_of::<DslDatasetPhys>("next_clones_zap") == 256);
+};
+
 impl DslDatasetPhys {
     /// This is a snapshot rather than a head: another version follows it.
     pub fn is_snapshot(&self) -> bool {
@@ -176,8 +184,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<DslDirPhys>(256);
-        check_phys::<DslDatasetPhys>(320);
+        check_phys::<DslDirPhys>();
+        check_phys::<DslDatasetPhys>();
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::words::word_struct;
 
 word_struct! {
     /// The logical address of a block, `zbookmark_phys_t`.
-    pub struct BlockBookmark("block bookmark", required: all) {
+    pub struct BlockBookmark("block bookmark", bytes: 32, required: all) {
         /// The dataset; 0 for the MOS.
         pub dataset: DatasetId,
         /// The object; object 0 is the object set's root at level -1, the intent log at level -2.
@@ -28,7 +28,7 @@ word_struct! {
 
 word_struct! {
     /// A damaged block of a head dataset or its snapshots, `zbookmark_err_phys_t`.
-    pub struct ErrorBookmark("error bookmark", required: all) {
+    pub struct ErrorBookmark("error bookmark", bytes: 32, required: all) {
         /// The object.
         pub object: ObjectId,
         /// 0 for data, 1 and up for indirect blocks.
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<BlockBookmark>(32);
-        check_phys::<ErrorBookmark>(32);
+        check_phys::<BlockBookmark>();
+        check_phys::<ErrorBookmark>();
     }
 
     proptest! {

@@ -25,6 +25,10 @@ pub const SPA_GBH_NBLKPTRS: usize = 3;
 pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// Bytes of a `zio_eck_t`.
 pub const ZIO_ECK_BYTES: usize = 40;
+/// Unused bytes between the pointers and the checksum.
+const FILLER_BYTES: usize = 88;
+
+const _: () = assert!(SPA_GBH_NBLKPTRS * BLKPTR_BYTES + FILLER_BYTES + ZIO_ECK_BYTES == SPA_GANGBLOCKSIZE);
 
 /// A checksum stored inside the block that it covers, `zio_eck_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +77,7 @@ impl GangHeader {
         for piece in &mut pieces {
             *piece = Blkptr::read(&mut r)?;
         }
+        debug_assert_eq!(r.position() + FILLER_BYTES, SPA_GANGBLOCKSIZE - ZIO_ECK_BYTES);
         Ok(GangHeader { pieces, tail })
     }
 
@@ -94,9 +99,9 @@ impl GangHeader {
         for piece in &self.pieces {
             piece.write(&mut w);
         }
-        debug_assert_eq!(w.position(), SPA_GBH_NBLKPTRS * BLKPTR_BYTES);
-        w.pad_to(SPA_GANGBLOCKSIZE - ZIO_ECK_BYTES);
+        w.bytes(&[0; FILLER_BYTES]);
         self.tail.write(&mut w);
+        assert_eq!(w.position(), SPA_GANGBLOCKSIZE);
         w.finish()
     }
 }

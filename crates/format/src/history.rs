@@ -19,7 +19,7 @@ use crate::words::word_struct;
 
 word_struct! {
     /// Head of the history, `spa_history_phys_t`: its bonus.
-    pub struct HistoryPhys("pool history", required: all) {
+    pub struct HistoryPhys("pool history", bytes: 40, required: all) {
         /// End of the record of `zpool create`, where the ring starts.
         pub create_end_bytes: u64,
         /// Bytes of the buffer. At most 1 GiB.
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<HistoryPhys>(40);
+        check_phys::<HistoryPhys>();
     }
 
     fn head(words: [u64; 5]) -> HistoryPhys {

@@ -19,7 +19,7 @@ pub const VDEV_INDIRECT_MAPPING_SIZE_V0: usize = 24;
 
 word_struct! {
     /// Head of the table, `vdev_indirect_mapping_phys_t`: its bonus.
-    pub struct IndirectMappingPhys("indirect mapping", required: 3) {
+    pub struct IndirectMappingPhys("indirect mapping", bytes: 32, required: 3) {
         /// End of the mapped part of the vdev: everything below has been copied.
         pub max_offset_bytes: u64,
         /// Bytes that the entries cover.
@@ -66,6 +66,8 @@ impl Words for IndirectMappingEntry {
         self.dst.put(sink);
     }
 }
+
+const _: () = assert!(<IndirectMappingEntry as Words>::COUNT * 8 == 24);
 
 impl Phys for IndirectMappingEntry {
     const WHAT: &'static str = "indirect mapping entry";
@@ -129,7 +131,7 @@ impl IndirectMapping {
 
 word_struct! {
     /// Head of the births table, `vdev_indirect_birth_phys_t`: its bonus.
-    pub struct IndirectBirthsPhys("indirect births", required: all) {
+    pub struct IndirectBirthsPhys("indirect births", bytes: 8, required: all) {
         /// Entries in the object.
         pub count: u64,
     }
@@ -137,7 +139,7 @@ word_struct! {
 
 word_struct! {
     /// Everything from the previous entry up to `offset_bytes` was copied in this txg.
-    pub struct IndirectBirth("indirect birth", required: all) {
+    pub struct IndirectBirth("indirect birth", bytes: 16, required: all) {
         /// End of the part, exclusive.
         pub offset_bytes: u64,
         /// Physical birth of the copies.
@@ -147,7 +149,7 @@ word_struct! {
 
 word_struct! {
     /// A condensing in progress, `spa_condensing_indirect_phys_t`: words in the MOS directory.
-    pub struct CondensingIndirect("condensing indirect", required: all) {
+    pub struct CondensingIndirect("condensing indirect", bytes: 24, required: all) {
         /// The vdev whose table is being condensed.
         pub vdev: VdevId,
         /// Space map of the obsolete ranges being folded in.
@@ -165,11 +167,11 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<IndirectMappingPhys>(32);
-        check_phys::<IndirectMappingEntry>(24);
-        check_phys::<IndirectBirthsPhys>(8);
-        check_phys::<IndirectBirth>(16);
-        check_phys::<CondensingIndirect>(24);
+        check_phys::<IndirectMappingPhys>();
+        check_phys::<IndirectMappingEntry>();
+        check_phys::<IndirectBirthsPhys>();
+        check_phys::<IndirectBirth>();
+        check_phys::<CondensingIndirect>();
     }
 
     #[test]

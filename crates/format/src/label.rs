@@ -36,7 +36,9 @@ pub use vdev_config::{DraidConfig, VdevConfig};
 pub use vdev_kind::{VdevClass, VdevKind};
 
 use crate::error::{FormatError, Result};
+use crate::gang::ZIO_ECK_BYTES;
 use crate::nvlist::Nvlist;
+use crate::uberblock::UBERBLOCK_BYTES;
 
 /// Bytes of a label, `sizeof (vdev_label_t)`.
 pub const LABEL_BYTES: u64 = 256 << 10;
@@ -65,11 +67,24 @@ pub const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
 /// Bytes of the ring, `VDEV_UBERBLOCK_RING`.
 pub const VDEV_UBERBLOCK_RING: u64 = 128 << 10;
 /// Bytes of the checksum that ends each part, `sizeof (zio_eck_t)`: a magic number and 32 bytes of checksum.
-pub const ECK_BYTES: usize = 40;
+pub const ECK_BYTES: usize = ZIO_ECK_BYTES;
 /// log2 of the smallest uberblock slot, `UBERBLOCK_SHIFT`.
 const UBERBLOCK_SHIFT: u32 = 10;
 /// log2 of the largest, `MAX_UBERBLOCK_SHIFT`.
 const MAX_UBERBLOCK_SHIFT: u32 = 13;
+
+const _: () = {
+    // A label: blank, boot settings, configuration, ring.
+    assert!(BOOT_ENV_OFFSET + VDEV_PAD_SIZE == VDEV_PHYS_OFFSET);
+    assert!(VDEV_PHYS_OFFSET + VDEV_PHYS_SIZE == UBERBLOCK_RING_OFFSET);
+    assert!(UBERBLOCK_RING_OFFSET + VDEV_UBERBLOCK_RING == LABEL_BYTES);
+    assert!(LABEL_BYTES == 256 << 10);
+    // The front of a device: two labels, boot area, DVA offset 0.
+    assert!(VDEV_BOOT_OFFSET + VDEV_BOOT_SIZE == VDEV_LABEL_START_SIZE);
+    // An uberblock and its checksum fit in the smallest slot; slots divide the ring.
+    assert!(UBERBLOCK_BYTES + ECK_BYTES <= 1 << UBERBLOCK_SHIFT);
+    assert!(VDEV_UBERBLOCK_RING.is_multiple_of(1 << MAX_UBERBLOCK_SHIFT));
+};
 
 /// Where label `index` (0 to 3) begins on a device of this size; `None` if the device is too small for it.
 pub fn label_offset(device_bytes: u64, index: u32) -> Option<u64> {
@@ -105,6 +120,7 @@ pub fn uberblock_slots(ring: &[u8], ashift: u32) -> impl Iterator<Item = (u64, &
 pub fn encode_config_nvlist(list: &Nvlist) -> Option<Vec<u8>> {
     let mut packed = list.encode();
     let fits = packed.len() <= VDEV_PHYS_SIZE as usize - ECK_BYTES;
+    debug_assert_eq!(Nvlist::decode(&packed).as_ref(), Ok(list), "what is written can be read");
     packed.resize(VDEV_PHYS_SIZE as usize, 0);
     fits.then_some(packed)
 }

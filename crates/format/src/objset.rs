@@ -14,9 +14,9 @@
 
 use bytes::Bytes;
 
-use crate::blkptr::Blkptr;
+use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
-use crate::dnode::Dnode;
+use crate::dnode::{DNODE_MIN_BYTES, Dnode};
 use crate::error::{FormatError, Result};
 use crate::units::Txg;
 
@@ -26,6 +26,23 @@ pub const OBJSET_PHYS_SIZE_V1: usize = 1024;
 pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`, with project accounting.
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
+
+/// Where the intent-log header lies, after the meta dnode.
+const ZIL_HEADER_AT: usize = DNODE_MIN_BYTES;
+/// Where the fields end: after type, flags and both MACs.
+const FIELDS_END: usize = ZIL_HEADER_AT + ZIL_HEADER_BYTES + 2 * 8 + 2 * 32;
+/// Where the accounting dnodes lie.
+const USERUSED_AT: usize = OBJSET_PHYS_SIZE_V1;
+const GROUPUSED_AT: usize = USERUSED_AT + DNODE_MIN_BYTES;
+const PROJECTUSED_AT: usize = OBJSET_PHYS_SIZE_V2;
+
+const _: () = {
+    assert!(ZIL_HEADER_AT + ZIL_HEADER_BYTES == 704, "where the type lies");
+    assert!(FIELDS_END == 784 && FIELDS_END <= OBJSET_PHYS_SIZE_V1);
+    assert!(GROUPUSED_AT + DNODE_MIN_BYTES == OBJSET_PHYS_SIZE_V2);
+    assert!(PROJECTUSED_AT + DNODE_MIN_BYTES <= OBJSET_PHYS_SIZE_V3);
+    assert!(ZIL_HEADER_BYTES == 2 * 8 + BLKPTR_BYTES + 6 * 8);
+};
 
 /// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: space is accounted for every user and group.
 pub const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1 << 0;
@@ -188,21 +205,28 @@ impl ObjsetPhys {
             });
         }
         let dnode_at = |at: usize, since: usize| {
-            if block.len() < since { Ok(None) } else { Dnode::decode(block.slice(at..at + 512), endian) }
+            if block.len() < since {
+                Ok(None)
+            } else {
+                Dnode::decode(block.slice(at..at + DNODE_MIN_BYTES), endian)
+            }
         };
-        let mut r = Reader::new("object set", &block[512..], endian);
+        let mut r = Reader::new("object set", &block[ZIL_HEADER_AT..], endian);
         let zil_header = ZilHeader::read(&mut r)?;
-        Ok(ObjsetPhys {
+        debug_assert_eq!(r.position(), ZIL_HEADER_BYTES);
+        let objset = ObjsetPhys {
             meta_dnode: dnode_at(0, OBJSET_PHYS_SIZE_V1)?,
             zil_header,
             objset_type: r.u64()?.into(),
             flags: r.u64()?,
             portable_mac: r.array()?,
             local_mac: r.array()?,
-            userused_dnode: dnode_at(1024, OBJSET_PHYS_SIZE_V2)?,
-            groupused_dnode: dnode_at(1536, OBJSET_PHYS_SIZE_V2)?,
-            projectused_dnode: dnode_at(2048, OBJSET_PHYS_SIZE_V3)?,
-        })
+            userused_dnode: dnode_at(USERUSED_AT, OBJSET_PHYS_SIZE_V2)?,
+            groupused_dnode: dnode_at(GROUPUSED_AT, OBJSET_PHYS_SIZE_V2)?,
+            projectused_dnode: dnode_at(PROJECTUSED_AT, OBJSET_PHYS_SIZE_V3)?,
+        };
+        debug_assert_eq!(ZIL_HEADER_AT + r.position(), FIELDS_END);
+        Ok(objset)
     }
 
     /// The head of a set without objects.
@@ -231,13 +255,14 @@ impl ObjsetPhys {
             }
         };
         dnode(&mut w, &self.meta_dnode, 0);
-        w.pad_to(512);
+        w.pad_to(ZIL_HEADER_AT);
         self.zil_header.write(&mut w);
         w.words(&[self.objset_type.into(), self.flags]);
         w.bytes(&self.portable_mac).bytes(&self.local_mac);
-        dnode(&mut w, &self.userused_dnode, 1024);
-        dnode(&mut w, &self.groupused_dnode, 1536);
-        dnode(&mut w, &self.projectused_dnode, 2048);
+        assert_eq!(w.position(), FIELDS_END);
+        dnode(&mut w, &self.userused_dnode, USERUSED_AT);
+        dnode(&mut w, &self.groupused_dnode, GROUPUSED_AT);
+        dnode(&mut w, &self.projectused_dnode, PROJECTUSED_AT);
         w.pad_to(OBJSET_PHYS_SIZE_V3);
         let mut block = w.finish();
         block.truncate(len);

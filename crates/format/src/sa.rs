@@ -36,6 +36,16 @@ pub const SA_MAGIC: u32 = 0x2F_505A;
 const WHAT: &str = "system attributes";
 /// Where the lengths of variable attributes begin.
 const LENGTHS_AT: usize = 6;
+/// Bits of the layout's number; those above hold the header's size.
+const LAYOUT_BITS: u32 = 10;
+/// The largest size of a header in words: 6 bits.
+const MAX_HEADER_WORDS: u64 = 63;
+
+const _: () = {
+    assert!(LENGTHS_AT == 4 + 2, "magic number, layout and header size");
+    assert!(registry::MAX_LAYOUT == (1 << LAYOUT_BITS) - 1);
+    assert!(LAYOUT_BITS + MAX_HEADER_WORDS.ilog2() + 1 == u16::BITS);
+};
 
 /// The attributes in one bonus or spill block. Attributes missing from the bonus may be in the spill block.
 #[derive(Debug, Clone, Copy)]
@@ -62,12 +72,13 @@ impl<'a> SaReader<'a> {
         let mut r = Reader::new(WHAT, data, endian);
         r.skip(4)?;
         let info = r.u16()?;
-        let header_bytes = usize::from(info >> 10) * 8;
+        let header_bytes = usize::from(info >> LAYOUT_BITS) * 8;
         let usual = || registry.usual()?.fitting(data, endian, header_bytes);
-        let layout = registry.layout(info & 0x3ff).or_else(usual).ok_or(FormatError::Corrupt {
-            what: WHAT,
-            why: "have a layout that the data set does not list",
-        })?;
+        let layout =
+            registry.layout(info & ((1 << LAYOUT_BITS) - 1)).or_else(usual).ok_or(FormatError::Corrupt {
+                what: WHAT,
+                why: "have a layout that the dataset does not list",
+            })?;
         SaReader::with_layout(layout, data, endian, header_bytes)
     }
 
@@ -170,16 +181,20 @@ pub fn encode_sa(
     values: &[&[u8]],
     endian: Endian,
 ) -> Result<Vec<u8>> {
-    let unknown = FormatError::OutOfRange { what: "SA layout", value: layout_number.into(), bound: 1023 };
+    let unknown = FormatError::OutOfRange {
+        what: "SA layout",
+        value: layout_number.into(),
+        bound: registry::MAX_LAYOUT,
+    };
     let layout = registry.layout(layout_number).ok_or(unknown)?;
     let slots = layout.slots();
     if slots.len() != values.len() {
         return Err(FormatError::Corrupt { what: WHAT, why: "are not as many as the layout has" });
     }
     let header_bytes = layout.offset(0);
+    let header_words = at_most("SA header words", header_bytes as u64 / 8, MAX_HEADER_WORDS)? as u16;
     let mut w = Writer::new(endian);
-    w.u32(SA_MAGIC)
-        .u16(layout_number | (at_most("SA header words", header_bytes as u64 / 8, 63)? as u16) << 10);
+    w.u32(SA_MAGIC).u16(layout_number | header_words << LAYOUT_BITS);
     for (slot, value) in slots.iter().zip(values) {
         if slot.variable_index.is_some() {
             w.u16(at_most("SA variable length", value.len() as u64, u16::MAX.into())? as u16);

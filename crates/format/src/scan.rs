@@ -10,7 +10,7 @@
 
 use crate::errlog::BlockBookmark;
 use crate::units::{ObjectId, Txg, VdevId};
-use crate::words::word_struct;
+use crate::words::{offset_of, word_struct};
 
 /// What a scan does, `pool_scan_func_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
 
 word_struct! {
     /// Position of a walk over dedup tables, `ddt_bookmark_t`.
-    pub struct DdtBookmark("DDT bookmark", required: all) {
+    pub struct DdtBookmark("DDT bookmark", bytes: 32, required: all) {
         /// Class.
         pub class: u64,
         /// Storage type.
@@ -131,7 +131,7 @@ word_struct! {
 
 word_struct! {
     /// The last or running scrub or resilver, `dsl_scan_phys_t`: words in the MOS directory.
-    pub struct ScanPhys("scan", required: all) {
+    pub struct ScanPhys("scan", bytes: 192, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
         /// A `ScanState`.
@@ -171,6 +171,12 @@ word_struct! {
     }
 }
 
+const _: () = {
+    assert!(offset_of::<ScanPhys>("ddt_bookmark") == 120);
+    assert!(offset_of::<ScanPhys>("bookmark") == 152);
+    assert!(offset_of::<ScanPhys>("flags") == 184);
+};
+
 impl ScanPhys {
     /// Paused by `zpool scrub -p`.
     pub fn is_paused(&self) -> bool {
@@ -180,7 +186,7 @@ impl ScanPhys {
 
 word_struct! {
     /// The last or running error scrub, `dsl_errorscrub_phys_t`: words in the MOS directory.
-    pub struct ErrorScrubPhys("error scrub", required: all) {
+    pub struct ErrorScrubPhys("error scrub", bytes: 72, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
         /// A `ScanState`.
@@ -207,7 +213,7 @@ pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 
 word_struct! {
     /// The last or running removal of a top-level vdev, `spa_removing_phys_t`: words in the MOS directory.
-    pub struct RemovingPhys("removal", required: all) {
+    pub struct RemovingPhys("removal", bytes: 56, required: all) {
         /// A `ScanState`.
         pub state: u64,
         /// The vdev being removed, or the last one tried; `NO_VDEV` if none.
@@ -228,7 +234,7 @@ word_struct! {
 word_struct! {
     /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the
     /// vdev's ZAP.
-    pub struct RebuildPhys("rebuild", required: all) {
+    pub struct RebuildPhys("rebuild", bytes: 96, required: all) {
         /// A `VdevWorkState` (`of_rebuild`).
         pub state: u64,
         /// Offset up to which it is rebuilt.
@@ -263,10 +269,10 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<ScanPhys>(192);
-        check_phys::<ErrorScrubPhys>(72);
-        check_phys::<RemovingPhys>(56);
-        check_phys::<RebuildPhys>(96);
+        check_phys::<ScanPhys>();
+        check_phys::<ErrorScrubPhys>();
+        check_phys::<RemovingPhys>();
+        check_phys::<RebuildPhys>();
     }
 
     #[test]

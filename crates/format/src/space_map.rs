@@ -23,7 +23,7 @@
 use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result, at_most};
 use crate::units::{ObjectId, Txg, VdevId};
-use crate::words::{Pad, word_struct};
+use crate::words::{Pad, Phys, offset_of, word_struct};
 
 /// Buckets of the histogram, `SPACE_MAP_HISTOGRAM_SIZE`.
 pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
@@ -32,7 +32,7 @@ pub const SPACE_MAP_SIZE_V0: usize = 24;
 
 word_struct! {
     /// Head of a space map, `space_map_phys_t`: its bonus. Three words before feature `spacemap_histogram`.
-    pub struct SpaceMapPhys("space map", required: 3) {
+    pub struct SpaceMapPhys("space map", bytes: 320, required: 3) {
         /// The object's own number; unused.
         pub object: ObjectId,
         /// Bytes of the log.
@@ -50,7 +50,7 @@ word_struct! {
 word_struct! {
     /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one a metaslab:
     /// `metaslab_unflushed_phys_t`.
-    pub struct MetaslabUnflushed("unflushed metaslab", required: all) {
+    pub struct MetaslabUnflushed("unflushed metaslab", bytes: 8, required: all) {
         /// Changes of this txg and later are only in log space maps so far; 0 if there are none.
         pub unflushed_txg: Txg,
     }
@@ -89,6 +89,15 @@ const RUN_LIMIT: u64 = 1 << 15;
 const LONG_RUN_LIMIT: u64 = 1 << 36;
 const DEBUG_PREFIX: u64 = 2;
 const LONG_PREFIX: u64 = 3;
+
+const _: () = {
+    assert!(offset_of::<SpaceMapPhys>("histogram") == 64);
+    assert!(SPACE_MAP_SIZE_V0 == <SpaceMapPhys as Phys>::REQUIRED * 8);
+    // One word: prefix bit 0, offset, one bit for allocated or freed, run.
+    assert!(OFFSET_LIMIT * 2 * RUN_LIMIT == 1 << 63);
+    // First of two words: prefix and two zeros, run, vdev.
+    assert!(LONG_RUN_LIMIT * VDEV_LIMIT == 1 << 60);
+};
 
 fn bits(word: u64, low: u32, len: u32) -> u64 {
     (word >> low) & ((1 << len) - 1)
@@ -240,6 +249,8 @@ impl SpaceMapWriter {
 
     /// Logs a range, in as many entries as it needs.
     pub fn segment(&mut self, mut segment: Segment) {
+        assert!(segment.offset < 1 << 63 && segment.run <= (1 << 63) - segment.offset, "{segment:?}");
+        assert!(self.two_words || segment.offset + segment.run <= OFFSET_LIMIT, "{segment:?} in one word");
         let free = u64::from(segment.map_type == MapType::Free);
         while segment.run > 0 {
             let fits = segment.vdev.is_none() && segment.run <= RUN_LIMIT && segment.offset < OFFSET_LIMIT;

@@ -6,7 +6,7 @@
 //!
 //! Source: OpenZFS `uberblock_impl.h`.
 
-use crate::blkptr::Blkptr;
+use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::units::Txg;
@@ -15,6 +15,10 @@ use crate::units::Txg;
 pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
 /// `MMP_MAGIC`: the multi-modifier-protection fields are valid.
 pub const MMP_MAGIC: u64 = 0xa11c_ea11;
+/// Bytes of the fields, `sizeof (uberblock_t)`.
+pub const UBERBLOCK_BYTES: usize = 216;
+
+const _: () = assert!(5 * 8 + BLKPTR_BYTES + 6 * 8 == UBERBLOCK_BYTES, "words, root pointer, words");
 
 /// The pool's root as of one txg, `uberblock_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +75,7 @@ impl Uberblock {
             .ok_or(FormatError::BadMagic { what: "uberblock", found: u64::from_le_bytes(magic) })?;
         let mut r = Reader::new("uberblock", slot, endian);
         r.skip(8)?;
-        Ok(Uberblock {
+        let uberblock = Uberblock {
             endian,
             version: r.u64()?,
             txg: Txg(r.u64()?),
@@ -84,7 +88,9 @@ impl Uberblock {
             mmp_config: r.u64()?,
             checkpoint_txg: Txg(r.u64()?),
             raidz_reflow_info: r.u64()?,
-        })
+        };
+        debug_assert_eq!(r.position(), UBERBLOCK_BYTES);
+        Ok(uberblock)
     }
 
     /// The fields as bytes, without the slot's padding and checksum.
@@ -94,6 +100,7 @@ impl Uberblock {
         self.rootbp.write(&mut w);
         w.words(&[self.software_version, self.mmp_magic, self.mmp_delay_ns, self.mmp_config]);
         w.words(&[self.checkpoint_txg.0, self.raidz_reflow_info]);
+        assert_eq!(w.position(), UBERBLOCK_BYTES);
         w.finish()
     }
 

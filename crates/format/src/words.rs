@@ -32,7 +32,7 @@ pub trait Phys: Words {
     /// Words that even its oldest form has.
     const REQUIRED: usize;
     /// Its fields in on-disk order, padding included, with their number of words: for code that displays
-    /// it.
+    /// it, and for compile-time assertions on its layout.
     const FIELDS: &'static [(&'static str, usize)] = &[];
 
     /// Decodes the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
@@ -56,6 +56,7 @@ pub trait Phys: Words {
     fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(Self::COUNT);
         self.put(&mut words);
+        assert_eq!(words.len(), Self::COUNT, "{} has another size on disk", Self::WHAT);
         words
     }
 
@@ -160,6 +161,30 @@ impl Words for Dva {
     }
 }
 
+/// Byte offset of a field on disk, for compile-time assertions on layouts.
+///
+/// # Panics
+/// If there is no such field: at compile time, where it is meant to be called.
+pub(crate) const fn offset_of<T: Phys>(field: &str) -> usize {
+    let (mut index, mut words) = (0, 0);
+    while index < T::FIELDS.len() {
+        if is_same(T::FIELDS[index].0.as_bytes(), field.as_bytes()) {
+            return words * 8;
+        }
+        words += T::FIELDS[index].1;
+        index += 1;
+    }
+    panic!("the structure has no such field")
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
+}
+
 /// Padding of `N` words: not kept when read, zeros when written.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Pad<const N: usize>;
@@ -181,9 +206,10 @@ impl<const N: usize> Words for Pad<N> {
 
 /// Defines a struct with its fields in on-disk order, and its conversion to and from words.
 ///
-/// `required` is the number of words of the oldest form; `all` if it never grew.
+/// `bytes` is its size on disk, which the compiler checks against the fields. `required` is the number of words
+/// of the oldest form; `all` if it never grew.
 macro_rules! word_struct {
-    ($(#[$doc:meta])* pub struct $name:ident($what:literal, required: $required:tt) {
+    ($(#[$doc:meta])* pub struct $name:ident($what:literal, bytes: $bytes:literal, required: $required:tt) {
         $($(#[$field_doc:meta])* pub $field:ident: $ty:ty,)*
     }) => {
         $(#[$doc])*
@@ -210,6 +236,12 @@ macro_rules! word_struct {
             const FIELDS: &'static [(&'static str, usize)] =
                 &[$((stringify!($field), <$ty as $crate::words::Words>::COUNT)),*];
         }
+
+        const _: () = {
+            let words = <$name as $crate::words::Words>::COUNT;
+            assert!(words * 8 == $bytes, "the fields don't add up to the size on disk");
+            assert!(<$name as $crate::words::Phys>::REQUIRED <= words, "more words required than there are");
+        };
     };
     (@required $name:ident all) => { <$name as $crate::words::Words>::COUNT };
     (@required $name:ident $count:literal) => { $count };
@@ -218,11 +250,10 @@ pub(crate) use word_struct;
 
 /// Checks on random words what every word structure must do; for the tests of the modules that define them.
 #[cfg(test)]
-pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>(size_on_disk_bytes: usize) {
+pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>() {
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
-    assert_eq!(T::COUNT * 8, size_on_disk_bytes, "{}", T::WHAT);
     assert!(T::FIELDS.is_empty() || T::FIELDS.iter().map(|(_, words)| words).sum::<usize>() == T::COUNT);
     let mut runner = TestRunner::default();
     let words = proptest::collection::vec(any::<u64>(), 0..T::COUNT + 2);
@@ -236,7 +267,7 @@ pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>(size_on_disk_byt
             prop_assert_eq!(&T::from_words(&value.to_words()).unwrap(), &value);
             for endian in [Endian::Little, Endian::Big] {
                 prop_assert_eq!(&T::decode(&value.encode(endian), endian).unwrap(), &value);
-                prop_assert_eq!(value.encode(endian).len(), size_on_disk_bytes);
+                prop_assert_eq!(value.encode(endian).len(), T::COUNT * 8);
             }
             Ok(())
         })
@@ -249,7 +280,7 @@ mod tests {
 
     word_struct! {
         /// A structure that grew by one word, with a hole.
-        pub struct Grown("grown", required: 2) {
+        pub struct Grown("grown", bytes: 32, required: 2) {
             /// First.
             pub a: u64,
             /// Hole.
@@ -261,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_old_short_form_reads_as_zeros() {
-        check_phys::<Grown>(32);
+        check_phys::<Grown>();
         let old = Grown::from_words(&[5, 9]).unwrap();
         assert_eq!(old.to_words(), [5, 0, 0, 0]);
         assert_eq!(Grown::from_words(&[1, 2, u64::MAX]).unwrap().b, [-1, 0]);

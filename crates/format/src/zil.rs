@@ -23,6 +23,8 @@ use bytes::Bytes;
 
 pub use record::{ClearRecord, LogRecord, Operation};
 
+use record::LR_BYTES;
+
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
@@ -32,6 +34,8 @@ use crate::gang::{EmbeddedChecksum, ZIO_ECK_BYTES};
 pub const ZIL_CHAIN_BYTES: usize = 8 + BLKPTR_BYTES + 8 + ZIO_ECK_BYTES;
 /// The smallest log block, `ZIL_MIN_BLKSZ`.
 pub const ZIL_MIN_BLKSZ: usize = 4096;
+
+const _: () = assert!(ZIL_CHAIN_BYTES == 184 && ZIL_CHAIN_BYTES + LR_BYTES <= ZIL_MIN_BLKSZ);
 /// Index of the dataset among the words of a log block's identity, `ZIL_ZC_OBJSET`.
 pub const ZIL_ZC_OBJSET: usize = 2;
 /// Index of the sequence number, `ZIL_ZC_SEQ`.
@@ -127,6 +131,7 @@ impl LogBlock {
         if layout == LogLayout::Head {
             w.bytes(&self.records).pad_to(block_bytes);
         }
+        assert_eq!(w.position(), block_bytes);
         Ok(w.finish())
     }
 

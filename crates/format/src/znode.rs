@@ -36,6 +36,10 @@ use crate::units::{ObjectId, Txg};
 pub const ZFS_OLD_ZNODE_PHYS_SIZE: usize = 264;
 /// Bytes of a virus scanner's stamp, `AV_SCANSTAMP_SZ`.
 const SCANSTAMP_BYTES: usize = 32;
+/// Bytes of the fields before the ACL: four times, then 14 words.
+const FIELDS_BYTES: usize = 4 * 16 + 14 * 8;
+
+const _: () = assert!(FIELDS_BYTES + acl::ACL_BYTES == ZFS_OLD_ZNODE_PHYS_SIZE);
 const WHAT: &str = "znode";
 
 /// A time on disk.
@@ -135,7 +139,10 @@ impl ZnodePhys {
     pub fn decode(bonus: &[u8], endian: Endian) -> Result<ZnodePhys> {
         let mut r = Reader::new(WHAT, bonus, endian);
         let fields = ZnodeFields::read(&mut r)?;
-        Ok(ZnodePhys { fields, acl: AclPhys::read(&mut r)?, tail: r.bytes(r.remaining())?.to_vec() })
+        debug_assert_eq!(r.position(), FIELDS_BYTES);
+        let acl = AclPhys::read(&mut r)?;
+        debug_assert_eq!(r.position(), ZFS_OLD_ZNODE_PHYS_SIZE);
+        Ok(ZnodePhys { fields, acl, tail: r.bytes(r.remaining())?.to_vec() })
     }
 
     /// An old znode followed by `tail`: the target of a short symbolic link, or a scanner's stamp.
@@ -160,7 +167,9 @@ impl ZnodePhys {
             fields.rdev,
         ]);
         w.words(&[fields.flags, fields.uid.0, fields.gid.0, fields.zap.0, 0, 0, 0]);
+        assert_eq!(w.position(), FIELDS_BYTES);
         self.acl.write(&mut w);
+        assert_eq!(w.position(), ZFS_OLD_ZNODE_PHYS_SIZE);
         w.bytes(&self.tail);
         w.finish()
     }

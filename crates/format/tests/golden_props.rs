@@ -1,47 +1,20 @@
 //! The property and feature tables against what OpenZFS printed for the golden pools (`props.tsv`).
-//!
-//! Looks for the pools in `CENOTE_SHARED`, else beside the workspace; says so and passes if there are none.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
-
-use std::path::PathBuf;
 
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::props::{Prop, PropType, ZFS_PROPS, ZPOOL_PROPS};
+use cenote_testkit::{PropertyRow, golden_pools};
 
-fn pools() -> Option<PathBuf> {
-    let shared = match std::env::var_os("CENOTE_SHARED") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let pools = shared.join("pools");
-    if !pools.is_dir() {
-        eprintln!("skipped: no golden pools at {} (set CENOTE_SHARED)", pools.display());
-        return None;
-    }
-    Some(pools)
-}
-
-/// Every row of every pool: (pool, name, property, value, source).
-fn rows(pools: PathBuf) -> Vec<[String; 5]> {
-    let mut rows = Vec::new();
-    for entry in std::fs::read_dir(pools).expect("the pools folder lists") {
-        let dir = entry.expect("the pools folder lists");
-        let Ok(text) = std::fs::read_to_string(dir.path().join("props.tsv")) else { continue };
-        let pool = dir.file_name().to_string_lossy().into_owned();
-        rows.extend(text.lines().filter_map(|line| {
-            let mut f = line.split('\t').map(str::to_owned);
-            Some([pool.clone(), f.next()?, f.next()?, f.next()?, f.next()?])
-        }));
-    }
-    rows
+/// Every row of every pool that OpenZFS printed, with the golden pool's name.
+fn rows() -> Vec<(String, PropertyRow)> {
+    let printed = golden_pools().filter(|pool| pool.folder().join("props.tsv").exists());
+    printed.flat_map(|pool| pool.properties().into_iter().map(move |row| (pool.name().into(), row))).collect()
 }
 
 #[test]
 fn zfs_get_all_prints_our_properties_in_our_order() {
-    let Some(pools) = pools() else { return };
     // `zpool get` comes first for each pool; every dataset's properties begin with its type.
     let (mut table, mut next, mut checked) = (&ZPOOL_PROPS[..], 0, 0);
-    for [pool, name, property, value, source] in rows(pools) {
+    for (pool, PropertyRow { name, property, value, source }) in rows() {
         match property.as_str() {
             "size" => (table, next) = (&ZPOOL_PROPS[..], 0),
             "type" => (table, next) = (&ZFS_PROPS[..], 0),
@@ -81,10 +54,9 @@ fn check_value(prop: &Prop, value: &str, source: &str, what: &str) {
 
 #[test]
 fn zpool_get_all_prints_our_features_in_our_order() {
-    let Some(pools) = pools() else { return };
     let mut by_pool = std::collections::BTreeMap::<String, Vec<String>>::new();
-    for [pool, _, property, _, _] in rows(pools) {
-        if let Some(feature) = property.strip_prefix("feature@") {
+    for (pool, row) in rows() {
+        if let Some(feature) = row.property.strip_prefix("feature@") {
             by_pool.entry(pool).or_default().push(feature.to_owned());
         }
     }

@@ -7,11 +7,11 @@ mod common;
 use cenote_fs::Volume;
 use cenote_fs::manifest::hash_range;
 use cenote_runtime::Runtime;
-use cenote_testkit::DatasetFacts;
+use cenote_testkit::{DatasetFacts, golden, golden_names, needs};
 
 /// Compares every dataset of a pool that `wanted` selects.
 fn check(name: &str, wanted: impl Fn(&DatasetFacts) -> bool) {
-    let Some(golden) = cenote_testkit::golden(name) else { return };
+    let golden = golden(name);
     let rt = Runtime::real(None);
     let failures = rt.block_on(async {
         let mos = common::open_golden(&rt, &golden).await;
@@ -57,7 +57,8 @@ async fn compare_volume(
 
 macro_rules! golden_pools {
     ($($test:ident $folder:literal,)*) => {
-        $(#[test]
+        $(#[needs($folder)]
+        #[test]
         fn $test() {
             check($folder, |_| true);
         })*
@@ -66,7 +67,7 @@ macro_rules! golden_pools {
         fn no_golden_pool_is_left_out() {
             // The pools with logs to replay are in `replay.rs`.
             let known = [$($folder,)* "unclean-zil", "unclean-slog"];
-            for name in cenote_testkit::golden_names() {
+            for name in golden_names() {
                 assert!(known.contains(&name.as_str()), "{name} is not compared");
             }
         }

@@ -9,11 +9,11 @@ use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::units::{Guid, Txg};
 use cenote_pool::{FoundPool, discover};
 use cenote_runtime::Runtime;
-use cenote_testkit::Golden;
+use cenote_testkit::{Golden, golden, needs};
 
 /// Reads `datasets` with every survivable set of disks missing; there must be `expected` sets.
 fn check(name: &str, expected: usize, datasets: &[&str]) {
-    let Some(golden) = cenote_testkit::golden(name) else { return };
+    let golden = golden(name);
     let rt = Runtime::real(None);
     rt.block_on(async {
         let discovery = discover(&rt, &[golden.images()]).await;
@@ -74,7 +74,8 @@ fn holds_all(found: &FoundPool, lost: &[Guid], vdev: &VdevConfig) -> bool {
 
 macro_rules! redundant_pools {
     ($($test:ident $folder:literal $sets:literal $datasets:expr,)*) => {
-        $(#[test]
+        $(#[needs($folder)]
+        #[test]
         fn $test() {
             check($folder, $sets, &$datasets);
         })*

@@ -16,7 +16,7 @@ use cenote_fs::{Filesystem, Timestamp, Volume, replay_logs};
 use cenote_object::IntentLog;
 use cenote_pool::PoolState;
 use cenote_runtime::Runtime;
-use cenote_testkit::{Golden, copy_image};
+use cenote_testkit::{Golden, copy_image, golden, needs};
 
 /// The time of our replay, which no file has.
 const NOW: Timestamp = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
@@ -56,7 +56,7 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
 
 /// `since` is a second between the crash and the kernel's replay, taken from the manifests.
 fn check(name: &str, since: i64, for_good: bool) {
-    let Some(golden) = cenote_testkit::golden(name) else { return };
+    let golden = golden(name);
     let rt = Runtime::real(None);
     let (mut replayed, mut failures) = (0, Vec::new());
     rt.block_on(async {
@@ -117,6 +117,7 @@ fn a_log_on_the_pool_itself() {
     check("unclean-zil", 1_795_247_790, false);
 }
 
+#[needs("unclean-slog")]
 #[test]
 fn a_log_on_a_separate_device() {
     check("unclean-slog", 1_795_247_860, false);
@@ -127,6 +128,7 @@ fn a_log_on_the_pool_itself_for_good() {
     check("unclean-zil", 1_795_247_790, true);
 }
 
+#[needs("unclean-slog")]
 #[test]
 fn a_log_on_a_separate_device_for_good() {
     check("unclean-slog", 1_795_247_860, true);

@@ -6,15 +6,14 @@ use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::golden_pools;
 
 /// The rules alone give every attribute of every golden file the same value as the tables.
 #[test]
 fn usual_layouts_give_what_the_tables_give() {
     let runtime = Runtime::real(None);
     let (mut files, mut buffers) = (0, 0);
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
         runtime.block_on(async {
             let found = cenote_pool::discover(&runtime, &[pool.images()]).await;
             let Ok(mos) = import(&runtime, &found.pools[0], &ImportOptions::default()).await else { return };
@@ -37,7 +36,7 @@ fn usual_layouts_give_what_the_tables_give() {
                         for bytes in [Some(dnode.bonus().to_vec()), spill].into_iter().flatten() {
                             buffers += 1;
                             let Ok(wanted) = SaReader::new(fs.sa_registry(), &bytes) else { continue };
-                            let what = format!("{name} {} {id}", dataset.name());
+                            let what = format!("{} {} {id}", pool.name(), dataset.name());
                             let got = SaReader::new(&usual, &bytes)
                                 .unwrap_or_else(|e| panic!("{what}: {e}; {:?}", attributes(&wanted)));
                             assert_eq!(attributes(&got), attributes(&wanted), "{what}");

@@ -8,7 +8,7 @@ use cenote_runtime::Runtime;
 
 #[test]
 fn space_by_owner_is_what_zfs_prints() {
-    let Some(golden) = cenote_testkit::golden("tree") else { return };
+    let golden = cenote_testkit::golden("tree");
     let rt = Runtime::real(None);
     let text = golden.text("userspace.txt");
     rt.block_on(async {

@@ -95,7 +95,7 @@ fn one_disk_lies(seed: u64, index: usize, device: Arc<dyn Device>) -> Arc<dyn De
 
 #[test]
 fn one_seed_gives_one_history_and_another_seed_another() {
-    let Some(pool) = golden(POOL) else { return };
+    let pool = golden(POOL);
     let images = Images::of(&pool);
     let (first, first_report) = simulate(7, &images, sound);
     let (again, again_report) = simulate(7, &images, sound);
@@ -109,7 +109,7 @@ fn one_seed_gives_one_history_and_another_seed_another() {
 
 #[test]
 fn a_disk_that_fails_and_lies_costs_no_data() {
-    let Some(pool) = golden(POOL) else { return };
+    let pool = golden(POOL);
     let images = Images::of(&pool);
     let facts = pool.facts();
     let manifest =

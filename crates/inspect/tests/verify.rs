@@ -15,7 +15,7 @@ use cenote_inspect::verify::{FaultKind, Finding, Part, Severity, Stop, VerifyOpt
 use cenote_object::Object;
 use cenote_pool::{VdevKind, discover};
 use cenote_runtime::Runtime;
-use cenote_testkit::{copy_image, golden, golden_names};
+use cenote_testkit::{copy_image, golden, golden_pools, needs};
 
 /// Labels 0 and 1 and the boot area precede a vdev's first allocatable byte.
 const LABEL_START_BYTES: u64 = 4 << 20;
@@ -103,11 +103,10 @@ fn differences(mos: &Mos, report: &VerifyReport, zdb: &str) -> Vec<String> {
 fn every_golden_pool_counts_as_zdb_counts_and_nothing_leaks() {
     let runtime = Runtime::real(None);
     let mut wrong = Vec::new();
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
-        if !pool.folder().join("zdb-b.txt").exists() {
-            continue;
-        }
+    let counted: Vec<_> = golden_pools().filter(|pool| pool.folder().join("zdb-b.txt").exists()).collect();
+    assert!(!counted.is_empty());
+    for pool in counted {
+        let name = pool.name();
         let zdb = pool.text("zdb-b.txt");
         let (mos, report) = runtime.block_on(async {
             let mos = open(&runtime, &pool.images()).await;
@@ -115,7 +114,7 @@ fn every_golden_pool_counts_as_zdb_counts_and_nothing_leaks() {
             (mos, report)
         });
         wrong.extend(differences(&mos, &report, &zdb).into_iter().map(|figure| format!("{name}: {figure}")));
-        let damaged_on_purpose = ["damaged", "degraded", "errlog"].contains(&&*name);
+        let damaged_on_purpose = ["damaged", "degraded", "errlog"].contains(&name);
         let weak = pool.text("status.txt").contains("state: DEGRADED");
         let expected = |finding: &&Finding| match finding {
             Finding::Block(_) => damaged_on_purpose,
@@ -126,7 +125,7 @@ fn every_golden_pool_counts_as_zdb_counts_and_nothing_leaks() {
         wrong.extend(findings.iter().take(5).map(|finding| format!("{name}: {finding}")));
         if !report.complete
             || !report.space.checked
-            || (report.lost_blocks > 0) != ["damaged", "errlog"].contains(&&*name)
+            || (report.lost_blocks > 0) != ["damaged", "errlog"].contains(&name)
         {
             wrong
                 .push(format!("{name}: {} lost, space checked {}", report.lost_blocks, report.space.checked));
@@ -137,7 +136,7 @@ fn every_golden_pool_counts_as_zdb_counts_and_nothing_leaks() {
 
 #[test]
 fn what_a_scrub_of_the_kernel_repairs_is_found_on_the_same_disk() {
-    let Some(pool) = golden("degraded") else { return };
+    let pool = golden("degraded");
     let runtime = Runtime::real(None);
     let report = runtime.block_on(async { verified(&open(&runtime, &pool.images()).await).await });
     assert_eq!(report.lost_blocks, 0);
@@ -177,7 +176,7 @@ const RECORD_BYTES: u64 = 128 << 10;
 
 #[test]
 fn what_the_kernel_could_not_read_is_lost_and_nothing_else() {
-    let Some(pool) = golden("damaged") else { return };
+    let pool = golden("damaged");
     let runtime = Runtime::real(None);
     let report = runtime.block_on(async { verified(&open(&runtime, &pool.images()).await).await });
     let mut lost = BTreeSet::new();
@@ -203,13 +202,13 @@ struct Copy {
 }
 
 impl Copy {
-    fn of(name: &str) -> Option<Copy> {
-        let pool = golden(name)?;
+    fn of(name: &str) -> Copy {
+        let pool = golden(name);
         let folder = tempfile::tempdir().unwrap();
         for image in pool.images().read_dir().unwrap().map(|entry| entry.unwrap().path()) {
             copy_image(&image, &folder.path().join(image.file_name().unwrap()));
         }
-        Some(Copy { folder, runtime: Runtime::real(None) })
+        Copy { folder, runtime: Runtime::real(None) }
     }
 
     fn disk(&self, index: usize) -> (PathBuf, File) {
@@ -258,7 +257,7 @@ async fn some_file(mos: &Mos, blocks: u64) -> (Dataset, String, Object) {
 
 #[test]
 fn a_lost_block_is_named_by_file_and_range_and_nothing_else_is() {
-    let Some(copy) = Copy::of("single") else { return };
+    let copy = Copy::of("single");
     let (name, path, size, bp) = copy.runtime.block_on(async {
         let mos = open(&copy.runtime, copy.folder.path()).await;
         let (dataset, path, object) = some_file(&mos, 3).await;
@@ -281,7 +280,7 @@ fn a_lost_block_is_named_by_file_and_range_and_nothing_else_is() {
 
 #[test]
 fn a_damaged_copy_of_metadata_is_repairable() {
-    let Some(copy) = Copy::of("single") else { return };
+    let copy = Copy::of("single");
     let (object, bp) = copy.runtime.block_on(async {
         let mos = open(&copy.runtime, copy.folder.path()).await;
         let (_, _, object) = some_file(&mos, 3).await;
@@ -302,7 +301,7 @@ fn a_damaged_copy_of_metadata_is_repairable() {
 
 #[test]
 fn a_lost_block_of_dnodes_says_which_objects_are_gone() {
-    let Some(copy) = Copy::of("single") else { return };
+    let copy = Copy::of("single");
     let (object, bp) = copy.runtime.block_on(async {
         let mos = open(&copy.runtime, copy.folder.path()).await;
         let (dataset, _, object) = some_file(&mos, 3).await;
@@ -320,9 +319,10 @@ fn a_lost_block_of_dnodes_says_which_objects_are_gone() {
     assert!(report.space.leaked_bytes > 0);
 }
 
+#[needs("raidz2")]
 #[test]
 fn damage_all_over_one_disk_of_a_raidz_is_found_there_and_only_there() {
-    let Some(copy) = Copy::of("raidz2") else { return };
+    let copy = Copy::of("raidz2");
     let clean = copy.verify();
     let (path, disk) = copy.disk(2);
     let len = disk.metadata().unwrap().len();
@@ -338,9 +338,10 @@ fn damage_all_over_one_disk_of_a_raidz_is_found_there_and_only_there() {
     assert_eq!(devices, [path.to_str().unwrap()]);
 }
 
+#[needs("raidz1")]
 #[test]
 fn a_stopped_verification_keeps_what_it_has() {
-    let Some(pool) = golden("raidz1") else { return };
+    let pool = golden("raidz1");
     let runtime = Runtime::real(None);
     let stop = Stop::default();
     let options = VerifyOptions { stop: stop.clone(), window_bytes: 1 << 16, ..VerifyOptions::default() };

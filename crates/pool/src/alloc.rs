@@ -172,7 +172,7 @@ pub enum AllocError {
         largest_bytes: u64,
     },
     /// Not an address in this pool, or no whole block can lie there: the block pointer is damaged.
-    #[error("no block can lie at {}:{:x}, {} bytes long", dva.vdev, dva.offset_bytes, dva.asize)]
+    #[error("not a possible block: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,

@@ -37,7 +37,7 @@ impl Pool {
                     break;
                 }
             }
-            let bytes = found.ok_or_else(|| refused("no device can read all that is to be copied"))?;
+            let bytes = found.ok_or_else(|| refused("no device can read everything to be copied"))?;
             to.write_at(offset, bytes).await?;
             at += len;
         }

@@ -167,14 +167,14 @@ fn top(
 ) -> Result<VdevConfig> {
     let refused = |why: String| PoolError::Config { pool: pool.into(), why: why.into() };
     if vdev.devices.len() <= vdev.parity {
-        return Err(refused(format!("raidz{} needs {} devices at least", vdev.parity, vdev.parity + 2)));
+        return Err(refused(format!("raidz{} needs at least {} devices", vdev.parity, vdev.parity + 2)));
     }
     let (mut smallest, mut sector) = (u64::MAX, 0);
     let mut children = Vec::new();
     for (index, new) in (0..).zip(&vdev.devices) {
         let info = new.device.info();
         if info.size_bytes < SPA_MINDEVSIZE {
-            return Err(refused(format!("{}: a device must have 64 MiB at least", new.path)));
+            return Err(refused(format!("{}: a device must have at least 64 MiB", new.path)));
         }
         smallest = smallest.min(info.size_bytes / LABEL_BYTES * LABEL_BYTES - VDEV_LABELS_BYTES);
         sector = sector.max(info.sector_bytes.checked_ilog2().unwrap_or(0));
@@ -206,7 +206,7 @@ fn top(
         (VdevKind::Draid, Some(shape)) => {
             let width = shape.data + vdev.parity as u64;
             if shape.spares.saturating_add(width) > count {
-                return Err(refused("a dRAID has fewer devices than a group and its spares take".into()));
+                return Err(refused("the dRAID has too few devices for a group and its spares".into()));
             }
             draid_asize(smallest, count - shape.spares, width)
         }

@@ -32,7 +32,7 @@ impl Pool {
         async move {
             let psize = checked_psize(bp, ctx.place)?;
             if depth >= MAX_GANG_DEPTH {
-                let why = "gang headers lead to gang headers without end";
+                let why = "gang headers are nested too deeply";
                 return Err(bad_pointer(ctx.place, why.into()));
             }
             let header = self.read_gang_header(bp, ctx).await?;
@@ -56,8 +56,8 @@ impl Pool {
     /// Reads the header itself. Check that it [fits](GangHeader::fits) before following its pieces.
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;
-        let check =
-            Check::gang_header(bp).ok_or_else(|| bad_pointer(place, "a gang without address".into()))?;
+        let check = Check::gang_header(bp)
+            .ok_or_else(|| bad_pointer(place, "a gang block without an address".into()))?;
         let bytes = self.read_copies(bp, SPA_GANGBLOCKSIZE, &check, place).await?;
         let what = || format!("{place}: gang header").into();
         GangHeader::decode(&bytes).map_err(|source| PoolError::Format { what: what(), source })

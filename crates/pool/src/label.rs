@@ -21,13 +21,13 @@ pub use write::{LabelUpdate, clear_labels, init_device};
 
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::{Device, DeviceError};
-use cenote_format::gang::ZEC_MAGIC;
+use cenote_format::gang::{ZEC_MAGIC, ZIO_ECK_BYTES};
 use cenote_format::label::{
-    LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist,
-    label_offset,
+    LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_LABELS_BYTES, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE,
+    VDEV_UBERBLOCK_RING, decode_config_nvlist, label_offset,
 };
 use cenote_format::nvlist::Nvlist;
-use cenote_format::uberblock::Uberblock;
+use cenote_format::uberblock::{UBERBLOCK_BYTES, Uberblock};
 
 /// Smaller devices can't be vdevs, `SPA_MINDEVSIZE`.
 pub const SPA_MINDEVSIZE: u64 = 64 << 20;
@@ -35,10 +35,15 @@ pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 const NVLIST_AT: usize = VDEV_PHYS_OFFSET as usize;
 const NVLIST_BYTES: usize = VDEV_PHYS_SIZE as usize;
 const RING_AT: usize = UBERBLOCK_RING_OFFSET as usize;
-/// An embedded checksum: a magic number and 32 bytes, `zio_eck_t`.
-const ZIO_ECK_BYTES: usize = 40;
 /// Sizes of an uberblock slot: 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 10..=13;
+
+const _: () = {
+    assert!(NVLIST_AT + NVLIST_BYTES == RING_AT, "the configuration ends where the ring begins");
+    assert!(RING_AT as u64 + VDEV_UBERBLOCK_RING == LABEL_BYTES);
+    assert!(UBERBLOCK_BYTES + ZIO_ECK_BYTES <= 1 << *SLOT_SHIFTS.start());
+    assert!(VDEV_LABELS_BYTES < SPA_MINDEVSIZE, "the smallest device has space besides its labels");
+};
 
 /// The content of one label.
 #[derive(Debug, Default, Clone)]

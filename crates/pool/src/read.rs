@@ -67,7 +67,7 @@ impl Pool {
         let place = ctx.place;
         let lsize = bp.lsize().0;
         if lsize > SPA_MAXBLOCKSIZE {
-            return Err(bad_pointer(place, format!("{lsize} bytes are more than a block can have")));
+            return Err(bad_pointer(place, format!("a block can't have {lsize} bytes")));
         }
         if bp.is_hole() {
             return Ok(vec![0; lsize as usize].into());
@@ -184,7 +184,7 @@ pub(crate) fn preferred<'a>(vdevs: &'a VdevTree, row: &Row, column: &Column) -> 
 pub(crate) fn checked_psize(bp: &Blkptr, place: Zbookmark) -> Result<usize> {
     let psize = bp.psize().0;
     if psize > SPA_MAXBLOCKSIZE {
-        return Err(bad_pointer(place, format!("{psize} bytes are more than a block can have")));
+        return Err(bad_pointer(place, format!("a block can't have {psize} bytes")));
     }
     Ok(psize as usize)
 }

@@ -28,7 +28,7 @@ mod pack;
 mod place;
 
 use crate::alloc::{AllocClass, Allocator};
-use crate::check::{checksum_work, native_endian};
+use crate::check::{Check, checksum_work, native_endian};
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
@@ -200,6 +200,7 @@ impl Pool {
         let bp = Blkptr::block(&identity, psize, compression as u8, props.checksum as u8, props.fill);
         let (bp, stored) = self.protect(bp, stored, &data, props).await?;
         let bp = self.with_checksum_of(bp, &stored, props).await?;
+        debug_assert!(Check::of(&bp, self.salt()).is_ok_and(|check| check.verify(&stored).is_ok()));
         if props.nop_write && self.is_unchanged(&bp, props) {
             return Ok(Prepared::Written(Written { bp: props.previous, keeps_place: true }));
         }
@@ -229,7 +230,9 @@ impl Pool {
         if placed.is_err() {
             placing.give_all_back();
         }
-        placed.map(|bp| Written { bp, keeps_place: false })
+        let bp = placed?;
+        assert_eq!(bp.psize(), psize, "{}: the pointer has another size", props.place);
+        Ok(Written { bp, keeps_place: false })
     }
 
     /// Makes durable what was written so far, on all devices at once. A device that fails has missed txg
@@ -337,11 +340,11 @@ impl Pool {
 fn check_request(data: &[u8], props: &WriteProps) -> Result<()> {
     let len = data.len() as u64;
     let why = if len == 0 || len > SPA_MAXBLOCKSIZE || !len.is_multiple_of(SPA_MINBLOCKSIZE) {
-        format!("{len} bytes are no size of a block")
+        format!("a block can't have {len} bytes")
     } else if !props.checksum.is_of_pointer() {
-        format!("{} is no checksum of a block pointer", props.checksum.name())
+        format!("block pointers can't have the checksum {}", props.checksum.name())
     } else if props.key.is_some() && props.object_type == ObjectType::INTENT_LOG {
-        "log blocks are written to the place that the block before them foretold".to_owned()
+        "a log block must be written where the block before it says".to_owned()
     } else {
         return Ok(());
     };

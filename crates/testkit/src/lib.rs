@@ -1,31 +1,41 @@
-//! Golden pools for tests: where they lie, unpacked images, and what the OpenZFS kernel module says they
-//! hold.
+//! Golden pools for tests: where they lie, their unpacked images, and what the OpenZFS kernel module says
+//! about their content.
 //!
 //! A golden pool is a folder of compressed images with a `pool.json` beside them (see the README in
-//! `shared/pools`). Small ones may ship with the project (`golden/pools`); the others lie outside of it, and
-//! a test that needs one says so and passes when it is not there:
+//! `shared/pools`). The pools that users' machines most need ship with the project (`golden/pools`). The
+//! others are too large and lie outside; a test that uses one is marked, so that the test runner reports it
+//! as ignored where `../shared` is missing:
 //!
-//! ```no_run
-//! let Some(pool) = cenote_testkit::golden("snaps") else { return };
-//! let folder = pool.images();          // diskN.img, read-only, unpacked once and kept
-//! assert_eq!(pool.facts().pool, "gsnaps");
+//! ```text
+//! use cenote_testkit::{golden, needs};
+//!
+//! #[needs("raidz1")]
+//! #[test]
+//! fn a_pool_is_read() {
+//!     let pool = golden("raidz1");
+//!     let folder = pool.images();      // diskN.img, read-only, unpacked once and kept
+//!     assert_eq!(pool.facts().pool, "graidz1");
+//! }
 //! ```
 //!
-//! Where things are looked for: `CENOTE_SHARED`, else `../shared` beside the workspace. Unpacked images go to
-//! `CENOTE_IMAGES/NAME` if that is set (images already there are used as they are), else to `target/golden`.
-//! Many tests, in many processes, may ask at the same time: an image appears under its name only when it is
-//! whole.
-#![allow(clippy::print_stderr, reason = "tests say what they skip")]
+//! `CENOTE_SHARED` names another folder than `../shared`. Unpacked images go to `CENOTE_IMAGES/NAME` if
+//! that is set (images already there are used as they are), else to `target/golden`.
+//!
+//! Locking: none. Many tests, in many processes, may ask for an image at the same time: it appears under
+//! its name only when it is complete.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that can't prepare itself must stop")]
 
 mod facts;
 pub mod image;
 mod unpack;
 
+pub use cenote_testkit_macros::needs;
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
 pub use unpack::{copy_image, decompress, unpack_bzip2, unpack_image};
 
 use std::path::{Path, PathBuf};
+
+const SHARED_WHEN_COMPILED: bool = cenote_testkit_macros::shared_when_compiled!();
 
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {
@@ -37,27 +47,39 @@ pub fn workspace() -> PathBuf {
 }
 
 /// The folder with material for tests that is too large to ship, if this machine has it.
+///
+/// # Panics
+/// If it was not there when the tests were compiled: they would be reported as ignored.
 pub fn shared() -> Option<PathBuf> {
     let folder = match std::env::var_os("CENOTE_SHARED") {
         Some(set) => PathBuf::from(set),
         None => workspace().parent()?.join("shared"),
     };
-    folder.is_dir().then_some(folder)
+    let found = folder.is_dir();
+    assert!(
+        !found || SHARED_WHEN_COMPILED,
+        "{} appeared after the tests were compiled: touch crates/testkit-macros/build.rs and run them again",
+        folder.display()
+    );
+    found.then_some(folder)
 }
 
-/// A file or folder below [`shared`]; says that the test is skipped if it is not there.
-pub fn shared_path(relative: &str) -> Option<PathBuf> {
-    let found = shared().map(|s| s.join(relative)).filter(|p| p.exists());
-    if found.is_none() {
-        eprintln!("skipped: no {relative} (set CENOTE_SHARED to the folder that holds it)");
-    }
-    found
+/// A file or folder below [`shared`]. Tests that use it are marked with [`needs`].
+///
+/// # Panics
+/// If it is not there.
+pub fn shared_path(relative: &str) -> PathBuf {
+    let found = shared().map(|shared| shared.join(relative)).filter(|path| path.exists());
+    found.unwrap_or_else(|| panic!("no {relative} in ../shared (CENOTE_SHARED names another folder)"))
 }
 
 /// A folder with the images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`), unpacked once and
-/// kept; says that the test is skipped if they are not there.
-pub fn fixture_images(folder: &str) -> Option<PathBuf> {
-    let packed = shared_path(&format!("fixtures/{folder}/blockfiles"))?;
+/// kept.
+///
+/// # Panics
+/// If they are not there.
+pub fn fixture_images(folder: &str) -> PathBuf {
+    let packed = shared_path(&format!("fixtures/{folder}/blockfiles"));
     let images = workspace().join("target/fixtures").join(folder);
     for file in packed.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let image = images.join(file.file_stem().expect("a file name"));
@@ -65,26 +87,32 @@ pub fn fixture_images(folder: &str) -> Option<PathBuf> {
             unpack_bzip2(&file, &image);
         }
     }
-    Some(images)
+    images
 }
 
-/// The golden pool of this (folder) name; says that the test is skipped if it is not there.
-pub fn golden(name: &str) -> Option<Golden> {
-    let places = [Some(workspace().join("golden/pools")), shared().map(|s| s.join("pools"))];
-    let folder = places.into_iter().flatten().map(|p| p.join(name)).find(|f| f.join("pool.json").exists());
-    if folder.is_none() {
-        eprintln!("skipped: no golden pool {name} (set CENOTE_SHARED to the folder that holds pools/{name})");
-    }
-    folder.map(|folder| Golden { name: name.into(), folder })
+/// The folders that hold golden pools, on this machine.
+fn pool_folders() -> impl Iterator<Item = PathBuf> {
+    let own = Some(workspace().join("golden/pools"));
+    [own, shared().map(|shared| shared.join("pools"))].into_iter().flatten()
 }
 
-/// Names of all golden pools there are, sorted; empty (and said so) if there are none.
+/// The golden pool in the folder of this name. Tests that use one from `../shared` are marked with [`needs`].
+///
+/// # Panics
+/// If it is not there.
+pub fn golden(name: &str) -> Golden {
+    let folder = pool_folders().map(|pools| pools.join(name)).find(|pool| pool.join("pool.json").exists());
+    let folder = folder.unwrap_or_else(|| panic!("no golden pool {name}: it needs ../shared/pools/{name}"));
+    Golden { name: name.into(), folder }
+}
+
+/// Names of all golden pools on this machine, sorted.
+///
+/// # Panics
+/// If there are none: a test that goes through them would check nothing.
 pub fn golden_names() -> Vec<String> {
-    let places = [Some(workspace().join("golden/pools")), shared().map(|s| s.join("pools"))];
-    let mut names: Vec<String> = places
-        .into_iter()
-        .flatten()
-        .filter_map(|place| place.read_dir().ok())
+    let mut names: Vec<String> = pool_folders()
+        .filter_map(|pools| pools.read_dir().ok())
         .flatten()
         .filter_map(|entry| entry.ok())
         .filter(|entry| entry.path().join("pool.json").exists())
@@ -92,10 +120,13 @@ pub fn golden_names() -> Vec<String> {
         .collect();
     names.sort();
     names.dedup();
-    if names.is_empty() {
-        eprintln!("skipped: no golden pools (set CENOTE_SHARED)");
-    }
+    assert!(!names.is_empty(), "no golden pools in {}", workspace().join("golden/pools").display());
     names
+}
+
+/// All golden pools on this machine, by name.
+pub fn golden_pools() -> impl Iterator<Item = Golden> {
+    golden_names().into_iter().map(|name| golden(&name))
 }
 
 /// One golden pool.
@@ -106,7 +137,7 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// The folder's name, which is not the pool's (that is in [`Golden::facts`]).
+    /// The folder's name; the pool's own name is in [`Golden::facts`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -122,7 +153,7 @@ impl Golden {
         serde_json::from_slice(&text).expect("pool.json is what this crate knows")
     }
 
-    /// The folder with its images unpacked, read-only. The first call of all may take seconds.
+    /// The folder with its unpacked images, read-only. The first call may take seconds.
     pub fn images(&self) -> PathBuf {
         let base = std::env::var_os("CENOTE_IMAGES").map(PathBuf::from);
         let folder = base.unwrap_or_else(|| workspace().join("target/golden")).join(&self.name);
@@ -135,12 +166,12 @@ impl Golden {
         folder
     }
 
-    /// A text file of the golden pool (`history.txt`), decompressed if it is there only as `.zst`.
+    /// A text file of the golden pool (`history.txt`), decompressed if there is only a `.zst`.
     pub fn text(&self, file: &str) -> String {
         String::from_utf8(self.bytes(file)).expect("UTF-8")
     }
 
-    /// A file of the golden pool, decompressed if its name ends in `.zst` or only that form is there.
+    /// A file of the golden pool, decompressed if its name ends in `.zst` or if there is only a `.zst`.
     pub fn bytes(&self, file: &str) -> Vec<u8> {
         let plain = self.folder.join(file);
         if plain.exists() && !file.ends_with(".zst") {

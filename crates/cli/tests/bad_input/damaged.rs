@@ -2,13 +2,14 @@
 
 use std::fs::OpenOptions;
 
-use cenote_testkit::copy_image;
+use cenote_testkit::{copy_image, fixture_images, golden, needs};
 
 use super::command::{DAMAGED, FAILED, folder_of, scan};
 
+#[needs("legacy-fuse10")]
 #[test]
 fn truncated_images() {
-    let Some(pool) = cenote_testkit::golden("legacy-fuse10") else { return };
+    let pool = golden("legacy-fuse10");
     let image = pool.images().join("disk0.img");
     let whole_bytes = image.metadata().unwrap().len();
     let folder = tempfile::tempdir().unwrap();
@@ -42,9 +43,10 @@ fn truncated_images() {
     }
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn a_head_or_tail_that_was_wiped() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     let image = images.join("zfs-pool-v15.dat");
     let whole = scan(&image, "v15-pool");
     let whole = whole.succeeds();
@@ -59,10 +61,11 @@ fn a_head_or_tail_that_was_wiped() {
     }
 }
 
+#[needs("raidz1", "fixtures/zpool_upgrade")]
 #[test]
 fn disks_of_two_pools_swapped() {
-    let Some(raidz) = cenote_testkit::golden("raidz1") else { return };
-    let Some(mirror) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let raidz = golden("raidz1");
+    let mirror = fixture_images("zpool_upgrade");
     let disk = |n: u32| raidz.images().join(format!("disk{n}.img"));
     let half = |n: u32| mirror.join(format!("zfs-pool-v3mirror{n}.dat"));
     let mixed = folder_of([
@@ -80,9 +83,10 @@ fn disks_of_two_pools_swapped() {
     assert_eq!(scan(mixed.path(), "pool-v3mirror").succeeds(), alone.succeeds());
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn a_disk_twice_and_a_disk_that_was_away() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     let disk = |n: u32| images.join(format!("zfs-pool-v1raidz{n}.dat"));
     let whole = scan(&images, "pool-v1raidz");
     let folder = folder_of([("a", disk(1)), ("b", disk(2)), ("c", disk(3))]);

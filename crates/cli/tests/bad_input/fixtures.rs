@@ -3,11 +3,14 @@
 
 use std::path::Path;
 
+use cenote_testkit::{fixture_images, needs};
+
 use super::command::{DAMAGED, FAILED, cenote, folder_of, scan};
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn every_version_opens() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     for version in 1..=15 {
         let ran = scan(&images, &format!("v{version}-pool"));
         let rows = ran.succeeds();
@@ -16,17 +19,19 @@ fn every_version_opens() {
     }
 }
 
+#[needs("fixtures/zpool_import")]
 #[test]
 fn pools_of_the_import_tests_open() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_import") else { return };
+    let images = fixture_images("zpool_import");
     for pool in ["cryptv0", "missing_ivset", "unclean_export"] {
         assert!(scan(&images, pool).succeeds().len() > 1, "{pool}");
     }
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn an_unknown_version_is_refused() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     scan(&images, "v999-pool").fails(FAILED, &["v999-pool", "version 999", "1 to 28 and 5000"]);
 }
 
@@ -56,9 +61,10 @@ fn every_set(images: &Path, disks: &str, pool: &str, count: u32, spare: u32) {
     }
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn every_survivable_set_of_disks() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     for (disks, pool, spare) in [
         ("v1mirror", "pool-v1mirror", 2),
         ("v2mirror", "pool-v2mirror", 2),
@@ -76,9 +82,10 @@ fn every_survivable_set_of_disks() {
 }
 
 /// Pools this old do not record their number of vdevs; the uberblock's guid sum shows that one is missing.
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn a_missing_disk_of_an_old_stripe_is_told() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     for version in ["v1", "v2", "v3"] {
         let disk = |n: u32| images.join(format!("zfs-pool-{version}stripe{n}.dat"));
         let import = |disks: &[u32]| {

@@ -1,5 +1,7 @@
 //! Wrong and missing keys of encrypted datasets.
 
+use cenote_testkit::{golden, needs};
+
 use super::command::{FAILED, Ran, cenote, text};
 
 fn scan_with(images: &std::path::Path, dataset: &str, key: Option<&str>) -> Ran {
@@ -8,9 +10,10 @@ fn scan_with(images: &std::path::Path, dataset: &str, key: Option<&str>) -> Ran 
     cenote(&words)
 }
 
+#[needs("encrypted")]
 #[test]
 fn wrong_and_missing_keys() {
-    let Some(pool) = cenote_testkit::golden("encrypted") else { return };
+    let pool = golden("encrypted");
     let images = pool.images();
     let scan = |dataset: &str, key: Option<&str>| scan_with(&images, dataset, key);
     scan("genc/pass", None).fails(FAILED, &["genc/pass", "encrypted", "--key genc/pass="]);
@@ -28,9 +31,10 @@ fn wrong_and_missing_keys() {
     assert!(!scan("genc/pass", Some("genc/pass=pass:correct horse battery")).succeeds().is_empty());
 }
 
+#[needs("encrypted")]
 #[test]
 fn a_wrong_key_is_not_passed_over_in_a_tree() {
-    let Some(pool) = cenote_testkit::golden("encrypted") else { return };
+    let pool = golden("encrypted");
     let images = pool.images();
     let ran = cenote(&["scan", "-r", "-d", text(&images), "--key", "genc/pass=pass:wrong", "genc"]);
     ran.fails(FAILED, &["incorrect key for 'genc/pass'"]);

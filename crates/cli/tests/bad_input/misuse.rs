@@ -1,5 +1,7 @@
 //! Invalid command lines, and names that don't exist.
 
+use cenote_testkit::{fixture_images, golden, needs};
+
 use super::command::{FAILED, MISUSED, cenote, text};
 
 #[test]
@@ -47,9 +49,10 @@ fn keys_that_make_no_sense() {
     cenote(&["scan", "tank", "--key", "tank=file:/"]).fails(FAILED, &["--key tank"]);
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn names_of_what_is_not_there() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     let disk = images.join("zfs-pool-v15.dat");
     let fails = |words: &[&str], says: &[&str]| {
         cenote(&[words, &["--disks", text(&disk)]].concat()).fails(FAILED, says);
@@ -76,7 +79,7 @@ fn names_of_what_is_not_there() {
 
 #[test]
 fn near_names_are_suggested() {
-    let Some(pool) = cenote_testkit::golden("snaps") else { return };
+    let pool = golden("snaps");
     let images = pool.images();
     let fails = |words: &[&str], says: &[&str]| {
         cenote(&[words, &["--disks", text(&images)]].concat()).fails(FAILED, says);

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use cenote_testkit::{fixture_images, needs};
+
 use super::command::{FAILED, cenote, text};
 
 /// Commands that search for a pool.
@@ -74,9 +76,10 @@ fn things_that_are_no_files() {
     is_missing_everywhere(&dangling);
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn what_is_no_disk_hides_no_disk_but_what_is_not_there_is_an_error() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     let good = images.join("zfs-pool-v15.dat");
     let ran = cenote(&["-d", "/dev/zero", "scan", "-d", text(&good), "v15-pool"]);
     assert!(!ran.succeeds().is_empty());
@@ -86,9 +89,10 @@ fn what_is_no_disk_hides_no_disk_but_what_is_not_there_is_an_error() {
     }
 }
 
+#[needs("fixtures/zpool_upgrade")]
 #[test]
 fn the_environment_names_disks_unless_the_command_does() {
-    let Some(images) = cenote_testkit::fixture_images("zpool_upgrade") else { return };
+    let images = fixture_images("zpool_upgrade");
     let list = |variable: String, words: &[&str]| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
         let output =

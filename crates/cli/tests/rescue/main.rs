@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cenote_testkit::{Golden, copy_image, decompress, golden};
+use cenote_testkit::{Golden, copy_image, decompress, golden, needs};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -119,7 +119,7 @@ fn compare(pool: &Golden, dataset: &str, folder: &Path) -> (usize, Vec<String>) 
 
 #[test]
 fn a_damaged_pool_gives_everything_but_what_is_damaged() {
-    let Some(pool) = golden("damaged") else { return };
+    let pool = golden("damaged");
     let (to, output) = rescue(&pool.images(), "gdamaged", &["--snapshots"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(3), "{told}{}", String::from_utf8_lossy(&output.stderr));
@@ -145,7 +145,7 @@ fn a_damaged_pool_gives_everything_but_what_is_damaged() {
 
 #[test]
 fn where_the_newest_tree_is_gone_an_older_one_serves() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let name = pool.facts().pool;
     let name = name.as_str();
     let images = copies(&pool);
@@ -170,7 +170,7 @@ fn where_the_newest_tree_is_gone_an_older_one_serves() {
 
 #[test]
 fn a_dataset_whose_head_is_gone_costs_only_itself() {
-    let Some(pool) = golden("snaps") else { return };
+    let pool = golden("snaps");
     let facts = pool.facts();
     let images = copies(&pool);
     let tree = json(images.path(), &["dump", "datasets", &facts.pool]);
@@ -199,7 +199,7 @@ fn a_dataset_whose_head_is_gone_costs_only_itself() {
 /// Two ways to lose what the newest txgs wrote: a dataset's head, or one block of its dnodes.
 #[test]
 fn what_was_rewritten_lately_comes_from_an_older_tree() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     for whole in [true, false] {
         let images = copies(&pool);
         let victim = match whole {
@@ -231,9 +231,10 @@ fn what_was_rewritten_lately_comes_from_an_older_tree() {
     }
 }
 
+#[needs("raidz1")]
 #[test]
 fn with_a_disk_missing_nothing_is_lost() {
-    let Some(pool) = golden("raidz1") else { return };
+    let pool = golden("raidz1");
     let facts = pool.facts();
     let images = tempfile::tempdir().unwrap();
     for disk in facts.disks.iter().skip(1) {
@@ -253,7 +254,7 @@ fn with_a_disk_missing_nothing_is_lost() {
 
 #[test]
 fn a_truncated_disk_gives_what_is_left_and_says_so() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let name = pool.facts().pool;
     let name = name.as_str();
     let images = copies(&pool);
@@ -273,7 +274,7 @@ fn a_truncated_disk_gives_what_is_left_and_says_so() {
 
 #[test]
 fn a_destination_in_use_is_refused_and_resuming_copies_nothing_twice() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let name = pool.facts().pool;
     let name = name.as_str();
     let (to, first) = rescue(&pool.images(), name, &[]);
@@ -288,7 +289,7 @@ fn a_destination_in_use_is_refused_and_resuming_copies_nothing_twice() {
 
 #[test]
 fn every_name_of_a_lost_file_is_in_the_report() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool);
     let columns = ["--format", "tsv", "--no-header", "--columns", "path,type,nlink,ino"];
     let rows = cenote(images.path(), &[&["scan", "single"], &columns[..]].concat()).stdout;
@@ -313,7 +314,7 @@ fn every_name_of_a_lost_file_is_in_the_report() {
 /// Each level needs an open folder: more than the default limit of a shell.
 #[test]
 fn trees_deeper_than_the_limit_of_open_files_are_copied() {
-    let Some(pool) = golden("tree") else { return };
+    let pool = golden("tree");
     let to = tempfile::tempdir().unwrap();
     let line = format!(
         "ulimit -Sn 100; exec {} -d {} rescue --dataset gtree/dirs gtree {}",

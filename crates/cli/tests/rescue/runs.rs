@@ -29,7 +29,7 @@ fn resume(images: &Path, pool: &str, to: &Path, more: &[&str]) -> Output {
 /// A block of a file and a block of dnodes are lost, then restored.
 #[test]
 fn what_is_lost_stays_lost_until_it_is_read_whole() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool);
     let (path, dvas) = some_file(images.path());
     destroy(images.path(), &dvas);
@@ -73,7 +73,7 @@ fn what_is_lost_stays_lost_until_it_is_read_whole() {
 /// A file from an older tree is replaced when the newest tree is readable again.
 #[test]
 fn what_is_older_is_replaced_by_what_is_newest() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool);
     let dnodes = json(images.path(), &["dump", "datasets", "single/data"]);
     let dvas = dnodes["datasets"][0]["dsl_dataset"]["bp"]["dvas"].as_str().unwrap().to_owned();
@@ -94,7 +94,7 @@ fn what_is_older_is_replaced_by_what_is_newest() {
 /// A worse copy does not replace an existing one.
 #[test]
 fn a_worse_copy_replaces_nothing() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let images = copies(&pool);
     let (path, dvas) = some_file(images.path());
     let (to, first) = rescue(images.path(), "single", &["--dataset", "single"]);
@@ -109,7 +109,7 @@ fn a_worse_copy_replaces_nothing() {
 
 #[test]
 fn a_folder_without_a_report_is_no_rescue_to_go_on_with() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let to = tempfile::tempdir().unwrap();
     fs::write(to.path().join("file"), "of another").unwrap();
     let refused = resume(&pool.images(), "single", to.path(), &[]);

@@ -147,7 +147,7 @@ impl ObjsetMacs {
 
 /// The MACs that an object set should carry, given decompressed in the byte order `endian`.
 pub fn objset_macs(objset: &[u8], endian: Endian, key: &MasterKey) -> Result<ObjsetMacs, CryptoError> {
-    const SHORT: CryptoError = CryptoError::BadLayout("the object set is shorter than any can be");
+    const SHORT: CryptoError = CryptoError::BadLayout("the object set is too short");
     let object_type = endian.u64_at(objset, TYPE_AT).ok_or(SHORT)?;
     let flags = endian.u64_at(objset, FLAGS_OBJSET_AT).ok_or(SHORT)?;
 

@@ -32,7 +32,7 @@ async fn file_with_indirect_block(mos: &Mos) -> Option<Object> {
 #[test]
 fn what_lies_under_a_lost_indirect_block_is_one_piece() {
     let rt = Runtime::real(Some(2));
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     rt.block_on(async {
         let mos = open(&rt, &pool).await;
         let whole = file_with_indirect_block(&mos).await.expect("the pool has a file of several blocks");

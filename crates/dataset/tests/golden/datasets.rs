@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use cenote_dataset::{ImportOptions, KeySource, KeyStatus, UserKey, import};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
-use cenote_testkit::{DatasetFacts, golden, golden_names};
+use cenote_testkit::{DatasetFacts, golden, golden_pools, needs};
 
 use crate::{find, keys, open};
 
 #[test]
 fn every_dataset_is_there_with_its_identity() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             assert_eq!(mos.pool().name(), pool.facts().pool);
@@ -56,8 +56,8 @@ fn every_dataset_is_there_with_its_identity() {
 #[test]
 fn holds_are_those_of_zfs_holds() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         if !pool.folder().join("holds.tsv").exists() {
             continue;
         }
@@ -80,8 +80,7 @@ fn holds_are_those_of_zfs_holds() {
 #[test]
 fn every_dnode_of_every_dataset_is_read() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             for dataset in mos.all_datasets().await.unwrap() {
@@ -107,9 +106,10 @@ fn every_dnode_of_every_dataset_is_read() {
     }
 }
 
+#[needs("encrypted")]
 #[test]
 fn a_locked_dataset_names_its_encryption_root_and_a_wrong_key_is_noticed() {
-    let Some(pool) = golden("encrypted") else { return };
+    let pool = golden("encrypted");
     let rt = Runtime::real(Some(2));
     rt.block_on(async {
         let found = find(&rt, &pool).await;

@@ -8,7 +8,7 @@ use cenote_format::units::{Psize, Txg, VdevId};
 use cenote_object::deadlist::Deadlist;
 use cenote_pool::alloc::{AllocClass, AllocRequest};
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::{golden, golden_pools, needs};
 
 use crate::open;
 
@@ -17,8 +17,8 @@ use crate::open;
 #[test]
 fn history_has_every_record_of_zpool_history() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         let Some(wanted) = pool.folder().join("history.txt").exists().then(|| pool.text("history.txt"))
         else {
             continue;
@@ -49,8 +49,8 @@ fn history_has_every_record_of_zpool_history() {
 #[test]
 fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         let (mut total, mut normal) = (0, 0);
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
@@ -85,8 +85,8 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
 #[test]
 fn the_allocator_takes_up_where_the_kernel_module_stopped() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let log = mos.log_spacemaps().await.unwrap();
@@ -124,8 +124,8 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
 #[test]
 fn dedup_tables_count_what_their_statistics_say() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let mut blocks = 0;
@@ -156,9 +156,19 @@ fn dedup_tables_count_what_their_statistics_say() {
 
 #[test]
 fn deadlists_sum_up_their_blocks() {
+    assert_deadlists_sum_up(&["snaps"]);
+}
+
+#[needs("legacy-fuse10", "legacy-v28")]
+#[test]
+fn old_deadlists_sum_up_their_blocks() {
+    assert_deadlists_sum_up(&["legacy-fuse10", "legacy-v28"]);
+}
+
+fn assert_deadlists_sum_up(pools: &[&str]) {
     let rt = Runtime::real(Some(2));
-    for name in ["snaps", "legacy-fuse10", "legacy-v28"] {
-        let Some(pool) = golden(name) else { continue };
+    for name in pools {
+        let pool = golden(name);
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let mut blocks = 0;
@@ -186,26 +196,34 @@ fn deadlists_sum_up_their_blocks() {
 
 #[test]
 fn intent_logs_have_the_records_that_zdb_lists() {
+    assert_logs_have_the_records_of_zdb("unclean-zil");
+}
+
+#[needs("unclean-slog")]
+#[test]
+fn intent_logs_on_a_log_device_have_the_records_that_zdb_lists() {
+    assert_logs_have_the_records_of_zdb("unclean-slog");
+}
+
+fn assert_logs_have_the_records_of_zdb(name: &str) {
     let rt = Runtime::real(Some(2));
-    for name in ["unclean-zil", "unclean-slog"] {
-        let Some(pool) = golden(name).filter(|pool| pool.folder().join("zil.txt").exists()) else { continue };
-        let zdb = String::from_utf8_lossy(&pool.bytes("zil.txt")).into_owned();
-        rt.block_on(async {
-            let mos = open(&rt, &pool).await;
-            let wanted = zdb_records(&zdb, mos.uberblock().txg.0);
-            let mut found = BTreeMap::new();
-            for dataset in mos.all_datasets().await.unwrap() {
-                let log = dataset.objset().await.unwrap().intent_log().await;
-                assert!(log.damaged.is_none(), "{name}: {:?}", log.damaged);
-                for record in log.records {
-                    let records: &mut Vec<_> = found.entry(dataset.name().to_owned()).or_default();
-                    records.push((record.seq, record.operation.type_name().to_owned()));
-                }
+    let pool = golden(name);
+    let zdb = String::from_utf8_lossy(&pool.bytes("zil.txt")).into_owned();
+    rt.block_on(async {
+        let mos = open(&rt, &pool).await;
+        let wanted = zdb_records(&zdb, mos.uberblock().txg.0);
+        let mut found = BTreeMap::new();
+        for dataset in mos.all_datasets().await.unwrap() {
+            let log = dataset.objset().await.unwrap().intent_log().await;
+            assert!(log.damaged.is_none(), "{name}: {:?}", log.damaged);
+            for record in log.records {
+                let records: &mut Vec<_> = found.entry(dataset.name().to_owned()).or_default();
+                records.push((record.seq, record.operation.type_name().to_owned()));
             }
-            assert!(!wanted.is_empty(), "{name}");
-            assert_eq!(found, wanted, "{name}");
-        });
-    }
+        }
+        assert!(!wanted.is_empty(), "{name}");
+        assert_eq!(found, wanted, "{name}");
+    });
 }
 
 /// Records by dataset that are later than the group the pool is at, from `zdb -ivv`.
@@ -233,8 +251,8 @@ fn zdb_records(text: &str, synced_txg: u64) -> BTreeMap<String, Vec<(u64, String
 #[test]
 fn features_are_those_of_zpool_get() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         let found: BTreeMap<String, String> = rt.block_on(async {
             let states = open(&rt, &pool).await.features().await.unwrap();
             states.into_iter().map(|(f, state)| (format!("feature@{}", f.name), state.to_string())).collect()

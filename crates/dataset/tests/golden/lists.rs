@@ -11,7 +11,7 @@ use cenote_object::deadlist::{BlockLists, Bpobj, Deadlist, DeadlistEdit};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{Edit, LiveObjset, NewObject, Objset};
 use cenote_runtime::{Rng, Runtime};
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::{golden, golden_pools};
 
 use crate::open;
 
@@ -84,7 +84,7 @@ async fn content(list: &Bpobj, dsize: impl Fn(&Blkptr) -> u64) -> (Vec<[u64; 16]
 #[test]
 fn deadlists_hold_what_a_model_holds() {
     let rt = Runtime::real(Some(2));
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let seed = rt.random_u64();
     eprintln!("seed {seed:#x}");
     rt.block_on(async {
@@ -172,8 +172,8 @@ async fn change(deadlist: &mut DeadlistEdit<'_>, model: &mut Model, rng: &mut Rn
 #[test]
 fn golden_deadlists_merge_without_loss() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
@@ -228,7 +228,7 @@ async fn all_entries(
 #[test]
 fn packed_lists_are_rewritten_shorter_and_longer() {
     let rt = Runtime::real(Some(2));
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     rt.block_on(async {
         let mos = open(&rt, &pool).await;
         let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
@@ -273,7 +273,7 @@ async fn changes_of_going(live: &LiveObjset, keys: u64) -> u64 {
 #[test]
 fn a_deadlist_goes_at_a_cost_that_does_not_depend_on_its_keys() {
     let rt = Runtime::real(Some(2));
-    let pool = golden("single").unwrap();
+    let pool = golden("single");
     rt.block_on(async {
         let mos = open(&rt, &pool).await;
         let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));

@@ -5,15 +5,14 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_object::{LiveObjset, NewObject};
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::golden_pools;
 
 use crate::open;
 
 #[test]
 fn changes_show_and_what_is_not_changed_shows_through() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names().into_iter().take(3) {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools().take(3) {
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
@@ -50,8 +49,8 @@ fn changes_show_and_what_is_not_changed_shows_through() {
 #[test]
 fn numbers_of_new_objects_are_free() {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));

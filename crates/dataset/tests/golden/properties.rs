@@ -2,7 +2,7 @@
 
 use crate::open;
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::golden_pools;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Rows = BTreeMap<(String, String), (String, String)>;
@@ -14,8 +14,8 @@ const DEPENDS_ON_THE_MOMENT: [&str; 0] = [];
 fn every_property_is_what_zfs_get_says() {
     let rt = Runtime::real(Some(2));
     let mut differences = Vec::new();
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
+        let name = pool.name();
         // Theirs are those after the kernel replayed the intent logs on a copy.
         if pool.facts().state.starts_with("unclean") {
             continue;

@@ -11,7 +11,7 @@ use crate::find;
 /// An older group opens if it is still whole, and never a newer one than asked for.
 #[test]
 fn an_older_group_is_opened_on_request() {
-    let Some(pool) = golden("snaps") else { return };
+    let pool = golden("snaps");
     let rt = Runtime::real(Some(2));
     rt.block_on(async {
         let found = find(&rt, &pool).await;
@@ -31,7 +31,7 @@ fn an_older_group_is_opened_on_request() {
 
 #[test]
 fn a_pool_without_a_checkpoint_says_so() {
-    let Some(pool) = golden("snaps") else { return };
+    let pool = golden("snaps");
     let rt = Runtime::real(Some(2));
     rt.block_on(async {
         let found = find(&rt, &pool).await;

@@ -25,7 +25,7 @@ pub const DDL_FLAG_CHECKPOINT: u8 = 1 << 1;
 
 word_struct! {
     /// Head of a log, `ddt_log_header_t`: its bonus.
-    pub struct DdtLogHeader("DDT log", required: all) {
+    pub struct DdtLogHeader("DDT log", bytes: 64, required: all) {
         /// Version (0..8), flags (8..16).
         pub info: u64,
         /// Bytes of the log, whole blocks.
@@ -76,6 +76,11 @@ const DDT_CLASSES: u64 = DdtClass::ALL.len() as u64;
 const DLR_ENTRY: u64 = 1;
 /// Bytes of a record's info word.
 const INFO_BYTES: usize = 8;
+
+const _: () = {
+    let head = INFO_BYTES + DdtKey::COUNT * 8;
+    assert!(head + DdtValue::bytes(true) == 120 && head + DdtValue::bytes(false) == 304);
+};
 
 impl DdtLogRecord {
     /// The record as bytes.
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<DdtLogHeader>(64);
+        check_phys::<DdtLogHeader>();
         let head = DdtLogHeader::from_words(&[0x0301, 0, 0, 1, 2, 3, 4, 5]).unwrap();
         assert_eq!((head.version(), head.checkpoint().unwrap().prop), (1, 5));
         assert!(DdtLogHeader { info: 1, ..head }.checkpoint().is_none());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{
     DN_MAX_LEVELS, DN_MAX_NBLKPTR, DNODE_CORE_BYTES, DNODE_FLAG_SPILL_BLKPTR, DNODE_FLAG_USED_BYTES,
-    DNODE_MIN_BYTES, Dnode, ObjectType,
+    DNODE_MIN_BYTES, Dnode, FIELDS_BYTES, ObjectType,
 };
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Writer};
@@ -94,8 +94,10 @@ impl DnodeHead {
         let room = Self::bonus_room(self.slots.max(1), self.blkptr_count.max(1)) - spill_bytes;
         at_most("dnode bonus length", self.bonus.len() as u64, room as u64)?;
         let sectors = u16::try_from(self.data_block_bytes >> SPA_MINBLOCKSHIFT);
-        let sectors = sectors
-            .map_err(|_| FormatError::Corrupt { what: "dnode", why: "has blocks larger than any can be" })?;
+        let sectors = sectors.map_err(|_| FormatError::Corrupt {
+            what: "dnode",
+            why: "has blocks larger than the format allows",
+        })?;
         let flags = self.flags_with(tree.spill.is_some()) | DNODE_FLAG_USED_BYTES;
         let len = usize::from(self.slots) * DNODE_MIN_BYTES;
 
@@ -111,7 +113,9 @@ impl DnodeHead {
             flags,
         ]);
         w.u16(sectors).u16(self.bonus.len() as u16).u8(self.slots - 1).bytes(&[0; 3]);
-        w.words(&[self.max_block_id.0, tree.used_bytes]).pad_to(DNODE_CORE_BYTES);
+        w.words(&[self.max_block_id.0, tree.used_bytes]);
+        assert_eq!(w.position(), FIELDS_BYTES);
+        w.pad_to(DNODE_CORE_BYTES);
         for index in 0..usize::from(self.blkptr_count) {
             tree.blkptrs.get(index).unwrap_or(&Blkptr::HOLE).write(&mut w);
         }
@@ -119,8 +123,9 @@ impl DnodeHead {
         if let Some(spill) = &tree.spill {
             spill.write(&mut w);
         }
+        assert_eq!(w.position(), len);
         let dnode = Dnode::parse(w.finish().into(), Endian::NATIVE)?;
-        dnode.ok_or(FormatError::Corrupt { what: "dnode", why: "is of the type of a free slot" })
+        dnode.ok_or(FormatError::Corrupt { what: "dnode", why: "has the type of a free slot" })
     }
 }
 

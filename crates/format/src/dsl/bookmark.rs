@@ -21,7 +21,7 @@ pub const ZBM_FLAG_SNAPSHOT_EXISTS: u64 = 1 << 1;
 
 word_struct! {
     /// A bookmark, `zfs_bookmark_phys_t`.
-    pub struct Bookmark("bookmark", required: 3) {
+    pub struct Bookmark("bookmark", bytes: 96, required: 3) {
         /// Guid of the snapshot.
         pub guid: Guid,
         /// The txg in which the snapshot was taken.
@@ -101,7 +101,7 @@ impl RedactionListHead {
 
 word_struct! {
     /// A run of redacted blocks of one object, `redact_block_phys_t`.
-    pub struct RedactBlock("redaction entry", required: all) {
+    pub struct RedactBlock("redaction entry", bytes: 32, required: all) {
         /// The object.
         pub object: ObjectId,
         /// First block of the run.
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<Bookmark>(96);
-        check_phys::<RedactBlock>(32);
+        check_phys::<Bookmark>();
+        check_phys::<RedactBlock>();
     }
 
     #[test]

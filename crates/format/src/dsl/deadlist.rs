@@ -13,7 +13,7 @@ use crate::words::{Pad, word_struct};
 
 word_struct! {
     /// Sum of a deadlist, `dsl_deadlist_phys_t`: 320 bytes, the bonus of a `DEADLIST` object.
-    pub struct DeadlistPhys("deadlist", required: 3) {
+    pub struct DeadlistPhys("deadlist", bytes: 320, required: 3) {
         /// Space of all its blocks.
         pub used_bytes: u64,
         /// Their bytes as stored.
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
-        check_phys::<DeadlistPhys>(320);
+        check_phys::<DeadlistPhys>();
     }
 
     proptest! {

@@ -9,6 +9,11 @@ use crate::bytes::{Endian, Reader};
 use crate::error::Result;
 use crate::nvlist::Nvlist;
 
+/// Bytes of the content, after the form and before the checksum.
+const CONTENT_BYTES: usize = 8144;
+
+const _: () = assert!(8 + CONTENT_BYTES + ECK_BYTES == VDEV_PAD_SIZE as usize);
+
 /// The content of the boot settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BootEnv {
@@ -28,7 +33,7 @@ impl BootEnv {
     pub fn decode(block: &[u8]) -> Result<BootEnv> {
         let mut r = Reader::new("boot settings", block, Endian::Big);
         let form = r.u64()?;
-        let content = r.bytes(VDEV_PAD_SIZE as usize - ECK_BYTES - 8)?;
+        let content = r.bytes(CONTENT_BYTES)?;
         Ok(match form {
             0 => BootEnv::Raw(content.split(|b| *b == 0).next().unwrap_or_default().to_vec()),
             1 => BootEnv::Nvlist(Nvlist::decode(content)?),

@@ -8,7 +8,7 @@ use super::{LENGTHS_AT, WHAT};
 use crate::error::{FormatError, Result, at_most};
 
 /// The largest layout number: it has 10 bits in the header.
-const MAX_LAYOUT: u64 = 1023;
+pub(super) const MAX_LAYOUT: u64 = 1023;
 /// Bound on the attributes of a layout. Real ones have 20 or so.
 const MAX_SLOTS: u64 = 1024;
 
@@ -125,8 +125,10 @@ impl SaRegistry {
         registry.add_layout(1, &[])?; // an object whose attributes are all gone
         for (name, attributes) in layouts {
             let number = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
-            let number =
-                number.ok_or(FormatError::Corrupt { what: WHAT, why: "have a layout that is no number" })?;
+            let number = number.ok_or(FormatError::Corrupt {
+                what: WHAT,
+                why: "have a layout whose name is not a number",
+            })?;
             registry.add_layout(number, attributes)?;
         }
         Ok(registry)

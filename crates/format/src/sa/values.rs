@@ -20,6 +20,8 @@ use crate::znode::{AclForm, decode_aces, encode_aces};
 /// (sa_hdr_phys_t)`.
 const HEADER_BYTES: usize = 8;
 
+const _: () = assert!(HEADER_BYTES == super::LENGTHS_AT + 2, "the header holds one length");
+
 /// Attributes by number, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SaValues {

@@ -90,7 +90,7 @@ impl LeafBuilder {
     ) -> Result<bool> {
         let int_size = usize::from(int_bytes);
         if !matches!(int_bytes, 1 | 2 | 4 | 8) || !value.len().is_multiple_of(int_size) {
-            return Err(FormatError::Corrupt { what: "ZAP value", why: "is no whole number of integers" });
+            return Err(FormatError::Corrupt { what: "ZAP value", why: "ends within an integer" });
         }
         let int_count =
             at_most("ZAP value integers", (value.len() / int_size) as u64, u16::MAX.into())? as u16;
@@ -149,6 +149,7 @@ impl LeafBuilder {
         w.words(&[ZBT_LEAF, 0, self.prefix]).u32(ZAP_LEAF_MAGIC);
         w.u16((self.chunk_limit - used) as u16).u16(self.entry_count).u16(self.prefix_len as u16);
         w.u16(free_head).u8(ZLF_ENTRIES_CDSORTED).pad_to(HEADER_BYTES);
+        assert_eq!(self.chunks.len(), self.chunk_limit);
         for chain in &self.buckets {
             w.u16(chain.first().map_or(CHAIN_END, |(number, ..)| *number));
         }

@@ -25,6 +25,11 @@ const WHAT: &str = "fat ZAP";
 const BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=20;
 /// A table cannot be indexed by more bits than the hash has.
 const MAX_TABLE_SHIFT: u64 = 48;
+/// Words of the header's fields.
+const FIELDS: usize = 13;
+
+const _: () =
+    assert!(FIELDS * 8 <= 1 << (*BLOCK_SHIFTS.start() - 1), "the fields end before an embedded table");
 
 /// Where the pointers to the leaves lie, `zap_table_phys_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +99,7 @@ impl FatHeader {
         let block_shift = block_shift(block)?;
         let mut r = Reader::new(WHAT, block, endian);
         let [block_type, magic, first_block, blocks, shift, next_block, blocks_copied, rest @ ..] =
-            r.words::<13>()?;
+            r.words::<FIELDS>()?;
         let [free_block, leaf_count, entry_count, salt, normflags, flags] = rest;
         if block_type != ZBT_HEADER || magic != ZAP_MAGIC {
             return Err(FormatError::BadMagic { what: WHAT, found: magic });
@@ -220,7 +225,7 @@ impl FatHeader {
         }
     }
 
-    fn words(&self) -> [u64; 13] {
+    fn words(&self) -> [u64; FIELDS] {
         let t = &self.table;
         let table = [t.first_block.0, t.blocks, t.shift.into(), t.next_block.0, t.blocks_copied];
         let [first_block, blocks, shift, next_block, copied] = table;

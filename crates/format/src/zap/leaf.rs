@@ -38,8 +38,22 @@ pub(super) const CHUNK_ENTRY: u8 = 252;
 pub(super) const CHUNK_ARRAY: u8 = 251;
 pub(super) const CHUNK_FREE: u8 = 253;
 
+const _: () = {
+    // Block type, zeros, prefix, magic, free chunks, entries, prefix length, first free chunk, flags, zeros.
+    assert!(8 + 8 + 8 + 4 + 2 + 2 + 2 + 2 + 1 + 11 == HEADER_BYTES);
+    // An entry: type, integer size, five chunk numbers and lengths, differentiator, hash.
+    assert!(1 + 1 + 5 * 2 + 4 + 8 == CHUNK_BYTES);
+    // Header, hash table and chunks fit in blocks of every size.
+    let mut block_shift = 9;
+    while block_shift <= 20 {
+        let (buckets, chunks) = geometry(block_shift);
+        assert!(HEADER_BYTES + 2 * buckets + chunks * CHUNK_BYTES <= 1 << block_shift);
+        block_shift += 1;
+    }
+};
+
 /// Buckets and chunks of a leaf of `1 << block_shift` bytes.
-pub(super) fn geometry(block_shift: u32) -> (usize, usize) {
+pub(super) const fn geometry(block_shift: u32) -> (usize, usize) {
     let buckets = 1 << (block_shift - 5);
     (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
 }
@@ -167,7 +181,7 @@ impl Leaf {
             }
             next = entry.next;
         }
-        Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain that bites its tail" })
+        Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain with a loop" })
     }
 
     fn chunks(&self) -> &[[u8; CHUNK_BYTES]] {
@@ -188,7 +202,7 @@ impl Leaf {
         if chunk[0] != CHUNK_ENTRY {
             return Err(FormatError::Corrupt {
                 what: WHAT,
-                why: "has a hash chain through a chunk that is no entry",
+                why: "has a hash chain through a chunk of another type",
             });
         }
         let mut r = Reader::new(WHAT, &chunk[1..], self.endian);
@@ -228,7 +242,7 @@ impl Leaf {
                     left = 0;
                     return Err(FormatError::Corrupt {
                         what: WHAT,
-                        why: "has a name or value in a chunk that is no array",
+                        why: "has a name or value in a chunk of another type",
                     });
                 }
                 next = self.endian.u16([*a, *b]);

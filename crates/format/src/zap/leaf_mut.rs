@@ -13,7 +13,8 @@ mod chunks;
 use super::ZBT_LEAF;
 use super::header::block_shift;
 use super::leaf::{
-    ARRAY_BYTES, CHAIN_END, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, WHAT, ZAP_LEAF_MAGIC, geometry,
+    ARRAY_BYTES, CHAIN_END, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, WHAT, ZAP_LEAF_MAGIC,
+    geometry,
 };
 use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
@@ -40,6 +41,11 @@ const CD: usize = 12;
 const HASH: usize = 16;
 /// Offset of the next chunk's number in an array or free chunk.
 const ARRAY_NEXT: usize = CHUNK_BYTES - 2;
+
+const _: () = {
+    assert!(HASH + 8 == CHUNK_BYTES && 1 + ARRAY_BYTES == ARRAY_NEXT);
+    assert!(FLAGS < HEADER_BYTES);
+};
 
 /// A name as leaves store it.
 #[derive(Debug, Clone, Copy)]
@@ -228,6 +234,7 @@ impl<'a> LeafMut<'a> {
     /// A damaged leaf.
     pub fn split(&mut self, sibling: &mut [u8]) -> Result<()> {
         let entries = self.checked_entries()?;
+        let count = entries.len();
         let (prefix, prefix_len) = self.prefix();
         let (prefix, prefix_len) = (prefix << 1, prefix_len + 1);
         at_most("ZAP leaf prefix bits", prefix_len.into(), 63)?;
@@ -244,6 +251,10 @@ impl<'a> LeafMut<'a> {
                 let link = self.link_for(hash, cd)?;
                 self.insert_at(link, entry);
             }
+        }
+        if cfg!(debug_assertions) {
+            let left = self.checked_entries()?.len() + sibling.checked_entries()?.len();
+            assert_eq!(left, count, "a split loses no entry");
         }
         Ok(())
     }
@@ -334,7 +345,7 @@ impl<'a> LeafMut<'a> {
             }
             link = at + NEXT;
         }
-        Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain that bites its tail" })
+        Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain with a loop" })
     }
 
     /// Where to link a new entry: after entries with the same hash and a differentiator not above its own.

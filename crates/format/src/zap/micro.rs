@@ -20,6 +20,10 @@ use crate::error::{FormatError, Result, at_most};
 pub const MZAP_NAME_LEN: usize = 50;
 /// Bytes of an entry and of the header, `MZAP_ENT_LEN`.
 const ENTRY_BYTES: usize = 64;
+/// Where the name begins in an entry: after value, differentiator and padding.
+const NAME_AT: usize = 8 + 4 + 2;
+
+const _: () = assert!(NAME_AT + MZAP_NAME_LEN == ENTRY_BYTES);
 /// The largest micro ZAP, `MZAP_MAX_SIZE`; more than 128 KiB with the feature `large_microzap`.
 const MAX_BLOCK_BYTES: u64 = 1 << 20;
 
@@ -69,7 +73,7 @@ impl MicroZap {
     pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'_>> {
         let endian = self.endian;
         let slots = self.block.as_chunks::<ENTRY_BYTES>().0;
-        slots.iter().skip(1).filter(|slot| slot[14] != 0).map(move |slot| decode_entry(slot, endian))
+        slots.iter().skip(1).filter(|slot| slot[NAME_AT] != 0).map(move |slot| decode_entry(slot, endian))
     }
 
     /// The value of a name.

@@ -19,11 +19,17 @@ mod encode;
 use bytes::Bytes;
 
 use super::attr::{LogAcl, LogAttrs};
-use crate::blkptr::Blkptr;
+use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::units::{ObjectId, Txg};
 
 /// Bytes of the header, `lr_t`.
 pub const LR_BYTES: usize = 32;
+/// Bytes of a `lr_create_t` up to its name: the header, the directory, and eight words of the object.
+const LR_CREATE_BYTES: usize = LR_BYTES + 9 * 8;
+/// Bytes of a `lr_write_t` up to its data: the header, four words and a pointer.
+const LR_WRITE_BYTES: usize = LR_BYTES + 4 * 8 + BLKPTR_BYTES;
+
+const _: () = assert!(LR_CREATE_BYTES == 104 && LR_WRITE_BYTES == 192);
 /// `TX_CI`: names in the record are to be looked up ignoring case.
 pub const TX_CI: u64 = 1 << 63;
 

@@ -10,7 +10,7 @@ use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_fs::Filesystem;
 use cenote_fs::manifest::{ManifestOptions, manifest_text};
 use cenote_runtime::Runtime;
-use cenote_testkit::{Golden, PoolFacts, golden, golden_names};
+use cenote_testkit::{Golden, PoolFacts, golden_pools};
 
 /// Opens the pool in a folder of images.
 pub async fn open(rt: &Runtime, folder: &Path, keys: KeySource) -> Mos {
@@ -34,8 +34,7 @@ pub fn keys(facts: PoolFacts) -> KeySource {
 /// examined.
 pub fn each_filesystem(visit: impl AsyncFn(&str, &Filesystem) -> usize) {
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
         rt.block_on(async {
             let mos = open_golden(&rt, &pool).await;
             let facts = pool.facts();

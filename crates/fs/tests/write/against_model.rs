@@ -14,7 +14,7 @@ use cenote_fs::{
 };
 use cenote_object::LiveObjset;
 use cenote_runtime::Runtime;
-use cenote_testkit::{golden, golden_names};
+use cenote_testkit::golden_pools;
 
 use crate::common;
 use crate::model::{Model, Node};
@@ -351,8 +351,7 @@ fn random_operations_on_new_file_systems() {
 fn random_operations_on_golden_file_systems() {
     let seed = seed();
     let rt = Runtime::real(Some(2));
-    for name in golden_names() {
-        let pool = golden(&name).unwrap();
+    for pool in golden_pools() {
         rt.block_on(async {
             let mos = common::open_golden(&rt, &pool).await;
             let facts = pool.facts();

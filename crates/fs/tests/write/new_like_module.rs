@@ -8,7 +8,7 @@ use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
 use cenote_fs::{Change, FsOptions};
 use cenote_object::{Objset, Zap, ZapValue};
 use cenote_runtime::Runtime;
-use cenote_testkit::golden;
+use cenote_testkit::{golden, needs};
 
 use crate::common;
 use crate::scratch::{ZFS, at, empty};
@@ -45,7 +45,7 @@ async fn tables(objset: &Objset) -> Vec<(String, String)> {
 
 #[test]
 fn a_new_file_system_has_the_modules_tables() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let rt = Runtime::real(Some(2));
     rt.block_on(async {
         let mos = common::open_golden(&rt, &pool).await;
@@ -61,23 +61,24 @@ fn a_new_file_system_has_the_modules_tables() {
 
 #[test]
 fn options_are_what_properties_say() {
+    let options = options_of("gang", "ggang/r1M");
+    assert_eq!((options.record_bytes, options.dnode_slots), (1 << 20, 1));
+    assert!(options.projects);
+    let options = options_of("tree", "gtree/xattr-dir-auto");
+    assert_eq!((options.xattr, options.dnode_slots), (XattrStore::Dir, 2));
+}
+
+#[needs("legacy-v28")]
+#[test]
+fn an_old_pool_has_no_projects() {
+    assert!(!options_of("legacy-v28", "glegv28").projects);
+}
+
+fn options_of(pool: &str, dataset: &str) -> FsOptions {
     let rt = Runtime::real(Some(2));
-    let options = |pool: &str, dataset: &str| {
-        let pool = golden(pool)?;
-        let options = rt.block_on(async {
-            let mos = common::open_golden(&rt, &pool).await;
-            FsOptions::of(&mos, &mos.dataset(dataset).await.unwrap()).await.unwrap()
-        });
-        Some(options)
-    };
-    if let Some(options) = options("gang", "ggang/r1M") {
-        assert_eq!((options.record_bytes, options.dnode_slots), (1 << 20, 1));
-        assert!(options.projects);
-    }
-    if let Some(options) = options("tree", "gtree/xattr-dir-auto") {
-        assert_eq!((options.xattr, options.dnode_slots), (XattrStore::Dir, 2));
-    }
-    if let Some(options) = options("legacy-v28", "glegv28") {
-        assert!(!options.projects);
-    }
+    let pool = golden(pool);
+    rt.block_on(async {
+        let mos = common::open_golden(&rt, &pool).await;
+        FsOptions::of(&mos, &mos.dataset(dataset).await.unwrap()).await.unwrap()
+    })
 }

@@ -8,7 +8,7 @@ use crate::scratch::{ZVOL, empty, pattern};
 
 #[test]
 fn a_volume_is_an_array_of_bytes() {
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let rt = Runtime::real(Some(2));
     let seed = rt.random_u64();
     println!("seed {seed}");

@@ -146,7 +146,7 @@ async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) {
 
 fn change_copy(name: &str, seed: u64) {
     let rt = Runtime::real(None);
-    let copy = Copy::of(golden(name).unwrap());
+    let copy = Copy::of(golden(name));
     rt.block_on(async { change(&rt, &copy, &mut Rng::new(seed)).await });
     println!("{name}: changed, and clean");
 }

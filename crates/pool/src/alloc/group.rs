@@ -20,7 +20,7 @@ use super::metaslab::{Metaslab, Weight};
 use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
-use cenote_format::blkptr::Dva;
+use cenote_format::blkptr::{Dva, SPA_DVAS_PER_BP};
 use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -38,6 +38,8 @@ const DITTO_DISTANCE_SHIFT: u32 = 3;
 const PLENTY_SHIFT: u32 = 3;
 /// Bytes that a group hands out per data disk before the next group's turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
+
+const _: () = assert!(MAX_COPIES == SPA_DVAS_PER_BP);
 
 /// Distance from the block's other copies on this vdev, in the order in which to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl MetaslabGroup {
         };
         let copy = here().count().min(MAX_COPIES - 1);
         let offset_bytes = self.slabs.lock().allocate(asize, txg, copy, suits)?;
+        assert!(offset_bytes.is_multiple_of(self.footprint.unit_bytes()), "at {offset_bytes:x}");
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 

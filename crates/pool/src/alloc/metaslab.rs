@@ -29,6 +29,9 @@ use cenote_format::units::Txg;
 const TXG_SIZE: usize = 4;
 /// Txgs for which freed space is kept, `TXG_DEFER_SIZE`.
 pub const TXG_DEFER_SIZE: usize = 2;
+
+const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < TXG_SIZE);
+
 /// Best fit if the largest free range is shorter: `metaslab_df_alloc_threshold`.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
 /// Best fit if less is free, in percent: `metaslab_df_free_pct`.
@@ -157,8 +160,10 @@ impl Metaslab {
     }
 
     fn take(&mut self, offset: u64, len: u64, txg: Txg) {
+        debug_assert!(offset >= self.start_bytes && offset + len <= self.end_bytes(), "{offset:x} + {len:x}");
         self.free.remove(offset, len);
-        self.allocating[slot(txg)].insert(offset, len);
+        let twice = self.allocating[slot(txg)].insert(offset, len);
+        debug_assert_eq!(twice, None, "allocated twice");
     }
 
     /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
@@ -199,7 +204,8 @@ impl Metaslab {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
         let freed = std::mem::take(&mut self.freeing);
         for (start, end) in freed.iter() {
-            self.freed.insert(start, end - start);
+            let twice = self.freed.insert(start, end - start);
+            debug_assert_eq!(twice, None, "freed twice");
         }
         let checkpointed = std::mem::take(&mut self.checkpointing);
         let is_changed = !allocated.is_empty() || !freed.is_empty() || !checkpointed.is_empty();

@@ -125,17 +125,16 @@ fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(
     let bad = (VDEV_LABELS as usize).saturating_sub(lists.len());
     if let Some((size_bytes, least_bytes)) = shortfall {
         let why =
-            "is cut short: what it has is read, the rest is missing; copy the disk or image again, whole";
+            "is cut short: what is left is read, the rest is missing; copy the whole disk or image again";
         notes.push(problem(path, format!("{why} ({size_bytes} of at least {least_bytes} bytes are here)")));
     } else if bad > 0 {
         notes.push(problem(path, format!("{bad} of 4 labels are damaged; the others are used")));
     }
     let differ = |name: &str| lists.iter().any(|list| list.get_u64(name) != best.get_u64(name));
     if differ("guid") {
-        notes.push(problem(path, "its labels belong to different vdevs; the newest is believed"));
+        notes.push(problem(path, "its labels belong to different vdevs; the newest is used"));
     } else if differ("txg") {
-        let why =
-            "its labels are of different txgs: a write was cut short; the newest of a whole group is used";
+        let why = "its labels are of different txgs: a write was interrupted; the newest of a completed txg is used";
         notes.push(problem(path, why));
     }
     notes
@@ -217,7 +216,7 @@ fn keep_named(
     let mut devices = BTreeMap::new();
     for (guid, Member { mut found, .. }) in members {
         let Some(lag) = lags.remove(&guid) else {
-            notes.push(problem(&found.path, "was once part of this pool and is no longer: left out"));
+            notes.push(problem(&found.path, "is no longer part of this pool and is left out"));
             continue;
         };
         found.stale = lag.is_some();

@@ -15,14 +15,15 @@ use cenote_format::label::{
 };
 use cenote_format::nvlist::NvValue;
 use cenote_runtime::Runtime;
+use cenote_testkit::{golden, needs};
 use std::sync::Arc;
 
 /// The images of a golden pool, in memory.
-fn images(name: &str) -> Option<Vec<Vec<u8>>> {
-    let golden = cenote_testkit::golden(name)?;
+fn images(name: &str) -> Vec<Vec<u8>> {
+    let golden = golden(name);
     let (folder, disks) = (golden.images(), golden.facts().disks);
     let image = |file: &str| std::fs::read(folder.join(file.trim_end_matches(".zst"))).unwrap();
-    Some(disks.iter().map(|disk| image(&disk.file)).collect())
+    disks.iter().map(|disk| image(&disk.file)).collect()
 }
 
 fn discover(images: Vec<Vec<u8>>) -> Discovery {
@@ -65,7 +66,7 @@ fn set(image: &mut [u8], name: &str, value: u64) {
 
 #[test]
 fn a_device_that_was_cut_short_is_too_small_and_its_front_labels_still_name_the_pool() {
-    let Some(mut images) = images("single") else { return };
+    let mut images = images("single");
     assert_eq!(the_pool(images.clone()).status().state(), VdevState::Online);
     let len = images[0].len() / 4 * 3;
     images[0].truncate(len);
@@ -78,7 +79,7 @@ fn a_device_that_was_cut_short_is_too_small_and_its_front_labels_still_name_the_
 
 #[test]
 fn a_single_whole_label_is_enough_and_none_is_a_problem_that_names_the_device() {
-    let Some(mut images) = images("single") else { return };
+    let mut images = images("single");
     for keep in 0..VDEV_LABELS as usize {
         let mut images = images.clone();
         for (index, at) in labels(&images[0]).into_iter().enumerate().filter(|(index, _)| *index != keep) {
@@ -99,7 +100,7 @@ fn a_single_whole_label_is_enough_and_none_is_a_problem_that_names_the_device() 
 
 #[test]
 fn a_destroyed_pool_and_its_last_machine_are_told() {
-    let Some(mut images) = images("single") else { return };
+    let mut images = images("single");
     set(&mut images[0], "state", 2);
     set(&mut images[0], "hostid", 0xc0ffee);
     let found = the_pool(images);
@@ -109,7 +110,7 @@ fn a_destroyed_pool_and_its_last_machine_are_told() {
 
 #[test]
 fn a_device_that_was_away_is_out_of_date() {
-    let Some(mut images) = images("checkpoint") else { return };
+    let mut images = images("checkpoint");
     set(&mut images[1], "txg", 4);
     let found = the_pool(images);
     let stale: Vec<&str> =
@@ -121,10 +122,10 @@ fn a_device_that_was_away_is_out_of_date() {
     assert_eq!(troubles, [Trouble::Stale]);
 }
 
+#[needs("unclean-slog")]
 #[test]
 fn a_lost_log_degrades_the_pool_only_if_somebody_knows_it_for_a_log() {
-    let Some(images) = images("unclean-slog") else { return };
-    let mut found = the_pool(images);
+    let mut found = the_pool(images("unclean-slog"));
     let log = found.config.vdevs.iter().find(|top| top.class == crate::VdevClass::Log).unwrap();
     let leaves: Vec<_> = log.leaves().map(|leaf| leaf.guid).collect();
     found.devices.retain(|guid, _| !leaves.contains(guid));

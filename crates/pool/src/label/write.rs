@@ -22,8 +22,9 @@ use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::{Layout, Top};
 use bytes::Bytes;
-use cenote_codec::checksum::{Checksum, embedded::label_verifier};
+use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::Device;
+use cenote_format::gang::ZIO_ECK_BYTES;
 use cenote_format::label::{
     BOOT_ENV_OFFSET, LABEL_BYTES, LabelConfig, PoolConfig, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE,
     VDEV_PHYS_OFFSET, VDEV_UBERBLOCK_RING, encode_config_nvlist, label_offset, uberblock_count,
@@ -98,7 +99,7 @@ impl Pool {
             }
             let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
             if reached == 0 && top.config.class != VdevClass::Log {
-                return Err(self.label_error(id, "none of its devices takes a label"));
+                return Err(self.label_error(id, "no label could be written to any of its devices"));
             }
         }
         let tops = update.dirty.iter().filter_map(|&id| vdevs.layout_of(id));
@@ -115,7 +116,7 @@ impl Pool {
         });
         let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
         if reached == 0 {
-            return Err(self.label_error(VdevId(0), "no device takes the uberblock"));
+            return Err(self.label_error(VdevId(0), "the uberblock could not be written to any device"));
         }
         self.flush_tops(tops).await;
         Ok(())
@@ -160,6 +161,8 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     let slots = uberblock_count(ashift) - u64::from(uberblock.mmp_is_on());
     let turn = uberblock.txg.0.wrapping_sub(u64::from(uberblock.reflow_scratch_state() == SCRATCH_VALID));
     let mut slot = uberblock.encode();
+    assert!(slot.len() + ZIO_ECK_BYTES <= slot_bytes as usize, "no room for the checksum");
+    debug_assert_eq!(Uberblock::decode(&slot).as_ref(), Ok(uberblock), "what is written can be read");
     slot.resize(slot_bytes as usize, 0);
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
 }
@@ -180,7 +183,9 @@ fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Byt
     let offset = label_offset(size_bytes, label)? + at;
     let mut bytes = part.to_vec();
     // Fails only for parts shorter than a checksum, which don't exist.
-    Checksum::Label.seal(&mut bytes, label_verifier(offset), native_endian()).ok()?;
+    let verifier = label_verifier(offset);
+    Checksum::Label.seal(&mut bytes, verifier, native_endian()).ok()?;
+    debug_assert!(Checksum::Label.verify_embedded(&bytes, verifier, Stored::Checksum).is_ok());
     Some((offset, bytes.into()))
 }
 

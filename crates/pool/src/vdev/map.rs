@@ -80,6 +80,7 @@ impl VdevTree {
     pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: Txg) -> Result<BlockMap, MapError> {
         let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0 };
         self.map_into(&mut map, dva, psize, birth, 0)?;
+        debug_assert!(map.data_bytes >= psize, "{dva:?}: {} of {psize} bytes mapped", map.data_bytes);
         Ok(map)
     }
 
@@ -115,13 +116,15 @@ impl VdevTree {
                 self.add_striped(map, dva.vdev, slots.len(), rows);
             }
             Layout::Draid(draid, slots) => {
-                let rows = draid.rows(at, psize).ok_or_else(|| bad("not at a group's sector of its vdev"))?;
+                let rows = draid
+                    .rows(at, psize)
+                    .ok_or_else(|| bad("not at a sector of a dRAID group of its vdev"))?;
                 self.add_striped(map, dva.vdev, slots.len(), rows);
             }
             Layout::Indirect(Some(mapping)) => {
                 let pieces = mapping.resolve(at, psize as u64);
                 if pieces.is_empty() || depth >= MAX_INDIRECTION {
-                    return Err(bad("its vdev was removed and the mapping has no place for it"));
+                    return Err(bad("its vdev was removed and the mapping does not have it"));
                 }
                 for piece in pieces {
                     self.map_into(map, &piece, piece.asize.0 as usize, birth, depth + 1)?;

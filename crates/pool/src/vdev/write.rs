@@ -173,7 +173,7 @@ impl Top {
             Durable::AtOnce => leaf.write_through(column.offset_bytes, bytes.clone()).await,
         });
         let outcomes = join_all(writes).await;
-        let mut last: Arc<str> = "none of its devices is here".into();
+        let mut last: Arc<str> = "none of its devices is present".into();
         let mut written = false;
         for (leaf, outcome) in writable.iter().zip(outcomes) {
             match outcome {

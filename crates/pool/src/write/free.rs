@@ -44,10 +44,7 @@ impl Pool {
             }
             if bp.is_gang() {
                 if depth >= MAX_GANG_DEPTH {
-                    return Err(bad_pointer(
-                        ctx.place,
-                        "gang headers lead to gang headers without end".into(),
-                    ));
+                    return Err(bad_pointer(ctx.place, "gang headers are nested too deeply".into()));
                 }
                 let header = self.read_gang_header(&bp, ctx).await?;
                 pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1)));

@@ -125,7 +125,12 @@ fn thirds(block: &Bytes) -> Vec<Bytes> {
 /// The header's bytes, with a checksum bound to its first address and its txg.
 fn seal_header(pieces: &[Blkptr; SPA_GBH_NBLKPTRS], bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
     let tail = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
-    let mut bytes = GangHeader { pieces: *pieces, tail }.encode();
+    let header = GangHeader { pieces: *pieces, tail };
+    assert!(
+        header.fits(bp.with_dvas(dvas).psize().0),
+        "readers refuse pieces that don't add up to the block"
+    );
+    let mut bytes = header.encode();
     let first = dvas.first().copied().unwrap_or_default();
     let verifier = gang_verifier(first.vdev.0, first.offset_bytes, txg.0);
     let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;

@@ -78,7 +78,10 @@ impl Pool {
         durable: Durable,
     ) -> Result<()> {
         if bp.kind() != BlkptrKind::Normal || bp.psize().0 != block.len() as u64 {
-            return Err(refused(place, format!("{} bytes are not what the log foretold", block.len())));
+            return Err(refused(
+                place,
+                format!("{} bytes are not the size in the log block's pointer", block.len()),
+            ));
         }
         let mut block = Vec::from(block);
         let mut holds = Stored::Checksum;
@@ -91,6 +94,7 @@ impl Pool {
         Checksum::Zilog2
             .seal_as(&mut block, bp.checksum(), native_endian(), holds)
             .map_err(|error| refused(place, error.to_string()))?;
+        debug_assert!(Checksum::Zilog2.verify_embedded(&block, bp.checksum(), holds).is_ok());
         let dvas: Vec<Dva> = bp.dvas().collect();
         self.overwrite_copies(&dvas, &block.into(), bp.physical_birth(), place, durable).await
     }

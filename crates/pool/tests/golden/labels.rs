@@ -7,6 +7,7 @@ use cenote_format::nvlist::Nvlist;
 use cenote_pool::label::read_labels;
 use cenote_pool::{PoolError, discover};
 use cenote_runtime::Runtime;
+use cenote_testkit::{copy_image, golden, golden_pools, needs};
 use std::path::PathBuf;
 
 async fn labels_of(rt: &Runtime, image: &PathBuf) -> Vec<Nvlist> {
@@ -25,17 +26,17 @@ fn first_difference(a: &Nvlist, b: &Nvlist) -> String {
 fn every_label_of_every_golden_pool_encodes_to_the_same_list() {
     let rt = Runtime::real(None);
     let (mut labels, mut differ) = (0, Vec::new());
-    for name in cenote_testkit::golden_names() {
-        let Some(golden) = cenote_testkit::golden(&name) else { continue };
+    for golden in golden_pools() {
         for disk in golden.facts().disks {
             let image = golden.images().join(disk.file.trim_end_matches(".zst"));
             for list in rt.block_on(labels_of(&rt, &image)) {
                 let again = LabelConfig::decode(&list).unwrap().encode();
-                assert_eq!(LabelConfig::decode(&again), LabelConfig::decode(&list), "{name}");
+                assert_eq!(LabelConfig::decode(&again), LabelConfig::decode(&list), "{}", golden.name());
                 labels += 1;
                 // Labels by zfs-fuse have no list of features; OpenZFS always writes one, even if empty.
                 if again.encode() != list.encode() && list.contains("features_for_read") {
-                    differ.push(format!("{name} {}: {}", disk.file, first_difference(&list, &again)));
+                    let difference = first_difference(&list, &again);
+                    differ.push(format!("{} {}: {difference}", golden.name(), disk.file));
                 }
             }
         }
@@ -44,15 +45,16 @@ fn every_label_of_every_golden_pool_encodes_to_the_same_list() {
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
 }
 
+#[needs("mirror")]
 #[test]
 fn one_program_at_a_time_opens_a_pool_for_writing() {
     let rt = Runtime::real(None);
     rt.block_on(async {
-        let Some(golden) = cenote_testkit::golden("mirror") else { return };
+        let golden = golden("mirror");
         let folder = tempfile::tempdir().unwrap();
         for disk in golden.facts().disks {
             let name = disk.file.trim_end_matches(".zst");
-            cenote_testkit::copy_image(&golden.images().join(name), &folder.path().join(name));
+            copy_image(&golden.images().join(name), &folder.path().join(name));
         }
         let found = discover(&rt, &[folder.path().to_owned()]).await.pools.remove(0);
         assert!(!found.is_writable());
@@ -66,12 +68,9 @@ fn one_program_at_a_time_opens_a_pool_for_writing() {
         drop(writable);
         found.open_for_writing(&rt).await.unwrap();
         // Images of golden pools are read-only for us.
-        if let Some(found) = find(&rt, "mirror").await
-            && std::fs::OpenOptions::new()
-                .write(true)
-                .open(&found.devices.values().next().unwrap().path)
-                .is_err()
-        {
+        let found = find(&rt, "mirror").await;
+        let image = &found.devices.values().next().unwrap().path;
+        if std::fs::OpenOptions::new().write(true).open(image).is_err() {
             assert!(found.open_for_writing(&rt).await.is_err());
         }
     });

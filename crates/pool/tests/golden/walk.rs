@@ -12,13 +12,13 @@ use cenote_runtime::Runtime;
 use std::collections::HashSet;
 
 /// The golden pool of this name as discovery finds it.
-pub async fn find(rt: &Runtime, name: &str) -> Option<FoundPool> {
-    let golden = cenote_testkit::golden(name)?;
+pub async fn find(rt: &Runtime, name: &str) -> FoundPool {
+    let golden = cenote_testkit::golden(name);
     let discovery = discover(rt, &[golden.images()]).await;
     assert_eq!(discovery.pools.len(), 1, "{name}: {:?}", discovery.problems);
     let found = discovery.pools.into_iter().next().unwrap();
     assert_eq!(found.name(), golden.facts().pool);
-    Some(found)
+    found
 }
 
 /// Every block below the pool's newest root, each once; all are read through `read_many`.

@@ -21,7 +21,7 @@ fn log_block(text: &[u8; 96]) -> Bytes {
 }
 
 #[test]
-fn a_log_block_is_what_its_pointer_foretold() {
+fn a_log_block_is_written_where_its_pointer_says() {
     for (seed, cipher) in [(80, None), (81, Some(Cipher::Aes256Gcm)), (82, Some(Cipher::Aes128Ccm))] {
         simulate(seed, async |rt| {
             let lab = Lab::of(&rt, Layout::Mirror(2), 12).await;

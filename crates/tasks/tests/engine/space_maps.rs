@@ -14,7 +14,7 @@ use cenote_testkit::golden;
 #[test]
 fn space_maps_replay_to_what_was_appended() {
     let rt = Runtime::real(Some(2));
-    let Some(pool) = golden("single") else { return };
+    let pool = golden("single");
     let seed = rt.random_u64();
     eprintln!("seed {seed:#x}");
     rt.block_on(async {

@@ -50,9 +50,12 @@ impl LeafMut<'_> {
         let mut chunks = Vec::new();
         let mut next = first;
         while next != CHAIN_END {
-            let at = self.chunk_of(next, CHUNK_ARRAY, "has a name or value in a chunk that is no array")?;
+            let at = self.chunk_of(next, CHUNK_ARRAY, "has a name or value in a chunk of another type")?;
             if chunks.len() > self.chunk_count {
-                return Err(FormatError::Corrupt { what: WHAT, why: "has a name or value without end" });
+                return Err(FormatError::Corrupt {
+                    what: WHAT,
+                    why: "has a name or value whose chunks form a loop",
+                });
             }
             chunks.push(next);
             next = self.u16(at + ARRAY_NEXT);
@@ -63,7 +66,7 @@ impl LeafMut<'_> {
     pub(super) fn array_is(&self, first: u16, wanted: &[u8]) -> Result<bool> {
         let mut next = first;
         for piece in wanted.chunks(ARRAY_BYTES) {
-            let at = self.chunk_of(next, CHUNK_ARRAY, "has a name in a chunk that is no array")?;
+            let at = self.chunk_of(next, CHUNK_ARRAY, "has a name in a chunk of another type")?;
             if self.block[at + 1..at + 1 + piece.len()] != *piece {
                 return Ok(false);
             }
@@ -104,7 +107,7 @@ impl LeafMut<'_> {
 
     /// Offset of an entry whose number comes from the disk.
     pub(super) fn entry_at(&self, entry: u16) -> Result<usize> {
-        self.chunk_of(entry, CHUNK_ENTRY, "has a hash chain through a chunk that is no entry")
+        self.chunk_of(entry, CHUNK_ENTRY, "has a hash chain through a chunk of another type")
     }
 
     fn chunk_of(&self, chunk: u16, kind: u8, why: &'static str) -> Result<usize> {

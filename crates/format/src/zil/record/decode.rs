@@ -15,6 +15,8 @@ const AT_XVATTR: u64 = 1 << 16;
 /// Bytes of `lr_attr_t` as every known writer logs it: three words of bitmap.
 const LOG_ATTRS_BYTES: usize = 72;
 
+const _: () = assert!(4 + 3 * 4 + 8 + 2 * 8 + 32 == LOG_ATTRS_BYTES, "size, bitmap, bits, time, stamp");
+
 impl LogRecord {
     /// Decodes the record at the start of `bytes`; returns it with its length, which is at least
     /// `LR_BYTES`.
@@ -136,6 +138,7 @@ fn create(p: &mut Payload<'_>, kind: CreateKind, txtype: u64) -> Result<Operatio
     let has_attrs =
         matches!(txtype, tx::CREATE_ATTR | tx::CREATE_ACL_ATTR | tx::MKDIR_ATTR | tx::MKDIR_ACL_ATTR);
     let new = new_object(p)?;
+    debug_assert_eq!(LR_BYTES + p.reader.position(), LR_CREATE_BYTES);
     let counts = if has_acl { Some(p.reader.words()?) } else { None };
     let attrs = if has_attrs { Some(LogAttrs::read(&mut p.reader)?) } else { None };
     let acl = counts.map(|counts| LogAcl::read(p, counts)).transpose()?;
@@ -158,6 +161,7 @@ fn write(p: &mut Payload<'_>, txtype: u64) -> Result<Operation> {
     let object = object(p)?;
     let [offset_bytes, length_bytes, block_offset] = p.reader.words()?;
     let bp = Blkptr::read(&mut p.reader)?;
+    debug_assert_eq!(LR_BYTES + p.reader.position(), LR_WRITE_BYTES);
     let data = match p.reader.remaining() {
         0 => WriteData::Indirect,
         _ => WriteData::Copied(p.take(length_bytes)?),

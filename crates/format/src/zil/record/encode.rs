@@ -43,6 +43,7 @@ impl Operation {
         match self {
             Operation::Create { new, attrs, acl, domains, name, .. } => {
                 new.write(w);
+                assert_eq!(LR_BYTES + w.position(), LR_CREATE_BYTES);
                 if let Some(acl) = acl {
                     w.words(&acl.counts());
                 }
@@ -77,6 +78,7 @@ impl Operation {
             Operation::Write { object, offset_bytes, length_bytes, block_offset, bp, data, .. } => {
                 w.words(&[object.0, *offset_bytes, *length_bytes, *block_offset]);
                 bp.write(w);
+                assert_eq!(LR_BYTES + w.position(), LR_WRITE_BYTES);
                 if let WriteData::Copied(data) = data {
                     w.bytes(data);
                 }

@@ -16,6 +16,7 @@ use cenote_fs::write::{NewFile, NewKind, XattrStore};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Volume};
 use cenote_pool::{VdevClass, VdevKind};
 use cenote_runtime::Runtime;
+use cenote_testkit::{needs, shared_path};
 
 use super::volumes::{create_volume, work as work_on_volume};
 use super::{DISK, NOW, create, empty_filesystem, reopen, work};
@@ -112,12 +113,13 @@ fn same_row(ours: &str, theirs: &str) -> bool {
         })
 }
 
+#[needs("pools/generators")]
 #[test]
 fn the_module_replays_our_logs() {
     let Some(vm) = std::env::var_os("CENOTE_VM") else {
         return println!("CENOTE_VM is not set: not compared with the module");
     };
-    let Some(generators) = cenote_testkit::shared_path("pools/generators") else { return };
+    let generators = shared_path("pools/generators");
     let rt = Runtime::real(Some(2));
     let seed = seed();
     let log = |kind, count| (VdevClass::Log, kind, 0, count);
