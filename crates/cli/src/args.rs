@@ -85,6 +85,8 @@ pub enum Command {
     Demo(Deferred<command::demo::Demo>),
     /// Write shell completions to standard output
     Completions(Deferred<command::completions::Completions>),
+    /// Write man pages to a directory
+    Man(Deferred<command::man::Man>),
     /// Print how the word being typed can be completed; called by shells
     #[command(hide = true)]
     Complete(Deferred<command::complete::Complete>),

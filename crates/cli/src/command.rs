@@ -11,6 +11,7 @@ pub mod find;
 mod form;
 mod json;
 pub mod lab;
+pub mod man;
 pub mod mount;
 mod not_yet;
 pub mod rescue;

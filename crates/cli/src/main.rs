@@ -78,6 +78,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
+        Command::Man(Deferred(man)) => man.run(Cli::command()),
         Command::Complete(Deferred(complete)) => complete.run(Cli::command(), session).await,
     }
 }

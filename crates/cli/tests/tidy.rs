@@ -14,7 +14,7 @@ const TABLES: [&str; 3] = ["format/src/features/", "format/src/props/", "format/
 const MOST_COLUMNS: usize = 110;
 /// Longer lines are allowed here: a table of facts, reports written by the lab, and crates and documents
 /// whose lines have not been shortened yet.
-const WIDE: &[&str] = &["crates/format/src/features.rs", "docs/example/", "crates/fuse/", "crates/serve/"];
+const WIDE: &[&str] = &["crates/format/src/features.rs", "docs/example/"];
 /// Starts of paths that exist only on the machines where Cenote is built.
 const BUILD_MACHINES: [&str; 5] = ["/work/", "/builds/", "/home/runner/", "/github/", "/Users/"];
 /// Folders without texts of the project.

@@ -51,6 +51,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zfs mount", Changes(&[("{P}", 1)])),
     ("zfs unmount", Changes(&[("{P}", 1)])),
     ("completions", Apart),
+    ("man", Apart),
     (
         "zfs create",
         Changes(&[

@@ -1,8 +1,8 @@
 //! The numbers of nodes, and which of them the kernel holds.
 //!
 //! ```text
-//!   bits 48..64: the tree       0: the mounted dataset   1..0xfffe: a snapshot below .zfs   0xffff: .zfs itself
-//!   bits  0..48: the object     the dataset's root is node 1, as FUSE wants it; object 1 of a file system is never a file
+//!   bits 48..64: the tree     0: the mounted dataset   1..0xfffe: a snapshot below .zfs   0xffff: .zfs
+//!   bits  0..48: the object   the root is node 1, as FUSE wants it; object 1 is never a file
 //! ```
 //!
 //! Idea: a number says all by itself, so a node that the kernel has forgotten can still be asked for (NFS
