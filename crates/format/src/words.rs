@@ -206,8 +206,8 @@ impl<const N: usize> Words for Pad<N> {
 
 /// Defines a struct with its fields in on-disk order, and its conversion to and from words.
 ///
-/// `bytes` is its size on disk, which the compiler checks against the fields. `required` is the number of words
-/// of the oldest form; `all` if it never grew.
+/// `bytes` is its size on disk, which the compiler checks against the fields. `required` is the number of
+/// words of the oldest form; `all` if it never grew.
 macro_rules! word_struct {
     ($(#[$doc:meta])* pub struct $name:ident($what:literal, bytes: $bytes:literal, required: $required:tt) {
         $($(#[$field_doc:meta])* pub $field:ident: $ty:ty,)*

@@ -37,7 +37,8 @@ const DENIED: u16 = 1;
 const OBJECT_TYPES: std::ops::RangeInclusive<u16> = 5..=8;
 /// Bytes for entries in an old znode, `ZFS_ACE_SPACE`.
 pub const INLINE_BYTES: usize = 72;
-/// Bytes of the ACL in an old znode, `sizeof (zfs_acl_phys_t)`: object, size or count, version, count, entries.
+/// Bytes of the ACL in an old znode, `sizeof (zfs_acl_phys_t)`: object, size or count, version, count,
+/// entries.
 pub(super) const ACL_BYTES: usize = 8 + 4 + 2 + 2 + INLINE_BYTES;
 /// Bytes of an entry of version 0, and the least of one of version 1.
 const OLD_ACE_BYTES: usize = 12;

@@ -134,7 +134,8 @@ fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(
     if differ("guid") {
         notes.push(problem(path, "its labels belong to different vdevs; the newest is used"));
     } else if differ("txg") {
-        let why = "its labels are of different txgs: a write was interrupted; the newest of a completed txg is used";
+        let why = "its labels are of different txgs: a write was interrupted; the newest of a \
+                   completed txg is used";
         notes.push(problem(path, why));
     }
     notes
