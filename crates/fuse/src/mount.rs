@@ -138,7 +138,8 @@ fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountErr
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|source| MountError::NoDevice { source: source.into() })?;
     let data = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read={MAX_WRITE_BYTES}",
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,\
+         max_read={MAX_WRITE_BYTES}",
         device.as_raw_fd()
     );
     let text = |text: &[u8]| CString::new(text).map_err(|_| failed(Errno::INVAL));

@@ -99,7 +99,8 @@ pub trait Serving: Send + Sync + 'static {
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum SocketError {
     #[error(
-        "{path}: a daemon is serving there already (process {pid}); stop it, or give this one another --socket"
+        "{path}: a daemon is serving there already (process {pid}); stop it, or give this one another \
+         --socket"
     )]
     Taken { path: String, pid: i32 },
     #[error("{path}: is not a socket; it is left alone: remove it, or give another --socket")]
