@@ -6,6 +6,7 @@
 //! across an await.
 
 mod disks;
+mod domains;
 mod held;
 mod interrupt;
 mod json_array;
@@ -30,6 +31,7 @@ use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+pub use domains::{KeyDomain, key_domains};
 pub use held::export_all;
 pub use interrupt::{interrupted, unless_interrupted};
 pub use json_array::JsonArray;
@@ -109,6 +111,7 @@ impl Session {
     ) -> Result<Session, CliError> {
         let disks = common.disks.iter().map(|disk| local(disk)).collect();
         let keys = keys::GivenKeys::parse(&common.keys)?;
+        keys.use_for_command();
         Ok(Session {
             runtime: runtime.clone(),
             common,
@@ -291,9 +294,10 @@ impl Session {
         self.keys.source()
     }
 
-    /// The same with this key location instead of the one the pool stores.
-    pub fn keys_at(&self, location: &str) -> KeySource {
-        self.keys.at(location)
+    /// Keys to load or to check: `--key`, then this location or the one that the pool stores, which may be a
+    /// pipe.
+    pub fn keys_to_load(&self, location: Option<&str>) -> KeySource {
+        self.keys.to_load(location)
     }
 
     /// Opens a pool without prompting for keys; keys given by `--key` are used.

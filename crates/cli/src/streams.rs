@@ -5,8 +5,8 @@
 //! Commands ask here for "standard output" and never know the difference.
 //!
 //! Locking: the streams of the daemon's commands are thread-local; set before a command begins, taken back
-//! when it has ended. What a command leaves to other threads has no streams of a client there: it writes to
-//! the daemon's own.
+//! when it has ended. What a command leaves to other threads has no streams of a client there, and writes to
+//! the daemon's own, unless it takes them along.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -66,9 +66,9 @@ pub fn streams() -> Arc<Streams> {
 
 /// Runs `command` with a client's streams.
 pub fn with_streams<T>(streams: Arc<Streams>, command: impl FnOnce() -> T) -> T {
-    OF_CLIENT.set(Some(streams));
+    let before = OF_CLIENT.replace(Some(streams));
     let done = command();
-    OF_CLIENT.set(None);
+    OF_CLIENT.set(before);
     done
 }
 

@@ -89,7 +89,8 @@ const LINES: &str = "\
     ! zpool labelclear -f a";
 
 /// Verbs that print no table, list or report (raw files, scripts, a word), and verbs tested elsewhere.
-const OTHERS: [&str; 7] = ["cat", "completions", "demo", "lab", "man", "serve", "zfs load-key"];
+const OTHERS: [&str; 8] =
+    ["cat", "completions", "demo", "lab", "man", "serve", "zfs load-key", "zfs unload-key"];
 
 fn texts(output: &Output) -> [String; 2] {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8(bytes.clone()).unwrap())

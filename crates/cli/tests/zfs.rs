@@ -281,5 +281,5 @@ fn keys_of_all_roots_are_tried_where_they_are_said_to_be() {
         String::from_utf8_lossy(&wrong.stdout).contains(&format!("0 / {roots} keys are correct")),
         "{wrong:?}"
     );
-    cenote_fails(&pool, "zfs load-key genc", 1, "`zfs load-key` is not in Cenote yet");
+    cenote_fails(&pool, "zfs load-key genc", 1, "start `cenote serve`");
 }

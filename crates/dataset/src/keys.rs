@@ -14,6 +14,9 @@
 //! unwrapped keys by key object. A wrong key is noticed here, by the MAC over the wrapped keys, before
 //! anything is decrypted with it.
 //!
+//! A pool that stays open asks nobody: its keys are loaded and unloaded ([`Keyring::load`],
+//! [`Keyring::unload`]), and only new keys are asked for, of whoever makes them ([`KeySource::of_caller`]).
+//!
 //! Source: OpenZFS `dsl_crypt.c`, `libzfs_crypto.c`.
 
 mod keyring;
@@ -39,23 +42,49 @@ impl std::fmt::Debug for UserKey {
 ///
 /// The call may block (it may ask at a terminal); it runs where that hurts nobody.
 #[derive(Clone, Default)]
-pub struct KeySource(Option<Arc<Ask>>);
+pub struct KeySource(Place);
 
 type Ask = dyn Fn(&EncryptionInfo) -> Option<UserKey> + Send + Sync;
+
+#[derive(Clone, Default)]
+enum Place {
+    #[default]
+    Nowhere,
+    Ask(Arc<Ask>),
+    Caller(Arc<dyn Fn() -> KeySource + Send + Sync>),
+}
 
 impl KeySource {
     /// Keys from a function; `None` means that there is none, and the dataset stays locked.
     pub fn new(ask: impl Fn(&EncryptionInfo) -> Option<UserKey> + Send + Sync + 'static) -> KeySource {
-        KeySource(Some(Arc::new(ask)))
+        KeySource(Place::Ask(Arc::new(ask)))
     }
 
-    fn ask(&self, info: &EncryptionInfo) -> Option<UserKey> {
-        self.0.as_ref().and_then(|ask| ask(info))
+    /// Whatever source the thread has that needs a key.
+    pub fn of_caller(source: impl Fn() -> KeySource + Send + Sync + 'static) -> KeySource {
+        KeySource(Place::Caller(Arc::new(source)))
+    }
+
+    /// The same as seen from this thread: it can be asked on another one.
+    fn here(&self) -> KeySource {
+        match &self.0 {
+            Place::Caller(source) => source(),
+            _ => self.clone(),
+        }
+    }
+
+    /// Asks for a key.
+    pub fn ask(&self, info: &EncryptionInfo) -> Option<UserKey> {
+        match &self.0 {
+            Place::Nowhere => None,
+            Place::Ask(ask) => ask(info),
+            Place::Caller(source) => source().ask(info),
+        }
     }
 }
 
 impl std::fmt::Debug for KeySource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "KeySource(some)" } else { "KeySource(none)" })
+        f.write_str(if matches!(self.0, Place::Nowhere) { "KeySource(none)" } else { "KeySource(some)" })
     }
 }

@@ -137,8 +137,13 @@ impl Engine {
     /// Ends all logs: the next txg on disk covers what they hold, and leaves no log. Those that wait for
     /// their replay stay.
     pub(crate) async fn end_logs(&self) -> Result<()> {
+        self.end_logs_of(|_| true).await
+    }
+
+    /// The same for some datasets.
+    pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         let hold = self.hold().await?;
-        for opened in self.opened_logs() {
+        for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
             opened.log.end(hold.txg());
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cenote_format::units::ObjectId;
+use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
 
 use crate::engine::{Engine, LiveDataset};
@@ -69,6 +69,35 @@ impl Engine {
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
         // What its log and its features lack is no change of whoever opens it.
         self.prepare(self.open_dataset(name)).await
+    }
+
+    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is in
+    /// use; then all stay.
+    ///
+    /// # Errors
+    /// What has changed in them could not be written.
+    pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
+        if let Some(used) = self.used_of(&ids) {
+            return Ok(Some(used));
+        }
+        self.end_logs_of(|id| ids.contains(&id)).await?;
+        self.sync_all().await?;
+        self.run(move |context| {
+            Box::pin(async move {
+                let used = ids.iter().copied().find(|&id| context.is_open(id));
+                if used.is_none() {
+                    ids.into_iter().for_each(|id| context.close(id));
+                }
+                Ok(used)
+            })
+        })
+        .await
+    }
+
+    fn used_of(&self, ids: &[DatasetId]) -> Option<DatasetId> {
+        let datasets = self.0.datasets.lock();
+        let is_used = |id: &DatasetId| datasets.get(id).is_some_and(|open| open.objset.is_shared());
+        ids.iter().copied().find(is_used)
     }
 
     async fn open_dataset(&self, name: &str) -> Result<OpenDataset> {

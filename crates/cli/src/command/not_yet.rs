@@ -64,7 +64,6 @@ const ZFS: &[Missing] = &[
         "`cenote cp -r` copies files into a pool and out of it. For streams, import the pool with OpenZFS",
     ),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
-    (&["unload-key"], "No key stays loaded after a command ends"),
     (
         &["upgrade"],
         "File systems keep their version. `cenote zfs get version` shows it; to raise it, \

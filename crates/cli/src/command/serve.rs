@@ -47,6 +47,9 @@ pub struct Serve {
     /// Import the named pools, but mount nothing
     #[arg(short = 'N', long)]
     pub no_mount: bool,
+    /// Load the keys of encrypted datasets from where `keylocation` says they are
+    #[arg(short = 'l', long)]
+    pub load_keys: bool,
     /// Threads that answer the kernel, per file system
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -135,7 +138,8 @@ impl Serve {
 
     async fn open(&self, session: &Session, found: &cenote_pool::FoundPool) -> Result<Outcome, CliError> {
         let pool = session.hold(found, None).await?;
-        if self.no_mount { Ok(Outcome::Done) } else { session.mount_all(&pool).await }
+        let loaded = if self.load_keys { session.load_keys(&pool, None).await? } else { Outcome::Done };
+        if self.no_mount { Ok(loaded) } else { Ok(loaded.and(session.mount_all(&pool).await?)) }
     }
 }
 

@@ -69,8 +69,10 @@ pub enum Zfs {
     Release(hold::Release),
     /// Change the key of an encrypted dataset
     ChangeKey(key::ChangeKey),
-    /// Check keys of encrypted datasets
+    /// Load keys of encrypted datasets into the daemon, or check them
     LoadKey(key::LoadKey),
+    /// Take keys out of the daemon's memory
+    UnloadKey(key::UnloadKey),
     /// Mount file systems of pools that the daemon holds, or list what is mounted
     Mount(mount::Mount),
     /// Unmount file systems
@@ -211,6 +213,7 @@ impl Zfs {
             Zfs::Release(release) => release.run(session).await,
             Zfs::ChangeKey(change) => change.run(session).await,
             Zfs::LoadKey(load) => load.run(session).await,
+            Zfs::UnloadKey(unload) => unload.run(session).await,
             Zfs::Mount(mount) => mount.run(session).await,
             Zfs::Unmount(unmount) => unmount.run(session).await,
             Zfs::List(list) => list.run(session).await,

@@ -126,7 +126,7 @@ pub struct Import {
     /// Accepted for compatibility: nothing is ever mounted
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<String>,
-    /// Accepted for compatibility: keys are asked for when they are needed
+    /// Load the keys of encrypted datasets into the daemon; without one they are asked for when needed
     #[arg(short = 'l')]
     pub load_keys: bool,
     /// Accepted for compatibility: devices are always searched

@@ -14,6 +14,7 @@ use cenote_pool::{FoundPool, PoolState, discover};
 use cenote_serve::pools::{ExportError, OpenPool, Pools};
 
 use super::Session;
+use super::domains::key_domains;
 use super::writing::this_host;
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
@@ -153,6 +154,43 @@ impl Session {
         Ok(outcome)
     }
 
+    /// Loads the keys of encryption roots at and below a dataset, or of all, from where they are kept. Those
+    /// that are not to be had are told of.
+    pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, CliError> {
+        let (mos, source) = (pool.engine.mos().await?, self.keys_to_load(None));
+        let mut outcome = Outcome::Done;
+        for domain in key_domains(&mos, name).await? {
+            if pool.engine.keys().has(domain.info.root_dir).await {
+                continue;
+            }
+            if let Err(error) = domain.load(&pool.engine, &source).await {
+                outcome = outcome.and(error.tell(&domain.info.root));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The same for one root, unless its key is loaded already. It has to be there.
+    pub async fn load_key_of(&self, pool: &OpenPool, root: &str) -> Result<(), CliError> {
+        let domains = key_domains(&pool.engine.mos().await?, Some(root)).await?;
+        for domain in domains.iter().filter(|domain| domain.info.root == root) {
+            if !pool.engine.keys().has(domain.info.root_dir).await {
+                domain.load(&pool.engine, &self.keys_to_load(None)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unloads the keys of encryption roots at and below a dataset that nothing mounted needs.
+    pub async fn unload_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<(), CliError> {
+        for domain in key_domains(&pool.engine.mos().await?, name).await? {
+            if pool.engine.keys().has(domain.info.root_dir).await {
+                domain.unload(&pool.engine, &pool.mounts).await.ok();
+            }
+        }
+        Ok(())
+    }
+
     /// Closes an open pool.
     pub async fn let_go(&self, pool: &OpenPool, force: bool, state: PoolState) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
@@ -176,8 +214,21 @@ impl Session {
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
         engine.set_state(PoolState::Active, this_host()).await?;
+        // Logs were replayed with whatever keys there are; from now on keys are loaded.
+        engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
+        engine.keys().restart(super::keys::of_command()).await;
         Ok(engine)
     }
+}
+
+async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
+    let mut ids = Vec::new();
+    for dataset in mos.all_datasets().await? {
+        if !dataset.is_snapshot() && dataset.dir().encryption().await?.is_some() {
+            ids.push(dataset.id());
+        }
+    }
+    Ok(ids)
 }
 
 fn note(pools: &Pools) {

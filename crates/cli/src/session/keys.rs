@@ -5,9 +5,12 @@
 //! belongs to an encryption root and unlocks all datasets that inherit from it. Creating a root, or changing
 //! its key, asks for the new key in the same ways.
 //!
+//! Keys are asked for on threads where blocking hurts nobody; the streams of the command go along.
+//!
 //! This module only fetches key material, never more bytes than a key can have. The engine alone decides
 //! which part of it is the key.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
@@ -20,7 +23,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::message::say;
 use crate::outcome::CliError;
-use crate::streams::{Streams, local, streams, variable};
+use crate::streams::{Streams, local, streams, variable, with_streams};
 
 /// One byte more than the longest key, so that a longer one is noticed.
 const MAX_KEY_BYTES: u64 = 513;
@@ -29,6 +32,19 @@ const MAX_KEY_BYTES: u64 = 513;
 /// its new one.
 #[derive(Clone, Default)]
 pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
+
+thread_local! {
+    /// Those of the command that the daemon runs on this thread.
+    static OF_COMMAND: RefCell<GivenKeys> = RefCell::default();
+}
+
+/// In the daemon: new keys come from the command that makes them; all others have to be loaded.
+pub fn of_command() -> KeySource {
+    KeySource::of_caller(|| {
+        let keys = OF_COMMAND.with_borrow(Clone::clone).source();
+        KeySource::new(move |info: &EncryptionInfo| keys.ask(info).filter(|_| info.is_new()))
+    })
+}
 
 #[derive(Clone)]
 struct Given {
@@ -56,18 +72,28 @@ impl GivenKeys {
         Some(of_hex.as_ref().filter(|_| is_raw(info)).unwrap_or(key).clone())
     }
 
+    /// Makes these the keys of the command on this thread.
+    pub fn use_for_command(&self) {
+        OF_COMMAND.set(self.clone());
+    }
+
     /// Uses only the keys that were given.
     pub fn given(&self) -> KeySource {
         let keys = self.clone();
         KeySource::new(move |info: &EncryptionInfo| keys.find(info))
     }
 
-    /// Uses the keys given, then the file or terminal that `location` names.
-    pub fn at(&self, location: &str) -> KeySource {
-        let (keys, location) = (self.clone(), location.to_owned());
-        KeySource::new(move |info: &EncryptionInfo| {
-            let info = EncryptionInfo { keylocation: Some(location.clone()), ..info.clone() };
-            let from_place = || if location == "prompt" { ask(&info) } else { from_file(&info) };
+    /// Uses the keys given, then the file, terminal or pipe that `location` names; without one, what the
+    /// dataset's keylocation names.
+    pub fn to_load(&self, location: Option<&str>) -> KeySource {
+        let (keys, location) = (self.clone(), location.map(str::to_owned));
+        with_own_streams(move |info| {
+            let location = location.clone().or_else(|| info.keylocation.clone());
+            let info = EncryptionInfo { keylocation: location, ..info.clone() };
+            let from_place = || match info.keylocation.as_deref() {
+                None | Some("prompt") => ask(&info, true),
+                Some(_) => from_file(&info),
+            };
             keys.find(&info).or_else(from_place)
         })
     }
@@ -76,10 +102,16 @@ impl GivenKeys {
     /// terminal.
     pub fn source(&self) -> KeySource {
         let keys = self.clone();
-        KeySource::new(move |info: &EncryptionInfo| {
-            keys.find(info).or_else(|| from_file(info)).or_else(|| ask(info))
+        with_own_streams(move |info| {
+            keys.find(info).or_else(|| from_file(info)).or_else(|| ask(info, info.is_new()))
         })
     }
+}
+
+/// Wherever it is asked, it asks at the terminal of the command that makes it.
+fn with_own_streams(ask: impl Fn(&EncryptionInfo) -> Option<UserKey> + Send + Sync + 'static) -> KeySource {
+    let streams = streams();
+    KeySource::new(move |info: &EncryptionInfo| with_streams(streams.clone(), || ask(info)))
 }
 
 fn is_raw(info: &EncryptionInfo) -> bool {
@@ -130,14 +162,14 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Prompts for a key at the terminal, twice for a new key; a new key may also be piped in. `None` if there is
+/// Prompts for a key at the terminal, twice for a new key; some may also be piped in. `None` if there is
 /// neither terminal nor pipe, or the answer is empty.
-fn ask(info: &EncryptionInfo) -> Option<UserKey> {
+fn ask(info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey> {
     let streams = streams();
     match (streams.stdin.is_terminal(), streams.stderr.is_terminal()) {
         (true, true) if streams.client.is_some() => typed(info, |text| prompt_at(&streams, &text).ok()),
         (true, true) => typed(info, |text| rpassword::prompt_password(text).ok()),
-        (false, _) if info.is_new() => piped(BufReader::with_capacity(1, &*streams.stdin), info),
+        (false, _) if may_be_piped => piped(BufReader::with_capacity(1, &*streams.stdin), info),
         _ => None,
     }
 }

@@ -87,6 +87,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zfs release", Changes(&[("x {P}@nosuch", 1), ("-r x {P}@nosuch", 1)])),
     ("zfs change-key", Changes(&[("{P}/nosuch", 1), ("-i {P}/nosuch", 1)])),
     ("zfs load-key", Looks("{P}/nosuch")),
+    ("zfs unload-key", Changes(&[("{P}", 1), ("-a", 1)])),
     ("zfs list", Looks("-t all -r {P}")),
     ("zfs get", Looks("all {P}")),
     ("zfs diff", Looks("{P}@nosuch")),

@@ -89,7 +89,7 @@ impl EncryptionInfo {
 /// once.
 #[derive(Default)]
 pub struct Keyring {
-    source: KeySource,
+    source: parking_lot::RwLock<KeySource>,
     /// By encryption root; `None`: asked for, and there is none.
     wrapping: Mutex<HashMap<ObjectId, Option<Arc<WrappingKey>>>>,
     /// By key object.
@@ -99,7 +99,60 @@ pub struct Keyring {
 impl Keyring {
     /// No key is known yet; `source` is asked for each.
     pub fn new(source: KeySource) -> Keyring {
-        Keyring { source, ..Keyring::default() }
+        Keyring { source: source.into(), ..Keyring::default() }
+    }
+
+    /// From now on `source` is asked, and what is known so far is forgotten.
+    pub async fn restart(&self, source: KeySource) {
+        *self.source.write() = source;
+        self.wrapping.lock().await.clear();
+        self.unwrapped.lock().await.clear();
+    }
+
+    /// Whether the key of an encryption root is at hand, without asking for it.
+    pub async fn has(&self, root_dir: ObjectId) -> bool {
+        matches!(self.wrapping.lock().await.get(&root_dir), Some(Some(_)))
+    }
+
+    /// All users' keys that are at hand, by encryption root.
+    pub async fn known(&self) -> Vec<(ObjectId, Arc<WrappingKey>)> {
+        let wrapping = self.wrapping.lock().await;
+        wrapping.iter().filter_map(|(root, key)| Some((*root, key.clone()?))).collect()
+    }
+
+    /// Asks `source` for the key of an encryption root, of which `info` tells, and checks it. Answers whether
+    /// there was one.
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub async fn check(
+        &self,
+        mos: &Mos,
+        info: &EncryptionInfo,
+        source: &KeySource,
+    ) -> Result<Option<Arc<WrappingKey>>> {
+        let Some(key) = ask(mos.pool().runtime(), source.here(), info).await? else { return Ok(None) };
+        read_wrapped(mos, info).await?.unwrap(&key).map_err(|e| wrong_key(info, e))?;
+        Ok(Some(key))
+    }
+
+    /// The same, and keeps it.
+    ///
+    /// # Errors
+    /// As [`Keyring::check`].
+    pub async fn load(&self, mos: &Mos, info: &EncryptionInfo, source: &KeySource) -> Result<bool> {
+        let Some(key) = self.check(mos, info, source).await? else { return Ok(false) };
+        self.learn(info.root_dir, key).await;
+        Ok(true)
+    }
+
+    /// Forgets the key of an encryption root, and what it unwrapped. Nobody has a dataset open that needs it.
+    pub async fn unload(&self, root_dir: ObjectId, key_objects: impl IntoIterator<Item = ObjectId>) {
+        self.wrapping.lock().await.insert(root_dir, None);
+        let mut unwrapped = self.unwrapped.lock().await;
+        for object in key_objects {
+            unwrapped.remove(&object);
+        }
     }
 
     /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
@@ -140,10 +193,8 @@ impl Keyring {
 
     /// Asks for the user's key of an encryption root, which need not be one yet.
     pub async fn ask(&self, runtime: &Runtime, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
-        let (source, about) = (self.source.clone(), info.clone());
-        let derived =
-            runtime.blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose()).await;
-        Ok(derived.map_err(|e| wrong_key(info, e))?.map(Arc::new))
+        let source = self.source.read().here();
+        ask(runtime, source, info).await
     }
 
     /// An encryption root has this key from now on.
@@ -168,6 +219,18 @@ impl Keyring {
     pub async fn forget_key(&self, key_object: ObjectId) {
         self.unwrapped.lock().await.remove(&key_object);
     }
+}
+
+/// Asks for a user's key and derives from it what wraps.
+async fn ask(
+    runtime: &Runtime,
+    source: KeySource,
+    info: &EncryptionInfo,
+) -> Result<Option<Arc<WrappingKey>>> {
+    let about = info.clone();
+    let derived =
+        runtime.blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose()).await;
+    Ok(derived.map_err(|e| wrong_key(info, e))?.map(Arc::new))
 }
 
 /// Makes of what was typed or read what OpenZFS would: text is its first line, whatever follows; a raw key is

@@ -22,7 +22,8 @@ use crate::session::{Session, print, print_json};
 #[derive(Debug, Args)]
 // -V is a volume.
 #[command(disable_version_flag = true)]
-#[command(after_help = "A volume reserves its whole size unless -s is given. Nothing is mounted.\n\n\
+#[command(after_help = "A volume reserves its whole size unless -s is given. In the daemon, file systems \
+    are mounted.\n\n\
     Example: cenote zfs create -p -o compression=zstd tank/home/ada; cenote zfs create -s -V 10G tank/disk")]
 pub struct Create {
     /// Create missing parents too; an existing dataset is no error

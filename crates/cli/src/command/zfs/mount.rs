@@ -37,7 +37,7 @@ pub struct Mount {
     /// Accepted for compatibility: no progress is shown
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Accepted for compatibility: keys are loaded with `zfs load-key`
+    /// Load missing keys first
     #[arg(short = 'l')]
     pub load_keys: bool,
     /// Accepted for compatibility
@@ -57,7 +57,7 @@ pub struct Unmount {
     /// Even if it is in use
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for compatibility: keys stay loaded
+    /// Unload the keys that are not needed any more, too
     #[arg(short = 'u')]
     pub unload_keys: bool,
     /// The file system, or the directory it is mounted on
@@ -82,6 +82,9 @@ impl Mount {
         if self.all {
             let mut outcome = Outcome::Done;
             for pool in pools.all() {
+                if self.load_keys {
+                    outcome = outcome.and(session.load_keys(&pool, None).await?);
+                }
                 outcome = outcome.and(session.mount_all(&pool).await?);
             }
             return Ok(outcome);
@@ -96,6 +99,12 @@ impl Mount {
         let held = pools.get(pool_of(name));
         let pool =
             held.ok_or_else(|| CliError::NotFound(format!("cannot open '{name}': dataset does not exist")))?;
+        if self.load_keys {
+            let dataset = pool.engine.mos().await?.dataset(name).await?;
+            if let Some(info) = dataset.dir().encryption().await? {
+                session.load_key_of(&pool, &info.root).await?;
+            }
+        }
         if self.recursive {
             return session.mount_below(&pool, Some(name)).await;
         }
@@ -136,6 +145,8 @@ impl Unmount {
                 if let Err(error) = pool.mounts.unmount_below(None, self.force).await {
                     say_bare(&error);
                     outcome = Outcome::Failed;
+                } else if self.unload_keys {
+                    session.unload_keys(&pool, None).await?;
                 }
             }
             return Ok(outcome);
@@ -149,6 +160,9 @@ impl Unmount {
             for (mounted, dir) in pool.mounts.list() {
                 if is_meant(&mounted, &dir) {
                     pool.mounts.unmount_below(Some(&mounted), self.force).await.map_err(refused)?;
+                    if self.unload_keys {
+                        session.unload_keys(&pool, Some(&mounted)).await?;
+                    }
                     return Ok(Outcome::Done);
                 }
             }

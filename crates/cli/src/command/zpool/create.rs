@@ -143,9 +143,13 @@ impl Create {
             return Ok(Outcome::Done);
         }
         // Their locks go with them.
+        let keys = engine.keys().known().await;
         drop((engine, vdevs));
         let found = session.searching(paths).find_on_disks(&self.pool).await?;
         let pool = session.hold(&found, self.altroot.as_deref().map(PathBuf::from)).await?;
+        for (root, key) in keys {
+            pool.engine.keys().learn(root, key).await;
+        }
         session.mount_all(&pool).await
     }
 }

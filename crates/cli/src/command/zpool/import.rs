@@ -101,7 +101,8 @@ impl Import {
         let root = self.altroot.as_deref().or(altroot).map(PathBuf::from);
         let pool = session.hold(&found, root).await?;
         session.note_command(&pool.engine);
-        if self.no_mount { Ok(Outcome::Done) } else { session.mount_all(&pool).await }
+        let loaded = if self.load_keys { session.load_keys(&pool, None).await? } else { Outcome::Done };
+        if self.no_mount { Ok(loaded) } else { Ok(loaded.and(session.mount_all(&pool).await?)) }
     }
 
     fn written_name(&self) -> Option<&str> {

@@ -5,129 +5,13 @@
 #![allow(clippy::print_stdout, reason = "says what is skipped")]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod bench;
+mod keys;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder with disks, a socket and a mount point; and a daemon.
-struct Bench {
-    folder: TempDir,
-    daemon: Option<Child>,
-}
-
-fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !can {
-        println!("skipped: needs root and /dev/fuse");
-    }
-    can
-}
-
-impl Bench {
-    fn new(disks: &[&str]) -> Bench {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("d")).unwrap();
-        for disk in disks {
-            let file = fs::File::create(folder.path().join("d").join(disk)).unwrap();
-            file.set_len(256 << 20).unwrap();
-        }
-        let mut bench = Bench { folder, daemon: None };
-        bench.start(&[]);
-        bench
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).to_str().unwrap().into()
-    }
-
-    fn program(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
-        command
-            .current_dir(self.path("d"))
-            .env("CENOTE_SOCKET", self.path("sock"))
-            .env_remove("CENOTE_DISKS");
-        command
-    }
-
-    fn start(&mut self, more: &[&str]) {
-        let mut daemon =
-            self.program().args(["serve", "-d", "."]).args(more).stderr(Stdio::piped()).spawn().unwrap();
-        let mut messages = BufReader::new(daemon.stderr.take().unwrap()).lines();
-        self.daemon = Some(daemon);
-        let is_ready = messages.by_ref().map_while(Result::ok).any(|line| line.contains("serving"));
-        assert!(is_ready, "the daemon ended");
-        // Later messages must not fill the pipe.
-        std::thread::spawn(move || messages.for_each(drop));
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        self.program().args(words).stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// Runs a line that must succeed; answers its output.
-    #[track_caller]
-    fn done(&self, line: &str) -> String {
-        let output = self.run(&line.split(' ').collect::<Vec<_>>());
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs a line that must fail; answers its message.
-    #[track_caller]
-    fn fails(&self, line: &str) -> String {
-        let output = self.run(&line.split(' ').collect::<Vec<_>>());
-        assert!(!output.status.success(), "{line}: succeeded");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn signal(&mut self, signal: rustix::process::Signal) {
-        let mut daemon = self.daemon.take().unwrap();
-        rustix::process::kill_process(rustix::process::Pid::from_child(&daemon), signal).unwrap();
-        let begun = Instant::now();
-        while daemon.try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < PATIENCE, "the daemon does not end");
-            sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.kill().ok();
-            daemon.wait().ok();
-        }
-        let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let here = self.folder.path().to_str().unwrap();
-        for dir in table.lines().filter_map(|line| line.split(' ').nth(1)).filter(|dir| dir.starts_with(here))
-        {
-            Command::new("umount").args(["-l", dir]).status().ok();
-        }
-    }
-}
-
-fn zdb_finds_nothing(folder: &Path, pool: &str) {
-    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        return println!("zdb is not installed: not compared");
-    };
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("No leaks"), "{said}");
-}
+use bench::{Bench, can_mount, zdb_finds_nothing};
 
 #[test]
 fn pools_live_in_the_daemon() {

@@ -1,0 +1,99 @@
+//! What one key opens: an encryption root and all datasets that have their key from it.
+
+use cenote_dataset::{Dataset, EncryptionInfo, KeySource, Mos};
+use cenote_engine::Engine;
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_serve::mounts::Mounts;
+
+use crate::outcome::CliError;
+
+/// An encryption root and what is below it, clones elsewhere included.
+pub struct KeyDomain {
+    pub info: EncryptionInfo,
+    heads: Vec<DatasetId>,
+    key_objects: Vec<ObjectId>,
+}
+
+/// Those whose roots are at or below a dataset, or all; in the order of their names.
+pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>, CliError> {
+    let mut encrypted: Vec<(Dataset, EncryptionInfo)> = Vec::new();
+    for dataset in mos.all_datasets().await? {
+        if dataset.is_snapshot() {
+            continue;
+        }
+        if let Some(info) = dataset.dir().encryption().await? {
+            encrypted.push((dataset, info));
+        }
+    }
+    let is_meant = |root: &str| {
+        name.is_none_or(|name| {
+            root.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    let roots =
+        encrypted.iter().filter(|(dataset, info)| info.root == dataset.name() && is_meant(&info.root));
+    let mut domains: Vec<KeyDomain> = roots
+        .map(|(_, info)| {
+            let below = || encrypted.iter().filter(|(_, other)| other.root_dir == info.root_dir);
+            KeyDomain {
+                info: info.clone(),
+                heads: below().map(|(dataset, _)| dataset.id()).collect(),
+                key_objects: below().map(|(_, info)| info.key_object).collect(),
+            }
+        })
+        .collect();
+    domains.sort_by(|one, other| one.info.root.cmp(&other.info.root));
+    Ok(domains)
+}
+
+impl KeyDomain {
+    /// Loads its key into an open pool.
+    pub async fn load(&self, engine: &Engine, source: &KeySource) -> Result<(), CliError> {
+        let root = &self.info.root;
+        if engine.keys().has(self.info.root_dir).await {
+            return Err(CliError::Refused(format!("Key load error: Key already loaded for '{root}'.")));
+        }
+        match engine.keys().load(&engine.mos().await?, &self.info, source).await {
+            Ok(true) => Ok(()),
+            done => Err(not_loaded(root, done)),
+        }
+    }
+
+    /// Checks the key that `source` has, and loads nothing.
+    pub async fn check(&self, mos: &Mos, source: &KeySource) -> Result<(), CliError> {
+        match mos.keyring().check(mos, &self.info, source).await {
+            Ok(Some(_)) => Ok(()),
+            done => Err(not_loaded(&self.info.root, done)),
+        }
+    }
+
+    /// Takes the key out of memory, with all that it opened.
+    pub async fn unload(&self, engine: &Engine, mounts: &Mounts) -> Result<(), CliError> {
+        let root = &self.info.root;
+        let refused = |why: &str| CliError::Refused(format!("Key unload error: {why}"));
+        if !engine.keys().has(self.info.root_dir).await {
+            return Err(refused(&format!("Key already unloaded for '{root}'.")));
+        }
+        let mounted = self.heads.iter().find_map(|id| mounts.mounted_on(*id));
+        if let Some(dir) = mounted {
+            return Err(refused(&format!("'{root}' is busy: mounted on {}.", dir.display())));
+        }
+        if engine.close_datasets(self.heads.clone()).await?.is_some() {
+            return Err(refused(&format!("'{root}' is busy.")));
+        }
+        engine.keys().unload(self.info.root_dir, self.key_objects.iter().copied()).await;
+        Ok(())
+    }
+}
+
+fn not_loaded<T>(root: &str, done: Result<T, cenote_object::DatasetError>) -> CliError {
+    match done {
+        Err(cenote_object::DatasetError::WrongKey { why, .. }) => {
+            CliError::Refused(format!("Key load error: Incorrect key provided for '{root}': {why}."))
+        }
+        Err(error) => error.into(),
+        Ok(_) => CliError::Refused(format!(
+            "Key load error: there is no key for '{root}'; give it with --key, -L or through a pipe."
+        )),
+    }
+}
