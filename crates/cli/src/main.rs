@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let argv: Vec<_> = std::env::args_os().collect();
     let command = args::as_noted(&argv);
     let asks_for_json = args::asks_for_json(&argv);
-    let cli = match Cli::read(argv.clone()) {
+    let mut cli = match Cli::read(argv.clone()) {
         Ok(cli) => cli,
         Err(help) if asks_for_json && help.use_stderr() => {
             message::use_json();
@@ -39,6 +39,11 @@ fn main() -> ExitCode {
     };
     if cli.common.json {
         message::use_json();
+    }
+    if let Command::Serve(Deferred(serve)) = &mut cli.command
+        && let Err(error) = serve.read_config(&mut cli.common)
+    {
+        return report(&error);
     }
     match daemon::forward(&cli, &argv) {
         Some(Ok(status)) => return status.into(),

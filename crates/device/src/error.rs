@@ -47,10 +47,10 @@ pub enum DeviceError {
     #[error("{path}: is a {kind}, not a block device or a regular file")]
     NotADevice { path: Arc<str>, kind: &'static str },
     #[error(
-        "{path}: is in use by another program, or by the system; export its pool there, unmount it, or stop \
-         that program"
+        "{path}: is in use by {}; export its pool there, unmount it, or stop that program",
+        holder.as_deref().unwrap_or("another program, or by the system")
     )]
-    InUse { path: Arc<str> },
+    InUse { path: Arc<str>, holder: Option<Arc<str>> },
     #[error("{path}: cannot open: {source}")]
     Open { path: Arc<str>, source: Arc<io::Error> },
     #[error(

@@ -274,6 +274,8 @@ fn one_program_at_a_time_writes() {
     let first = FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).expect("nobody has it");
     let in_use = |error: DeviceError| {
         assert!(matches!(error, DeviceError::InUse { .. }));
+        let us = format!("process {} (", std::process::id());
+        assert!(error.to_string().contains(&us), "{error}");
         assert!(error.to_string().contains(&*file.path().to_string_lossy()), "{error}");
     };
     in_use(FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).err().expect("locked"));

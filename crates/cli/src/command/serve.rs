@@ -7,8 +7,12 @@
 //!   end (SIGTERM, SIGINT): no more commands; mounts and pools are given back
 //! ```
 //!
+//! Every option has a place in a file, too (`config`); what is typed comes first.
+//!
 //! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
 //! replays their logs; stale mounts are taken away when their mount points are used again.
+
+mod config;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -19,15 +23,31 @@ use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
 use cenote_serve::pools::{NotedPool, Pools};
 use cenote_serve::socket::Listener;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
 
+use crate::args::common::Common;
 use crate::daemon::{Commands, SOCKET, VARIABLE};
-use crate::message::say;
+use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, export_all, interrupted};
 
 /// How long commands have to end when the daemon does.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How the daemon's messages are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// Lines.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Threads that answer the kernel, unless said otherwise.
+const READERS: u16 = 4;
 
 /// `cenote serve`
 #[derive(Debug, Args)]
@@ -38,6 +58,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
         Example: cenote serve --disks /srv/images tank"
 )]
 pub struct Serve {
+    /// File with options (TOML), each under its long name; those typed come first
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to listen [default: $CENOTE_SOCKET, or /run/cenote/cenote.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
@@ -50,13 +73,16 @@ pub struct Serve {
     /// Load the keys of encrypted datasets from where `keylocation` says they are
     #[arg(short = 'l', long)]
     pub load_keys: bool,
-    /// Threads that answer the kernel, per file system
-    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    /// Threads that answer the kernel, per file system [default: 4]
+    #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub readers: u16,
+    pub readers: Option<u16>,
     /// Let the kernel gather small writes; modification times are then the kernel's
     #[arg(long)]
     pub writeback: bool,
+    /// How messages are written [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
     /// Stay in the foreground; the only way there is
     #[arg(long, hide = true)]
     pub foreground: bool,
@@ -66,14 +92,25 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// Adds what the configuration file says, where nothing was typed.
+    pub fn read_config(&mut self, common: &mut Common) -> Result<(), CliError> {
+        if let Some(path) = self.config.clone() {
+            config::Config::read(&path)?.complete(self, common);
+        }
+        Ok(())
+    }
+
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if self.log_format == Some(LogFormat::Json) {
+            use_json();
+        }
         let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
         let fuse = SessionOptions {
-            readers: self.readers.into(),
+            readers: self.readers.unwrap_or(READERS).into(),
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };

@@ -57,10 +57,7 @@ impl Session {
             for pool in pools.all() {
                 all.push(self.as_found(&pool).await?);
             }
-            return match all.is_empty() {
-                true => Err(CliError::NotFound("no pools available".into())),
-                false => Ok(all),
-            };
+            return Ok(all);
         }
         let mut named = Vec::new();
         for name in super::each_once(names) {

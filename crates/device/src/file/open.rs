@@ -130,9 +130,33 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
 pub(super) fn lock(file: &File, path: &Arc<str>) -> Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(DeviceError::InUse { path: path.clone() }),
+        Err(Errno::WOULDBLOCK) => {
+            Err(DeviceError::InUse { path: path.clone(), holder: holder(file).map(Arc::from) })
+        }
         Err(errno) => Err(DeviceError::Open { path: path.clone(), source: Arc::new(errno.into()) }),
     }
+}
+
+/// Who has a file locked: `process 42 (cenote serve -d .)`. `None` if the system does not tell, as for
+/// processes of other containers.
+///
+/// `/proc/locks`, a line: number, kind (`FLOCK`), `ADVISORY`, `WRITE`, process, device (major and minor in
+/// hex) and inode, range.
+fn holder(file: &File) -> Option<String> {
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let place = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().filter(|field| *field != "->").collect();
+        let is_it = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&&*place);
+        fields.get(4).filter(|_| is_it)?.parse::<u32>().ok()
+    })?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|command| !command.is_empty());
+    let Some(command) = command else { return Some(format!("process {pid}")) };
+    let words: Vec<_> = command.split(|&byte| byte == 0).map(String::from_utf8_lossy).collect();
+    let command = words.join(" ");
+    Some(format!("process {pid} ({})", command.trim_end()))
 }
 
 fn is_block(path: &Path) -> bool {
@@ -171,7 +195,7 @@ fn open_error(path: &Arc<str>, options: OpenOptions, error: std::io::Error) -> D
     match error.kind() {
         ErrorKind::NotFound => DeviceError::NotFound { path },
         ErrorKind::IsADirectory => DeviceError::IsDirectory { path },
-        ErrorKind::ResourceBusy => DeviceError::InUse { path },
+        ErrorKind::ResourceBusy => DeviceError::InUse { path, holder: None },
         ErrorKind::PermissionDenied => {
             let access = if options.access == Access::ReadOnly { "read" } else { "read and write" };
             DeviceError::PermissionDenied { path, access }

@@ -62,7 +62,9 @@ fn one_program_at_a_time_opens_a_pool_for_writing() {
         assert!(writable.is_writable());
         assert_eq!((&writable.config, &writable.uberblocks), (&found.config, &found.uberblocks));
         match found.open_for_writing(&rt).await {
-            Err(PoolError::Device(DeviceError::InUse { path })) => assert!(path.contains("disk"), "{path}"),
+            Err(PoolError::Device(DeviceError::InUse { path, .. })) => {
+                assert!(path.contains("disk"), "{path}")
+            }
             other => panic!("{other:?}"),
         }
         drop(writable);

@@ -32,6 +32,10 @@ impl List {
         let columns = columns(&self.columns)?;
         let sort = self.sort_keys()?;
         let selected = select(session, &self.names, self.scope()?).await?;
+        if selected.items.is_empty() && session.pools().is_some_and(|pools| pools.all().is_empty()) {
+            say_bare("no datasets available");
+            return Ok(selected.outcome);
+        }
         let mut outcome = selected.outcome;
         let mut rows = Vec::new();
         let all: Vec<&Wanted> = columns.iter().chain(sort.iter().map(|(key, _)| key)).collect();

@@ -46,6 +46,9 @@ impl Status {
     async fn show(&self, session: &Session, names: &[String], round: &Round) -> Result<Outcome, CliError> {
         let as_json = session.json();
         let (pools, mut outcome) = session.find_pools_to_show(names).await?;
+        if pools.is_empty() && !as_json {
+            return print("no pools available\n").map(|()| outcome);
+        }
         let (mut documents, mut printed) = (Map::new(), 0);
         for found in pools {
             let shown = match self.look(session, &found).await {
