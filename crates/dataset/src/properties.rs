@@ -41,6 +41,8 @@ pub enum Source {
     Inherited(String),
     /// Brought by a receive.
     Received,
+    /// In force only as long as the dataset is mounted.
+    Temporary,
 }
 
 impl std::fmt::Display for Source {
@@ -51,6 +53,7 @@ impl std::fmt::Display for Source {
             Source::Local => f.pad("local"),
             Source::Inherited(from) => f.pad(&format!("inherited from {from}")),
             Source::Received => f.pad("received"),
+            Source::Temporary => f.pad("temporary"),
         }
     }
 }

@@ -71,8 +71,8 @@ impl Engine {
         self.prepare(self.open_dataset(name)).await
     }
 
-    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is in
-    /// use; then all stay.
+    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is
+    /// in use; then all stay.
     ///
     /// # Errors
     /// What has changed in them could not be written.

@@ -28,5 +28,5 @@ pub mod session;
 pub mod vfs;
 
 pub use mount::{MountError, MountOptions, Mounted};
-pub use session::{Notifier, Session, SessionOptions};
+pub use session::{Notifier, Paused, Session, SessionOptions};
 pub use vfs::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Time, Vfs};

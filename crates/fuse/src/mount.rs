@@ -49,10 +49,12 @@ pub enum MountError {
     Unmount { dir: String, source: io::Error },
     #[error("{dir}: can't be unmounted: it is in use{}", users::said(users))]
     Busy { dir: String, users: Vec<String> },
+    #[error("{dir}: can't be made read-only: it is being written to{}", users::said(users))]
+    BusyWriting { dir: String, users: Vec<String> },
 }
 
 /// How a file system is mounted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountOptions {
     /// What the mount table shows as the device.
     pub source: String,
@@ -144,6 +146,14 @@ fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountErr
     );
     let text = |text: &[u8]| CString::new(text).map_err(|_| failed(Errno::INVAL));
     let data = text(data.as_bytes())?;
+    let flags = flags_of(options);
+    let kind = text(format!("fuse.{}", options.subtype).as_bytes())?;
+    let (source, target) = (text(options.source.as_bytes())?, text(dir.as_os_str().as_bytes())?);
+    rustix::mount::mount(&*source, &*target, &*kind, flags, &*data).map_err(failed)?;
+    Ok(device)
+}
+
+fn flags_of(options: &MountOptions) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (is_set, flag) in [
         (options.read_only, MountFlags::RDONLY),
@@ -153,10 +163,7 @@ fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountErr
     ] {
         flags.set(flag, is_set);
     }
-    let kind = text(format!("fuse.{}", options.subtype).as_bytes())?;
-    let (source, target) = (text(options.source.as_bytes())?, text(dir.as_os_str().as_bytes())?);
-    rustix::mount::mount(&*source, &*target, &*kind, flags, &*data).map_err(failed)?;
-    Ok(device)
+    flags
 }
 
 fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
@@ -221,6 +228,18 @@ impl Mounted {
     /// It is in use.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         take_down(&self.dir, lazy, self.by_root)
+    }
+
+    /// Gives it other options while it is mounted: whether it can be written to, and what may be run from it.
+    ///
+    /// # Errors
+    /// A file is open for writing, and it is to be read-only; only root may.
+    pub fn remount(&self, options: &MountOptions) -> Result<(), MountError> {
+        let name = || self.dir.display().to_string();
+        rustix::mount::mount_remount(&self.dir, flags_of(options), c"").map_err(|errno| match errno {
+            Errno::BUSY => MountError::BusyWriting { dir: name(), users: users::of(&self.dir) },
+            errno => MountError::Mount { dir: name(), source: errno.into() },
+        })
     }
 
     /// Best effort: a smaller read-ahead costs speed, nothing else.

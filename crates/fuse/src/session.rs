@@ -6,7 +6,8 @@
 //!
 //! Limits: `OPERATIONS` wait at most; then the readers wait too, and the kernel's queue fills.
 //!
-//! Locking: `waiting` counts operations under way; its lock is held for the counting only.
+//! Locking: `traffic` counts operations under way; its lock is held for the counting only. A session that is
+//! paused keeps its requests until whoever paused it is done; operations under way end first.
 
 mod dispatch;
 
@@ -59,8 +60,40 @@ struct Shared<V> {
     runtime: Runtime,
     channel: Channel,
     vfs: V,
-    waiting: Mutex<usize>,
-    fewer: Condvar,
+    traffic: Arc<Traffic>,
+}
+
+/// Operations under way.
+#[derive(Debug, Default)]
+struct Traffic {
+    state: Mutex<TrafficState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TrafficState {
+    operations: usize,
+    is_paused: bool,
+}
+
+impl Traffic {
+    /// Waits until there is room for one more.
+    fn wait_for_room(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.operations >= OPERATIONS);
+    }
+
+    /// One begins, unless all have to wait.
+    fn begin(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.is_paused);
+        state.operations += 1;
+    }
+
+    fn end(&self) {
+        self.state.lock().operations -= 1;
+        self.changed.notify_all();
+    }
 }
 
 impl Session {
@@ -76,14 +109,9 @@ impl Session {
     ) -> io::Result<Session> {
         let channel = Channel::new(device);
         agree(&channel, options, vfs.reads_anew())?;
-        let notifier = Notifier { channel: channel.clone() };
-        let shared = Arc::new(Shared {
-            runtime: runtime.clone(),
-            channel,
-            vfs,
-            waiting: Mutex::new(0),
-            fewer: Condvar::new(),
-        });
+        let traffic = Arc::<Traffic>::default();
+        let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone() };
+        let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic });
         let mut readers = Vec::new();
         for _ in 0..options.readers.max(1) {
             let shared = shared.clone();
@@ -113,9 +141,31 @@ impl Session {
 #[derive(Debug, Clone)]
 pub struct Notifier {
     channel: Channel,
+    traffic: Arc<Traffic>,
+}
+
+/// Nothing begins in a session while this lives.
+#[derive(Debug)]
+pub struct Paused(Arc<Traffic>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.state.lock().is_paused = false;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Notifier {
+    /// Keeps operations from beginning, and waits for those under way. One at a time. This blocks.
+    #[must_use]
+    pub fn pause(&self) -> Paused {
+        let mut state = self.traffic.state.lock();
+        self.traffic.changed.wait_while(&mut state, |state| state.is_paused);
+        state.is_paused = true;
+        self.traffic.changed.wait_while(&mut state, |state| state.operations > 0);
+        Paused(self.traffic.clone())
+    }
+
     /// Attributes and all cached content of a node are out of date.
     pub fn changed(&self, node: Node) {
         // `fuse_notify_inval_inode_out`: ino, off, len (8 each); a length of 0 is up to the end.
@@ -195,9 +245,7 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
 fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>) {
     let mut buffer = Vec::new();
     loop {
-        let mut waiting = shared.waiting.lock();
-        shared.fewer.wait_while(&mut waiting, |waiting| *waiting >= OPERATIONS);
-        drop(waiting);
+        shared.traffic.wait_for_room();
         match shared.channel.read(&mut buffer) {
             Ok(Some(request)) => start(shared, request),
             Err(Errno::INVAL) => {} // not a request: there is nobody to answer
@@ -231,7 +279,7 @@ struct Answer<V> {
 
 impl<V> Answer<V> {
     fn new(shared: Arc<Shared<V>>, unique: u64) -> Answer<V> {
-        *shared.waiting.lock() += 1;
+        shared.traffic.begin();
         Answer { shared, unique: Some(unique) }
     }
 
@@ -249,7 +297,6 @@ impl<V> Drop for Answer<V> {
         if let Some(unique) = self.unique.take() {
             self.shared.channel.reply(unique, Err(Errno::IO));
         }
-        *self.shared.waiting.lock() -= 1;
-        self.shared.fewer.notify_one();
+        self.shared.traffic.end();
     }
 }

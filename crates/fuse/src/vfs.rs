@@ -216,8 +216,8 @@ pub enum RenameFlags {
 /// A file system.
 #[allow(unused_variables)]
 pub trait Vfs: Send + Sync + 'static {
-    /// How long the kernel may keep names, and that there are none, without asking again.
-    fn valid_for(&self) -> Duration {
+    /// How long the kernel may keep the names in a directory, and that there are none, without asking again.
+    fn valid_for(&self, dir: Node) -> Duration {
         Duration::ZERO
     }
 

@@ -13,9 +13,10 @@
 //! A file without names lives as long as the kernel refers to it, and is freed then; after a crash
 //! [`Files::open`] finds it in the delete queue.
 //!
-//! Locking: `snapshots` is locked for one look or insertion; for `references` see `node`. An operation that
-//! changes something holds the open txg while it runs, so it must not wait for a txg to be written: see
-//! `change`.
+//! Locking: `head`, `options` and `snapshots` are locked for one look or change; for `references` see `node`.
+//! An operation that changes something holds the open txg while it runs, so it must not wait for a txg to be
+//! written: see `change`. Work after the kernel's last reference holds `quiet`, so that `replace` can wait for
+//! it.
 //!
 //! Source: OpenZFS `zfs_vnops_os.c`, `zpl_inode.c`, `zpl_super.c`, `zfs_ctldir.c`.
 
@@ -25,16 +26,17 @@ mod control;
 mod errno;
 mod ioctl;
 mod node;
+mod replace;
 mod tree;
 mod vfs;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::{CaseSensitivity, Filesystem, FsError, FsOptions, FsWriter, Normalization, Timestamp};
-use cenote_fuse::{Errno, Node, Result};
+use cenote_fuse::{Errno, Node, Notifier, Result};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
 use parking_lot::RwLock;
@@ -109,7 +111,12 @@ struct Inner {
     pool: Pool,
     /// The dataset's name, a snapshot's with it.
     name: String,
-    head: Tree,
+    root: ObjectId,
+    /// Another tree after a rollback.
+    head: RwLock<Tree>,
+    /// Tells the kernel what has changed behind its back; set when it is mounted.
+    notifier: OnceLock<Notifier>,
+    quiet: Arc<tokio::sync::RwLock<()>>,
     options: RwLock<FilesOptions>,
     snapshots: Snapshots,
     references: References,
@@ -145,7 +152,10 @@ impl Files {
             runtime: runtime.clone(),
             pool,
             name: name.into(),
-            head,
+            root: head.root(),
+            head: RwLock::new(head),
+            notifier: OnceLock::new(),
+            quiet: Arc::default(),
             options: RwLock::new(options),
             snapshots: Snapshots::default(),
             references: References::new(),
@@ -154,7 +164,7 @@ impl Files {
 
     /// The kernel should enforce POSIX ACLs.
     pub fn has_posix_acls(&self) -> bool {
-        match &self.0.head {
+        match self.head() {
             Tree::Live(_, fs) => fs.options().posix_acl,
             // Without the property at hand: what is stored is enforced.
             Tree::Fixed(_) => true,
@@ -174,20 +184,33 @@ impl Files {
         *self.0.options.read()
     }
 
-    /// The dataset's properties may have changed: they hold from now on.
+    /// From now on this is asked of it.
+    pub fn set_options(&self, options: FilesOptions) {
+        *self.0.options.write() = options;
+    }
+
+    /// The dataset's properties of how things are stored may have changed: they hold from now on.
     ///
     /// # Errors
     /// They can't be read.
     pub async fn reread_properties(&self, mos: &Mos, dataset: &Dataset) -> Result<(), FsError> {
-        *self.0.options.write() = FilesOptions::of(dataset).await?;
-        if let Tree::Live(_, fs) = &self.0.head {
+        if let Tree::Live(_, fs) = self.head() {
             fs.set_options(FsOptions::of(mos, dataset).await?);
         }
         Ok(())
     }
 
+    /// From now on the kernel can be told what it does not know. Said once, when it is mounted.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        drop(self.0.notifier.set(notifier));
+    }
+
+    fn head(&self) -> Tree {
+        self.0.head.read().clone()
+    }
+
     fn root(&self) -> ObjectId {
-        self.0.head.root()
+        self.0.root
     }
 
     fn now(&self) -> Timestamp {
@@ -202,6 +225,7 @@ impl Files {
     /// The tree and the object that a node is.
     fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
         match self.named(node) {
+            Some(Named::File(..)) if self.0.references.is_stale(node) => Err(Errno::STALE),
             Some(Named::File(id, object)) => Ok((id, self.tree(id)?, object)),
             Some(Named::Control(_)) => Err(Errno::PERM),
             None => Err(Errno::STALE),
@@ -210,14 +234,14 @@ impl Files {
 
     fn tree(&self, id: TreeId) -> Result<Tree> {
         match id {
-            TreeId::HEAD => Ok(self.0.head.clone()),
+            TreeId::HEAD => Ok(self.head()),
             id => self.0.snapshots.tree(id).ok_or(Errno::STALE),
         }
     }
 
     /// The kernel compares names byte by byte: it can't keep those of a file system that folds them.
     fn folds_names(&self) -> bool {
-        let fs = self.0.head.view();
+        let fs = self.head().view();
         fs.master().case != CaseSensitivity::Sensitive || fs.master().normalization != Normalization::None
     }
 }

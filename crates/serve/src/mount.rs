@@ -35,7 +35,10 @@ impl Mount {
             runtime.clone().blocking(move || Session::start(&runtime, device, files, session)).await
         };
         match started {
-            Ok(session) => Ok(Mount { runtime: runtime.clone(), mounted, session, files }),
+            Ok(session) => {
+                files.set_notifier(session.notifier().clone());
+                Ok(Mount { runtime: runtime.clone(), mounted, session, files })
+            }
             Err(source) => {
                 mounted.unmount(true).ok();
                 Err(MountError::Mount { dir: dir.display().to_string(), source })

@@ -12,12 +12,13 @@
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
 
+mod options;
 mod plan;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cenote_dataset::Dataset;
+use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
@@ -26,10 +27,12 @@ use cenote_object::DatasetError;
 use cenote_runtime::JoinHandle;
 use parking_lot::Mutex;
 
-use crate::files::{Atime, Files, FilesOptions};
+use crate::files::Files;
 use crate::holders;
 use crate::mount::Mount;
 
+use options::Properties;
+pub use options::Temporary;
 pub use plan::{Plan, Unmountable};
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
@@ -56,26 +59,13 @@ pub enum MountsError {
     Dataset(#[from] DatasetError),
 }
 
-/// Options that hold for one mount only: `zfs mount -o`.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Temporary {
-    /// `ro`, `rw`.
-    pub read_only: Option<bool>,
-    /// `atime`, `noatime`, `relatime`, `strictatime`.
-    pub atime: Option<Atime>,
-    /// `exec`, `noexec`.
-    pub exec: Option<bool>,
-    /// `suid`, `nosuid`.
-    pub setuid: Option<bool>,
-    /// `dev`, `nodev`.
-    pub devices: Option<bool>,
-}
-
 /// A mounted dataset.
 struct Entry {
     name: String,
     mounted: Mounted,
     files: Files,
+    properties: Properties,
+    temporary: Temporary,
     ended: JoinHandle<()>,
 }
 
@@ -159,25 +149,17 @@ impl Mounts {
             return Err(MountsError::Mounted { name });
         }
         prepare_directory(&plan)?;
-        let mut options = FilesOptions::of(dataset).await?;
-        options.atime = temporary.atime.unwrap_or(options.atime);
-        let mount = MountOptions {
-            source: name.clone(),
-            subtype: "zfs",
-            read_only: temporary.read_only.unwrap_or(plan.read_only),
-            no_exec: !temporary.exec.unwrap_or(plan.exec),
-            no_suid: !temporary.setuid.unwrap_or(plan.setuid),
-            no_dev: !temporary.devices.unwrap_or(plan.devices),
-            allow_other: true,
-        };
-        let files = Files::open(&self.engine, &name, options).await;
+        let properties = Properties::of(dataset, plan).await?;
+        let in_force = properties.with(temporary);
+        let files = Files::open(&self.engine, &name, in_force.files).await;
         let files = files.map_err(|source| MountsError::Files { name: name.clone(), source })?;
         let runtime = self.engine.runtime();
-        let mount = Mount::new(runtime, files.clone(), &plan.dir, &mount, self.session).await;
+        let options = in_force.mount_options(&name);
+        let mount = Mount::new(runtime, files.clone(), &in_force.plan.dir, &options, self.session).await;
         let mount = mount.map_err(|source| MountsError::Kernel { name: name.clone(), source })?;
         let mounted = mount.mounted();
         let ended = runtime.spawn(mount.ended());
-        self.table.lock().insert(dataset.id(), Entry { name, mounted, files, ended });
+        self.table.lock().insert(dataset.id(), Entry { name, mounted, files, properties, temporary, ended });
         Ok(())
     }
 
@@ -290,11 +272,15 @@ impl Mounts {
             let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
             match plan {
                 Ok(plan) if plan.dir == dir && dataset.name() == name => {
-                    if let Some(files) = self.files(id) {
-                        let reread = files.reread_properties(&mos, &dataset).await;
-                        let failed = |source| MountsError::Files { name: name.clone(), source };
-                        failures.extend(reread.map_err(failed).err());
+                    let properties = Properties::of(&dataset, plan.clone()).await?;
+                    if self.needs_another_mount(id, &properties) {
+                        // In use, it stays as it is until it is mounted again.
+                        if self.unmount(id, &name, false).await.is_ok() {
+                            to_mount.push((plan, dataset));
+                        }
+                        continue;
                     }
+                    failures.extend(self.follow_properties(&mos, &dataset, properties).await.err());
                 }
                 Ok(plan) => match self.unmount(id, &name, false).await {
                     Ok(()) => to_mount.push((plan, dataset)),
@@ -319,6 +305,95 @@ impl Mounts {
             failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
         }
         Ok(failures)
+    }
+
+    fn needs_another_mount(&self, id: DatasetId, properties: &Properties) -> bool {
+        let table = self.table.lock();
+        let Some(entry) = table.get(&id) else { return false };
+        let temporary = properties.still(&entry.properties, entry.temporary);
+        properties.with(temporary).fixed() != entry.properties.with(entry.temporary).fixed()
+    }
+
+    /// Properties of a mounted dataset may have changed, or snapshots have gone.
+    async fn follow_properties(
+        &self,
+        mos: &Mos,
+        dataset: &Dataset,
+        properties: Properties,
+    ) -> Result<(), MountsError> {
+        let Some(files) = self.files(dataset.id()) else { return Ok(()) };
+        files.snapshots_changed().await;
+        let remount = {
+            let mut table = self.table.lock();
+            let Some(entry) = table.get_mut(&dataset.id()) else { return Ok(()) };
+            let before = entry.properties.with(entry.temporary).mount_options(&entry.name);
+            entry.temporary = properties.still(&entry.properties, entry.temporary);
+            entry.properties = properties.clone();
+            let now = properties.with(entry.temporary);
+            let options = now.mount_options(&entry.name);
+            files.set_options(now.files);
+            (options != before).then(|| (entry.mounted.clone(), options))
+        };
+        let failed = |source| MountsError::Files { name: dataset.name().into(), source };
+        files.reread_properties(mos, dataset).await.map_err(failed)?;
+        match remount {
+            Some((mounted, options)) => self.remount(dataset.name(), mounted, options).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn remount(&self, name: &str, mounted: Mounted, options: MountOptions) -> Result<(), MountsError> {
+        let done = self.engine.runtime().blocking(move || mounted.remount(&options)).await;
+        done.map_err(|source| MountsError::Kernel { name: name.into(), source })
+    }
+
+    /// Gives a mounted dataset other temporary options: `zfs mount -o remount,...`.
+    ///
+    /// # Errors
+    /// It is not mounted, or in use in a way that they forbid.
+    pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
+        let dataset = self.engine.mos().await?.dataset(name).await?;
+        let (mounted, options) = {
+            let mut table = self.table.lock();
+            let not_mounted = || MountsError::NotMounted { name: name.into() };
+            let entry = table.get_mut(&dataset.id()).ok_or_else(not_mounted)?;
+            entry.temporary = more.over(entry.temporary);
+            let now = entry.properties.with(entry.temporary);
+            entry.files.set_options(now.files);
+            (entry.mounted.clone(), now.mount_options(&entry.name))
+        };
+        self.remount(name, mounted, options).await
+    }
+
+    /// What is in force in a mounted dataset of what a mount can have otherwise than its properties say.
+    pub fn in_force(&self, id: DatasetId) -> Option<Vec<(&'static str, u64)>> {
+        let table = self.table.lock();
+        table.get(&id).map(|entry| entry.properties.with(entry.temporary).shown())
+    }
+
+    /// What is in front of mount points: `zpool import -R`.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// Has `work` give a dataset the tree of `to`, one of its snapshots. If it is mounted, it stays so.
+    ///
+    /// # Errors
+    /// The trees can't be read.
+    pub async fn replace_tree<T, E>(
+        &self,
+        head: &Dataset,
+        to: &Dataset,
+        work: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<Result<T, E>, MountsError> {
+        let _turn = self.turn.lock().await;
+        match self.files(head.id()) {
+            Some(files) => {
+                let failed = |source| MountsError::Files { name: head.name().into(), source };
+                files.replace_tree(to, work).await.map_err(failed)
+            }
+            None => Ok(work().await),
+        }
     }
 
     /// The files of a mounted dataset.

@@ -31,6 +31,7 @@ pub fn property(value: &str, source: &Source, numbers: bool) -> Value {
         Source::Default => ("DEFAULT", "-"),
         Source::Local => ("LOCAL", "-"),
         Source::Received => ("RECEIVED", "-"),
+        Source::Temporary => ("TEMPORARY", "-"),
         Source::Inherited(from) => ("INHERITED", from.as_str()),
     };
     json!({"value": number_or_text(value, numbers), "source": {"type": kind, "data": data}})

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A folder with disks, a socket and a mount point; and a daemon.
 pub struct Bench {
     pub folder: TempDir,
-    daemon: Option<Child>,
+    pub daemon: Option<Child>,
 }
 
 pub fn can_mount() -> bool {

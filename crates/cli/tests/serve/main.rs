@@ -6,7 +6,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod bench;
+mod config;
 mod keys;
+mod properties;
+mod snapshots;
 
 use std::fs;
 use std::os::unix::process::CommandExt;

@@ -46,7 +46,7 @@ async fn forget_many<V: Vfs>(vfs: &V, mut body: Body<'_>) -> Result<()> {
 async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Reply> {
     let Request { node, caller, .. } = *request;
     let mut body = request.body();
-    let valid = vfs.valid_for();
+    let valid = vfs.valid_for(node);
     let found = |entry: Entry| Ok(Reply::empty().entry(&entry, valid));
     match opcode {
         Opcode::Lookup => match vfs.lookup(caller, node, body.name()?).await? {

@@ -49,8 +49,8 @@ pub(super) async fn drain_delete_queue(engine: &Engine, fs: &FsWriter) -> Result
 
 impl Files {
     /// The dataset, if it takes changes.
-    pub(super) fn writer(&self) -> Result<(&Engine, &FsWriter)> {
-        match &self.0.head {
+    pub(super) fn writer(&self) -> Result<(Engine, FsWriter)> {
+        match self.head() {
             Tree::Live(engine, fs) => Ok((engine, fs)),
             Tree::Fixed(_) => Err(Errno::ROFS),
         }
@@ -59,6 +59,7 @@ impl Files {
     /// An object of the mounted dataset, to change it.
     pub(super) fn own(&self, node: Node) -> Result<ObjectId> {
         match self.named(node) {
+            Some(Named::File(TreeId::HEAD, _)) if self.0.references.is_stale(node) => Err(Errno::STALE),
             Some(Named::File(TreeId::HEAD, object)) => Ok(object),
             Some(Named::File(..)) => Err(Errno::ROFS),
             Some(Named::Control(_)) => Err(Errno::PERM),
@@ -76,7 +77,7 @@ impl Files {
         let (engine, fs) = self.writer()?;
         let hold = engine.hold_for(fs.live(), need).await.map_err(|e| errno_below(&e))?;
         let edit = fs.live().edit();
-        let done = operation(fs, Change { edit: &edit, now: self.now() }).await;
+        let done = operation(&fs, Change { edit: &edit, now: self.now() }).await;
         drop((edit, hold));
         let done = done.map_err(|e| errno(&e))?;
         if fs.log().is_some_and(|log| log.is_always()) {

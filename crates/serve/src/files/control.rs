@@ -5,7 +5,10 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot that has been looked up keeps its tree, and its number, as long as the file system is mounted.
+//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's. What
+//! is open in one that was destroyed is stale.
+//!
+//! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
 //! Locking: the table of trees is locked for one look or insertion; a snapshot is opened without it.
 //!
@@ -13,10 +16,13 @@
 
 use std::collections::BTreeMap;
 
-use cenote_format::units::DatasetId;
+use cenote_engine::Engine;
+use cenote_format::units::{DatasetId, Guid};
 use cenote_fs::{Filesystem, Timestamp};
 use cenote_fuse::vfs::NewNode;
-use cenote_fuse::{Attr, DirSink, Entry, Errno, FileType, Node, Result};
+use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result};
+use cenote_object::DatasetError;
+use cenote_tasks::InUse;
 use parking_lot::Mutex;
 
 use super::errno::{errno, errno_below};
@@ -37,8 +43,9 @@ pub(super) struct Snapshots(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    by_dataset: BTreeMap<DatasetId, TreeId>,
+    by_dataset: BTreeMap<DatasetId, (TreeId, Guid)>,
     trees: BTreeMap<TreeId, Filesystem>,
+    last: u16,
 }
 
 impl Snapshots {
@@ -47,22 +54,40 @@ impl Snapshots {
     }
 
     fn known(&self, dataset: DatasetId) -> Option<TreeId> {
-        self.0.lock().by_dataset.get(&dataset).copied()
+        self.0.lock().by_dataset.get(&dataset).map(|(id, _)| *id)
     }
 
-    fn insert(&self, dataset: DatasetId, fs: Filesystem) -> Result<TreeId> {
+    fn insert(&self, dataset: DatasetId, guid: Guid, fs: Filesystem) -> Result<TreeId> {
         let mut table = self.0.lock();
         // Another look-up may have been faster.
-        if let Some(id) = table.by_dataset.get(&dataset) {
+        if let Some((id, _)) = table.by_dataset.get(&dataset) {
             return Ok(*id);
         }
         if table.trees.len() >= MAX_TREES {
             return Err(Errno::NFILE);
         }
-        let id = TreeId(table.trees.len() as u16 + 1);
-        table.by_dataset.insert(dataset, id);
-        table.trees.insert(id, fs);
-        Ok(id)
+        // Numbers come back as late as possible: the kernel may still hold nodes of a tree that went.
+        let next = |last: u16| if usize::from(last) >= MAX_TREES { 1 } else { last + 1 };
+        let mut id = next(table.last);
+        while table.trees.contains_key(&TreeId(id)) {
+            id = next(id);
+        }
+        table.last = id;
+        table.by_dataset.insert(dataset, (TreeId(id), guid));
+        table.trees.insert(TreeId(id), fs);
+        Ok(TreeId(id))
+    }
+
+    /// All of them.
+    fn all(&self) -> Vec<(DatasetId, Guid)> {
+        self.0.lock().by_dataset.iter().map(|(dataset, (_, guid))| (*dataset, *guid)).collect()
+    }
+
+    fn remove(&self, dataset: DatasetId) -> Option<TreeId> {
+        let mut table = self.0.lock();
+        let (id, _) = table.by_dataset.remove(&dataset)?;
+        table.trees.remove(&id);
+        Some(id)
     }
 }
 
@@ -75,7 +100,7 @@ impl Files {
     pub(super) async fn control_attr(&self, control: Control) -> Result<Attr> {
         let entries = if control == Control::Zfs { 2 } else { 0 };
         let made =
-            self.0.head.view().attr(self.root()).await.map_or(Timestamp::default(), |attr| attr.crtime);
+            self.head().view().attr(self.root()).await.map_or(Timestamp::default(), |attr| attr.crtime);
         Ok(attr::control(control.ino(), entries, made))
     }
 
@@ -96,7 +121,7 @@ impl Files {
         let control = match (self.control(dir)?, name) {
             (control, b".") => control,
             (Control::Zfs, b"..") => {
-                return self.entry(TreeId::HEAD, &self.0.head, self.root()).await.map(Some);
+                return self.entry(TreeId::HEAD, &self.head(), self.root()).await.map(Some);
             }
             (Control::Snapshot | Control::Shares, b"..") => Control::Zfs,
             (Control::Zfs, SNAPSHOT) => Control::Snapshot,
@@ -117,7 +142,7 @@ impl Files {
             None => {
                 let objset = snapshot.objset().await.map_err(|e| errno_below(&e))?;
                 let fs = Filesystem::open(objset).await.map_err(|e| errno(&e))?;
-                self.0.snapshots.insert(snapshot.id(), fs)?
+                self.0.snapshots.insert(snapshot.id(), snapshot.guid(), fs)?
             }
         };
         let tree = self.tree(id)?;
@@ -155,29 +180,102 @@ impl Files {
     /// `mkdir` in `.zfs/snapshot` takes a snapshot.
     pub(super) async fn make_in_control(
         &self,
+        caller: Caller,
         control: Control,
-        _name: &[u8],
-        _new: NewNode,
+        name: &[u8],
+        new: NewNode,
     ) -> Result<Entry> {
-        match control {
-            Control::Snapshot => Err(Errno::OPNOTSUPP),
-            Control::Zfs | Control::Shares => Err(Errno::PERM),
+        let engine = self.may_change_snapshots(caller, &[control])?;
+        if new.mode & S_IFMT != S_IFDIR {
+            return Err(Errno::PERM);
         }
+        let full = self.snapshot_called(name)?;
+        cenote_tasks::snapshot(&engine, &[full]).await.map_err(|e| refusal(&e))?;
+        self.lookup_snapshot(name).await?.ok_or(Errno::NOENT)
     }
 
     /// `rmdir` in `.zfs/snapshot` destroys one.
-    pub(super) async fn remove_from_control(&self, control: Control, _name: &[u8]) -> Result<()> {
-        match control {
-            Control::Snapshot => Err(Errno::OPNOTSUPP),
-            Control::Zfs | Control::Shares => Err(Errno::PERM),
-        }
+    pub(super) async fn remove_from_control(
+        &self,
+        caller: Caller,
+        control: Control,
+        name: &[u8],
+    ) -> Result<()> {
+        let engine = self.may_change_snapshots(caller, &[control])?;
+        self.has_snapshot(name).await?;
+        let full = self.snapshot_called(name)?;
+        let gone = cenote_tasks::destroy_snapshots(&engine, &[full], InUse::Refuse).await;
+        gone.map_err(|e| refusal(&e))?;
+        self.snapshots_changed().await;
+        Ok(())
     }
 
     /// `rename` in `.zfs/snapshot` renames one.
-    pub(super) async fn rename_in_control(&self, from: (Control, &[u8]), to: (Control, &[u8])) -> Result<()> {
-        match (from.0, to.0) {
-            (Control::Snapshot, Control::Snapshot) => Err(Errno::OPNOTSUPP),
-            _ => Err(Errno::PERM),
+    pub(super) async fn rename_in_control(
+        &self,
+        caller: Caller,
+        from: (Control, &[u8]),
+        to: (Control, &[u8]),
+    ) -> Result<()> {
+        let engine = self.may_change_snapshots(caller, &[from.0, to.0])?;
+        self.has_snapshot(from.1).await?;
+        let renames = vec![(self.snapshot_called(from.1)?, self.snapshot_called(to.1)?)];
+        cenote_tasks::rename_snapshots(&engine, renames).await.map_err(|e| refusal(&e))
+    }
+
+    /// Root and the daemon's user may, in `.zfs/snapshot`.
+    fn may_change_snapshots(&self, caller: Caller, places: &[Control]) -> Result<Engine> {
+        if places.iter().any(|place| *place != Control::Snapshot) {
+            return Err(Errno::PERM);
         }
+        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::PERM);
+        }
+        self.writer().map(|(engine, _)| engine)
+    }
+
+    fn snapshot_called(&self, name: &[u8]) -> Result<String> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
+        Ok(format!("{}@{name}", self.0.name))
+    }
+
+    async fn has_snapshot(&self, name: &[u8]) -> Result<()> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
+        let head = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+        head.snapshot(name).await.map_err(|e| errno_below(&e))?.map(drop).ok_or(Errno::NOENT)
+    }
+
+    /// Snapshots may have been destroyed, or have got another owner: what is open in them is stale.
+    pub async fn snapshots_changed(&self) {
+        let Ok(mos) = self.0.pool.mos().await else { return };
+        let mut held = Vec::new();
+        for (dataset, guid) in self.0.snapshots.all() {
+            let found = mos.dataset_by_id(dataset).await;
+            let is_ours = found.is_ok_and(|found| {
+                found.guid() == guid && found.name().split('@').next() == Some(&*self.0.name)
+            });
+            if !is_ours && let Some(tree) = self.0.snapshots.remove(dataset) {
+                held.extend(self.0.references.of_tree(tree));
+            }
+        }
+        if let Some(notifier) = self.0.notifier.get().cloned().filter(|_| !held.is_empty()) {
+            // Apart: the kernel may wait for an operation while it takes this in.
+            self.0.runtime.start_blocking(move || held.into_iter().for_each(|node| notifier.changed(node)));
+        }
+    }
+}
+
+const S_IFMT: u32 = 0o170_000;
+const S_IFDIR: u32 = 0o040_000;
+
+/// Why a change to snapshots was refused.
+fn refusal(error: &DatasetError) -> Errno {
+    match error {
+        DatasetError::DatasetExists { .. } => Errno::EXIST,
+        DatasetError::NoDataset { .. } => Errno::NOENT,
+        DatasetError::Busy { .. } => Errno::BUSY,
+        DatasetError::BadName { .. } | DatasetError::Unsuitable { .. } => Errno::INVAL,
+        error => errno_below(error),
     }
 }

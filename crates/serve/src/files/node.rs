@@ -11,6 +11,7 @@
 //! Locking: each shard of the references has a lock of its own, held for one look or change.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cenote_format::units::ObjectId;
 use cenote_fuse::Node;
@@ -88,6 +89,8 @@ pub fn named(node: Node, root: ObjectId) -> Option<Named> {
 #[derive(Debug)]
 pub struct References {
     shards: Box<[Mutex<HashMap<Node, Held>>]>,
+    /// Some node was stale once.
+    has_stale: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -95,11 +98,16 @@ struct Held {
     references: u64,
     /// It has no names any more: to be freed with the last reference.
     unlinked: bool,
+    /// What the kernel holds is gone: the tree is another one since. Until it is given the node anew.
+    stale: bool,
 }
 
 impl References {
     pub fn new() -> References {
-        References { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        References {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            has_stale: AtomicBool::new(false),
+        }
     }
 
     fn shard(&self, node: Node) -> &Mutex<HashMap<Node, Held>> {
@@ -108,7 +116,33 @@ impl References {
 
     /// The kernel was given one more.
     pub fn add(&self, node: Node) {
-        self.shard(node).lock().entry(node).or_default().references += 1;
+        let mut shard = self.shard(node).lock();
+        let held = shard.entry(node).or_default();
+        held.references += 1;
+        held.stale = false;
+    }
+
+    /// Whether the kernel holds something under this number that is gone.
+    pub fn is_stale(&self, node: Node) -> bool {
+        self.has_stale.load(Ordering::Acquire)
+            && self.shard(node).lock().get(&node).is_some_and(|held| held.stale)
+    }
+
+    /// What the kernel holds under this number is gone: there is nothing to be freed with it.
+    pub fn make_stale(&self, node: Node) {
+        if let Some(held) = self.shard(node).lock().get_mut(&node) {
+            (held.stale, held.unlinked) = (true, false);
+            self.has_stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// The nodes of a tree that the kernel holds.
+    pub fn of_tree(&self, tree: TreeId) -> Vec<Node> {
+        let is_in = |node: &Node| match tree {
+            TreeId::HEAD => node.0 >> OBJECT_BITS == 0,
+            tree => node.0 >> OBJECT_BITS == u64::from(tree.0),
+        };
+        self.collect(|node, _| is_in(node))
     }
 
     /// The kernel drops some. Answers whether the node is to be freed now.
@@ -139,8 +173,12 @@ impl References {
 
     /// Nodes without names that the kernel still holds.
     pub fn unlinked(&self) -> Vec<Node> {
+        self.collect(|_, held| held.unlinked)
+    }
+
+    fn collect(&self, is_meant: impl Fn(&Node, &Held) -> bool) -> Vec<Node> {
         let of_shard = |shard: &Mutex<HashMap<Node, Held>>| -> Vec<Node> {
-            shard.lock().iter().filter(|(_, held)| held.unlinked).map(|(node, _)| *node).collect()
+            shard.lock().iter().filter(|(node, held)| is_meant(node, held)).map(|(node, _)| *node).collect()
         };
         let mut nodes: Vec<Node> = self.shards.iter().flat_map(of_shard).collect();
         nodes.sort_unstable();

@@ -36,8 +36,10 @@ impl Vfs for Files {
         self.options().atime == Atime::On && self.writer().is_ok()
     }
 
-    fn valid_for(&self) -> Duration {
-        if self.folds_names() { Duration::ZERO } else { NAMES_VALID }
+    fn valid_for(&self, dir: Node) -> Duration {
+        // Snapshots come and go by commands, too.
+        let is_control = matches!(self.named(dir), Some(Named::Control(_)));
+        if is_control || self.folds_names() { Duration::ZERO } else { NAMES_VALID }
     }
 
     async fn lookup(&self, _: Caller, dir: Node, name: &[u8]) -> Result<Option<Entry>> {
@@ -70,7 +72,11 @@ impl Vfs for Files {
         if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
             // The kernel does not wait for this.
             let files = self.clone();
-            self.0.runtime.spawn(async move { files.free_unlinked(object).await }).detach();
+            let work = async move {
+                let _busy = files.0.quiet.clone().read_owned().await;
+                files.free_unlinked(object).await;
+            };
+            self.0.runtime.spawn(work).detach();
         }
     }
 
@@ -86,7 +92,7 @@ impl Vfs for Files {
 
     async fn setattr(&self, _: Caller, node: Node, set: SetAttr) -> Result<Attr> {
         let object = self.set_attr(node, set).await?;
-        self.attr(TreeId::HEAD, &self.0.head, object).await
+        self.attr(TreeId::HEAD, &self.head(), object).await
     }
 
     async fn readlink(&self, node: Node) -> Result<Bytes> {
@@ -98,21 +104,21 @@ impl Vfs for Files {
 
     async fn mknod(&self, caller: Caller, dir: Node, name: &[u8], new: NewNode) -> Result<Entry> {
         if let Some(Named::Control(control)) = self.named(dir) {
-            return self.make_in_control(control, name, new).await;
+            return self.make_in_control(caller, control, name, new).await;
         }
         let object = self.make(caller, dir, Some(name), new, None).await?;
-        self.entry(TreeId::HEAD, &self.0.head, object).await
+        self.entry(TreeId::HEAD, &self.head(), object).await
     }
 
     async fn symlink(&self, caller: Caller, dir: Node, name: &[u8], target: &[u8]) -> Result<Entry> {
         let new = NewNode { mode: (FileType::Symlink as u32) << 12 | 0o777, umask: 0, device: (0, 0) };
         let object = self.make(caller, dir, Some(name), new, Some(target)).await?;
-        self.entry(TreeId::HEAD, &self.0.head, object).await
+        self.entry(TreeId::HEAD, &self.head(), object).await
     }
 
     async fn tmpfile(&self, caller: Caller, dir: Node, new: NewNode) -> Result<Entry> {
         let object = self.make(caller, dir, None, new, None).await?;
-        let entry = self.entry(TreeId::HEAD, &self.0.head, object).await?;
+        let entry = self.entry(TreeId::HEAD, &self.head(), object).await?;
         self.0.references.unlink(entry.node);
         Ok(entry)
     }
@@ -121,16 +127,16 @@ impl Vfs for Files {
         self.remove(dir, name, false).await
     }
 
-    async fn rmdir(&self, _: Caller, dir: Node, name: &[u8]) -> Result<()> {
+    async fn rmdir(&self, caller: Caller, dir: Node, name: &[u8]) -> Result<()> {
         if let Some(Named::Control(control)) = self.named(dir) {
-            return self.remove_from_control(control, name).await;
+            return self.remove_from_control(caller, control, name).await;
         }
         self.remove(dir, name, true).await
     }
 
     async fn rename(
         &self,
-        _: Caller,
+        caller: Caller,
         from: (Node, &[u8]),
         to: (Node, &[u8]),
         flags: RenameFlags,
@@ -138,14 +144,14 @@ impl Vfs for Files {
         if let (Some(Named::Control(one)), Some(Named::Control(other))) =
             (self.named(from.0), self.named(to.0))
         {
-            return self.rename_in_control((one, from.1), (other, to.1)).await;
+            return self.rename_in_control(caller, (one, from.1), (other, to.1)).await;
         }
         self.move_name(from, to, flags).await
     }
 
     async fn link(&self, _: Caller, node: Node, dir: Node, name: &[u8]) -> Result<Entry> {
         let object = self.add_name(node, dir, name).await?;
-        self.entry(TreeId::HEAD, &self.0.head, object).await
+        self.entry(TreeId::HEAD, &self.head(), object).await
     }
 
     async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>> {
@@ -167,7 +173,7 @@ impl Vfs for Files {
     }
 
     async fn fsync(&self, node: Node, _data_only: bool) -> Result<()> {
-        match (self.file(node)?, &self.0.head) {
+        match (self.file(node)?, self.head()) {
             ((TreeId::HEAD, _, object), Tree::Live(_, fs)) => {
                 fs.commit(Some(object)).await.map_err(|e| errno(&e))
             }
@@ -176,7 +182,7 @@ impl Vfs for Files {
     }
 
     async fn syncfs(&self) -> Result<()> {
-        match &self.0.head {
+        match self.head() {
             Tree::Live(_, fs) => fs.commit(None).await.map_err(|e| errno(&e)),
             Tree::Fixed(_) => Ok(()),
         }

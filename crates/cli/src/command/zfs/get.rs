@@ -102,6 +102,7 @@ fn word(source: &Source) -> &'static str {
         Source::Local => "local",
         Source::Inherited(_) => "inherited",
         Source::Received => "received",
+        Source::Temporary => "temporary",
     }
 }
 

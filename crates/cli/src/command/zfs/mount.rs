@@ -25,7 +25,7 @@ pub struct Mount {
     #[arg(short = 'a', conflicts_with = "name")]
     pub all: bool,
     /// Options for this mount only: ro, rw, atime, noatime, relatime, strictatime, exec, noexec, suid,
-    /// nosuid, dev, nodev
+    /// nosuid, dev, nodev; remount: for a file system that is mounted already
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Accepted for compatibility: mounting over files is governed by the property `overlay`
@@ -108,7 +108,11 @@ impl Mount {
         if self.recursive {
             return session.mount_below(&pool, Some(name)).await;
         }
-        pool.mounts.mount(name, self.temporary()?).await.map_err(refused)?;
+        let temporary = self.temporary()?;
+        match self.options.iter().any(|option| option == "remount") {
+            true => pool.mounts.set_temporary(name, temporary).await.map_err(refused)?,
+            false => pool.mounts.mount(name, temporary).await.map_err(refused)?,
+        }
         Ok(Outcome::Done)
     }
 
@@ -127,7 +131,7 @@ impl Mount {
                 "dev" | "nodev" | "devices" | "nodevices" => {
                     temporary.devices = Some(!option.starts_with("no"))
                 }
-                "remount" | "xattr" | "noxattr" => {}
+                "remount" | "xattr" | "noxattr" | "defaults" => {}
                 other => return Err(CliError::Usage(format!("-o {other}: not a mount option"))),
             }
         }

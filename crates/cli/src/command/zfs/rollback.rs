@@ -65,7 +65,15 @@ impl Rollback {
                 let roll_back = async || {
                     cenote_tasks::rollback(engine, name).await.map_err(cannot(format!("rollback '{path}'")))
                 };
-                session.with_unmounted(path, true, roll_back).await
+                match session.held_by_name(pool_of(name)) {
+                    Some(pool) => {
+                        let mos = engine.mos().await?;
+                        let (head, to) = (dataset(&mos, path).await?, dataset(&mos, name).await?);
+                        let done = pool.mounts.replace_tree(&head, &to, roll_back).await;
+                        done.map_err(|error| CliError::Refused(error.to_string()))?
+                    }
+                    None => roll_back().await,
+                }
             })
             .await
     }

@@ -3,10 +3,12 @@
 //! Source: OpenZFS `zfs_iter.c`: ordered by name, a dataset before its snapshots, snapshots by creation txg.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property};
+use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Source, Value};
 use cenote_format::units::{Guid, Txg};
 use cenote_object::DatasetError;
+use cenote_serve::pools::OpenPool;
 
 use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};
@@ -97,6 +99,8 @@ pub struct Item {
     /// Its creation txg.
     pub createtxg: Txg,
     content: Content,
+    /// The daemon's pool that it is in.
+    held: Option<Arc<OpenPool>>,
 }
 
 enum Content {
@@ -104,20 +108,47 @@ enum Content {
     Bookmark(Bookmark, Mos),
 }
 
+/// What a property is as long as its file system is mounted.
+fn as_mounted(property: &mut Property, dataset: &Dataset, pool: &OpenPool) {
+    let in_force = pool.mounts.in_force(dataset.id());
+    match (&*property.name, &mut property.value, in_force) {
+        ("mounted", Value::Number(number), in_force) => *number = in_force.is_some().into(),
+        ("mountpoint", Value::Text(path), _) if path.starts_with('/') => {
+            if let Some(root) = pool.mounts.root() {
+                *path = root.join(path.trim_start_matches('/')).display().to_string();
+            }
+        }
+        (name, Value::Number(number), Some(in_force)) => {
+            let other = in_force.iter().find(|(other, value)| *other == name && value != number);
+            if let Some((_, value)) = other {
+                (*number, property.source) = (*value, Source::Temporary);
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Item {
-    async fn of_dataset(dataset: Dataset) -> Result<Item, CliError> {
+    async fn of_dataset(dataset: Dataset, session: &Session) -> Result<Item, CliError> {
         let kind = match dataset.kind().await? {
             DatasetKind::Filesystem => Kind::Filesystem,
             DatasetKind::Volume => Kind::Volume,
             DatasetKind::Snapshot => Kind::Snapshot,
         };
         let (name, createtxg) = (dataset.name().to_owned(), dataset.creation_txg());
-        Ok(Item { name, kind, createtxg, content: Content::Dataset(dataset) })
+        let held = session.pools().and_then(|pools| pools.by_guid(dataset.mos().pool().guid()));
+        Ok(Item { name, kind, createtxg, content: Content::Dataset(dataset), held })
     }
 
     fn of_bookmark(bookmark: Bookmark, mos: &Mos) -> Item {
         let (name, createtxg) = (bookmark.name.clone(), bookmark.phys.creation_txg);
-        Item { name, kind: Kind::Bookmark, createtxg, content: Content::Bookmark(bookmark, mos.clone()) }
+        Item {
+            name,
+            kind: Kind::Bookmark,
+            createtxg,
+            content: Content::Bookmark(bookmark, mos.clone()),
+            held: None,
+        }
     }
 
     /// The dataset or snapshot; `None` for a bookmark.
@@ -146,7 +177,13 @@ impl Item {
         is_wanted: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<Vec<Property>, CliError> {
         match &self.content {
-            Content::Dataset(dataset) => Ok(dataset.properties_of(is_wanted).await?),
+            Content::Dataset(dataset) => {
+                let mut all = dataset.properties_of(is_wanted).await?;
+                if let Some(pool) = self.held.as_deref().filter(|_| self.kind == Kind::Filesystem) {
+                    all.iter_mut().for_each(|property| as_mounted(property, dataset, pool));
+                }
+                Ok(all)
+            }
             Content::Bookmark(bookmark, mos) => {
                 let mut all = bookmark.properties(mos).await?;
                 all.retain(|property| is_wanted(&property.name));
@@ -213,7 +250,7 @@ pub struct Selected {
 
 /// Finds the named datasets, or all datasets of all pools, and what is below them.
 pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, CliError> {
-    let mut walk = Walk { scope, items: Vec::new(), outcome: Outcome::Done };
+    let mut walk = Walk { session, scope, items: Vec::new(), outcome: Outcome::Done };
     if names.is_empty() {
         for found in session.find_pools(&[]).await? {
             match session.open_without_asking(&found).await {
@@ -236,7 +273,7 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
                 }
             },
         };
-        match named(&mos, name).await {
+        match named(session, &mos, name).await {
             Ok(Item { content: Content::Dataset(dataset), kind, .. }) if kind != Kind::Snapshot => {
                 walk.below(dataset).await;
             }
@@ -250,9 +287,9 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
     Ok(Selected { items: walk.items, outcome: walk.outcome })
 }
 
-async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
+async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, CliError> {
     let Some((marked, mark)) = name.split_once('#') else {
-        return Item::of_dataset(dataset(mos, name).await?).await;
+        return Item::of_dataset(dataset(mos, name).await?, session).await;
     };
     let marked = dataset(mos, marked).await?;
     let name = format!("{}#{mark}", marked.name());
@@ -267,13 +304,14 @@ async fn named(mos: &Mos, name: &str) -> Result<Item, CliError> {
 }
 
 /// A walk down the tree that continues past unreadable datasets.
-struct Walk {
+struct Walk<'a> {
+    session: &'a Session,
     scope: Scope,
     items: Vec<Item>,
     outcome: Outcome,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn complain(&mut self, name: &str, error: &CliError) {
         self.outcome = self.outcome.and(error.tell(name));
     }
@@ -297,7 +335,7 @@ impl Walk {
     /// Visits a dataset and, within the depth limit, its snapshots, bookmarks and children.
     async fn visit(&mut self, dataset: &Dataset, depth: u32) -> Result<(), CliError> {
         let types = self.scope.types;
-        let item = Item::of_dataset(dataset.clone()).await?;
+        let item = Item::of_dataset(dataset.clone(), self.session).await?;
         if types.has(item.kind) {
             self.items.push(item);
         }
@@ -306,7 +344,7 @@ impl Walk {
         }
         if types.snapshots {
             for snapshot in dataset.snapshots().await? {
-                self.items.push(Item::of_dataset(snapshot).await?);
+                self.items.push(Item::of_dataset(snapshot, self.session).await?);
             }
         }
         if types.bookmarks {

@@ -1,0 +1,119 @@
+//! How a file system is mounted: what its properties say, and what `zfs mount -o` says instead.
+
+use cenote_dataset::Dataset;
+use cenote_fuse::MountOptions;
+use cenote_object::DatasetError;
+
+use super::plan::Plan;
+use crate::files::{Atime, FilesOptions};
+
+/// Options that hold for one mount only: `zfs mount -o`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Temporary {
+    /// `ro`, `rw`.
+    pub read_only: Option<bool>,
+    /// `atime`, `noatime`, `relatime`, `strictatime`.
+    pub atime: Option<Atime>,
+    /// `exec`, `noexec`.
+    pub exec: Option<bool>,
+    /// `suid`, `nosuid`.
+    pub setuid: Option<bool>,
+    /// `dev`, `nodev`.
+    pub devices: Option<bool>,
+}
+
+impl Temporary {
+    /// These, and for what they leave out, those.
+    pub fn over(self, those: Temporary) -> Temporary {
+        Temporary {
+            read_only: self.read_only.or(those.read_only),
+            atime: self.atime.or(those.atime),
+            exec: self.exec.or(those.exec),
+            setuid: self.setuid.or(those.setuid),
+            devices: self.devices.or(those.devices),
+        }
+    }
+}
+
+/// What of a mount is decided when it is made: other values need another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fixed {
+    reads_anew: bool,
+    posix_acl: bool,
+}
+
+/// What the properties say of a mounted file system.
+#[derive(Debug, Clone)]
+pub struct Properties {
+    pub plan: Plan,
+    pub files: FilesOptions,
+    posix_acl: bool,
+}
+
+impl Properties {
+    /// Reads them.
+    pub async fn of(dataset: &Dataset, plan: Plan) -> Result<Properties, DatasetError> {
+        // `acltype`: off, nfsv4, posix.
+        const POSIX: u64 = 2;
+        let [acltype] = dataset.numbers(["acltype"]).await?;
+        Ok(Properties { plan, files: FilesOptions::of(dataset).await?, posix_acl: acltype == POSIX })
+    }
+
+    /// What of `temporary` still holds if these come after `before`: a property that is set overrules it.
+    pub fn still(&self, before: &Properties, temporary: Temporary) -> Temporary {
+        fn unless<T>(changed: bool, option: Option<T>) -> Option<T> {
+            option.filter(|_| !changed)
+        }
+        let (new, old) = (&self.plan, &before.plan);
+        Temporary {
+            read_only: unless(new.read_only != old.read_only, temporary.read_only),
+            atime: unless(self.files.atime != before.files.atime, temporary.atime),
+            exec: unless(new.exec != old.exec, temporary.exec),
+            setuid: unless(new.setuid != old.setuid, temporary.setuid),
+            devices: unless(new.devices != old.devices, temporary.devices),
+        }
+    }
+
+    /// What is in force with `temporary`.
+    pub fn with(&self, temporary: Temporary) -> Properties {
+        let mut all = self.clone();
+        all.plan.read_only = temporary.read_only.unwrap_or(all.plan.read_only);
+        all.plan.exec = temporary.exec.unwrap_or(all.plan.exec);
+        all.plan.setuid = temporary.setuid.unwrap_or(all.plan.setuid);
+        all.plan.devices = temporary.devices.unwrap_or(all.plan.devices);
+        all.files.atime = temporary.atime.unwrap_or(all.files.atime);
+        all
+    }
+
+    pub fn fixed(&self) -> Fixed {
+        Fixed { reads_anew: self.files.atime == Atime::On, posix_acl: self.posix_acl }
+    }
+
+    /// As the kernel takes them.
+    pub fn mount_options(&self, name: &str) -> MountOptions {
+        MountOptions {
+            source: name.into(),
+            subtype: "zfs",
+            read_only: self.plan.read_only,
+            no_exec: !self.plan.exec,
+            no_suid: !self.plan.setuid,
+            no_dev: !self.plan.devices,
+            allow_other: true,
+        }
+    }
+
+    /// Properties that a mount can have otherwise, as `zfs get` names them, with their numbers.
+    pub fn shown(&self) -> Vec<(&'static str, u64)> {
+        let (plan, atime) = (&self.plan, self.files.atime);
+        let mut shown = vec![
+            ("readonly", plan.read_only.into()),
+            ("exec", plan.exec.into()),
+            ("setuid", plan.setuid.into()),
+            ("devices", plan.devices.into()),
+            ("atime", (atime != Atime::Off).into()),
+        ];
+        // Without access times it means nothing.
+        shown.extend((atime != Atime::Off).then_some(("relatime", (atime == Atime::Relative).into())));
+        shown
+    }
+}
