@@ -17,6 +17,8 @@ const LINES: &str = "\
     zpool add -n tank mirror c d cache e
     zpool set comment=x tank
     zpool list -v
+    ! zpool iostat tank
+    ! zpool wait tank
     zpool list tank 0.01 2
     ! zpool list tank nosuch
     ! zpool list -o nosuch

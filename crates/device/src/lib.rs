@@ -1,6 +1,7 @@
 //! Where bytes live: files, block devices, memory, and small layers that compose over any of them.
 //!
 //! ```text
+//!      Counted     counts, for as long as a device is open
 //!      Traced      counts and records what passes      \
 //!      Delayed     takes time                           |  layers: a Device over a Device, in any order
 //!      Faulty      errors, corruption, torn writes      |
@@ -17,6 +18,7 @@
 //! Nothing here knows what the bytes mean.
 
 mod buffer_pool;
+mod counted;
 mod delayed;
 mod error;
 mod faulty;
@@ -28,6 +30,7 @@ mod traced;
 
 pub use buffer_pool::BufferPool;
 pub use bytes::Bytes;
+pub use counted::{Counted, Counters, Counts, SIZE_BUCKETS, TIME_BUCKETS};
 pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
 pub use faulty::{Fault, Faulty};

@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) syncing: tokio::sync::Mutex<()>,
     /// How the pool was found, if whoever opened it says so.
     pub(crate) taking: OnceLock<Taking>,
+    /// Hears of what the history gets.
+    pub(crate) history_listener: OnceLock<crate::history::Listener>,
 }
 
 /// By leaf, runs of txgs that it missed: the first and the last of each.
@@ -137,6 +139,11 @@ impl Engine {
         Mos::at(&mos, self.0.keys.clone()).await
     }
 
+    /// The same for those who must not keep the pool open.
+    pub fn weak(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.0))
+    }
+
     /// The txg that is open.
     pub(crate) fn open_txg(&self) -> Txg {
         self.0.txgs.open()
@@ -160,12 +167,12 @@ impl Engine {
 
 /// An engine that may be gone by now.
 #[derive(Clone)]
-pub(crate) struct WeakEngine(pub(crate) Weak<Shared>);
+pub struct WeakEngine(pub(crate) Weak<Shared>);
 
 impl WeakEngine {
     /// # Errors
     /// It is gone.
-    pub(crate) fn upgrade(&self) -> Result<Engine> {
+    pub fn upgrade(&self) -> Result<Engine> {
         let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
         self.0.upgrade().map(Engine).ok_or_else(gone)
     }

@@ -33,7 +33,15 @@ const ZONE: &str = "linux";
 /// Details of an event that has none; an empty text would be none.
 pub const NO_DETAILS: &str = " ";
 
+/// Hears of each record.
+pub(crate) type Listener = Box<dyn Fn(&Nvlist) + Send + Sync>;
+
 impl Engine {
+    /// From now on `listener` hears of each record, when its txg is being written. Said once.
+    pub fn on_history(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {
+        drop(self.0.history_listener.set(Box::new(listener)));
+    }
+
     /// Notes a command, which user `uid` gave, in the history: it is on disk with the open txg, or the one
     /// after.
     pub fn note_command(&self, command: &str, uid: u64) {
@@ -88,6 +96,9 @@ impl SyncContext {
         record.insert(key::TIME, NvValue::Uint64(self.now_s()));
         let host = self.engine.config.lock().hostname.clone().unwrap_or_default();
         record.insert(key::HOST, text(&host));
+        if let Some(listener) = self.engine.history_listener.get() {
+            listener(&record);
+        }
         let object = match self.find_directory_object(names::HISTORY).await? {
             Some(object) => object,
             None => self.make_history().await?,

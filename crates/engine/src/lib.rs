@@ -66,7 +66,7 @@ mod writable;
 pub mod zil;
 
 pub use context::SyncContext;
-pub use engine::Engine;
+pub use engine::{Engine, WeakEngine};
 pub use host::Host;
 pub use logs::LostLog;
 pub use open::NewEngine;

@@ -133,6 +133,7 @@ impl Engine {
             names: tokio::sync::RwLock::default(),
             syncing: tokio::sync::Mutex::default(),
             taking: OnceLock::new(),
+            history_listener: OnceLock::new(),
             pool: from.pool.into(),
             runtime,
         }))

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cancel;
+pub mod events;
 pub mod files;
 mod holders;
 pub mod mount;

@@ -15,15 +15,18 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cenote_device::Counters;
 use cenote_engine::Engine;
 use cenote_format::label::PoolState;
+use cenote_format::nvlist::Nvlist;
 use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
-use cenote_runtime::AbortOnDrop;
+use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::events::Events;
 use crate::mounts::{Mounts, MountsError};
 
 /// A pool that is open.
@@ -38,8 +41,21 @@ pub struct OpenPool {
     pub mounts: Mounts,
     /// The files and devices it lies on.
     pub devices: Vec<PathBuf>,
-    /// Txgs are written while this is there.
-    _txgs: AbortOnDrop<()>,
+    /// What passes to and from each.
+    pub counters: BTreeMap<Guid, Arc<Counters>>,
+    /// When it was opened.
+    pub since: Instant,
+    /// Txgs are written, and devices watched, while these are there.
+    _background: [AbortOnDrop<()>; 2],
+}
+
+/// What an open pool lies on.
+#[derive(Debug, Default)]
+pub struct Devices {
+    /// Where they are.
+    pub paths: Vec<PathBuf>,
+    /// What passes to and from each.
+    pub counters: BTreeMap<Guid, Arc<Counters>>,
 }
 
 /// All pools that are open, and how more are opened.
@@ -51,6 +67,8 @@ pub struct Pools {
     pub search: Vec<PathBuf>,
     /// How file systems are served.
     pub session: SessionOptions,
+    /// What has happened to them.
+    pub events: Events,
     /// Where it is noted which pools are open.
     state: PathBuf,
 }
@@ -77,13 +95,22 @@ impl OpenPool {
         name: &str,
         guid: Guid,
         engine: Engine,
-        devices: Vec<PathBuf>,
+        devices: Devices,
         root: Option<PathBuf>,
-        session: SessionOptions,
+        pools: &Pools,
     ) -> OpenPool {
-        let mounts = Mounts::new(&engine, root, session);
-        let _txgs = engine.sync_in_background();
-        OpenPool { name: name.into(), guid, engine, mounts, devices, _txgs }
+        let Devices { paths: devices, counters } = devices;
+        let mounts = Mounts::new(&engine, root, pools.session);
+        pools.events.listen(&engine, name, guid);
+        let watch = pools.events.clone().watch(engine.weak(), name.into(), guid);
+        let since = engine.runtime().now();
+        let _background = [engine.sync_in_background(), engine.runtime().spawn(watch).abort_on_drop()];
+        OpenPool { name: name.into(), guid, engine, mounts, devices, counters, since, _background }
+    }
+
+    /// Something has happened to it.
+    pub fn post(&self, events: &Events, class: &'static str) {
+        events.post(class, &self.name, self.guid, Nvlist::new());
     }
 
     /// Unmounts everything and leaves the pool exported.
@@ -108,9 +135,9 @@ pub enum ExportError {
 
 impl Pools {
     /// No pool is open yet. `state` is the file that keeps which are.
-    pub fn new(search: Vec<PathBuf>, session: SessionOptions, state: PathBuf) -> Pools {
+    pub fn new(runtime: &Runtime, search: Vec<PathBuf>, session: SessionOptions, state: PathBuf) -> Pools {
         let (table, turn) = Default::default();
-        Pools { table, turn, search, session, state }
+        Pools { table, turn, search, session, events: Events::new(runtime), state }
     }
 
     /// The pools that were open when the last daemon ended, however it ended.

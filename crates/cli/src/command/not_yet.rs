@@ -17,7 +17,6 @@ const ZPOOL: &[Missing] = &[
     (&["clear"], "Error counts are not kept: each command starts at zero, so there is nothing to clear"),
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
     (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
-    (&["iostat"], "`cenote lab run` measures storage; for an imported pool, use OpenZFS's `zpool iostat`"),
     (
         &["offline", "online"],
         "A device not named by --disks counts as missing. To record that, import the pool with OpenZFS",
@@ -41,7 +40,6 @@ const ZPOOL: &[Missing] = &[
     ),
     (&["split"], "Import the pool with OpenZFS and split it there"),
     (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
-    (&["wait"], "A command ends when its work is done, so there is nothing to wait for"),
 ];
 
 const ZFS: &[Missing] = &[

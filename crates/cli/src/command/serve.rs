@@ -114,7 +114,7 @@ impl Serve {
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
-        let pools = Arc::new(Pools::new(session.disks().to_vec(), fuse, state));
+        let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, state));
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
 

@@ -17,6 +17,7 @@ mod history;
 mod import;
 mod import_json;
 mod import_text;
+mod iostat;
 mod leaf_work;
 mod list;
 mod manage;
@@ -31,6 +32,7 @@ mod unopened;
 mod upgrade;
 mod vdev_properties;
 mod vdevs_json;
+mod wait;
 mod work;
 
 use std::ffi::OsString;
@@ -83,6 +85,10 @@ pub enum Zpool {
     History(History),
     /// Show events recorded on the disks: the history and the error log
     Events(Events),
+    /// Show what passes to and from the devices of the daemon's pools
+    Iostat(iostat::Iostat),
+    /// Wait until work of the daemon's pools is done
+    Wait(wait::Wait),
     /// Show the version of this program
     Version(Version),
     /// Any other verb
@@ -293,8 +299,9 @@ pub struct History {
 /// `zpool events`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "OpenZFS keeps events only in kernel memory. This shows what is on the disks: the events \
-        recorded in the pool's history, and the blocks in its error log, which have no time.\n\n\
+    after_help = "The daemon keeps the last 1024 events in memory, as the kernel module does. Without one, \
+        this shows what is on the disks: the events recorded in the pool's history, and the blocks in its \
+        error log, which have no time.\n\n\
         Example: cenote zpool events -v tank"
 )]
 pub struct Events {
@@ -304,11 +311,11 @@ pub struct Events {
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
-    /// Refused: there are no new events to follow
-    #[arg(short = 'f', hide = true)]
+    /// Wait for more events, and show them as they happen; needs the daemon
+    #[arg(short = 'f', conflicts_with = "clear")]
     pub follow: bool,
-    /// Refused: events on disk are not cleared
-    #[arg(short = 'c', hide = true)]
+    /// Forget the daemon's events
+    #[arg(short = 'c')]
     pub clear: bool,
     /// Pools [default: all]
     pub pools: Vec<String>,
@@ -335,6 +342,8 @@ impl Zpool {
             Zpool::Get(get) => get.run(session).await,
             Zpool::History(history) => history.run(session).await,
             Zpool::Events(events) => events.run(session).await,
+            Zpool::Iostat(iostat) => iostat.run(session).await,
+            Zpool::Wait(wait) => wait.run(session).await,
             Zpool::Version(version) => version.run(session, "zpool"),
             Zpool::Other(words) => Err(not_yet::verb::<Zpool>("zpool", &words)),
         }

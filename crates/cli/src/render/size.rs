@@ -25,6 +25,13 @@ pub fn nice_bytes(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes}B") } else { nice_number(bytes) }
 }
 
+/// A span of time: `512ns`, `16us`, `2ms`, `1s`.
+pub fn time_span(ns: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| ns >= *unit).unwrap_or((1, "ns"));
+    format!("{}{name}", ns / unit)
+}
+
 /// Parses `4096`, `128K`, `1.5G`, `2TiB`; `None` if the text isn't a size.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();

@@ -4,20 +4,25 @@
 //! pool open: it looks at the newest txg on disk, or changes the pool through its engine, and the mounted
 //! file systems follow.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_dataset::Mos;
+use cenote_device::{Counters, Gate};
 use cenote_engine::Engine;
-use cenote_format::units::DatasetId;
+use cenote_format::units::{DatasetId, Guid};
 use cenote_pool::{FoundPool, PoolState, discover};
-use cenote_serve::pools::{ExportError, OpenPool, Pools};
+use cenote_serve::pools::{Devices, ExportError, OpenPool, Pools};
 
 use super::Session;
 use super::domains::key_domains;
-use super::writing::this_host;
+use super::writing::{check_kernel, this_host};
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
+
+/// By device.
+type DeviceCounters = BTreeMap<Guid, Arc<Counters>>;
 
 impl Session {
     /// The pools of the daemon that runs this command; `None`: no daemon does.
@@ -128,10 +133,13 @@ impl Session {
                  <pool | id> <newpool>' to give it a new name"
             )));
         }
-        let engine = self.take_for_good(found).await?;
-        let devices = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
-        let pool = OpenPool::new(found.name(), found.guid(), engine, devices, root, pools.session);
+        let (engine, counters) = self.take_for_good(found).await?;
+        let paths = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
+        let devices = Devices { paths, counters };
+        let pool = OpenPool::new(found.name(), found.guid(), engine, devices, root, pools);
         let pool = pools.insert(pool);
+        pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
+        pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         note(pools);
         Ok(pool)
     }
@@ -201,12 +209,18 @@ impl Session {
             }
         }
         pools.remove(&pool.name);
+        let destroyed = state == PoolState::Destroyed;
+        let class = if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
+        pool.post(&pools.events, class);
         note(pools);
         Ok(())
     }
 
-    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, CliError> {
-        let (found, gate) = self.open_behind_gate(found).await?;
+    async fn take_for_good(&self, found: &FoundPool) -> Result<(Engine, DeviceCounters), CliError> {
+        check_kernel(found.name())?;
+        let gate = Gate::default();
+        let (found, counters) = found.open_for_writing(self.runtime()).await?.counted(self.runtime());
+        let found = found.behind(&gate);
         let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest()).await?;
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
@@ -214,7 +228,7 @@ impl Session {
         // Logs were replayed with whatever keys there are; from now on keys are loaded.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(super::keys::of_command()).await;
-        Ok(engine)
+        Ok((engine, counters))
     }
 }
 

@@ -58,6 +58,7 @@ fn without_pools_nothing_is_wrong() {
     }
     let bench = Bench::new(&[]);
     assert_eq!(bench.done("zpool list"), "no pools available\n");
+    assert_eq!(bench.done("zpool list -H"), "");
     assert_eq!(bench.done("zpool status"), "no pools available\n");
     assert_eq!(bench.done("zfs list"), "");
     assert!(bench.done("zpool list -j").contains("\"pools\""));

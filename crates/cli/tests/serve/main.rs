@@ -7,6 +7,7 @@
 
 mod bench;
 mod config;
+mod events;
 mod keys;
 mod properties;
 mod snapshots;

@@ -6,7 +6,8 @@
 
 use super::{FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
-use cenote_device::{Device, FileDevice, Gate, OpenOptions};
+use cenote_device::{Counted, Counters, Device, FileDevice, Gate, OpenOptions};
+use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,6 +68,17 @@ impl FoundPool {
         let auxiliary = self.auxiliary.clone();
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
     }
+    /// The same pool, with counters of what passes to and from its devices.
+    pub fn counted(mut self, runtime: &Runtime) -> (FoundPool, BTreeMap<Guid, Arc<Counters>>) {
+        let mut counters = BTreeMap::new();
+        for (guid, found) in &mut self.devices {
+            let counted = Counted::new(found.device.clone(), runtime);
+            counters.insert(*guid, counted.counters());
+            found.device = Arc::new(counted);
+        }
+        (self, counters)
+    }
+
     /// The same pool, but nothing is written to its devices before `gate` opens.
     pub fn behind(mut self, gate: &Gate) -> FoundPool {
         for found in self.devices.values_mut() {

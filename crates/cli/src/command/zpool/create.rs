@@ -147,6 +147,9 @@ impl Create {
         drop((engine, vdevs));
         let found = session.searching(paths).find_on_disks(&self.pool).await?;
         let pool = session.hold(&found, self.altroot.as_deref().map(PathBuf::from)).await?;
+        if let Some(pools) = session.pools() {
+            pool.post(&pools.events, "sysevent.fs.zfs.pool_create");
+        }
         for (root, key) in keys {
             pool.engine.keys().learn(root, key).await;
         }

@@ -1,22 +1,24 @@
-//! `zpool events`: the events of a pool that are on its disks.
+//! `zpool events`: what the daemon has seen happen to its pools; without one, the events of a pool that are on
+//! its disks.
 //!
-//! OpenZFS keeps events in memory and loses them at reboot. What survives are the internal events in the
-//! history, each of which was such an event, and the error log, which records where but not when.
+//! OpenZFS keeps events in memory and loses them at reboot, and so does the daemon. What survives are the
+//! internal events in the history, each of which was such an event, and the error log, which records where but
+//! not when.
 
 use std::fmt::Write as _;
 
 use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
-use cenote_format::nvlist::Nvlist;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_serve::events::{Event, Events as Ring};
 
 use serde_json::{Map, Value, json};
 
 use super::Events;
 use super::history::indented;
 use crate::command::json::{document, nvlist};
-use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
-use crate::render::ctime;
+use crate::render::{ctime, escape_terminal};
 use crate::session::{Session, print, print_json};
 
 /// `ESC_ZFS_HISTORY_EVENT`.
@@ -27,13 +29,13 @@ const DATA_ERROR: &str = "ereport.fs.zfs.data";
 impl Events {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.follow {
-            let instead = "A pool is not in use after the command ends, so there are no new events to follow";
-            return Err(not_yet::option("zpool events -f", instead));
+        if let Some(pools) = session.pools() {
+            return self.of_daemon(session, &pools.events).await;
         }
-        if self.clear {
-            let instead = "Events are read from the pool's history and error log, which stay as they are";
-            return Err(not_yet::option("zpool events -c", instead));
+        if self.follow || self.clear {
+            let why = "no daemon runs (`cenote serve`), and what is on disk neither goes on nor is cleared";
+            let option = if self.follow { "-f" } else { "-c" };
+            return Err(CliError::Refused(format!("zpool events {option}: {why}")));
         }
         let mut documents = Map::new();
         let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
@@ -67,6 +69,61 @@ impl Events {
             print_json(&document("zpool events", "pools", documents))?;
         }
         Ok(outcome)
+    }
+
+    /// What the daemon has seen.
+    async fn of_daemon(&self, session: &Session, events: &Ring) -> Result<Outcome, CliError> {
+        if self.clear {
+            let cleared = events.clear();
+            let text = format!("cleared {cleared} events\n");
+            let json = json!({"cleared": cleared});
+            return if session.json() { print_json(&json) } else { print(text) }.map(|()| Outcome::Done);
+        }
+        if !self.script && !session.json() {
+            print(format!("{:<30} CLASS\n", "TIME"))?;
+        }
+        let is_meant = |event: &&Event| self.pools.is_empty() || self.pools.contains(&event.pool);
+        let (mut last, mut documents) = (0, Map::new());
+        loop {
+            let new = events.after(last);
+            last = new.last().map_or(last, |event| event.id);
+            for event in new.iter().filter(is_meant) {
+                if !session.json() {
+                    print(self.seen(event))?;
+                } else if self.follow {
+                    print_json(&seen_json(event))?;
+                } else {
+                    let list = documents
+                        .entry(event.pool.clone())
+                        .or_insert_with(|| json!({"name": event.pool, "events": []}));
+                    if let Some(list) = list["events"].as_array_mut() {
+                        list.push(seen_json(event));
+                    }
+                }
+            }
+            if !self.follow {
+                break;
+            }
+            events.wait_after(last).await;
+        }
+        if session.json() {
+            print_json(&document("zpool events", "pools", documents))?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn seen(&self, event: &Event) -> String {
+        let seconds = (event.unix_ns / 1_000_000_000) as i64;
+        let time =
+            event_time(seconds).replace(".000000000", &format!(".{:09}", event.unix_ns % 1_000_000_000));
+        let mut out = self.line(&time, event.class);
+        if self.verbose {
+            for (name, value) in event.members.iter() {
+                let _ = writeln!(out, "        {name} = {}", member(value));
+            }
+            out.push('\n');
+        }
+        out
     }
 
     fn line(&self, time: &str, class: &str) -> String {
@@ -103,6 +160,24 @@ impl Events {
 
 fn event_json(record: &Nvlist) -> Value {
     json!({"class": HISTORY_EVENT, "time": record.get_u64(key::TIME), "history": nvlist(record)})
+}
+
+/// A value as `zpool events -v` prints it: numbers in hex, texts in quotes.
+fn member(value: &NvValue) -> String {
+    match value {
+        NvValue::String(text) => format!("\"{}\"", escape_terminal(text)),
+        NvValue::Byte(number) => format!("{number:#x}"),
+        NvValue::Int32(number) => format!("{number:#x}"),
+        NvValue::Uint64(number) => format!("{number:#x}"),
+        NvValue::Int64Array(numbers) => {
+            numbers.iter().map(|number| format!("{number:#x}")).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn seen_json(event: &Event) -> Value {
+    json!({"class": event.class, "time_ns": event.unix_ns, "event": nvlist(&event.members)})
 }
 
 fn error_json(error: &LoggedError) -> Value {

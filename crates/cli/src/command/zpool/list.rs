@@ -73,9 +73,8 @@ impl List {
         round: Round,
     ) -> Result<Outcome, CliError> {
         let (all, mut outcome) = session.find_pools_to_show(names).await?;
-        if all.is_empty() && !session.json() {
-            print("no pools available\n")?;
-            return Ok(outcome);
+        if all.is_empty() && !session.json() && !self.form.script {
+            return print("no pools available\n").map(|()| outcome);
         }
         let mut pools = Vec::new();
         for found in all {

@@ -86,9 +86,10 @@ impl Repeat {
 }
 
 /// The pools, then the interval and the number of rounds.
-type Split<'w> = (&'w [String], Option<(Duration, Option<u64>)>);
+pub type Split<'w> = (&'w [String], Option<(Duration, Option<u64>)>);
 
-fn split(words: &[String]) -> Result<Split<'_>, CliError> {
+/// Takes interval and count from the end of the words.
+pub fn split(words: &[String]) -> Result<Split<'_>, CliError> {
     match words {
         [pools @ .., interval, count] if is_number(interval) && is_number(count) => {
             let rounds = seconds(count)?.as_secs().max(1);
@@ -103,7 +104,8 @@ fn is_number(word: &str) -> bool {
     (1..=MAX_INTERVAL_CHARS).contains(&word.len()) && word.bytes().all(|c| c.is_ascii_digit() || c == b'.')
 }
 
-fn seconds(word: &str) -> Result<Duration, CliError> {
+/// An interval as it is typed.
+pub fn seconds(word: &str) -> Result<Duration, CliError> {
     let typed = word.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match typed {
         Some(interval) if !interval.is_zero() => Ok(interval),

@@ -1,0 +1,297 @@
+//! `zpool iostat`: what passes to and from the devices of pools that the daemon holds.
+//!
+//! The first report is of the time since the pool was opened, each later one of its interval. Vdevs that
+//! consist of others show their sum.
+//!
+//! Source: OpenZFS `zpool_main.c` (`print_iostat`, `print_iostat_header_impl`), zpool-iostat(8).
+
+mod histogram;
+mod sample;
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use cenote_serve::pools::OpenPool;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::DeviceNames;
+use super::repeat::{Repeat, Round, split};
+use super::tree::Style;
+use crate::command::json::document;
+use crate::command::not_yet;
+use crate::outcome::{CliError, Outcome};
+use crate::render::{nice_number, time_span};
+use crate::session::{Session, print, print_json};
+use sample::{Line, Sample, Traffic};
+
+/// `zpool iostat`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A daemon (`cenote serve`) has to hold the pools. Operations on devices are shown: waiting in \
+        a queue costs no time here, so total and disk times are the same.\n\n\
+        Example: cenote zpool iostat -vy tank 5 3"
+)]
+pub struct Iostat {
+    /// How devices are named
+    #[command(flatten)]
+    pub names: DeviceNames,
+    /// Include each device
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// Omit the first report, of the time since the pool was opened
+    #[arg(short = 'y')]
+    pub skip_first: bool,
+    /// Average latencies
+    #[arg(short = 'l', conflicts_with_all = ["latencies", "sizes"])]
+    pub long: bool,
+    /// Operations under way
+    #[arg(short = 'q', conflicts_with_all = ["latencies", "sizes"])]
+    pub queues: bool,
+    /// Histograms of latencies
+    #[arg(short = 'w', conflicts_with = "sizes")]
+    pub latencies: bool,
+    /// Histograms of request sizes
+    #[arg(short = 'r')]
+    pub sizes: bool,
+    /// Refused: scripts run for devices of a system that imported the pool
+    #[arg(short = 'c', hide = true, value_name = "SCRIPT")]
+    pub script_of_device: Option<String>,
+    /// No header, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// The header once, not for each report
+    #[arg(short = 'n')]
+    pub one_header: bool,
+    /// Interval and count
+    #[command(flatten)]
+    pub repeat: Repeat,
+    /// Pools [default: all], then an interval in seconds and a count [default: endless]
+    pub pools: Vec<String>,
+}
+
+/// Columns under one heading.
+type Group = (&'static str, &'static [&'static str]);
+
+const GENERAL: [Group; 3] =
+    [("capacity", &["alloc", "free"]), ("operations", &["read", "write"]), ("bandwidth", &["read", "write"])];
+const LATENCY: [Group; 6] = [
+    ("total_wait", &["read", "write"]),
+    ("disk_wait", &["read", "write"]),
+    ("syncq_wait", &["read", "write"]),
+    ("asyncq_wait", &["read", "write"]),
+    ("scrub", &["wait"]),
+    ("trim", &["wait"]),
+];
+const QUEUES: [Group; 6] = [
+    ("syncq_read", &["pend", "activ"]),
+    ("syncq_write", &["pend", "activ"]),
+    ("asyncq_read", &["pend", "activ"]),
+    ("asyncq_write", &["pend", "activ"]),
+    ("scrubq_read", &["pend", "activ"]),
+    ("trimq_write", &["pend", "activ"]),
+];
+const CELL_CHARS: usize = 5;
+const LEAST_NAME_CHARS: usize = 10;
+
+impl Iostat {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if self.script_of_device.is_some() {
+            let instead = "`zpool iostat -j -v` names each device; run the script on those";
+            return Err(not_yet::option("zpool iostat -c", instead));
+        }
+        let Some(pools) = session.pools() else {
+            let why =
+                "no daemon runs (`cenote serve`), so no pool is in use; `cenote lab run` measures storage";
+            return Err(CliError::Refused(format!("cannot show I/O statistics: {why}")));
+        };
+        let (names, schedule) = split(&self.pools)?;
+        let mut held = pools.all();
+        if !names.is_empty() {
+            held.clear();
+            for name in names {
+                let found = session.find_pool(name).await?;
+                held.extend(session.held(&found));
+            }
+        }
+        if held.is_empty() && !session.json() && !self.script {
+            return print("no pools available\n").map(|()| Outcome::Done);
+        }
+        let before = RefCell::new(Vec::new());
+        if self.skip_first {
+            before.replace(self.samples(&held).await?);
+            if let Some((interval, _)) = schedule {
+                session.runtime().sleep(interval).await;
+            }
+        }
+        let show = async |_: &[String], round: Round| {
+            let now = self.samples(&held).await?;
+            let shown: Vec<Sample> = match before.borrow().is_empty() {
+                true => now.clone(),
+                false => now.iter().zip(before.borrow().iter()).map(|(now, old)| now.since(old)).collect(),
+            };
+            before.replace(now);
+            match session.json() {
+                true => print_json(&round.stamp(self.as_json(&shown)))?,
+                false => print(self.as_text(&shown, round.is_first))?,
+            }
+            Ok(Outcome::Done)
+        };
+        self.repeat.run(session, &self.pools, show).await
+    }
+
+    async fn samples(&self, pools: &[Arc<OpenPool>]) -> Result<Vec<Sample>, CliError> {
+        let style = Style { names: self.names, ..Style::default() };
+        let mut samples = Vec::new();
+        for pool in pools {
+            samples.push(Sample::take(pool, style).await?);
+        }
+        Ok(samples)
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let mut groups = GENERAL.to_vec();
+        groups.extend(self.long.then_some(LATENCY).into_iter().flatten());
+        groups.extend(self.queues.then_some(QUEUES).into_iter().flatten());
+        groups
+    }
+
+    fn as_text(&self, samples: &[Sample], is_first: bool) -> String {
+        let lines =
+            |sample: &Sample| if self.verbose { sample.lines.clone() } else { vec![sample.lines[0].clone()] };
+        if self.latencies || self.sizes {
+            let all = samples.iter().flat_map(lines);
+            return all.map(|line| histogram::text(self, &line)).collect();
+        }
+        let all: Vec<Line> = samples.iter().flat_map(lines).collect();
+        let width =
+            all.iter().map(|line| line.shown().chars().count()).max().unwrap_or(0).max(LEAST_NAME_CHARS);
+        let mut out = String::new();
+        if !self.script && (is_first || !self.one_header && (self.verbose || samples.len() > 1)) {
+            out += &self.header(width);
+        }
+        for sample in samples {
+            for line in lines(sample) {
+                out += &self.row(sample, &line, width);
+            }
+            if self.verbose && !self.script {
+                out += &self.ruler(width);
+            }
+        }
+        if !self.verbose && samples.len() > 1 && !self.script {
+            out += &self.ruler(width);
+        }
+        out
+    }
+
+    fn header(&self, width: usize) -> String {
+        let mut out = " ".repeat(width);
+        for (heading, columns) in self.groups() {
+            let room = (CELL_CHARS + 2) * columns.len();
+            let before = (room / 2 + 1).saturating_sub(heading.len() / 2);
+            let _ = write!(
+                out,
+                "{:before$}{heading}{:after$}",
+                "",
+                "",
+                after = room.saturating_sub(before + heading.len())
+            );
+        }
+        let _ = write!(out, "\n{:<width$}", "pool");
+        for column in self.groups().iter().flat_map(|(_, columns)| columns.iter()) {
+            let _ = write!(out, "  {column:>CELL_CHARS$}");
+        }
+        out + "\n" + &self.ruler(width)
+    }
+
+    fn ruler(&self, width: usize) -> String {
+        let columns = self.groups().iter().map(|(_, columns)| columns.len()).sum();
+        "-".repeat(width) + &format!("  {}", "-".repeat(CELL_CHARS)).repeat(columns) + "\n"
+    }
+
+    fn row(&self, sample: &Sample, line: &Line, width: usize) -> String {
+        let cells = self.cells(sample, line);
+        match self.script {
+            true => format!("{}\t{}\n", line.name, cells.join("\t")),
+            false => {
+                let cells: String = cells.iter().map(|cell| format!("  {cell:>CELL_CHARS$}")).collect();
+                format!("{:<width$}{cells}\n", line.shown())
+            }
+        }
+    }
+
+    fn cells(&self, sample: &Sample, line: &Line) -> Vec<String> {
+        let number = |number: u64| if self.parsable { number.to_string() } else { nice_number(number) };
+        let Some(Traffic { read, write, .. }) = &line.traffic else {
+            let columns = self.groups().iter().map(|(_, columns)| columns.len()).sum();
+            return vec!["-".into(); columns];
+        };
+        let rate = |count: u64| number(sample.per_second(count));
+        let space = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), number);
+        let mut cells = vec![
+            space(line.space.map(|(allocated, _)| allocated)),
+            space(line.space.map(|(_, free)| free)),
+            rate(read.operations),
+            rate(write.operations),
+            rate(read.bytes),
+            rate(write.bytes),
+        ];
+        if self.long {
+            let time = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| self.time(ns));
+            let disk = [time(read.average_ns()), time(write.average_ns())];
+            cells.extend(disk.iter().chain(&disk).cloned());
+            cells.extend(vec!["-".to_owned(); 6]);
+        }
+        if self.queues {
+            let active = |count: u64| ["0".to_owned(), count.to_string()];
+            cells.extend([read.active, 0, 0, write.active, 0, 0].into_iter().flat_map(active));
+        }
+        cells
+    }
+
+    fn time(&self, ns: u64) -> String {
+        if self.parsable { ns.to_string() } else { time_span(ns) }
+    }
+
+    fn as_json(&self, samples: &[Sample]) -> Value {
+        let mut pools = Map::new();
+        for sample in samples {
+            let line = |line: &Line| {
+                let traffic = line.traffic.clone().unwrap_or_default();
+                let of = |counts: &cenote_device::Counts| {
+                    json!({
+                        "operations_per_second": sample.per_second(counts.operations),
+                        "bytes_per_second": sample.per_second(counts.bytes),
+                        "average_wait_ns": counts.average_ns(),
+                        "active": counts.active,
+                    })
+                };
+                let mut entry =
+                    json!({"name": line.name, "read": of(&traffic.read), "write": of(&traffic.write)});
+                if let Some((allocated, free)) = line.space {
+                    (entry["allocated"], entry["free"]) = (allocated.into(), free.into());
+                }
+                if self.latencies {
+                    entry["read"]["waits"] = json!(traffic.read.times.to_vec());
+                    entry["write"]["waits"] = json!(traffic.write.times.to_vec());
+                }
+                if self.sizes {
+                    entry["read"]["sizes"] = json!(traffic.read.sizes.to_vec());
+                    entry["write"]["sizes"] = json!(traffic.write.sizes.to_vec());
+                }
+                entry
+            };
+            let mut pool = line(&sample.lines[0]);
+            if self.verbose {
+                pool["vdevs"] = sample.lines[1..].iter().map(line).collect();
+            }
+            pools.insert(sample.lines[0].name.clone(), pool);
+        }
+        document("zpool iostat", "pools", pools)
+    }
+}

@@ -1,0 +1,195 @@
+//! `zpool wait`: waits until work of the daemon's pools is done.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_wait`), zpool-wait(8).
+
+use std::time::Duration;
+
+use cenote_dataset::Mos;
+use cenote_format::dsl::names::vdev_zap;
+use cenote_format::scan::VdevWorkState;
+use cenote_object::Zap;
+use cenote_pool::{VdevKind, VdevStatus};
+use clap::{Args, ValueEnum};
+
+use super::leaf_work::leaf_zap;
+use super::repeat::seconds;
+use crate::outcome::{CliError, Outcome};
+use crate::render::{date, nice_bytes};
+use crate::session::{Session, print};
+
+/// How often it is looked whether the work is done.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A scrub, and a resilver, in `ScanPhys::func`.
+const SCRUB: u64 = 1;
+const RESILVER: u64 = 2;
+/// At work, in `ScanPhys::state`.
+const SCANNING: u64 = 1;
+
+/// Work that takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Activity {
+    /// A checkpoint is being discarded.
+    Discard,
+    /// What was destroyed is being freed.
+    Free,
+    /// Devices are being initialized.
+    Initialize,
+    /// Devices are being replaced.
+    Replace,
+    /// A device is being removed.
+    Remove,
+    /// A resilver runs.
+    Resilver,
+    /// A scrub runs.
+    Scrub,
+    /// Devices are being trimmed.
+    Trim,
+    /// A RAID-Z vdev is being expanded.
+    RaidzExpand,
+}
+
+/// `zpool wait`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A daemon (`cenote serve`) has to hold the pool.\n\nExample: cenote zpool wait -t free,scrub tank"
+)]
+pub struct Wait {
+    /// With an interval: no header
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// Print the time first: `u` in seconds since 1970, `d` as date(1) does
+    #[arg(short = 'T', value_name = "u|d")]
+    pub stamp: Option<String>,
+    /// Work to wait for, comma-separated [default: all]
+    #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
+    pub activities: Vec<Activity>,
+    /// The pool
+    pub pool: String,
+    /// Show every so many seconds what is left
+    pub interval: Option<String>,
+}
+
+impl Wait {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let found = session.find_pool(&self.pool).await?;
+        let Some(pool) = session.held(&found) else {
+            let why = "no daemon has the pool open; without one, work is done when its command ends";
+            return Err(CliError::Refused(format!("cannot wait for '{}': {why}", self.pool)));
+        };
+        let interval = self.interval.as_deref().map(seconds).transpose()?;
+        let all = Activity::value_variants().to_vec();
+        let wanted = if self.activities.is_empty() { all } else { self.activities.clone() };
+        if interval.is_some() && !self.script {
+            print(header(&wanted))?;
+        }
+        let mut shown = None;
+        loop {
+            let mos = pool.engine.mos().await?;
+            let left = left(&mos, &wanted).await?;
+            let now = session.runtime().now();
+            if interval.is_some_and(|interval| shown.is_none_or(|shown| now.since(shown) >= interval)) {
+                shown = Some(now);
+                print(self.stamped(session) + &self.row(&left))?;
+            }
+            if left.iter().all(|(_, left)| left.is_none()) {
+                return Ok(Outcome::Done);
+            }
+            session.runtime().sleep(interval.unwrap_or(LOOK_INTERVAL).min(LOOK_INTERVAL)).await;
+        }
+    }
+
+    fn stamped(&self, session: &Session) -> String {
+        let seconds = session.runtime().unix_time_ns() / 1_000_000_000;
+        match self.stamp.as_deref() {
+            Some("u") => format!("{seconds}\n"),
+            Some(_) => format!("{}\n", date(seconds.cast_signed())),
+            None => String::new(),
+        }
+    }
+
+    fn row(&self, left: &[(Activity, Option<u64>)]) -> String {
+        let cell = |&(activity, left): &(Activity, Option<u64>)| {
+            let left = match left {
+                None => "-".into(),
+                Some(bytes) if self.parsable => bytes.to_string(),
+                Some(bytes) => nice_bytes(bytes),
+            };
+            if self.script { left } else { format!("{left:>width$}", width = name(activity).len()) }
+        };
+        let cells: Vec<String> = left.iter().map(cell).collect();
+        cells.join(if self.script { "\t" } else { "  " }) + "\n"
+    }
+}
+
+fn name(activity: Activity) -> String {
+    activity.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn header(wanted: &[Activity]) -> String {
+    let names: Vec<String> = wanted.iter().map(|activity| name(*activity)).collect();
+    names.join("  ") + "\n"
+}
+
+/// Bytes that are left, as far as that is known; `None`: nothing is being done.
+async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u64>)>, CliError> {
+    let mut all = Vec::new();
+    for &activity in wanted {
+        let bytes = match activity {
+            Activity::Free => {
+                let freeing = mos.freeing_bytes().await?;
+                let destroys = !mos.pending_destroys().await?.is_empty();
+                (freeing > 0 || destroys).then_some(freeing)
+            }
+            Activity::Scrub => scan(mos, SCRUB).await?,
+            Activity::Resilver => scan(mos, RESILVER).await?,
+            Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
+            Activity::Remove => is_removing(mos).then_some(0),
+            Activity::Initialize => leaf_work(mos, vdev_zap::INITIALIZE_STATE).await?,
+            Activity::Trim => leaf_work(mos, vdev_zap::TRIM_STATE).await?,
+            // The engine does neither in the background.
+            Activity::Discard | Activity::RaidzExpand => None,
+        };
+        all.push((activity, bytes));
+    }
+    Ok(all)
+}
+
+async fn scan(mos: &Mos, func: u64) -> Result<Option<u64>, CliError> {
+    let scan = mos.scan_status().await?.filter(|scan| scan.func == func && scan.state == SCANNING);
+    Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
+}
+
+fn has_kind(mos: &Mos, kind: VdevKind) -> bool {
+    any(mos, |vdev| vdev.kind == kind)
+}
+
+fn is_removing(mos: &Mos) -> bool {
+    any(mos, |vdev| vdev.removing)
+}
+
+fn any(mos: &Mos, is_it: impl Fn(&VdevStatus) -> bool) -> bool {
+    let health = mos.pool().status();
+    let mut found = false;
+    health.root.walk(&mut |vdev| found |= is_it(vdev));
+    found
+}
+
+/// Whether a device is being initialized or trimmed; how much is left is not known.
+async fn leaf_work(mos: &Mos, state: &str) -> Result<Option<u64>, CliError> {
+    for top in mos.pool().vdevs().tops() {
+        for leaf in top.leaves() {
+            let zap: Option<Zap> = leaf_zap(mos, leaf).await?;
+            let Some(zap) = zap else { continue };
+            let number = zap.get_u64(state).await?;
+            if number.map(VdevWorkState::of_leaf) == Some(VdevWorkState::Active) {
+                return Ok(Some(0));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,242 @@
+//! A layer that counts what passes: operations, bytes, times, sizes; for as long as the device is open.
+//!
+//! Idea: everything is an atomic that is added to when an operation ends, so counting costs two looks at the
+//! clock and a few additions. Times and sizes also go to histograms whose buckets double.
+//!
+//! Source: OpenZFS `vdev_stat_ex_t`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_runtime::Runtime;
+
+use crate::error::Op;
+use crate::io::Io;
+use crate::{Device, DeviceInfo};
+
+/// Buckets of times: bucket `n` has those of at least 2^n ns (`VDEV_L_HISTO_BUCKETS`).
+pub const TIME_BUCKETS: usize = 37;
+/// Buckets of sizes: bucket `n` has those of at least 2^n bytes (`VDEV_RQ_HISTO_BUCKETS`).
+pub const SIZE_BUCKETS: usize = 25;
+
+/// What was counted of one device; shared with whoever looks.
+#[derive(Debug, Default)]
+pub struct Counters([Kind; Op::ALL.len()]);
+
+#[derive(Debug)]
+struct Kind {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+    busy_ns: AtomicU64,
+    active: AtomicU64,
+    times: [AtomicU64; TIME_BUCKETS],
+    sizes: [AtomicU64; SIZE_BUCKETS],
+}
+
+impl Default for Kind {
+    fn default() -> Kind {
+        let zero = AtomicU64::default;
+        Kind {
+            operations: zero(),
+            bytes: zero(),
+            busy_ns: zero(),
+            active: zero(),
+            times: std::array::from_fn(|_| zero()),
+            sizes: std::array::from_fn(|_| zero()),
+        }
+    }
+}
+
+/// The counts of one kind of operation at some moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations that ended.
+    pub operations: u64,
+    /// Bytes that they were about.
+    pub bytes: u64,
+    /// How long they took together.
+    pub busy_ns: u64,
+    /// Operations under way.
+    pub active: u64,
+    /// How many took how long.
+    pub times: [u64; TIME_BUCKETS],
+    /// How many were how large.
+    pub sizes: [u64; SIZE_BUCKETS],
+}
+
+impl Counters {
+    /// What was counted so far of one kind.
+    pub fn of(&self, op: Op) -> Counts {
+        let kind = &self.0[op as usize];
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            operations: read(&kind.operations),
+            bytes: read(&kind.bytes),
+            busy_ns: read(&kind.busy_ns),
+            active: read(&kind.active),
+            times: std::array::from_fn(|bucket| read(&kind.times[bucket])),
+            sizes: std::array::from_fn(|bucket| read(&kind.sizes[bucket])),
+        }
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        let (times, sizes) = ([0; TIME_BUCKETS], [0; SIZE_BUCKETS]);
+        Counts { operations: 0, bytes: 0, busy_ns: 0, active: 0, times, sizes }
+    }
+}
+
+impl Counts {
+    /// Adds those of another device.
+    pub fn add(&mut self, other: &Counts) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.busy_ns += other.busy_ns;
+        self.active += other.active;
+        self.times.iter_mut().zip(other.times).for_each(|(sum, count)| *sum += count);
+        self.sizes.iter_mut().zip(other.sizes).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// What came after `before`.
+    pub fn since(&self, before: &Counts) -> Counts {
+        Counts {
+            operations: self.operations.saturating_sub(before.operations),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            busy_ns: self.busy_ns.saturating_sub(before.busy_ns),
+            active: self.active,
+            times: std::array::from_fn(|n| self.times[n].saturating_sub(before.times[n])),
+            sizes: std::array::from_fn(|n| self.sizes[n].saturating_sub(before.sizes[n])),
+        }
+    }
+
+    /// How long one took on average.
+    pub fn average_ns(&self) -> Option<u64> {
+        self.busy_ns.checked_div(self.operations)
+    }
+}
+
+/// A device that is counted.
+pub struct Counted {
+    inner: Arc<dyn Device>,
+    runtime: Runtime,
+    counters: Arc<Counters>,
+}
+
+impl Counted {
+    /// Counts from now on.
+    pub fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Counted {
+        Counted { inner, runtime: runtime.clone(), counters: Arc::default() }
+    }
+
+    /// What is counted.
+    pub fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    fn count<'a, T: Send + 'a>(&'a self, op: Op, len: u64, io: Io<'a, T>) -> Io<'a, T> {
+        let running = Running::new(self, op, len);
+        io.inspect(move |_| drop(running))
+    }
+}
+
+/// An operation under way. Counted when it is dropped: also if nobody waits for it any more.
+struct Running<'a> {
+    device: &'a Counted,
+    op: Op,
+    len: u64,
+    begun_ns: u64,
+}
+
+impl Running<'_> {
+    fn new(device: &Counted, op: Op, len: u64) -> Running<'_> {
+        device.counters.0[op as usize].active.fetch_add(1, Ordering::Relaxed);
+        Running { device, op, len, begun_ns: device.runtime.now().as_ns() }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let took_ns = self.device.runtime.now().as_ns().saturating_sub(self.begun_ns);
+        let kind = &self.device.counters.0[self.op as usize];
+        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
+        kind.active.fetch_sub(1, Ordering::Relaxed);
+        add(&kind.operations, 1);
+        add(&kind.bytes, self.len);
+        add(&kind.busy_ns, took_ns);
+        add(&kind.times[bucket(took_ns, TIME_BUCKETS)], 1);
+        add(&kind.sizes[bucket(self.len, SIZE_BUCKETS)], 1);
+    }
+}
+
+/// The exponent of the largest power of two that is no larger.
+fn bucket(number: u64, buckets: usize) -> usize {
+    (number.max(1).ilog2() as usize).min(buckets - 1)
+}
+
+impl Device for Counted {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+        // Begun here, so that what the call itself takes is counted.
+        let running = Running::new(self, Op::Read, len as u64);
+        self.inner.read_at(offset, len).inspect(move |_| drop(running))
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        let running = Running::new(self, Op::Write, data.len() as u64);
+        self.inner.write_at(offset, data).inspect(move |_| drop(running))
+    }
+
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+        let running = Running::new(self, Op::Write, data.len() as u64);
+        self.inner.write_through(offset, data).inspect(move |_| drop(running))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.count(Op::Flush, 0, self.inner.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        self.count(Op::Discard, len, self.inner.discard(offset, len))
+    }
+
+    fn advise(&self, offset: u64, len: u64) {
+        self.inner.advise(offset, len);
+    }
+
+    fn has_hole(&self, offset: u64, len: u64) -> bool {
+        self.inner.has_hole(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    #[test]
+    fn operations_are_counted_by_kind_size_and_time() {
+        let runtime = Runtime::real(Some(1));
+        let device = Counted::new(Arc::new(MemoryDevice::new("memory", 1 << 20)), &runtime);
+        let counters = device.counters();
+        runtime.block_on(async {
+            device.write_at(0, vec![7; 4096].into()).await.unwrap();
+            let before = counters.of(Op::Write);
+            device.write_at(4096, vec![7; 512].into()).await.unwrap();
+            device.read_at(0, 5000).await.unwrap();
+            device.flush().await.unwrap();
+            assert!(device.read_at(2 << 20, 1).await.is_err());
+            let writes = counters.of(Op::Write);
+            assert_eq!((writes.operations, writes.bytes, writes.active), (2, 4608, 0));
+            assert_eq!((writes.sizes[12], writes.sizes[9]), (1, 1));
+            let later = writes.since(&before);
+            assert_eq!((later.operations, later.bytes, later.times.iter().sum::<u64>()), (1, 512, 1));
+            let reads = counters.of(Op::Read);
+            assert_eq!((reads.operations, reads.sizes[12], counters.of(Op::Flush).operations), (2, 1, 1));
+        });
+    }
+}

@@ -1,0 +1,230 @@
+//! What happens to the pools that the daemon holds: `zpool events`.
+//!
+//! Idea: a ring in memory, as the kernel module has one. Old events make room for new ones, and all are gone
+//! with the daemon. Classes and members are OpenZFS's.
+//!
+//! Locking: one lock for the ring, held for one look or change; who waits for more is woken after it.
+//!
+//! Source: OpenZFS `zfs_fm.c`, `sys/sysevent/eventdefs.h`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cenote_engine::{Engine, WeakEngine};
+use cenote_format::history::key;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::units::Guid;
+use cenote_pool::{ErrorCounts, VdevState};
+use cenote_runtime::Runtime;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Events kept.
+const MAX_EVENTS: usize = 1024;
+/// How often errors of devices are looked for.
+const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Counts up from 1.
+    pub id: u64,
+    /// Its class, such as `sysevent.fs.zfs.pool_import`.
+    pub class: &'static str,
+    /// The pool's name.
+    pub pool: String,
+    /// When: nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// All that is known of it.
+    pub members: Nvlist,
+}
+
+/// The last events. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    runtime: Runtime,
+    ring: Mutex<Ring>,
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    last_id: u64,
+    events: VecDeque<Event>,
+}
+
+impl Events {
+    /// Nothing has happened yet.
+    pub fn new(runtime: &Runtime) -> Events {
+        let (ring, more) = Default::default();
+        Events(Arc::new(Shared { runtime: runtime.clone(), ring, more }))
+    }
+
+    /// Something has happened to a pool.
+    pub fn post(&self, class: &'static str, pool: &str, guid: Guid, more: Nvlist) {
+        let unix_ns = self.0.runtime.unix_time_ns();
+        let mut members = Nvlist::new();
+        members.insert("version", NvValue::Byte(0));
+        members.insert("class", text(class));
+        members.insert("pool", text(pool));
+        members.insert("pool_guid", NvValue::Uint64(guid.0));
+        members.insert("pool_state", NvValue::Int32(0));
+        members.insert("pool_context", NvValue::Int32(0));
+        for (name, value) in more.iter() {
+            members.insert(name, value.clone());
+        }
+        let time = vec![(unix_ns / 1_000_000_000) as i64, (unix_ns % 1_000_000_000) as i64];
+        members.insert("time", NvValue::Int64Array(time));
+        {
+            let mut ring = self.0.ring.lock();
+            ring.last_id += 1;
+            let id = ring.last_id;
+            members.insert("eid", NvValue::Uint64(id));
+            if ring.events.len() == MAX_EVENTS {
+                ring.events.pop_front();
+            }
+            ring.events.push_back(Event { id, class, pool: pool.into(), unix_ns, members });
+        }
+        self.0.more.notify_waiters();
+    }
+
+    /// Those after event `id`.
+    pub fn after(&self, id: u64) -> Vec<Event> {
+        let ring = self.0.ring.lock();
+        ring.events.iter().filter(|event| event.id > id).cloned().collect()
+    }
+
+    /// Waits until there are events after `id`.
+    pub async fn wait_after(&self, id: u64) {
+        loop {
+            let more = self.0.more.notified();
+            if self.0.ring.lock().last_id > id {
+                return;
+            }
+            more.await;
+        }
+    }
+
+    /// Forgets all; answers how many there were.
+    pub fn clear(&self) -> usize {
+        std::mem::take(&mut self.0.ring.lock().events).len()
+    }
+
+    /// What a pool's history gets becomes events.
+    pub fn listen(&self, engine: &Engine, pool: &str, guid: Guid) {
+        let (events, pool) = (self.clone(), pool.to_owned());
+        engine.on_history(move |record| {
+            let mut members = Nvlist::new();
+            for (shown, name) in [
+                ("history_command", key::CMD),
+                ("history_hostname", key::HOST),
+                ("history_dsname", key::DSNAME),
+                ("history_internal_str", key::INT_STR),
+                ("history_internal_name", key::INT_NAME),
+            ] {
+                if let Some(value) = record.get_str(name) {
+                    members.insert(shown, text(value));
+                }
+            }
+            for (shown, name) in
+                [("history_dsid", key::DSID), ("history_txg", key::TXG), ("history_time", key::TIME)]
+            {
+                if let Some(number) = record.get_u64(name) {
+                    members.insert(shown, NvValue::Uint64(number));
+                }
+            }
+            events.post("sysevent.fs.zfs.history_event", &pool, guid, members);
+        });
+    }
+
+    /// Watches the devices of a pool: their errors and states become events. Ends with the pool.
+    pub async fn watch(self, engine: WeakEngine, pool: String, guid: Guid) {
+        let look = || engine.upgrade().map(|engine| seen(&engine));
+        let Ok(mut before) = look() else { return };
+        loop {
+            self.0.runtime.sleep(LOOK_INTERVAL).await;
+            let Ok(now) = look() else { return };
+            for device in &now {
+                let was = before.iter().find(|was| was.guid == device.guid);
+                let errors = was.map_or(ErrorCounts::default(), |was| was.errors);
+                let more = |now: u64, then: u64| now.saturating_sub(then);
+                for (class, count) in [
+                    ("ereport.fs.zfs.io", more(device.errors.read, errors.read)),
+                    ("ereport.fs.zfs.io", more(device.errors.write, errors.write)),
+                    ("ereport.fs.zfs.checksum", more(device.errors.checksum, errors.checksum)),
+                ] {
+                    if count > 0 {
+                        let mut members = device.members();
+                        members.insert("count", NvValue::Uint64(count));
+                        self.post(class, &pool, guid, members);
+                    }
+                }
+                if was.is_some_and(|was| was.state != device.state) {
+                    let mut members = device.members();
+                    members.insert("vdev_state", text(&device.state.to_string()));
+                    self.post("resource.fs.zfs.statechange", &pool, guid, members);
+                }
+            }
+            before = now;
+        }
+    }
+}
+
+fn text(text: &str) -> NvValue {
+    NvValue::String(text.as_bytes().to_vec())
+}
+
+/// A device as it was when it was looked at.
+struct Seen {
+    guid: Guid,
+    path: Option<String>,
+    state: VdevState,
+    errors: ErrorCounts,
+}
+
+impl Seen {
+    fn members(&self) -> Nvlist {
+        let mut members = Nvlist::new();
+        members.insert("vdev_guid", NvValue::Uint64(self.guid.0));
+        if let Some(path) = &self.path {
+            members.insert("vdev_path", text(path));
+        }
+        members.insert("vdev_read_errors", NvValue::Uint64(self.errors.read));
+        members.insert("vdev_write_errors", NvValue::Uint64(self.errors.write));
+        members.insert("vdev_cksum_errors", NvValue::Uint64(self.errors.checksum));
+        members
+    }
+}
+
+fn seen(engine: &Engine) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    engine.pool().status().root.walk(&mut |vdev| {
+        let (guid, path, state, errors) = (vdev.guid, vdev.path.clone(), vdev.state, vdev.errors);
+        seen.push(Seen { guid, path, state, errors });
+    });
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_the_last_events() {
+        let runtime = Runtime::real(Some(1));
+        let events = Events::new(&runtime);
+        for _ in 0..MAX_EVENTS + 10 {
+            events.post("sysevent.fs.zfs.config_sync", "tank", Guid(7), Nvlist::new());
+        }
+        let all = events.after(0);
+        assert_eq!((all.len(), all[0].id), (MAX_EVENTS, 11));
+        assert_eq!(events.after(MAX_EVENTS as u64 + 8).len(), 2);
+        runtime.block_on(events.wait_after(0));
+        assert_eq!((events.clear(), events.after(0).len()), (MAX_EVENTS, 0));
+        events.post("sysevent.fs.zfs.pool_export", "tank", Guid(7), Nvlist::new());
+        assert_eq!(events.after(0)[0].id, MAX_EVENTS as u64 + 11);
+    }
+}
