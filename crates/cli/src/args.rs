@@ -97,6 +97,18 @@ pub fn asks_for_json(argv: &[OsString]) -> bool {
     argv.iter().take_while(|word| *word != "--").any(|word| word == "--json" || word == "-j")
 }
 
+/// For `zpool` and `zfs`, `-?` after a verb is an invalid option, as scripts expect: usage, and status 2.
+fn refuse_question_mark(command: &mut clap::Command, argv: &[OsString]) -> Option<clap::Error> {
+    let [_, tool, verb, words @ ..] = argv else { return None };
+    let tool = tool.to_str().filter(|tool| ["zpool", "zfs"].contains(tool))?;
+    if !words.iter().take_while(|word| *word != "--").any(|word| word == "-?") {
+        return None;
+    }
+    command.build();
+    let verb = command.find_subcommand_mut(tool)?.find_subcommand_mut(verb.to_str()?)?;
+    Some(verb.error(clap::error::ErrorKind::UnknownArgument, "invalid option '?'"))
+}
+
 impl Cli {
     /// Reads the command line. Run through a link named `zpool` or `zfs`, the program behaves as that tool.
     pub fn read(mut argv: Vec<OsString>) -> Result<Cli, clap::Error> {
@@ -107,6 +119,9 @@ impl Cli {
             argv.insert(1, tool);
         }
         let mut command = Cli::command();
+        if let Some(refused) = refuse_question_mark(&mut command, &argv) {
+            return Err(refused);
+        }
         let matches = command.try_get_matches_from_mut(argv)?;
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok(Cli { common: Common::gather(&matches)?, ..cli })

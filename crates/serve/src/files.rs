@@ -15,8 +15,8 @@
 //!
 //! Locking: `head`, `options` and `snapshots` are locked for one look or change; for `references` see `node`.
 //! An operation that changes something holds the open txg while it runs, so it must not wait for a txg to be
-//! written: see `change`. Work after the kernel's last reference holds `quiet`, so that `replace` can wait for
-//! it.
+//! written: see `change`. Work after the kernel's last reference holds `quiet`, so that `replace` can wait
+//! for it.
 //!
 //! Source: OpenZFS `zfs_vnops_os.c`, `zpl_inode.c`, `zpl_super.c`, `zfs_ctldir.c`.
 
@@ -30,6 +30,7 @@ mod replace;
 mod tree;
 mod vfs;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cenote_dataset::{Dataset, Mos};
@@ -110,8 +111,10 @@ struct Inner {
     runtime: Runtime,
     pool: Pool,
     /// The dataset's name, a snapshot's with it.
-    name: String,
+    name: RwLock<String>,
     root: ObjectId,
+    /// It was taken away from whoever uses it.
+    is_abandoned: AtomicBool,
     /// Another tree after a rollback.
     head: RwLock<Tree>,
     /// Tells the kernel what has changed behind its back; set when it is mounted.
@@ -124,7 +127,7 @@ struct Inner {
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Files({})", self.0.name)
+        write!(f, "Files({})", self.name())
     }
 }
 
@@ -151,7 +154,8 @@ impl Files {
         Files(Arc::new(Inner {
             runtime: runtime.clone(),
             pool,
-            name: name.into(),
+            name: RwLock::new(name.into()),
+            is_abandoned: AtomicBool::new(false),
             root: head.root(),
             head: RwLock::new(head),
             notifier: OnceLock::new(),
@@ -205,6 +209,15 @@ impl Files {
         drop(self.0.notifier.set(notifier));
     }
 
+    /// The dataset has another name.
+    pub fn set_name(&self, name: &str) {
+        *self.0.name.write() = name.into();
+    }
+
+    fn name(&self) -> String {
+        self.0.name.read().clone()
+    }
+
     fn head(&self) -> Tree {
         self.0.head.read().clone()
     }
@@ -224,6 +237,9 @@ impl Files {
 
     /// The tree and the object that a node is.
     fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
+        if self.0.is_abandoned.load(Ordering::Acquire) {
+            return Err(Errno::IO);
+        }
         match self.named(node) {
             Some(Named::File(..)) if self.0.references.is_stale(node) => Err(Errno::STALE),
             Some(Named::File(id, object)) => Ok((id, self.tree(id)?, object)),

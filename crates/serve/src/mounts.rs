@@ -17,6 +17,8 @@ mod plan;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
@@ -25,7 +27,7 @@ use cenote_fs::FsError;
 use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
 use cenote_object::DatasetError;
 use cenote_runtime::JoinHandle;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::files::Files;
 use crate::holders;
@@ -62,6 +64,10 @@ pub enum MountsError {
 /// A mounted dataset.
 struct Entry {
     name: String,
+    /// What the mount table calls it: its name when it was mounted.
+    source: String,
+    /// The last operation is done: somebody else has unmounted it.
+    has_ended: Arc<AtomicBool>,
     mounted: Mounted,
     files: Files,
     properties: Properties,
@@ -86,15 +92,22 @@ impl Mounts {
         Mounts { engine: engine.clone(), root, session, table, turn }
     }
 
+    /// The table, without what others have unmounted.
+    fn table(&self) -> MutexGuard<'_, BTreeMap<DatasetId, Entry>> {
+        let mut table = self.table.lock();
+        table.retain(|_, entry| !entry.has_ended.load(Ordering::Acquire));
+        table
+    }
+
     /// What is mounted: names and directories.
     pub fn list(&self) -> Vec<(String, PathBuf)> {
-        let table = self.table.lock();
+        let table = self.table();
         table.values().map(|entry| (entry.name.clone(), entry.mounted.dir().to_owned())).collect()
     }
 
     /// Where a dataset is mounted.
     pub fn mounted_on(&self, id: DatasetId) -> Option<PathBuf> {
-        self.table.lock().get(&id).map(|entry| entry.mounted.dir().to_owned())
+        self.table().get(&id).map(|entry| entry.mounted.dir().to_owned())
     }
 
     /// Mounts every file system that is to be mounted, or those at and below a dataset; parents first.
@@ -158,8 +171,19 @@ impl Mounts {
         let mount = Mount::new(runtime, files.clone(), &in_force.plan.dir, &options, self.session).await;
         let mount = mount.map_err(|source| MountsError::Kernel { name: name.clone(), source })?;
         let mounted = mount.mounted();
-        let ended = runtime.spawn(mount.ended());
-        self.table.lock().insert(dataset.id(), Entry { name, mounted, files, properties, temporary, ended });
+        let has_ended = Arc::<AtomicBool>::default();
+        let ended = {
+            let has_ended = has_ended.clone();
+            runtime.spawn(async move {
+                mount.ended().await;
+                has_ended.store(true, Ordering::Release);
+            })
+        };
+        let source = name.clone();
+        self.table().insert(
+            dataset.id(),
+            Entry { name, source, has_ended, mounted, files, properties, temporary, ended },
+        );
         Ok(())
     }
 
@@ -173,21 +197,32 @@ impl Mounts {
     }
 
     async fn take_down(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
-        let mounted = self.table.lock().get(&id).map(|entry| entry.mounted.clone());
-        let mounted = mounted.ok_or_else(|| MountsError::NotMounted { name: name.into() })?;
+        let found = self
+            .table()
+            .get(&id)
+            .map(|entry| (entry.mounted.clone(), entry.source.clone(), entry.files.clone()));
+        let not_mounted = || MountsError::NotMounted { name: name.into() };
+        let (mounted, source, files) = found.ok_or_else(not_mounted)?;
+        let runtime = self.engine.runtime();
         // Somebody may have unmounted it with umount(8) already: then there is nothing left to do but to
         // wait.
-        if is_mount_point(mounted.dir(), name) {
+        let is_there = || is_mount_point(mounted.dir(), &source);
+        let mut is_used = false;
+        if is_there() {
             let asked = mounted.clone();
-            let done = self.engine.runtime().blocking(move || asked.unmount(force)).await;
-            if done.is_err() && is_mount_point(mounted.dir(), name) {
-                let dir = mounted.dir().to_owned();
-                let who = holders::named(&dir);
-                return Err(MountsError::Busy { dir, who });
-            }
+            is_used = runtime.blocking(move || asked.unmount(false)).await.is_err() && is_there();
+        }
+        if is_used && !force {
+            let dir = mounted.dir().to_owned();
+            return Err(MountsError::Busy { who: holders::named(&dir), dir });
         }
         let entry = self.table.lock().remove(&id);
-        if let Some(entry) = entry.filter(|_| !force) {
+        if is_used {
+            // Whoever uses it has a file system without files from now on.
+            files.abandon().await;
+            runtime.blocking(move || mounted.unmount(true)).await.ok();
+        } else if let Some(entry) = entry {
+            drop(files);
             entry.ended.await.ok();
         }
         Ok(())
@@ -202,7 +237,7 @@ impl Mounts {
         let _turn = self.turn.lock().await;
         let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
         let mut wanted: Vec<(PathBuf, DatasetId, String)> = {
-            let table = self.table.lock();
+            let table = self.table();
             let wanted = table.iter().filter(|(_, entry)| is_below(entry));
             wanted.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
         };
@@ -220,7 +255,7 @@ impl Mounts {
     /// The first that is in use; those that were unmounted before it stay so.
     pub async fn set_aside(&self, name: &str, force: bool) -> Result<Vec<DatasetId>, MountsError> {
         let ids = {
-            let table = self.table.lock();
+            let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
         };
         self.unmount_below(Some(name), force).await?;
@@ -257,21 +292,26 @@ impl Mounts {
     pub async fn follow(&self, before: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
-        let ids: Vec<DatasetId> = self.table.lock().keys().copied().collect();
-        let mut to_mount = Vec::new();
-        for id in ids {
-            let Some((name, dir)) =
-                self.table.lock().get(&id).map(|e| (e.name.clone(), e.mounted.dir().to_owned()))
-            else {
-                continue;
+        let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
+            let table = self.table();
+            let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
+            let of = |(id, entry): (&DatasetId, &Entry)| {
+                let (dir, planned) = place(entry);
+                (dir, *id, entry.name.clone(), planned)
             };
+            table.iter().map(of).collect()
+        };
+        // Children before parents: those can't be unmounted with something mounted below them.
+        mounted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+        let mut to_mount = Vec::new();
+        for (_, id, name, planned) in mounted {
             let Ok(dataset) = mos.dataset_by_id(id).await else {
                 failures.extend(self.unmount(id, &name, true).await.err());
                 continue;
             };
             let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
             match plan {
-                Ok(plan) if plan.dir == dir && dataset.name() == name => {
+                Ok(plan) if plan.dir == planned && dataset.name() == name => {
                     let properties = Properties::of(&dataset, plan.clone()).await?;
                     if self.needs_another_mount(id, &properties) {
                         // In use, it stays as it is until it is mounted again.
@@ -307,8 +347,28 @@ impl Mounts {
         Ok(failures)
     }
 
+    /// A dataset has another name, and what is at and below it stays mounted where it is: `zfs rename -u`.
+    ///
+    /// # Errors
+    /// The datasets can't be read.
+    pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
+        let mos = self.engine.mos().await?;
+        for dataset in mos.all_datasets().await? {
+            if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {
+                continue;
+            }
+            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
+            if let Some(entry) = self.table().get_mut(&dataset.id()) {
+                entry.name = dataset.name().into();
+                entry.files.set_name(dataset.name());
+                plan.into_iter().for_each(|plan| entry.properties.plan = plan);
+            }
+        }
+        Ok(())
+    }
+
     fn needs_another_mount(&self, id: DatasetId, properties: &Properties) -> bool {
-        let table = self.table.lock();
+        let table = self.table();
         let Some(entry) = table.get(&id) else { return false };
         let temporary = properties.still(&entry.properties, entry.temporary);
         properties.with(temporary).fixed() != entry.properties.with(entry.temporary).fixed()
@@ -324,7 +384,7 @@ impl Mounts {
         let Some(files) = self.files(dataset.id()) else { return Ok(()) };
         files.snapshots_changed().await;
         let remount = {
-            let mut table = self.table.lock();
+            let mut table = self.table();
             let Some(entry) = table.get_mut(&dataset.id()) else { return Ok(()) };
             let before = entry.properties.with(entry.temporary).mount_options(&entry.name);
             entry.temporary = properties.still(&entry.properties, entry.temporary);
@@ -354,7 +414,7 @@ impl Mounts {
     pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
         let dataset = self.engine.mos().await?.dataset(name).await?;
         let (mounted, options) = {
-            let mut table = self.table.lock();
+            let mut table = self.table();
             let not_mounted = || MountsError::NotMounted { name: name.into() };
             let entry = table.get_mut(&dataset.id()).ok_or_else(not_mounted)?;
             entry.temporary = more.over(entry.temporary);
@@ -367,7 +427,7 @@ impl Mounts {
 
     /// What is in force in a mounted dataset of what a mount can have otherwise than its properties say.
     pub fn in_force(&self, id: DatasetId) -> Option<Vec<(&'static str, u64)>> {
-        let table = self.table.lock();
+        let table = self.table();
         table.get(&id).map(|entry| entry.properties.with(entry.temporary).shown())
     }
 
@@ -398,7 +458,7 @@ impl Mounts {
 
     /// The files of a mounted dataset.
     pub fn files(&self, id: DatasetId) -> Option<Files> {
-        self.table.lock().get(&id).map(|entry| entry.files.clone())
+        self.table().get(&id).map(|entry| entry.files.clone())
     }
 }
 

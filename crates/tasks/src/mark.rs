@@ -52,13 +52,29 @@ pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
         .await
 }
 
+/// Whether a snapshot of another dataset is one that a clone comes from (`dsl_dataset_is_before`).
+async fn is_before(context: &SyncContext, source: &str, clone: &Dataset) -> Result<bool> {
+    if !source.contains('@') {
+        return Ok(false);
+    }
+    let snapshot = context.mos().await?.dataset(source).await?;
+    let mut at = clone.origin().await?;
+    while let Some(origin) = at {
+        if origin.dir().id() == snapshot.dir().id() {
+            return Ok(snapshot.creation_txg() <= origin.creation_txg());
+        }
+        at = origin.dir().head().await?.origin().await?;
+    }
+    Ok(false)
+}
+
 async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
     let (path, own) = name::split_at(mark, '#')?;
-    if source.split(['@', '#']).next() != Some(path) {
+    let head = context.mos().await?.dataset(path).await?;
+    if source.split(['@', '#']).next() != Some(path) && !is_before(context, source, &head).await? {
         let why = "source is not an ancestor of the new bookmark's dataset";
         return Err(DatasetError::unsuitable(mark, why));
     }
-    let head = context.mos().await?.dataset(path).await?;
     if FeatureCounts::of(&context.edit()).count("bookmarks").await?.is_none() {
         return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
     }

@@ -90,7 +90,8 @@ async fn set_property_sync(
 async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, instead: Instead) -> Result<()> {
     let dataset = context.mos().await?.dataset(name).await?;
     let inherits = match Prop::zfs(property) {
-        Some(prop) => prop.is_inheritable() && !prop.is_one_time(),
+        // What was received can be gone back to, and without that to the default.
+        Some(prop) => (prop.is_inheritable() || matches!(instead, Instead::Received)) && !prop.is_one_time(),
         None => property.contains(':'),
     };
     if !inherits {

@@ -104,3 +104,59 @@ fn what_is_mounted_and_how_is_shown() {
     assert!(bench.path(&format!("root{mnt}/a/x")).exists());
     assert_eq!(bench.get("mounted", "tank/a"), "yes");
 }
+
+/// What administrators' scripts (and OpenZFS's own tests) count on.
+#[test]
+fn mounts_follow_properties_in_the_right_order() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create -p tank/a/b");
+    // Children give way first.
+    bench.done("zfs set mountpoint=none tank");
+    assert_eq!(bench.done("zfs mount"), "");
+    // Who says where something is mounted wants it mounted, what inherits it too.
+    bench.done(&format!("zfs set mountpoint={mnt} tank"));
+    assert_eq!(bench.done("zfs mount").lines().count(), 3);
+    bench.done("zfs unmount tank/a");
+    bench.done("zfs inherit mountpoint tank/a/b");
+    assert_eq!(bench.get("mounted", "tank/a"), "no");
+    assert_eq!(bench.get("mounted", "tank/a/b"), "yes");
+    bench.done("zfs unmount tank/a/b");
+    bench.done(&format!("zfs set -u mountpoint={} tank/a/b", bench.text("other")));
+    assert_eq!(bench.get("mounted", "tank/a/b"), "no");
+    bench.done("zfs set canmount=noauto tank/a/b");
+    bench.done("zfs inherit -S canmount tank/a/b");
+    assert_eq!(bench.get("canmount", "tank/a/b"), "on");
+    bench.done("zfs mount -a");
+
+    // Somebody unmounts by other means: the daemon sees it.
+    assert!(Command::new("umount").arg(bench.path("other")).status().unwrap().success());
+    let begun = std::time::Instant::now();
+    while bench.get("mounted", "tank/a/b") == "yes" && begun.elapsed() < crate::bench::PATIENCE {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.get("mounted", "tank/a/b"), "no");
+    bench.done("zfs mount tank/a/b");
+
+    // Renamed, but not mounted anew: what is open stays open.
+    let file = File::create(bench.path("other/x")).unwrap();
+    bench.done("zfs rename -u tank/a/b tank/a/c");
+    assert!(bench.done("zfs mount").contains("tank/a/c"));
+    rustix::io::write(&file, b"after").unwrap();
+    fs::create_dir(bench.path("other/.zfs/snapshot/s")).unwrap();
+    assert_eq!(bench.done("zfs list -H -o name -t snapshot"), "tank/a/c@s\n");
+    assert!(bench.fails("zfs rename tank/a/c tank/a/d").contains("busy"));
+
+    // By force it is taken away even from those who use it.
+    bench.fails("zfs destroy -r tank/a/c");
+    bench.done("zfs destroy -rf tank/a/c");
+    assert_eq!(rustix::io::write(&file, b"lost").unwrap_err(), rustix::io::Errno::IO);
+    drop(file);
+    assert_eq!(bench.done("zfs list -H -o name"), "tank\ntank/a\n");
+    // An unknown option is one, for scripts that try.
+    assert!(bench.fails("zfs unmount -? tank").contains("invalid option"));
+}

@@ -7,6 +7,8 @@
 //! The hold keeps the txg open: nothing in between may wait for a txg to be written. What has to (a commit, a
 //! clone of blocks that are not on disk yet) happens when the hold is gone.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
@@ -58,6 +60,9 @@ impl Files {
 
     /// An object of the mounted dataset, to change it.
     pub(super) fn own(&self, node: Node) -> Result<ObjectId> {
+        if self.0.is_abandoned.load(Ordering::Acquire) {
+            return Err(Errno::IO);
+        }
         match self.named(node) {
             Some(Named::File(TreeId::HEAD, _)) if self.0.references.is_stale(node) => Err(Errno::STALE),
             Some(Named::File(TreeId::HEAD, object)) => Ok(object),

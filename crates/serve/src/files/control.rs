@@ -5,8 +5,8 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's. What
-//! is open in one that was destroyed is stale.
+//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's.
+//! What is open in one that was destroyed is stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
@@ -94,7 +94,7 @@ impl Snapshots {
 impl Files {
     /// A mounted snapshot has none.
     pub(super) fn has_snapdir(&self) -> bool {
-        !self.0.name.contains('@')
+        !self.name().contains('@')
     }
 
     pub(super) async fn control_attr(&self, control: Control) -> Result<Attr> {
@@ -135,7 +135,7 @@ impl Files {
     async fn lookup_snapshot(&self, name: &[u8]) -> Result<Option<Entry>> {
         let Ok(name) = std::str::from_utf8(name) else { return Ok(None) };
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
-        let head = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+        let head = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
         let Some(snapshot) = head.snapshot(name).await.map_err(|e| errno_below(&e))? else { return Ok(None) };
         let id = match self.0.snapshots.known(snapshot.id()) {
             Some(id) => id,
@@ -163,7 +163,7 @@ impl Files {
             }
             Control::Snapshot => {
                 let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
-                let head = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+                let head = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
                 let snapshots = head.snapshot_names().await.map_err(|e| errno_below(&e))?;
                 names.extend(snapshots.into_iter().map(|(name, id)| (name.into_bytes(), id.0)));
             }
@@ -236,13 +236,13 @@ impl Files {
 
     fn snapshot_called(&self, name: &[u8]) -> Result<String> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
-        Ok(format!("{}@{name}", self.0.name))
+        Ok(format!("{}@{name}", self.name()))
     }
 
     async fn has_snapshot(&self, name: &[u8]) -> Result<()> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
-        let head = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+        let head = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
         head.snapshot(name).await.map_err(|e| errno_below(&e))?.map(drop).ok_or(Errno::NOENT)
     }
 
@@ -253,7 +253,7 @@ impl Files {
         for (dataset, guid) in self.0.snapshots.all() {
             let found = mos.dataset_by_id(dataset).await;
             let is_ours = found.is_ok_and(|found| {
-                found.guid() == guid && found.name().split('@').next() == Some(&*self.0.name)
+                found.guid() == guid && found.name().split('@').next() == Some(&*self.name())
             });
             if !is_ours && let Some(tree) = self.0.snapshots.remove(dataset) {
                 held.extend(self.0.references.of_tree(tree));

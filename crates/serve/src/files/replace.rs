@@ -8,13 +8,14 @@
 //!   go on      and the kernel is told what it must not believe any more
 //! ```
 //!
-//! Idea: the mount stays, and so does everything that is open, as long as the same file is there. A file is the
-//! same if number and generation are. The kernel is told of names and contents that it may have, in the
+//! Idea: the mount stays, and so does everything that is open, as long as the same file is there. A file is
+//! the same if number and generation are. The kernel is told of names and contents that it may have, in the
 //! directories and files that it holds; it asks for all others anyway.
 //!
 //! Source: OpenZFS `zfs_vfsops_os.c` (`zfs_suspend_fs`, `zfs_resume_fs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cenote_dataset::Dataset;
@@ -77,9 +78,23 @@ impl Files {
         Ok(done)
     }
 
+    /// Takes the dataset away from whoever uses the mount: nobody has it open any more, and all that is done
+    /// there fails.
+    pub async fn abandon(&self) {
+        let paused = match self.0.notifier.get().cloned() {
+            Some(notifier) => Some(self.0.runtime.blocking(move || notifier.pause()).await),
+            None => None,
+        };
+        let _quiet = self.0.quiet.write().await;
+        self.0.is_abandoned.store(true, Ordering::Release);
+        let before = self.head().view();
+        *self.0.head.write() = Tree::Fixed(before);
+        drop(paused);
+    }
+
     /// Opens the dataset again, whatever tree it has now.
     async fn take_up(&self, engine: &Engine) -> Result<(), FsError> {
-        let fs = FsWriter::shared(engine, &self.0.name).await?;
+        let fs = FsWriter::shared(engine, &self.name()).await?;
         drain_delete_queue(engine, &fs).await?;
         *self.0.head.write() = Tree::Live(engine.clone(), fs);
         Ok(())

@@ -223,7 +223,7 @@ impl Vfs for Files {
 
     async fn statfs(&self) -> Result<Statfs> {
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
-        let dataset = mos.dataset(&self.0.name).await.map_err(|e| errno_below(&e))?;
+        let dataset = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
         let referenced = dataset.phys().referenced_bytes;
         let available = dataset.property("available").await.map_err(|e| errno_below(&e))?;
         let available = available.and_then(|available| available.number()).unwrap_or(0);

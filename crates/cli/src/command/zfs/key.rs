@@ -29,7 +29,7 @@ pub struct ChangeKey {
     /// Load the current key first, as the daemon needs it; without a daemon it is always asked for
     #[arg(short = 'l')]
     pub load: bool,
-    /// keyformat, keylocation or pbkdf2iters; repeatable
+    /// keyformat, keylocation, pbkdf2iters or a property of one's own; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// An encryption root, or a dataset that becomes one
@@ -82,7 +82,10 @@ impl ChangeKey {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let what = format!("change key of '{}'", self.name);
         let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
-        let settings = settings::parse(&self.options, None).map_err(refused)?;
+        let (own, settings): (Vec<_>, Vec<_>) = settings::parse(&self.options, None)
+            .map_err(refused)?
+            .into_iter()
+            .partition(|(name, _)| name.contains(':'));
         if let Some((name, _)) = settings.iter().find(|(name, _)| !OF_KEYS.contains(&name.as_str())) {
             return Err(refused(format!("'{name}' is not a key property")));
         }
@@ -96,7 +99,12 @@ impl ChangeKey {
                     true => cenote_tasks::inherit_key(engine, &self.name).await,
                     false => cenote_tasks::change_key(engine, &self.name, settings).await,
                 };
-                changed.map_err(cannot(&what))
+                changed.map_err(cannot(&what))?;
+                for (name, value) in own {
+                    let set = cenote_tasks::set_property(engine, &self.name, &name, value).await;
+                    set.map_err(cannot(&what))?;
+                }
+                Ok(())
             })
             .await
     }

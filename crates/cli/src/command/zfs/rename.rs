@@ -24,10 +24,10 @@ pub struct Rename {
     /// Include the snapshots of that name of everything below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// What is mounted stays mounted where it is
     #[arg(short = 'u')]
     pub no_remount: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Take what is mounted away from whoever uses it
     #[arg(short = 'f')]
     pub force: bool,
     /// The dataset or snapshot
@@ -64,9 +64,17 @@ impl Rename {
                             .await
                     }
                     false if self.from.contains('@') => cenote_tasks::rename(engine, &self.from, &to).await,
+                    false if self.no_remount => {
+                        let renamed = cenote_tasks::rename(engine, &self.from, &to).await;
+                        if let Some(pool) = session.held_by_name(pool_of(&to)).filter(|_| renamed.is_ok()) {
+                            let kept = pool.mounts.keep_renamed(&to).await;
+                            kept.map_err(|error| CliError::Refused(error.to_string()))?;
+                        }
+                        renamed
+                    }
                     false => {
                         let rename = async || Ok(cenote_tasks::rename(engine, &self.from, &to).await);
-                        session.with_unmounted(&self.from, false, rename).await?
+                        session.with_unmounted(&self.from, self.force, rename).await?
                     }
                 };
                 renamed.map_err(|error| match error {

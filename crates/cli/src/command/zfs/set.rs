@@ -18,7 +18,7 @@ use crate::session::{Session, dataset};
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs set compression=zstd quota=10G tank/home/ada tank/home/bob")]
 pub struct Set {
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Don't mount what gets another mount point
     #[arg(short = 'u')]
     pub no_mount: bool,
     /// PROPERTY=VALUE..., then datasets or snapshots
@@ -57,8 +57,25 @@ impl Set {
         if names.iter().any(|name| name.contains('=')) {
             return Err(CliError::Usage("invalid argument order: properties come first".into()));
         }
-        session.change_each(names, pool_of, async |engine, name| set_all(engine, options, name).await).await
+        let set = async |engine: &Engine, name: &String| set_all(engine, options, name).await;
+        let outcome = session.change_each(names, pool_of, set).await?;
+        let is_mountpoint = options.iter().any(|option| option.starts_with("mountpoint="));
+        if is_mountpoint && !self.no_mount {
+            return Ok(outcome.and(mount(session, names).await?));
+        }
+        Ok(outcome)
     }
+}
+
+/// Whoever says where something is mounted wants it mounted.
+async fn mount(session: &Session, names: &[String]) -> Result<Outcome, CliError> {
+    let mut outcome = Outcome::Done;
+    for name in names {
+        if let Some(pool) = session.held_by_name(pool_of(name)) {
+            outcome = outcome.and(session.mount_below(&pool, Some(name)).await?);
+        }
+    }
+    Ok(outcome)
 }
 
 /// Sets properties one by one. A failure does not stop the rest, unless the request is invalid as a whole.
@@ -177,12 +194,12 @@ impl Inherit {
             if prop.is_read_only() || prop.is_one_time() {
                 return Err(CliError::Refused(format!("{property} property is read-only")));
             }
-            if !prop.is_inheritable() {
+            if !prop.is_inheritable() && (!self.received || LIMITS.contains(&property)) {
                 return Err(CliError::Refused(not_inherited(property)));
             }
         }
         let instead = if self.received { Instead::Received } else { Instead::Inherited };
-        session
+        let outcome = session
             .change_each(&self.names, pool_of, async |engine, name| {
                 let top = dataset(&engine.mos().await?, name).await?;
                 let all = if self.recursive { top.descendants().await? } else { vec![top] };
@@ -199,16 +216,21 @@ impl Inherit {
                 }
                 Ok(())
             })
-            .await
+            .await?;
+        match property {
+            "mountpoint" => Ok(outcome.and(mount(session, &self.names).await?)),
+            _ => Ok(outcome),
+        }
     }
 }
 
+/// They have a value for nothing.
+const LIMITS: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+
 fn not_inherited(property: &str) -> String {
-    let how = match property {
-        "quota" | "reservation" | "refquota" | "refreservation" => {
-            format!("\nuse 'zfs set {property}=none' to clear")
-        }
-        _ => String::new(),
+    let how = match LIMITS.contains(&property) {
+        true => format!("\nuse 'zfs set {property}=none' to clear"),
+        false => String::new(),
     };
     format!("'{property}' property cannot be inherited{how}")
 }

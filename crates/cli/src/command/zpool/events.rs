@@ -1,9 +1,9 @@
-//! `zpool events`: what the daemon has seen happen to its pools; without one, the events of a pool that are on
-//! its disks.
+//! `zpool events`: what the daemon has seen happen to its pools; without one, the events of a pool that are
+//! on its disks.
 //!
 //! OpenZFS keeps events in memory and loses them at reboot, and so does the daemon. What survives are the
-//! internal events in the history, each of which was such an event, and the error log, which records where but
-//! not when.
+//! internal events in the history, each of which was such an event, and the error log, which records where
+//! but not when.
 
 use std::fmt::Write as _;
 

@@ -29,8 +29,8 @@ use sample::{Line, Sample, Traffic};
 /// `zpool iostat`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pools. Operations on devices are shown: waiting in \
-        a queue costs no time here, so total and disk times are the same.\n\n\
+    after_help = "A daemon (`cenote serve`) has to hold the pools. Operations on devices are shown: waiting \
+        in a queue costs no time here, so total and disk times are the same.\n\n\
         Example: cenote zpool iostat -vy tank 5 3"
 )]
 pub struct Iostat {

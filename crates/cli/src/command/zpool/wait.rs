@@ -51,9 +51,8 @@ pub enum Activity {
 
 /// `zpool wait`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pool.\n\nExample: cenote zpool wait -t free,scrub tank"
-)]
+#[command(after_help = "A daemon (`cenote serve`) has to hold the pool.\n\n\
+        Example: cenote zpool wait -t free,scrub tank")]
 pub struct Wait {
     /// With an interval: no header
     #[arg(short = 'H')]
