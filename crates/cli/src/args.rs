@@ -79,6 +79,9 @@ pub enum Command {
     /// Measure storage: studies with their evidence, comparisons, advice, reports
     #[command(subcommand)]
     Lab(Deferred<command::lab::Lab>),
+    /// Replay recorded loads against cache policies and sizes
+    #[command(subcommand)]
+    Trace(Deferred<command::trace::TraceCommand>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::dump::Dump>),
     /// See it work: a small pool that ships with the program, read whole and then with a disk missing

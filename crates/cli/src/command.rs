@@ -17,6 +17,7 @@ mod not_yet;
 pub mod rescue;
 pub mod scan;
 pub mod serve;
+pub mod trace;
 pub mod verify;
 mod version;
 pub mod volume;

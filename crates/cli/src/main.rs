@@ -80,6 +80,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Verify(Deferred(verify)) => verify.run(session).await,
         Command::Rescue(Deferred(rescue)) => rescue.run(session).await,
         Command::Lab(Deferred(lab)) => lab.run(session).await,
+        Command::Trace(Deferred(trace)) => trace.run(session).await,
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),

@@ -84,6 +84,10 @@ const LINES: &str = "\
     verify tank
     rescue tank saved
     dump config tank
+    trace show trace
+    trace replay --size 50% trace
+    trace curve trace
+    ! trace show file
     zpool import
     zpool export tank
     zpool destroy tank
@@ -117,6 +121,7 @@ fn verbs(disks: &Disks, tool: &str) -> Vec<String> {
 fn whatever_is_printed_is_json() {
     let disks = Disks::new(&[128, 128, 128, 128, 128]);
     std::fs::write(disks.path().join("file"), "content").unwrap();
+    std::fs::write(disks.path().join("trace"), "1\n2\n1\n3\n").unwrap();
     for (number, line) in LINES.lines().map(str::trim).enumerate() {
         let (line, status) = line.strip_prefix("! ").map_or((line, 0), |line| (line, 1));
         let line = match number % 2 {

@@ -52,6 +52,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zfs unmount", Changes(&[("{P}", 1)])),
     ("completions", Apart),
     ("man", Apart),
+    ("trace", Apart),
     (
         "zfs create",
         Changes(&[

@@ -69,7 +69,7 @@ fn a_range_of_snapshots_goes_in_one_group() {
     let mut rng = Rng::new(seed(&rt, "many"));
     rt.block_on(async {
         let mut reads = Vec::new();
-        for count in [40, 80] {
+        for count in [40, 160] {
             let folder = tempfile::tempdir().unwrap();
             make(&rt, folder.path(), count, &mut rng).await;
             let (found, device) = watched(&rt, folder.path()).await;
@@ -83,7 +83,7 @@ fn a_range_of_snapshots_goes_in_one_group() {
             drop(engine);
             assert_zdb_is_content(folder.path(), "a range destroyed");
         }
-        assert!(reads[1] < reads[0] * 5 / 2, "twice as many snapshots: {reads:?} reads");
+        assert!(reads[1] < reads[0] * 7, "four times as many snapshots: {reads:?} reads");
     });
 }
 

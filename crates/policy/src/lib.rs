@@ -1,0 +1,23 @@
+//! Which blocks a cache keeps: policies behind one trait, and what they would have done to a recorded load.
+//!
+//! ```text
+//!   trace    accesses from files: Cenote's own traces, public formats
+//!   replay   a trace through a policy: hits and misses
+//!   curve    miss ratios over cache sizes: exact for LRU, sampled for every policy
+//!   policy   the trait and the table of names
+//!   policies one module each; `zfs_2014` and `zfs_2022` are OpenZFS's ARC of those years
+//!   lists    what they are built of: linked lists over one arena, with a map from blocks to their places
+//! ```
+//!
+//! Everything here is arithmetic over block numbers: no I/O of a pool, no clock, no randomness but a fixed
+//! sequence. The same policy runs in the cache of a pool and in a replay.
+#![forbid(unsafe_code)]
+
+pub mod curve;
+mod lists;
+pub mod policies;
+pub mod policy;
+pub mod replay;
+pub mod trace;
+
+pub use policy::{Access, BlockId, Class, Policy, PolicyName};

@@ -1,0 +1,170 @@
+//! W-TinyLFU: new blocks pass a small LRU window (a hundredth of the cache). Whoever leaves it must be more
+//! popular than the block that the main cache would evict. Popularity is estimated by a sketch of small
+//! counters, halved now and then, so that what was popular long ago does not stay for ever.
+//!
+//! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) that were used
+//! again.
+//!
+//! Source: Einziger, Friedman and Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017.
+
+use crate::lists::{Entry, Lists};
+use crate::policy::{Access, BlockId, Policy};
+
+const WINDOW: usize = 0;
+const PROBATION: usize = 1;
+const PROTECTED: usize = 2;
+
+/// W-TinyLFU.
+#[derive(Debug)]
+pub struct WTinyLfu {
+    lists: Lists<3>,
+    sketch: Sketch,
+    capacity_bytes: u64,
+}
+
+impl WTinyLfu {
+    /// An empty cache. The sketch has room for as many blocks of the mean size as the cache holds.
+    pub fn new(capacity_bytes: u64, mean_block_bytes: u64) -> WTinyLfu {
+        let blocks = capacity_bytes / mean_block_bytes.max(1);
+        WTinyLfu { lists: Lists::new(), sketch: Sketch::new(blocks), capacity_bytes }
+    }
+
+    fn window_bytes(&self) -> u64 {
+        (self.capacity_bytes / 100).max(1)
+    }
+
+    fn main_bytes(&self) -> u64 {
+        self.capacity_bytes - self.window_bytes()
+    }
+
+    fn protected_bytes(&self) -> u64 {
+        self.main_bytes() / 5 * 4
+    }
+
+    /// Blocks that the window has no room for compete with the last on probation.
+    fn shrink(&mut self, evicted: &mut Vec<BlockId>) {
+        while self.lists.bytes(WINDOW) > self.window_bytes() {
+            let Some(candidate) = self.lists.back(WINDOW) else { break };
+            let bytes = u64::from(self.lists.entry(candidate).bytes);
+            let main = |lists: &Lists<3>| lists.bytes(PROBATION) + lists.bytes(PROTECTED);
+            let mut is_admitted = bytes <= self.main_bytes();
+            while is_admitted && main(&self.lists) + bytes > self.main_bytes() {
+                let Some(victim) = self.lists.back(PROBATION).or_else(|| self.lists.back(PROTECTED)) else {
+                    break;
+                };
+                let count = |slot| self.sketch.count(self.lists.entry(slot).id);
+                is_admitted = count(candidate) > count(victim);
+                if is_admitted {
+                    evicted.push(self.lists.remove(victim).id);
+                }
+            }
+            if is_admitted {
+                self.lists.to_front(candidate, PROBATION);
+            } else {
+                evicted.push(self.lists.remove(candidate).id);
+            }
+        }
+        while self.resident_bytes() > self.capacity_bytes {
+            let Some(gone) = self.lists.pop(PROBATION).or_else(|| self.lists.pop(PROTECTED)) else { return };
+            evicted.push(gone.id);
+        }
+    }
+}
+
+impl Policy for WTinyLfu {
+    fn touch(&mut self, access: &Access) -> bool {
+        self.sketch.add(access.id);
+        let Some((slot, list)) = self.lists.find(access.id) else { return false };
+        self.lists.to_front(slot, if list == WINDOW { WINDOW } else { PROTECTED });
+        while self.lists.bytes(PROTECTED) > self.protected_bytes() {
+            let Some(last) = self.lists.back(PROTECTED) else { break };
+            self.lists.to_front(last, PROBATION);
+        }
+        true
+    }
+
+    fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
+        self.lists.push(WINDOW, Entry::from(access));
+        self.shrink(evicted);
+    }
+
+    fn remove(&mut self, id: BlockId) {
+        if let Some((slot, _)) = self.lists.find(id) {
+            self.lists.remove(slot);
+        }
+    }
+
+    fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {
+        self.capacity_bytes = capacity_bytes;
+        self.shrink(evicted);
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        (0..3).map(|list| self.lists.bytes(list)).sum()
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("window", self.lists.bytes(WINDOW)),
+            ("probation", self.lists.bytes(PROBATION)),
+            ("protected", self.lists.bytes(PROTECTED)),
+        ]
+    }
+}
+
+/// Estimates how often blocks were used: a count-min sketch with four rows of 4-bit counters.
+#[derive(Debug)]
+struct Sketch {
+    /// Sixteen counters a word; the rows share the words, each with other bits of the hash.
+    words: Vec<u64>,
+    mask: u64,
+    additions: u64,
+    /// All counters are halved after so many additions.
+    sample: u64,
+}
+
+/// A 4-bit counter counts no further.
+const MOST_COUNTED: u64 = 15;
+
+impl Sketch {
+    fn new(blocks: u64) -> Sketch {
+        // A word for each block: sixteen counters, of which a block uses four.
+        let words = blocks.clamp(64, 1 << 28).next_power_of_two();
+        Sketch { words: vec![0; words as usize], mask: words - 1, additions: 0, sample: 10 * blocks.max(64) }
+    }
+
+    /// The word and the shift of a block's counter in a row.
+    fn place(&self, id: BlockId, row: u64) -> (usize, u64) {
+        const SEEDS: [u64; 4] =
+            [0xc3a5_c85c_97cb_3127, 0xb492_b66f_be98_f273, 0x9ae1_6a3b_2f90_404f, 0xcbf2_9ce4_8422_2325];
+        let seed = SEEDS[row as usize];
+        let mut hash = (id ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ (hash >> 32)).wrapping_mul(seed | 1);
+        hash ^= hash >> 29;
+        (((hash >> 4) & self.mask) as usize, ((hash & 3) * 4 + row) * 4)
+    }
+
+    fn count(&self, id: BlockId) -> u64 {
+        let counter = |row| {
+            let (word, shift) = self.place(id, row);
+            self.words[word] >> shift & MOST_COUNTED
+        };
+        (0..4).map(counter).min().unwrap_or(0)
+    }
+
+    fn add(&mut self, id: BlockId) {
+        let mut has_changed = false;
+        for row in 0..4 {
+            let (word, shift) = self.place(id, row);
+            if self.words[word] >> shift & MOST_COUNTED < MOST_COUNTED {
+                self.words[word] += 1 << shift;
+                has_changed = true;
+            }
+        }
+        self.additions += u64::from(has_changed);
+        if self.additions >= self.sample {
+            self.words.iter_mut().for_each(|word| *word = *word >> 1 & 0x7777_7777_7777_7777);
+            self.additions /= 2;
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The ARC of ZFS on Linux 0.6.2 and 0.6.3, and each patch between them as a switch of its own: pull request
+//! 2110 of 2014, "Improve ARC hit rate with metadata heavy workloads".
+//!
+//! Four lists (recent, frequent, and their ghosts), each of data and of metadata; one target `p` for what is
+//! recent; and a limit for metadata, whose excess makes room by itself.
+//!
+//! - Adding a block to a full cache evicts as many bytes first, from the state that is above its target
+//!   (`arc_get_data_buf`): of the same class, or by [`Switches::metadata_first`] data before metadata.
+//! - A reclaim pass then brings the cache back to its size (`arc_adjust`) and metadata below its limit
+//!   (`arc_adjust_meta`).
+//! - Buffers in use are never evicted by the original; here none are in use.
+//!
+//! Source: ZFS on Linux `arc.c`, tags `zfs-0.6.2` and `zfs-0.6.3`.
+
+use crate::lists::{Entry, Lists};
+use crate::policy::{Access, BlockId, Class, Policy};
+
+/// States by class; ghosts follow their state at a distance of four.
+const RECENT: [usize; 2] = [0, 1];
+const FREQUENT: [usize; 2] = [2, 3];
+const TO_GHOSTS: usize = 4;
+/// `ARC_MINTIME`.
+const MIN_TIME_NS: u64 = 62_000_000;
+/// The dampener's limit for the ghost multiplier.
+const DAMPENED: u64 = 10;
+
+/// The patches, as they behave when applied or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switches {
+    /// Before "Disable aggressive arc_p growth by default": new blocks raise `p` while the cache grows.
+    pub aggressive_growth: bool,
+    /// Before "Allow arc_p to drop to zero or grow to arc_c": `p` stays a sixteenth off both ends.
+    pub bounded_p: bool,
+    /// Before "Disable arc_p adapt dampener by default": a ghost hit counts ten times at most.
+    pub dampener: bool,
+    /// Before "Remove arc_meta_used from arc_adjust calculation": all metadata counts as recent.
+    pub metadata_counts_as_recent: bool,
+    /// "Prioritize metadata in arc_get_data_buf": data goes before metadata.
+    pub metadata_first: bool,
+    /// "Prune metadata from ghost lists in arc_adjust_meta": ghosts of metadata obey its limit.
+    pub limited_metadata_ghosts: bool,
+    /// Quarters of the cache that metadata may fill: 1 before "Set zfs_arc_meta_limit to 3/4", then 3.
+    pub metadata_quarters: u64,
+}
+
+impl Switches {
+    /// None of the patches.
+    pub const ZOL_0_6_2: Switches = Switches {
+        aggressive_growth: true,
+        bounded_p: true,
+        dampener: true,
+        metadata_counts_as_recent: true,
+        metadata_first: false,
+        limited_metadata_ghosts: false,
+        metadata_quarters: 1,
+    };
+    /// All of them.
+    pub const ZOL_0_6_3: Switches = Switches {
+        aggressive_growth: false,
+        bounded_p: false,
+        dampener: false,
+        metadata_counts_as_recent: false,
+        metadata_first: true,
+        limited_metadata_ghosts: true,
+        metadata_quarters: 3,
+    };
+}
+
+/// The ARC of 2014.
+#[derive(Debug)]
+pub struct Arc2014 {
+    lists: Lists<8>,
+    switches: Switches,
+    capacity_bytes: u64,
+    /// `arc_p`.
+    target_bytes: u64,
+}
+
+impl Arc2014 {
+    /// An empty cache.
+    pub fn new(capacity_bytes: u64, switches: Switches) -> Arc2014 {
+        Arc2014 { lists: Lists::new(), switches, capacity_bytes, target_bytes: capacity_bytes / 2 }
+    }
+
+    fn of(&self, states: [usize; 2]) -> u64 {
+        states.iter().map(|&state| self.lists.bytes(state)).sum()
+    }
+
+    fn ghosts_of(&self, states: [usize; 2]) -> u64 {
+        self.of(states.map(|state| state + TO_GHOSTS))
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        self.lists.bytes(RECENT[1]) + self.lists.bytes(FREQUENT[1])
+    }
+
+    fn metadata_limit(&self) -> u64 {
+        self.capacity_bytes / 4 * self.switches.metadata_quarters
+    }
+
+    /// A ghost was hit (`arc_adapt`).
+    fn adapt(&mut self, bytes: u64, was_recent: bool) {
+        let (recent, frequent) = (self.ghosts_of(RECENT), self.ghosts_of(FREQUENT));
+        let (own, other) = if was_recent { (recent, frequent) } else { (frequent, recent) };
+        let mut times = if own >= other { 1 } else { other / own.max(1) };
+        if self.switches.dampener {
+            times = times.min(DAMPENED);
+        }
+        let margin = if self.switches.bounded_p { self.capacity_bytes / 16 } else { 0 };
+        let step = bytes.saturating_mul(times);
+        self.target_bytes = if was_recent {
+            self.target_bytes.saturating_add(step).min(self.capacity_bytes - margin)
+        } else {
+            self.target_bytes.saturating_sub(step).max(margin)
+        };
+    }
+
+    /// Makes room for a block that is about to come (`arc_get_data_buf`). `frequent`: where it will go.
+    fn make_room(&mut self, class: Class, bytes: u64, frequent: bool, evicted: &mut Vec<BlockId>) {
+        let is_over_limit = class == Class::Metadata && self.metadata_bytes() >= self.metadata_limit();
+        if !is_over_limit && self.resident_bytes() + bytes <= self.capacity_bytes {
+            return;
+        }
+        let has_room = |states: [usize; 2]| self.lists.bytes(states[class as usize]) >= bytes;
+        let from = if frequent {
+            let frequent_target = self.capacity_bytes - self.target_bytes;
+            let is_recent_above = frequent_target > self.of(FREQUENT);
+            if has_room(RECENT) && is_recent_above { RECENT } else { FREQUENT }
+        } else if has_room(FREQUENT) && self.target_bytes > self.of(RECENT) {
+            FREQUENT
+        } else {
+            RECENT
+        };
+        let evict = if self.switches.metadata_first && !is_over_limit { Class::Data } else { class };
+        let done = self.evict(from[evict as usize], bytes, evicted);
+        if self.switches.metadata_first && evict == Class::Data {
+            self.evict(from[Class::Metadata as usize], bytes.saturating_sub(done), evicted);
+        }
+    }
+
+    /// Makes ghosts of a list's oldest blocks, of so many bytes at least. Returns the bytes.
+    fn evict(&mut self, list: usize, bytes: u64, evicted: &mut Vec<BlockId>) -> u64 {
+        let mut done = 0;
+        while done < bytes {
+            let Some(slot) = self.lists.back(list) else { break };
+            let entry = *self.lists.entry(slot);
+            done += u64::from(entry.bytes);
+            evicted.push(entry.id);
+            self.lists.to_front(slot, list + TO_GHOSTS);
+        }
+        done
+    }
+
+    /// Evicts from both classes of a state, data first.
+    fn evict_both(&mut self, states: [usize; 2], bytes: u64, evicted: &mut Vec<BlockId>) {
+        let done = self.evict(states[0], bytes, evicted);
+        self.evict(states[1], bytes.saturating_sub(done), evicted);
+    }
+
+    /// The reclaim pass: `arc_adjust_meta`, then `arc_adjust`.
+    fn adjust(&mut self, evicted: &mut Vec<BlockId>) {
+        let surplus = self.metadata_bytes().saturating_sub(self.metadata_limit());
+        let done = self.evict(RECENT[1], surplus, evicted);
+        self.evict(FREQUENT[1], surplus.saturating_sub(done), evicted);
+        if self.switches.limited_metadata_ghosts {
+            let limit = self.metadata_limit();
+            let recent = self.lists.bytes(RECENT[1]) + self.lists.bytes(RECENT[1] + TO_GHOSTS);
+            self.forget(RECENT[1] + TO_GHOSTS, recent.saturating_sub(limit));
+            let ghosts = self.lists.bytes(RECENT[1] + TO_GHOSTS) + self.lists.bytes(FREQUENT[1] + TO_GHOSTS);
+            self.forget(FREQUENT[1] + TO_GHOSTS, ghosts.saturating_sub(limit));
+        }
+
+        let over = |arc: &Arc2014| arc.resident_bytes().saturating_sub(arc.capacity_bytes);
+        let all_metadata = if self.switches.metadata_counts_as_recent { self.metadata_bytes() } else { 0 };
+        let recent = (self.of(RECENT) + all_metadata).saturating_sub(self.target_bytes);
+        self.evict_both(RECENT, over(self).min(recent), evicted);
+        self.evict_both(FREQUENT, over(self), evicted);
+        self.evict_both(RECENT, over(self), evicted);
+
+        let recent = self.of(RECENT) + self.ghosts_of(RECENT);
+        self.forget_both(RECENT, recent.saturating_sub(self.capacity_bytes));
+        let ghosts = self.ghosts_of(RECENT) + self.ghosts_of(FREQUENT);
+        self.forget_both(FREQUENT, ghosts.saturating_sub(self.capacity_bytes));
+    }
+
+    /// Drops the oldest ghosts of a list. Returns the bytes.
+    fn forget(&mut self, list: usize, bytes: u64) -> u64 {
+        let mut done = 0;
+        while done < bytes {
+            let Some(entry) = self.lists.pop(list) else { break };
+            done += u64::from(entry.bytes);
+        }
+        done
+    }
+
+    fn forget_both(&mut self, states: [usize; 2], bytes: u64) {
+        let done = self.forget(states[0] + TO_GHOSTS, bytes);
+        self.forget(states[1] + TO_GHOSTS, bytes.saturating_sub(done));
+    }
+}
+
+impl Policy for Arc2014 {
+    fn touch(&mut self, access: &Access) -> bool {
+        let Some((slot, list)) = self.lists.find(access.id) else { return false };
+        if list >= TO_GHOSTS {
+            return false;
+        }
+        let entry = self.lists.entry_mut(slot);
+        let is_later = access.now_ns > entry.used_ns.saturating_add(MIN_TIME_NS);
+        if RECENT.contains(&list) {
+            if is_later {
+                entry.used_ns = access.now_ns;
+                let frequent = FREQUENT[entry.class as usize];
+                self.lists.to_front(slot, frequent);
+            }
+        } else {
+            entry.used_ns = access.now_ns;
+            self.lists.to_front(slot, list);
+        }
+        true
+    }
+
+    fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
+        let (class, bytes) = (access.class, u64::from(access.bytes));
+        let ghost = self.lists.find(access.id);
+        if let Some((slot, list)) = ghost {
+            self.adapt(bytes, RECENT.contains(&(list - TO_GHOSTS)));
+            self.lists.remove(slot);
+        }
+        let is_growing = self.resident_bytes() < self.capacity_bytes;
+        // Room for what returns from the ghosts of recent blocks is made among the recent ones, too.
+        let was_frequent = ghost.is_some_and(|(_, list)| FREQUENT.contains(&(list - TO_GHOSTS)));
+        self.make_room(class, bytes, was_frequent, evicted);
+        let states = if ghost.is_some() { FREQUENT } else { RECENT };
+        self.lists.push(states[class as usize], Entry::from(access));
+        if self.switches.aggressive_growth
+            && is_growing
+            && ghost.is_none()
+            && self.of(RECENT) > self.target_bytes
+        {
+            self.target_bytes = (self.target_bytes + bytes).min(self.capacity_bytes);
+        }
+        let is_over_limit = self.metadata_bytes() > self.metadata_limit();
+        if is_over_limit || self.resident_bytes() > self.capacity_bytes || !evicted.is_empty() {
+            self.adjust(evicted);
+        }
+    }
+
+    fn remove(&mut self, id: BlockId) {
+        if let Some((slot, _)) = self.lists.find(id) {
+            self.lists.remove(slot);
+        }
+    }
+
+    fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {
+        self.capacity_bytes = capacity_bytes;
+        self.target_bytes = self.target_bytes.min(capacity_bytes);
+        self.adjust(evicted);
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        self.of(RECENT) + self.of(FREQUENT)
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("mru_data", self.lists.bytes(RECENT[0])),
+            ("mru_metadata", self.lists.bytes(RECENT[1])),
+            ("mfu_data", self.lists.bytes(FREQUENT[0])),
+            ("mfu_metadata", self.lists.bytes(FREQUENT[1])),
+            ("mru_ghost", self.ghosts_of(RECENT)),
+            ("mfu_ghost", self.ghosts_of(FREQUENT)),
+            ("p", self.target_bytes),
+            ("meta_limit", self.metadata_limit()),
+        ]
+    }
+}

@@ -1,0 +1,187 @@
+//! Traces: the requests of a cache or a disk, in order.
+//!
+//! Files may be compressed with zstd. Their format is recognised by name and content:
+//!
+//! | format | lines or records |
+//! |---|---|
+//! | ARC | `first_block count 0 number`, as the traces of the ARC paper |
+//! | blocks | a block number each, as the traces of LIRS |
+//! | MSR | `timestamp,host,disk,Read\|Write,offset,bytes,response_time` (Microsoft Research Cambridge) |
+//! | CSV | any columns with a header that names an id or an offset, perhaps a time and a size |
+//! | fio | fio's `iolog` versions 2 and 3 |
+//! | blktrace | the text that `blkparse` prints; queued requests count |
+//! | oracleGeneral | records of 24 bytes, as libCacheSim writes them |
+//!
+//! Formats that count blocks give each of them [`BLOCK_BYTES`]; requests of a disk become one request for
+//! each block that they touch. Without times, requests follow each other slowly enough for any policy.
+
+mod binary;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use crate::policy::{Access, BlockId, Class};
+
+/// The size of a block where a format has none, and what requests of disks are cut into.
+pub const BLOCK_BYTES: u32 = 4096;
+/// A request that touches more blocks than this is an error in the trace.
+const MOST_BLOCKS: u64 = 1 << 20;
+/// The most requests of a trace; it is held in memory, 24 bytes each.
+const MOST_REQUESTS: usize = 200_000_000;
+/// The largest file, decompressed.
+const MOST_BYTES: usize = 8 << 30;
+/// Between requests without times: more than the 62 ms after which OpenZFS takes a use for a new one.
+const STEP_NS: u64 = 63_000_000;
+
+/// One request for a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The block.
+    pub id: BlockId,
+    /// When, from any start.
+    pub now_ns: u64,
+    /// The block's size.
+    pub bytes: u32,
+    /// What it holds.
+    pub class: Class,
+}
+
+impl Request {
+    pub(crate) fn access(&self, next_use: u64) -> Access {
+        let Request { id, now_ns, bytes, class } = *self;
+        Access { id, bytes, class, now_ns, next_use }
+    }
+}
+
+/// Requests in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The requests.
+    pub requests: Vec<Request>,
+}
+
+/// What a trace contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Requests.
+    pub requests: u64,
+    /// Different blocks.
+    pub blocks: u64,
+    /// Bytes of all requests.
+    pub bytes: u64,
+    /// Bytes of all different blocks: a cache of that size misses each once.
+    pub footprint_bytes: u64,
+    /// From the first request to the last.
+    pub duration_ns: u64,
+}
+
+/// Why a trace can't be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum TraceError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{}: no known trace format; the first line is {line:?}", path.display())]
+    Unknown { path: PathBuf, line: String },
+    #[error("{}: line {line}: {what}", path.display())]
+    Line { path: PathBuf, line: usize, what: String },
+    #[error("{}: {what}", path.display())]
+    Content { path: PathBuf, what: String },
+}
+
+impl Trace {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It can't be read, is of no known format, has wrong lines, or is too large.
+    pub fn read(path: &Path) -> Result<Trace, TraceError> {
+        let raw = std::fs::read(path).map_err(|source| TraceError::Io { path: path.to_owned(), source })?;
+        let wrong = |what: String| TraceError::Content { path: path.to_owned(), what };
+        let content = if raw.starts_with(&ZSTD_MAGIC) { decompress(&raw).map_err(wrong)? } else { raw };
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut requests = Requests::default();
+        if name.contains("oracleGeneral") {
+            binary::read(&content, &mut requests).map_err(wrong)?;
+        } else {
+            text::read(path, &content, &mut requests)?;
+        }
+        Ok(Trace { requests: requests.0 })
+    }
+
+    /// The mean size of the requests' blocks, at least 1.
+    pub fn mean_block_bytes(&self) -> u64 {
+        let bytes: u64 = self.requests.iter().map(|request| u64::from(request.bytes)).sum();
+        (bytes / (self.requests.len() as u64).max(1)).max(1)
+    }
+
+    /// Counts what it contains.
+    pub fn summary(&self) -> Summary {
+        let mut blocks: FxHashMap<BlockId, u32> = FxHashMap::default();
+        for request in &self.requests {
+            let bytes = blocks.entry(request.id).or_default();
+            *bytes = (*bytes).max(request.bytes);
+        }
+        let time = |request: Option<&Request>| request.map_or(0, |request| request.now_ns);
+        Summary {
+            requests: self.requests.len() as u64,
+            blocks: blocks.len() as u64,
+            bytes: self.requests.iter().map(|request| u64::from(request.bytes)).sum(),
+            footprint_bytes: blocks.into_values().map(u64::from).sum(),
+            duration_ns: time(self.requests.last()).saturating_sub(time(self.requests.first())),
+        }
+    }
+}
+
+/// Requests as a format's reader adds them.
+#[derive(Default)]
+struct Requests(Vec<Request>);
+
+impl Requests {
+    fn push(&mut self, id: BlockId, bytes: u32, now_ns: Option<u64>) -> Result<(), String> {
+        if self.0.len() >= MOST_REQUESTS {
+            return Err(format!("more than {MOST_REQUESTS} requests; cut it first"));
+        }
+        let now_ns = now_ns.unwrap_or(self.0.len() as u64 * STEP_NS);
+        self.0.push(Request { id, now_ns, bytes: bytes.max(1), class: Class::Data });
+        Ok(())
+    }
+
+    /// A request of a disk, by bytes.
+    fn push_range(&mut self, offset: u64, bytes: u64, now_ns: Option<u64>) -> Result<(), String> {
+        let block = u64::from(BLOCK_BYTES);
+        let first = offset / block;
+        let blocks = (offset % block).checked_add(bytes).ok_or("a size beyond the disk")?.div_ceil(block);
+        self.push_blocks(first, blocks.max(1), now_ns)
+    }
+
+    fn push_blocks(&mut self, first: u64, count: u64, now_ns: Option<u64>) -> Result<(), String> {
+        if count > MOST_BLOCKS {
+            return Err(format!("a request for {count} blocks"));
+        }
+        (0..count).try_for_each(|index| self.push(first.wrapping_add(index), BLOCK_BYTES, now_ns))
+    }
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+fn decompress(raw: &[u8]) -> Result<Vec<u8>, String> {
+    let told = |code| zstd_safe::get_error_name(code).to_owned();
+    let mut context = zstd_safe::DCtx::create();
+    let mut content = Vec::new();
+    let mut input = zstd_safe::InBuffer::around(raw);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let mut output = zstd_safe::OutBuffer::around(&mut piece[..]);
+        let left = context.decompress_stream(&mut output, &mut input).map_err(told)?;
+        let written = output.as_slice().len();
+        content.extend_from_slice(output.as_slice());
+        if content.len() > MOST_BYTES {
+            return Err(format!("more than {} GiB when decompressed", MOST_BYTES >> 30));
+        }
+        if input.pos() == raw.len() && (left == 0 || written == 0) {
+            return if left == 0 { Ok(content) } else { Err("the compressed file is cut short".to_owned()) };
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What users of the policies notice: figures published for real traces, bounds, and bookkeeping.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use std::collections::BTreeMap;
+
+use cenote_policy::curve;
+use cenote_policy::policy::{Access, Class, PolicyName};
+use cenote_policy::replay::replay;
+use cenote_policy::trace::{BLOCK_BYTES, Request, Trace};
+use proptest::prelude::*;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+fn trace(ids: impl IntoIterator<Item = u64>) -> Trace {
+    let request = |(index, id): (usize, u64)| {
+        let class = if id % 3 == 0 { Class::Metadata } else { Class::Data };
+        Request { id, now_ns: index as u64 * 100_000_000, bytes: BLOCK_BYTES, class }
+    };
+    Trace { requests: ids.into_iter().enumerate().map(request).collect() }
+}
+
+/// A fixed sequence in which a few blocks are popular, with scans between.
+fn mixed() -> Trace {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let ids = (0..60_000_u64).map(move |index| {
+        let skewed = (next() % 1000) * (next() % 1000) / 1000;
+        if index % 10_000 > 8_000 { 10_000 + index } else { skewed }
+    });
+    trace(ids)
+}
+
+#[test]
+fn a_cache_that_holds_everything_misses_each_block_once() {
+    let trace = mixed();
+    let summary = trace.summary();
+    for policy in PolicyName::ALL {
+        let outcome = replay(&trace, policy, 20 * summary.footprint_bytes);
+        assert_eq!(outcome.requests - outcome.hits, summary.blocks, "{policy}");
+    }
+}
+
+#[test]
+fn nothing_beats_knowing_the_future_and_all_beat_chance() {
+    let trace = mixed();
+    for blocks in [50, 200, 400] {
+        let best = replay(&trace, PolicyName::Belady, blocks * BLOCK).hits;
+        for policy in PolicyName::ALL {
+            let hits = replay(&trace, policy, blocks * BLOCK).hits;
+            assert!(hits <= best, "{policy} at {blocks} blocks: {hits} of at most {best}");
+            assert!(hits * 5 > best, "{policy} at {blocks} blocks: only {hits} of {best}");
+        }
+    }
+}
+
+#[test]
+fn the_classic_weakness_of_lru_is_not_that_of_lirs() {
+    // A loop a little larger than the cache.
+    let trace = trace((0..50).flat_map(|_| 0..110));
+    let hits = |policy| replay(&trace, policy, 100 * BLOCK).hits;
+    assert_eq!(hits(PolicyName::Lru), 0);
+    assert!(hits(PolicyName::Lirs) > 4000, "{}", hits(PolicyName::Lirs));
+    assert!(hits(PolicyName::WTinyLfu) > 3000, "{}", hits(PolicyName::WTinyLfu));
+}
+
+#[test]
+fn scans_of_data_leave_metadata_in_openzfs() {
+    // A hundred blocks of metadata that everyone needs, and an endless stream of data.
+    let mut requests = Vec::new();
+    for round in 0..400_u64 {
+        for index in 0..50 {
+            let (class, id) = if index < 10 {
+                (Class::Metadata, (round * 10 + index) % 100)
+            } else {
+                (Class::Data, 1000 + round * 50 + index)
+            };
+            let now_ns = requests.len() as u64 * 100_000_000;
+            requests.push(Request { id, now_ns, bytes: BLOCK_BYTES, class });
+        }
+    }
+    let trace = Trace { requests };
+    let hits = |policy| replay(&trace, policy, 200 * BLOCK).hits;
+    assert!(hits(PolicyName::OpenZfs) > 3600, "{} of 3900", hits(PolicyName::OpenZfs));
+    assert!(hits(PolicyName::Lru) < 100, "{}", hits(PolicyName::Lru));
+}
+
+#[test]
+fn the_sampled_curve_is_near_the_exact_one() {
+    let trace = mixed();
+    let sizes: Vec<u64> = (1..=20).map(|step| step * 50 * BLOCK).collect();
+    let exact = curve::exact_lru(&trace, &sizes);
+    for (&size, (_, miss)) in sizes.iter().zip(&exact.points) {
+        let replayed = replay(&trace, PolicyName::Lru, size).miss_ratio();
+        assert!((replayed - miss).abs() < 1e-9, "{size}: {replayed}, not {miss}");
+    }
+    let sampled = curve::sampled_lru(&trace, &sizes, 0.3);
+    assert!(exact.mean_difference(&sampled) < 0.05, "{sampled:?}");
+}
+
+proptest! {
+    /// A model of what every policy must hold to: no more than its size, no block evicted that was not
+    /// resident, hits exactly for what is resident.
+    #[test]
+    fn books_are_kept(
+        ids in proptest::collection::vec((0..60_u64, 1..20_u32), 1..400),
+        capacity in 20..400_u64,
+        resized in 20..400_u64,
+    ) {
+        for name in PolicyName::ALL {
+            let mut policy = name.build(capacity, 10);
+            let mut resident: BTreeMap<u64, u32> = BTreeMap::new();
+            let mut evicted = Vec::new();
+            let (mut limit, half) = (capacity, ids.len() / 2);
+            for (index, &(id, bytes)) in ids.iter().enumerate() {
+                // A block has one size as long as it is known.
+                let bytes = 1 + (id as u32 * 7 + bytes / 100) % 19;
+                let class = if id % 2 == 0 { Class::Data } else { Class::Metadata };
+                let now_ns = index as u64 * 30_000_000;
+                let access = Access { id, bytes, class, now_ns, next_use: (index as u64 * 7) % 100 + index as u64 };
+                if id % 17 == 3 {
+                    policy.remove(id);
+                    resident.remove(&id);
+                } else {
+                    let is_hit = policy.touch(&access);
+                    prop_assert_eq!(is_hit, resident.contains_key(&id), "{} {}", name, index);
+                    if !is_hit {
+                        policy.insert(&access, &mut evicted);
+                        resident.insert(id, bytes);
+                    }
+                }
+                if index == half {
+                    policy.resize(resized, &mut evicted);
+                    limit = resized;
+                }
+                for id in evicted.drain(..) {
+                    prop_assert!(resident.remove(&id).is_some(), "{}: {} was not resident", name, id);
+                }
+                let held: u64 = resident.values().map(|&bytes| u64::from(bytes)).sum();
+                prop_assert_eq!(policy.resident_bytes(), held, "{} {}", name, index);
+                prop_assert!(held <= limit, "{}: {} of {}", name, held, limit);
+            }
+        }
+    }
+}
