@@ -9,8 +9,7 @@
 //! first block without a mark and clears marks on its way. That is as good as LRU for this use, with no
 //! list to reorder on a hit.
 //!
-//! Single flight: readers that miss on the same block wait for one read. If that read is cancelled, the
-//! next reader in line takes over; if it fails, each reader tries itself.
+//! Single flight: readers that miss on the same block wait for one read ([`flights`]).
 //!
 //! Locking: all methods may be called concurrently. Each shard has a mutex, the table of reads in flight
 //! another; no two are held at once and none across an await. Counters are relaxed atomics. Two reads of
@@ -22,18 +21,17 @@
 //! fast.
 #![forbid(unsafe_code)]
 
+mod flights;
 mod shard;
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_pool::{Pool, PoolError, ReadContext};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 
+use flights::Flights;
 use shard::Shard;
 
 /// Number of shards: enough that two threads seldom want the same lock.
@@ -45,7 +43,7 @@ type Key = [u64; 8];
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
 pub struct BlockCache {
     shards: Vec<Mutex<Shard>>,
-    in_flight: Mutex<HashMap<Key, Arc<OnceCell<Bytes>>>>,
+    in_flight: Flights<Key, Bytes>,
     hits: AtomicU64,
     misses: AtomicU64,
     budget_bytes: usize,
@@ -74,7 +72,7 @@ impl BlockCache {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(budget_bytes / SHARDS))).collect();
         BlockCache {
             shards,
-            in_flight: Mutex::default(),
+            in_flight: Flights::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             budget_bytes,
@@ -90,13 +88,12 @@ impl BlockCache {
         if let Some(block) = self.look_up(&key, true) {
             return Ok(block);
         }
-        let flight = self.in_flight.lock().entry(key).or_default().clone();
-        let result = flight.get_or_try_init(|| pool.read(bp, ctx)).await.cloned();
-        if let Ok(block) = &result {
+        let read = async {
+            let block = pool.read(bp, ctx).await?;
             self.insert(key, block.clone());
-        }
-        self.in_flight.lock().remove(&key);
-        result
+            Ok(block)
+        };
+        self.in_flight.join(key, read).await
     }
 
     /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order

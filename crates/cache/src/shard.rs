@@ -83,7 +83,8 @@ impl Shard {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.values().filter(|slot| slot.block.is_some()).count()
+        let slots = self.ring.iter().filter_map(|key| self.slots.get(key));
+        slots.filter(|slot| slot.block.is_some()).count()
     }
 
     pub(crate) fn bytes(&self) -> usize {

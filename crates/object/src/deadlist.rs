@@ -12,7 +12,7 @@
 mod append;
 mod edit;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use cenote_format::Phys;
 use cenote_format::blkptr::{Blkptr, Dva};
@@ -75,21 +75,12 @@ impl Bpobj {
     /// # Errors
     /// The list is damaged.
     pub async fn live_blocks(&self) -> Result<Vec<Blkptr>> {
-        let mut live: HashMap<(Option<Dva>, Txg), (i64, Blkptr)> = HashMap::new();
+        let mut live = LiveBlocks::default();
         let mut entries = self.entries();
         while let Some(batch) = entries.next_batch().await {
-            for BpobjEntry { bp, freed } in batch? {
-                let key = (bp.dvas().next(), bp.logical_birth());
-                let (count, _) = live.entry(key).or_insert((0, bp));
-                *count += if freed { -1 } else { 1 };
-                if *count == 0 {
-                    live.remove(&key);
-                }
-            }
+            batch?.into_iter().for_each(|entry| live.note(entry));
         }
-        // Cloned and deduplicated blocks may be there several times.
-        let times = |(count, bp): (i64, Blkptr)| std::iter::repeat_n(bp, count.max(0) as usize);
-        Ok(live.into_values().flat_map(times).collect())
+        Ok(live.into_sorted())
     }
 
     async fn subobjects(&self) -> Result<Vec<ObjectId>> {
@@ -102,6 +93,28 @@ impl Bpobj {
         }
         let words = list.read_table(0, self.phys.subobj_count).await?;
         Ok(words.into_iter().map(ObjectId).collect())
+    }
+}
+
+/// Blocks that a livelist notes as written more often than as dead: by address, so that they are freed in the
+/// same order every time.
+#[derive(Default)]
+struct LiveBlocks(BTreeMap<(Option<Dva>, Txg), (i64, Blkptr)>);
+
+impl LiveBlocks {
+    fn note(&mut self, BpobjEntry { bp, freed }: BpobjEntry) {
+        let key = (bp.dvas().next(), bp.logical_birth());
+        let (count, _) = self.0.entry(key).or_insert((0, bp));
+        *count += if freed { -1 } else { 1 };
+        if *count == 0 {
+            self.0.remove(&key);
+        }
+    }
+
+    fn into_sorted(self) -> Vec<Blkptr> {
+        // Cloned and deduplicated blocks may be there several times.
+        let times = |(count, bp): (i64, Blkptr)| std::iter::repeat_n(bp, count.max(0) as usize);
+        self.0.into_values().flat_map(times).collect()
     }
 }
 
@@ -266,5 +279,29 @@ impl Deadlist {
                 Ok(opened)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_livelist_come_by_address_whatever_the_order_of_writing() {
+        let block = |n: u64| {
+            let mut words = [0; 16];
+            // One sector each at scattered addresses, born in txg 7.
+            (words[0], words[1], words[6], words[10]) = (1, n * 37 % 64, 7 << 40, 7);
+            Blkptr::from_words(words)
+        };
+        let mut live = LiveBlocks::default();
+        for n in 0..64 {
+            live.note(BpobjEntry { bp: block(n), freed: false });
+        }
+        live.note(BpobjEntry { bp: block(5), freed: false });
+        live.note(BpobjEntry { bp: block(9), freed: true });
+        let sorted = live.into_sorted();
+        assert_eq!(sorted.len(), 64);
+        assert!(sorted.is_sorted_by_key(|bp| bp.dvas().next()), "{sorted:?}");
     }
 }

@@ -68,9 +68,20 @@ impl<'a> Extents<'a> {
 
     /// Reads all extents concurrently.
     pub(crate) async fn fetch(self) -> Fetched {
+        let (slices, merged) = self.merge();
+        let read = |extent: Extent<'a>| {
+            extent.leaf.read(extent.start_bytes, (extent.end_bytes - extent.start_bytes) as usize)
+        };
+        let reads = merged.into_iter().map(read);
+        let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
+        Fetched { slices, extents }
+    }
+
+    /// Where each range will be, and what is to be read for that: by leaf and offset.
+    fn merge(self) -> (Vec<Slice>, Vec<Extent<'a>>) {
         let key = |&index: &usize| {
             let wanted: &Wanted<'_> = &self.wanted[index];
-            (Arc::as_ptr(wanted.leaf) as usize, wanted.offset_bytes)
+            (wanted.leaf.guid, wanted.offset_bytes)
         };
         let mut order: Vec<usize> = (0..self.wanted.len()).collect();
         order.sort_unstable_by_key(key);
@@ -92,12 +103,7 @@ impl<'a> Extents<'a> {
             let start = merged.last().map_or(0, |extent| extent.start_bytes);
             slices[index] = Slice { extent: merged.len() - 1, offset: (offset_bytes - start) as usize, len };
         }
-        let read = |extent: Extent<'a>| {
-            extent.leaf.read(extent.start_bytes, (extent.end_bytes - extent.start_bytes) as usize)
-        };
-        let reads = merged.into_iter().map(read);
-        let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
-        Fetched { slices, extents }
+        (slices, merged)
     }
 }
 
@@ -122,5 +128,30 @@ impl Fetched {
         let bytes = self.extents.get(extent)?.as_ref()?;
         let range = bytes.get(offset..offset + len)?;
         Some(if bytes.len() <= 2 * len { bytes.slice_ref(range) } else { Bytes::copy_from_slice(range) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_device::MemoryDevice;
+    use cenote_format::units::Guid;
+    use cenote_runtime::{Runtime, SimConfig};
+
+    #[test]
+    fn leaves_are_read_in_the_order_of_their_guids_wherever_they_lie_in_memory() {
+        let main = |runtime: Runtime| async move {
+            let leaf = |guid: u64| {
+                let device = Arc::new(MemoryDevice::new("disk", 4096));
+                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device, false, false))
+            };
+            let leaves: Vec<Arc<Leaf>> = (0..64).map(leaf).collect();
+            let mut extents = Extents::default();
+            leaves.iter().for_each(|leaf| _ = extents.want(leaf, 0, 512));
+            let (_, merged) = extents.merge();
+            assert_eq!(merged.len(), 64);
+            assert!(merged.iter().is_sorted_by_key(|extent| extent.leaf.guid));
+        };
+        Runtime::simulate(SimConfig::default(), main);
     }
 }

@@ -1,6 +1,6 @@
 //! Deduplication tables: their ZAPs and their logs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use cenote_codec::compress::Compression;
 use cenote_format::ddt::log::{DdtLogHeader, records};
@@ -186,7 +186,7 @@ impl Ddt {
     }
 
     /// The blocks of the logs, by key.
-    pub async fn logged(&self) -> Result<HashMap<Vec<u64>, DdtItem>> {
+    pub async fn logged(&self) -> Result<BTreeMap<Vec<u64>, DdtItem>> {
         Ok(newest(self.logs().await?))
     }
 
@@ -226,7 +226,7 @@ impl Ddt {
 
 /// The entries that hold: the last of each log, and those of the log that is appended to before those of the
 /// one that is being flushed.
-fn newest(mut logs: Vec<DdtLog>) -> HashMap<Vec<u64>, DdtItem> {
+fn newest(mut logs: Vec<DdtLog>) -> BTreeMap<Vec<u64>, DdtItem> {
     // Both may have become active in one txg: their txg does not tell which is newer.
     logs.sort_by_key(|log| log.header.is_active());
     let items = logs.into_iter().flat_map(|log| log.items);
@@ -261,7 +261,7 @@ pub fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
 pub struct DdtEntries {
     flat: bool,
     logged: Option<Vec<DdtItem>>,
-    overridden: HashMap<Vec<u64>, DdtItem>,
+    overridden: BTreeMap<Vec<u64>, DdtItem>,
     zaps: Vec<(DdtClass, Entries)>,
 }
 
