@@ -1,11 +1,11 @@
 //! Single flight: who wants what is being read already waits for that read.
 //!
-//! Idea: all who want a value share a cell, which the first of them fills. If that read is cancelled, the next
-//! in line takes over; if it fails, each tries itself. A cell is in the table as long as anybody waits for it:
-//! whoever leaves last, with a value, an error or because it was cancelled, takes it out.
+//! Idea: all who want a value share a cell, which the first of them fills. If that read is cancelled, the
+//! next in line takes over; if it fails, each tries itself. A cell is in the table as long as anybody waits
+//! for it: whoever leaves last, with a value, an error or because it was cancelled, takes it out.
 //!
-//! Locking: one mutex for the table, never held across an await. Cells are shared and let go only under it, so
-//! that the last one knows that it is the last.
+//! Locking: one mutex for the table, never held across an await. Cells are shared and let go only under it,
+//! so that the last one knows that it is the last.
 
 use std::collections::HashMap;
 use std::hash::Hash;

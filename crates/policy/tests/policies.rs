@@ -119,7 +119,8 @@ proptest! {
                 let bytes = 1 + (id as u32 * 7 + bytes / 100) % 19;
                 let class = if id % 2 == 0 { Class::Data } else { Class::Metadata };
                 let now_ns = index as u64 * 30_000_000;
-                let access = Access { id, bytes, class, now_ns, next_use: (index as u64 * 7) % 100 + index as u64 };
+                let next_use = (index as u64 * 7) % 100 + index as u64;
+                let access = Access { id, bytes, class, now_ns, next_use };
                 if id % 17 == 3 {
                     policy.remove(id);
                     resident.remove(&id);
