@@ -190,7 +190,18 @@ impl Files {
 
     /// From now on this is asked of it.
     pub fn set_options(&self, options: FilesOptions) {
-        *self.0.options.write() = options;
+        let before = std::mem::replace(&mut *self.0.options.write(), options);
+        if before.lists_snapdir != options.lists_snapdir {
+            self.tell_changed(vec![Node::ROOT]);
+        }
+    }
+
+    /// Tells the kernel that what it has of these nodes is out of date. Apart: it may wait for an operation
+    /// while it takes this in.
+    fn tell_changed(&self, nodes: Vec<Node>) {
+        if let Some(notifier) = self.0.notifier.get().cloned() {
+            self.0.runtime.start_blocking(move || nodes.into_iter().for_each(|node| notifier.changed(node)));
+        }
     }
 
     /// The dataset's properties of how things are stored may have changed: they hold from now on.

@@ -304,7 +304,10 @@ impl Mounts {
         // Children before parents: those can't be unmounted with something mounted below them.
         mounted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
         let mut to_mount = Vec::new();
-        for (_, id, name, planned) in mounted {
+        for (dir, id, name, planned) in mounted {
+            if self.mounted_on(id).is_none() {
+                continue;
+            }
             let Ok(dataset) = mos.dataset_by_id(id).await else {
                 failures.extend(self.unmount(id, &name, true).await.err());
                 continue;
@@ -322,11 +325,13 @@ impl Mounts {
                     }
                     failures.extend(self.follow_properties(&mos, &dataset, properties).await.err());
                 }
-                Ok(plan) => match self.unmount(id, &name, false).await {
-                    Ok(()) => to_mount.push((plan, dataset)),
-                    Err(error) => failures.push(error),
-                },
-                Err(_) => failures.extend(self.unmount(id, &name, false).await.err()),
+                plan => {
+                    failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
+                    match self.unmount(id, &name, false).await {
+                        Ok(()) => to_mount.extend(plan.ok().map(|plan| (plan, dataset))),
+                        Err(error) => failures.push(error),
+                    }
+                }
             }
         }
         for dataset in mos.all_datasets().await? {
@@ -345,6 +350,32 @@ impl Mounts {
             failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
         }
         Ok(failures)
+    }
+
+    /// Unmounts what is mounted below a directory, so that this can be unmounted; it is to be mounted again.
+    async fn clear_below(
+        &self,
+        mos: &Mos,
+        dir: &Path,
+        to_mount: &mut Vec<(Plan, Dataset)>,
+    ) -> Result<Option<MountsError>, MountsError> {
+        let is_below = |entry: &Entry| entry.mounted.dir() != dir && entry.mounted.dir().starts_with(dir);
+        let mut below: Vec<(PathBuf, DatasetId, String)> = {
+            let table = self.table();
+            let below = table.iter().filter(|(_, entry)| is_below(entry));
+            below.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
+        };
+        below.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+        for (_, id, name) in below {
+            if let Err(error) = self.unmount(id, &name, false).await {
+                return Ok(Some(error));
+            }
+            let dataset = mos.dataset_by_id(id).await?;
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+                to_mount.push((plan, dataset));
+            }
+        }
+        Ok(None)
     }
 
     /// A dataset has another name, and what is at and below it stays mounted where it is: `zfs rename -u`.

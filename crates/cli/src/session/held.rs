@@ -46,9 +46,8 @@ impl Session {
         pool.engine.sync_all().await?;
         let discovery = discover(self.runtime(), &pool.devices).await;
         let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid);
-        found.ok_or_else(|| {
-            CliError::Refused(format!("pool '{}': its labels can't be read any more", pool.name))
-        })
+        // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
+        Ok(found.unwrap_or_else(|| pool.engine.pool().found().clone()))
     }
 
     /// All open pools, or those of these names.

@@ -100,6 +100,21 @@ fn what_was_synced_outlives_the_daemon() {
 }
 
 #[test]
+fn a_pool_whose_files_were_removed_can_be_destroyed() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a", "b"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done(&format!("zpool create -m {} other b", bench.text("other")));
+    fs::remove_file(bench.path("d/a")).unwrap();
+    assert!(bench.done("zpool list -H -o name").contains("tank"));
+    bench.done("zpool status tank");
+    bench.done("zpool destroy tank");
+    assert_eq!(bench.done("zpool list -H -o name"), "other\n");
+}
+
+#[test]
 fn others_may_look_and_nothing_else() {
     if !can_mount() {
         return;

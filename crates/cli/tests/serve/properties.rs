@@ -39,7 +39,14 @@ fn properties_take_effect_while_mounted() {
     // All of that with a file open.
     drop(kept);
 
+    // The kernel has the listing without it.
+    assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 2);
     bench.done("zfs set snapdir=visible tank");
+    let begun = std::time::Instant::now();
+    let is_listed = || fs::read_dir(bench.path("mnt")).unwrap().count() == 3;
+    while !is_listed() && begun.elapsed() < crate::bench::PATIENCE {
+        std::thread::yield_now();
+    }
     assert!(fs::read_dir(bench.path("mnt")).unwrap().any(|entry| entry.unwrap().file_name() == ".zfs"));
     bench.done("zfs set xattr=off tank");
     let set = |name: &str| rustix::fs::setxattr(&script, name, b"v", rustix::fs::XattrFlags::empty());
@@ -118,6 +125,11 @@ fn mounts_follow_properties_in_the_right_order() {
     // Children give way first.
     bench.done("zfs set mountpoint=none tank");
     assert_eq!(bench.done("zfs mount"), "");
+    bench.done(&format!("zfs set mountpoint={mnt} tank"));
+    bench.done("zfs set canmount=off tank");
+    assert_eq!(bench.done("zfs mount").lines().count(), 2);
+    bench.done("zfs set canmount=on tank");
+    bench.done("zfs set mountpoint=none tank");
     // Who says where something is mounted wants it mounted, what inherits it too.
     bench.done(&format!("zfs set mountpoint={mnt} tank"));
     assert_eq!(bench.done("zfs mount").lines().count(), 3);

@@ -46,6 +46,18 @@ fn snapshots_are_made_renamed_and_destroyed_as_directories() {
     assert_eq!(names(&place), [""; 0]);
     assert_eq!(fs::remove_dir(place.join("b")).unwrap_err().kind(), ErrorKind::NotFound);
 
+    // What commands make is listed, although the kernel has listed the folder before.
+    bench.done("zfs snapshot tank@listed");
+    let begun = std::time::Instant::now();
+    while names(&place) != ["listed"] && begun.elapsed() < crate::bench::PATIENCE {
+        std::thread::yield_now();
+    }
+    assert_eq!(names(&place), ["listed"]);
+    bench.done("zfs destroy tank@listed");
+    while !names(&place).is_empty() && begun.elapsed() < crate::bench::PATIENCE {
+        std::thread::yield_now();
+    }
+
     // Only those who may change the pool.
     fs::set_permissions(bench.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let made = Command::new("mkdir").arg(place.join("c")).uid(65534).gid(65534).output().unwrap();

@@ -259,10 +259,9 @@ impl Files {
                 held.extend(self.0.references.of_tree(tree));
             }
         }
-        if let Some(notifier) = self.0.notifier.get().cloned().filter(|_| !held.is_empty()) {
-            // Apart: the kernel may wait for an operation while it takes this in.
-            self.0.runtime.start_blocking(move || held.into_iter().for_each(|node| notifier.changed(node)));
-        }
+        // The kernel keeps listings.
+        held.push(Control::Snapshot.node());
+        self.tell_changed(held);
     }
 }
 
