@@ -12,6 +12,7 @@
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
 
+mod follow;
 mod options;
 mod plan;
 
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cenote_dataset::{Dataset, Mos};
+use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
@@ -281,156 +282,6 @@ impl Mounts {
             failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
         }
         Ok(failures)
-    }
-
-    /// After a command that may have changed datasets: drops mounts that ended, moves those whose mount point
-    /// has changed, unmounts those that are not to be mounted any more, and mounts those that are new.
-    /// Answers what did not work.
-    ///
-    /// # Errors
-    /// The datasets can't be read.
-    pub async fn follow(&self, before: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
-        let mos = self.engine.mos().await?;
-        let mut failures = Vec::new();
-        let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
-            let table = self.table();
-            let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
-            let of = |(id, entry): (&DatasetId, &Entry)| {
-                let (dir, planned) = place(entry);
-                (dir, *id, entry.name.clone(), planned)
-            };
-            table.iter().map(of).collect()
-        };
-        // Children before parents: those can't be unmounted with something mounted below them.
-        mounted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
-        let mut to_mount = Vec::new();
-        for (dir, id, name, planned) in mounted {
-            if self.mounted_on(id).is_none() {
-                continue;
-            }
-            let Ok(dataset) = mos.dataset_by_id(id).await else {
-                failures.extend(self.unmount(id, &name, true).await.err());
-                continue;
-            };
-            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
-            match plan {
-                Ok(plan) if plan.dir == planned && dataset.name() == name => {
-                    let properties = Properties::of(&dataset, plan.clone()).await?;
-                    if self.needs_another_mount(id, &properties) {
-                        // In use, it stays as it is until it is mounted again.
-                        if self.unmount(id, &name, false).await.is_ok() {
-                            to_mount.push((plan, dataset));
-                        }
-                        continue;
-                    }
-                    failures.extend(self.follow_properties(&mos, &dataset, properties).await.err());
-                }
-                plan => {
-                    failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
-                    match self.unmount(id, &name, false).await {
-                        Ok(()) => to_mount.extend(plan.ok().map(|plan| (plan, dataset))),
-                        Err(error) => failures.push(error),
-                    }
-                }
-            }
-        }
-        for dataset in mos.all_datasets().await? {
-            if dataset.is_snapshot()
-                || before.contains(&dataset.id())
-                || self.mounted_on(dataset.id()).is_some()
-            {
-                continue;
-            }
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
-                to_mount.push((plan, dataset));
-            }
-        }
-        to_mount.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
-        for (plan, dataset) in to_mount {
-            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
-        }
-        Ok(failures)
-    }
-
-    /// Unmounts what is mounted below a directory, so that this can be unmounted; it is to be mounted again.
-    async fn clear_below(
-        &self,
-        mos: &Mos,
-        dir: &Path,
-        to_mount: &mut Vec<(Plan, Dataset)>,
-    ) -> Result<Option<MountsError>, MountsError> {
-        let is_below = |entry: &Entry| entry.mounted.dir() != dir && entry.mounted.dir().starts_with(dir);
-        let mut below: Vec<(PathBuf, DatasetId, String)> = {
-            let table = self.table();
-            let below = table.iter().filter(|(_, entry)| is_below(entry));
-            below.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
-        };
-        below.sort_by(|(one, ..), (other, ..)| other.cmp(one));
-        for (_, id, name) in below {
-            if let Err(error) = self.unmount(id, &name, false).await {
-                return Ok(Some(error));
-            }
-            let dataset = mos.dataset_by_id(id).await?;
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
-                to_mount.push((plan, dataset));
-            }
-        }
-        Ok(None)
-    }
-
-    /// A dataset has another name, and what is at and below it stays mounted where it is: `zfs rename -u`.
-    ///
-    /// # Errors
-    /// The datasets can't be read.
-    pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
-        let mos = self.engine.mos().await?;
-        for dataset in mos.all_datasets().await? {
-            if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {
-                continue;
-            }
-            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
-            if let Some(entry) = self.table().get_mut(&dataset.id()) {
-                entry.name = dataset.name().into();
-                entry.files.set_name(dataset.name());
-                plan.into_iter().for_each(|plan| entry.properties.plan = plan);
-            }
-        }
-        Ok(())
-    }
-
-    fn needs_another_mount(&self, id: DatasetId, properties: &Properties) -> bool {
-        let table = self.table();
-        let Some(entry) = table.get(&id) else { return false };
-        let temporary = properties.still(&entry.properties, entry.temporary);
-        properties.with(temporary).fixed() != entry.properties.with(entry.temporary).fixed()
-    }
-
-    /// Properties of a mounted dataset may have changed, or snapshots have gone.
-    async fn follow_properties(
-        &self,
-        mos: &Mos,
-        dataset: &Dataset,
-        properties: Properties,
-    ) -> Result<(), MountsError> {
-        let Some(files) = self.files(dataset.id()) else { return Ok(()) };
-        files.snapshots_changed().await;
-        let remount = {
-            let mut table = self.table();
-            let Some(entry) = table.get_mut(&dataset.id()) else { return Ok(()) };
-            let before = entry.properties.with(entry.temporary).mount_options(&entry.name);
-            entry.temporary = properties.still(&entry.properties, entry.temporary);
-            entry.properties = properties.clone();
-            let now = properties.with(entry.temporary);
-            let options = now.mount_options(&entry.name);
-            files.set_options(now.files);
-            (options != before).then(|| (entry.mounted.clone(), options))
-        };
-        let failed = |source| MountsError::Files { name: dataset.name().into(), source };
-        files.reread_properties(mos, dataset).await.map_err(failed)?;
-        match remount {
-            Some((mounted, options)) => self.remount(dataset.name(), mounted, options).await,
-            None => Ok(()),
-        }
     }
 
     async fn remount(&self, name: &str, mounted: Mounted, options: MountOptions) -> Result<(), MountsError> {
