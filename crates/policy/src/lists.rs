@@ -116,7 +116,7 @@ impl<const N: usize> Lists<N> {
     }
 
     /// Moves a block to the front of a list.
-    pub fn to_front(&mut self, slot: Slot, list: usize) {
+    pub fn move_to_front(&mut self, slot: Slot, list: usize) {
         self.unlink(slot);
         self.link(slot, list);
     }

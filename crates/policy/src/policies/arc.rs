@@ -36,7 +36,7 @@ impl ClassicArc {
         let from = if recent > 0 && is_over || self.lists.len(FREQUENT) == 0 { RECENT } else { FREQUENT };
         if let Some(slot) = self.lists.back(from) {
             evicted.push(self.lists.entry(slot).id);
-            self.lists.to_front(slot, from + 1);
+            self.lists.move_to_front(slot, from + 1);
         }
     }
 
@@ -67,7 +67,7 @@ impl Policy for ClassicArc {
     fn touch(&mut self, access: &Access) -> bool {
         match self.lists.find(access.id) {
             Some((slot, RECENT | FREQUENT)) => {
-                self.lists.to_front(slot, FREQUENT);
+                self.lists.move_to_front(slot, FREQUENT);
                 true
             }
             _ => false,

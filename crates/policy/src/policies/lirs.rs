@@ -108,7 +108,7 @@ impl Policy for Lirs {
         let on_stack = self.stack.find(access.id).map(|(slot, _)| (slot, self.stack.entry(slot).mark));
         match on_stack {
             Some((slot, LIR)) => {
-                self.stack.to_front(slot, 0);
+                self.stack.move_to_front(slot, 0);
                 self.prune();
                 true
             }
@@ -120,7 +120,7 @@ impl Policy for Lirs {
                 true
             }
             None => self.queue.find(access.id).is_some_and(|(slot, _)| {
-                self.queue.to_front(slot, 0);
+                self.queue.move_to_front(slot, 0);
                 self.stack.push(0, Entry { mark: HIR, ..Entry::from(access) });
                 true
             }),

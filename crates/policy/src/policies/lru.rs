@@ -27,7 +27,7 @@ impl Policy for Lru {
     fn touch(&mut self, access: &Access) -> bool {
         let found = self.lists.find(access.id);
         found.is_some_and(|(slot, _)| {
-            self.lists.to_front(slot, 0);
+            self.lists.move_to_front(slot, 0);
             true
         })
     }

@@ -52,14 +52,14 @@ impl S3Fifo {
         while let Some(slot) = self.lists.back(SMALL) {
             if self.lists.entry(slot).mark < USES_TO_STAY {
                 evicted.push(self.lists.entry(slot).id);
-                self.lists.to_front(slot, GHOSTS);
+                self.lists.move_to_front(slot, GHOSTS);
                 while self.lists.bytes(GHOSTS) > self.main_bytes() {
                     self.lists.pop(GHOSTS);
                 }
                 return;
             }
             self.lists.entry_mut(slot).mark = 0;
-            self.lists.to_front(slot, MAIN);
+            self.lists.move_to_front(slot, MAIN);
         }
     }
 
@@ -70,7 +70,7 @@ impl S3Fifo {
                 return;
             }
             self.lists.entry_mut(slot).mark -= 1;
-            self.lists.to_front(slot, MAIN);
+            self.lists.move_to_front(slot, MAIN);
         }
     }
 }

@@ -59,7 +59,7 @@ impl WTinyLfu {
                 }
             }
             if is_admitted {
-                self.lists.to_front(candidate, PROBATION);
+                self.lists.move_to_front(candidate, PROBATION);
             } else {
                 evicted.push(self.lists.remove(candidate).id);
             }
@@ -75,10 +75,10 @@ impl Policy for WTinyLfu {
     fn touch(&mut self, access: &Access) -> bool {
         self.sketch.add(access.id);
         let Some((slot, list)) = self.lists.find(access.id) else { return false };
-        self.lists.to_front(slot, if list == WINDOW { WINDOW } else { PROTECTED });
+        self.lists.move_to_front(slot, if list == WINDOW { WINDOW } else { PROTECTED });
         while self.lists.bytes(PROTECTED) > self.protected_bytes() {
             let Some(last) = self.lists.back(PROTECTED) else { break };
-            self.lists.to_front(last, PROBATION);
+            self.lists.move_to_front(last, PROBATION);
         }
         true
     }

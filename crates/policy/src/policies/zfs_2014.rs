@@ -146,7 +146,7 @@ impl Arc2014 {
             let entry = *self.lists.entry(slot);
             done += u64::from(entry.bytes);
             evicted.push(entry.id);
-            self.lists.to_front(slot, list + TO_GHOSTS);
+            self.lists.move_to_front(slot, list + TO_GHOSTS);
         }
         done
     }
@@ -211,11 +211,11 @@ impl Policy for Arc2014 {
             if is_later {
                 entry.used_ns = access.now_ns;
                 let frequent = FREQUENT[entry.class as usize];
-                self.lists.to_front(slot, frequent);
+                self.lists.move_to_front(slot, frequent);
             }
         } else {
             entry.used_ns = access.now_ns;
-            self.lists.to_front(slot, list);
+            self.lists.move_to_front(slot, list);
         }
         true
     }

@@ -82,7 +82,7 @@ impl Arc2022 {
         while self.resident_bytes() > self.capacity_bytes && self.lists.bytes(state) > keep_bytes {
             let Some(slot) = self.lists.back(state) else { return };
             evicted.push(self.lists.entry(slot).id);
-            self.lists.to_front(slot, state + TO_GHOSTS);
+            self.lists.move_to_front(slot, state + TO_GHOSTS);
         }
     }
 
@@ -126,11 +126,11 @@ impl Policy for Arc2022 {
             if is_later {
                 entry.used_ns = access.now_ns;
                 let frequent = FREQUENT[entry.class as usize];
-                self.lists.to_front(slot, frequent);
+                self.lists.move_to_front(slot, frequent);
             }
         } else {
             entry.used_ns = access.now_ns;
-            self.lists.to_front(slot, list);
+            self.lists.move_to_front(slot, list);
         }
         true
     }
