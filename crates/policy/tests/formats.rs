@@ -3,6 +3,9 @@
 
 use cenote_policy::trace::Trace;
 
+/// The file's name, its content, and the blocks and sizes that it requests.
+type Case = (&'static str, &'static [u8], Vec<(u64, u32)>);
+
 fn read(name: &str, content: &[u8]) -> Result<Vec<(u64, u32)>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -14,7 +17,7 @@ fn read(name: &str, content: &[u8]) -> Result<Vec<(u64, u32)>, String> {
 #[test]
 fn each_format_is_recognised() {
     let block = 4096;
-    let cases: [(&str, &[u8], Vec<(u64, u32)>); 7] = [
+    let cases: [Case; 7] = [
         ("a.lis", b"10 3 0 0\n7 1 0 1\n", vec![(10, block), (11, block), (12, block), (7, block)]),
         ("a.trc", b"5\n6\n*\n5\n", vec![(5, block), (6, block), (5, block)]),
         (
