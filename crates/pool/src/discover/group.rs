@@ -3,7 +3,7 @@
 
 use super::scan::Scanned;
 use super::{Discovery, FoundDevice, FoundPool, Problem, copies, problem};
-use crate::config::{PoolConfig, VdevConfig, VdevKind, least_leaf_bytes};
+use crate::config::{PoolConfig, PoolState, VdevConfig, VdevKind, least_leaf_bytes};
 use cenote_device::Device;
 use cenote_format::label::{LabelConfig, PoolConfig as LabelPool, VDEV_LABELS, VDEV_LABELS_BYTES};
 use cenote_format::nvlist::Nvlist;
@@ -74,7 +74,8 @@ fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
 }
 
 /// The newest label counts, except for labels of a txg that was never completed: there the power failed
-/// between labels and uberblock.
+/// between labels and uberblock. Of the same txg, one that says the pool is in use: who takes a pool marks
+/// the labels that it finds, one after the other.
 fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
     let is_whole = |list: &Nvlist| {
@@ -84,7 +85,7 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
     let lists: Vec<&Nvlist> = scanned.labels.iter().filter_map(|label| label.config.as_ref()).collect();
     let best = *lists
         .iter()
-        .max_by_key(|list| (is_whole(list), txg(list)))
+        .max_by_key(|list| (is_whole(list), txg(list), says_active(list.get_u64("state"))))
         .ok_or("has uberblocks of a pool but no readable configuration in any label")?;
     let config = LabelConfig::decode(best).map_err(|error| format!("its label is not usable: {error}"))?;
     let shortfall = match &config {
@@ -110,6 +111,10 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
     let guid = guid.ok_or("its label names no pool: it was being added or removed when written")?;
     let uberblocks = scanned.labels.into_iter().flat_map(|label| label.uberblocks).collect();
     Ok(Role::Member(Box::new(Member { guid, config, found, uberblocks }), notes))
+}
+
+fn says_active(state: Option<u64>) -> bool {
+    state.map(PoolState::from) == Some(PoolState::Active)
 }
 
 /// The size of a device and its least size, if it was truncated.
@@ -144,7 +149,8 @@ fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(
 fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool, String> {
     let (members, duplicates) = copies::choose(candidates);
     notes.extend(duplicates.iter().map(|copy| problem(&copy.left_out, copy.to_string())));
-    let newest = members.values().max_by_key(|m| m.found.label_txg).ok_or("no device")?;
+    let rank = |m: &&Member| (m.found.label_txg, m.config.state == PoolState::Active);
+    let newest = members.values().max_by_key(rank).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
     // Pools older than version 19 don't record the number of vdevs. Then the ids in the labels must do, and
     // the sum of all guids in the uberblock tells whether there are more.

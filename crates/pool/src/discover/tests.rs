@@ -50,9 +50,15 @@ fn labels(image: &[u8]) -> Vec<usize> {
     (0..VDEV_LABELS).map(|index| label_offset(image.len() as u64, index).unwrap() as usize).collect()
 }
 
-/// Sets a pair in the configuration of every label, and updates the label's checksum.
+/// Sets a pair in the configuration of every label.
 fn set(image: &mut [u8], name: &str, value: u64) {
-    for at in labels(image) {
+    set_in(image, &[0, 1, 2, 3], name, value);
+}
+
+/// Sets a pair in the configuration of some labels, and updates their checksums.
+fn set_in(image: &mut [u8], which: &[usize], name: &str, value: u64) {
+    let all = labels(image);
+    for at in which.iter().map(|&index| all[index]) {
         let at = at + VDEV_PHYS_OFFSET as usize;
         let area = &mut image[at..at + VDEV_PHYS_SIZE as usize];
         let mut list = decode_config_nvlist(area).unwrap();
@@ -106,6 +112,18 @@ fn a_destroyed_pool_and_its_last_machine_are_told() {
     let found = the_pool(images);
     assert_eq!(found.state(), PoolState::Destroyed);
     assert_eq!(found.config.hostid, Some(0xc0ffee));
+}
+
+/// A program that takes a pool marks its labels one after the other, in the txg in which it found them.
+#[test]
+fn a_pool_that_was_being_taken_when_the_program_was_killed_is_in_use() {
+    let pristine = images("checkpoint");
+    assert_eq!(the_pool(pristine.clone()).state(), PoolState::Exported);
+    for marked in [(0, &[0][..]), (0, &[0, 2]), (1, &[0, 2])] {
+        let mut images = pristine.clone();
+        set_in(&mut images[marked.0], marked.1, "state", 0);
+        assert_eq!(the_pool(images).state(), PoolState::Active, "{marked:?}");
+    }
 }
 
 #[test]
