@@ -112,7 +112,9 @@ async fn fill_and_empty(rt: Runtime, disks: Disks, engine: Engine) {
     assert!(used > usable / 10 * 9, "refused at {used} of {usable} bytes");
     check(&rt, &disks).await;
     for _ in 0..6 {
-        let gone = 1 + files.rng.below(files.files.len() as u64);
+        // A quarter at least: the largest file that comes next needs the room of many small ones.
+        let most = files.files.len() as u64;
+        let gone = (most / 4 + 1 + files.rng.below(most)).min(most);
         for _ in 0..gone {
             files.remove().await;
         }
