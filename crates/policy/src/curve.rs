@@ -16,7 +16,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::policy::PolicyName;
-use crate::replay::run;
+use crate::replay::replay;
 use crate::trace::{Request, Trace};
 
 /// Miss ratio by cache size, in order of size.
@@ -61,20 +61,14 @@ pub fn sampled(trace: &Trace, policy: PolicyName, sizes: &[u64], rate: f64) -> C
     let part = Trace { requests };
     let point = |&size: &u64| {
         let capacity_bytes = (size as f64 * rate) as u64;
-        let outcome = if policy.is_online() {
-            let mut policy = policy.build(capacity_bytes, part.mean_block_bytes());
-            run(policy.as_mut(), part.requests.iter().map(|r| r.access(u64::MAX)))
-        } else {
-            crate::replay::replay(&part, policy, capacity_bytes)
-        };
-        (size, corrected(outcome.requests - outcome.hits, outcome.requests, expected))
+        let outcome = replay(&part, policy, capacity_bytes);
+        (size, corrected(outcome.requests - outcome.hits, expected))
     };
     Curve { points: sizes.iter().map(point).collect() }
 }
 
 /// The miss ratio of a sample: requests that it has too many or too few are taken as hits.
-fn corrected(misses: u64, requests: u64, expected: f64) -> f64 {
-    let _ = requests;
+fn corrected(misses: u64, expected: f64) -> f64 {
     if expected <= 0.0 { 1.0 } else { (misses as f64 / expected).clamp(0.0, 1.0) }
 }
 
@@ -128,7 +122,7 @@ impl Distances {
         let point = |&size: &u64| {
             let scaled = (size as f64 * rate) as u64;
             let hits = self.reused.partition_point(|&distance| distance <= scaled) as u64;
-            (size, corrected(self.requests - hits, self.requests, expected))
+            (size, corrected(self.requests - hits, expected))
         };
         Curve { points: sizes.iter().map(point).collect() }
     }

@@ -129,6 +129,12 @@ impl<const N: usize> Lists<N> {
         entry
     }
 
+    /// Removes a block, if it is in a list.
+    pub fn forget(&mut self, id: BlockId) -> Option<Entry> {
+        let (slot, _) = self.find(id)?;
+        Some(self.remove(slot))
+    }
+
     /// Removes the last block of a list.
     pub fn pop(&mut self, list: usize) -> Option<Entry> {
         let slot = self.back(list)?;

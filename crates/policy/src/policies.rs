@@ -9,6 +9,7 @@ mod sieve;
 mod tiny_lfu;
 mod zfs_2014;
 mod zfs_2022;
+mod zfs_states;
 
 pub use arc::ClassicArc;
 pub use belady::Belady;

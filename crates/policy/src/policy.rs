@@ -139,11 +139,6 @@ impl PolicyName {
             PolicyName::Belady => Box::new(Belady::new(capacity_bytes)),
         }
     }
-
-    /// Whether it can run in a living cache: it needs no future.
-    pub fn is_online(self) -> bool {
-        self != PolicyName::Belady
-    }
 }
 
 impl fmt::Display for PolicyName {

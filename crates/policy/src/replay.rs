@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::policy::{Access, Policy, PolicyName};
+use crate::policy::PolicyName;
 use crate::trace::{Request, Trace};
 
 /// What a cache would have done.
@@ -40,11 +40,6 @@ pub fn replay(trace: &Trace, name: PolicyName, capacity_bytes: u64) -> Outcome {
     let next_uses = (name == PolicyName::Belady).then(|| next_uses(&trace.requests));
     let next_use = |index: usize| next_uses.as_ref().map_or(u64::MAX, |next| next[index]);
     let accesses = trace.requests.iter().enumerate().map(|(index, r)| r.access(next_use(index)));
-    run(policy.as_mut(), accesses)
-}
-
-/// Runs accesses through a policy.
-pub fn run(policy: &mut dyn Policy, accesses: impl Iterator<Item = Access>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut evicted = Vec::new();
     for access in accesses {

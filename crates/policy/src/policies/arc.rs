@@ -102,9 +102,7 @@ impl Policy for ClassicArc {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.lists.find(id) {
-            self.lists.remove(slot);
-        }
+        self.lists.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

@@ -52,7 +52,7 @@ impl Lirs {
                 return;
             }
             self.stack.remove(slot);
-            forget(&mut self.ghosts, id);
+            self.ghosts.forget(id);
         }
     }
 
@@ -91,15 +91,9 @@ impl Lirs {
         }
         while self.ghosts.bytes(0) > 2 * self.capacity_bytes {
             if let Some(gone) = self.ghosts.pop(0) {
-                forget(&mut self.stack, gone.id);
+                self.stack.forget(gone.id);
             }
         }
-    }
-}
-
-fn forget(list: &mut Lists<1>, id: BlockId) {
-    if let Some((slot, _)) = list.find(id) {
-        list.remove(slot);
     }
 }
 
@@ -115,7 +109,7 @@ impl Policy for Lirs {
             Some((_, GHOST)) => false,
             Some((slot, _)) => {
                 self.stack.remove(slot);
-                forget(&mut self.queue, access.id);
+                self.queue.forget(access.id);
                 self.promote(Entry::from(access));
                 true
             }
@@ -134,9 +128,8 @@ impl Policy for Lirs {
             return;
         }
         self.make_room(bytes, evicted);
-        let was_remembered = self.stack.find(access.id).is_some();
-        forget(&mut self.stack, access.id);
-        forget(&mut self.ghosts, access.id);
+        let was_remembered = self.stack.forget(access.id).is_some();
+        self.ghosts.forget(access.id);
         if was_remembered || self.lir_bytes + bytes <= self.lir_capacity_bytes() {
             self.promote(Entry::from(access));
         } else {
@@ -147,13 +140,12 @@ impl Policy for Lirs {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.stack.find(id) {
-            let entry = self.stack.remove(slot);
+        if let Some(entry) = self.stack.forget(id) {
             self.lir_bytes -= if entry.mark == LIR { u64::from(entry.bytes) } else { 0 };
             self.prune();
         }
-        forget(&mut self.queue, id);
-        forget(&mut self.ghosts, id);
+        self.queue.forget(id);
+        self.ghosts.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

@@ -93,10 +93,7 @@ impl Policy for S3Fifo {
             evicted.push(access.id);
             return;
         }
-        let ghost = self.lists.find(access.id);
-        if let Some((slot, _)) = ghost {
-            self.lists.remove(slot);
-        }
+        let ghost = self.lists.forget(access.id);
         self.make_room(bytes, evicted);
         let is_full = self.lists.bytes(SMALL) + bytes > self.small_bytes();
         let list = if ghost.is_some() || self.is_filling && is_full { MAIN } else { SMALL };
@@ -104,9 +101,7 @@ impl Policy for S3Fifo {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.lists.find(id) {
-            self.lists.remove(slot);
-        }
+        self.lists.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

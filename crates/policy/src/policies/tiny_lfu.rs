@@ -89,9 +89,7 @@ impl Policy for WTinyLfu {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.lists.find(id) {
-            self.lists.remove(slot);
-        }
+        self.lists.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

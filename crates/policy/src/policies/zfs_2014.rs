@@ -15,12 +15,8 @@
 use crate::lists::{Entry, Lists};
 use crate::policy::{Access, BlockId, Class, Policy};
 
-/// States by class; ghosts follow their state at a distance of four.
-const RECENT: [usize; 2] = [0, 1];
-const FREQUENT: [usize; 2] = [2, 3];
-const TO_GHOSTS: usize = 4;
-/// `ARC_MINTIME`.
-const MIN_TIME_NS: u64 = 62_000_000;
+use super::zfs_states::{self as states, FREQUENT, RECENT, TO_GHOSTS};
+
 /// The dampener's limit for the ghost multiplier.
 const DAMPENED: u64 = 10;
 
@@ -201,23 +197,7 @@ impl Arc2014 {
 
 impl Policy for Arc2014 {
     fn touch(&mut self, access: &Access) -> bool {
-        let Some((slot, list)) = self.lists.find(access.id) else { return false };
-        if list >= TO_GHOSTS {
-            return false;
-        }
-        let entry = self.lists.entry_mut(slot);
-        let is_later = access.now_ns > entry.used_ns.saturating_add(MIN_TIME_NS);
-        if RECENT.contains(&list) {
-            if is_later {
-                entry.used_ns = access.now_ns;
-                let frequent = FREQUENT[entry.class as usize];
-                self.lists.move_to_front(slot, frequent);
-            }
-        } else {
-            entry.used_ns = access.now_ns;
-            self.lists.move_to_front(slot, list);
-        }
-        true
+        states::touch(&mut self.lists, access)
     }
 
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
@@ -247,9 +227,7 @@ impl Policy for Arc2014 {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.lists.find(id) {
-            self.lists.remove(slot);
-        }
+        self.lists.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

@@ -14,12 +14,8 @@
 use crate::lists::{Entry, Lists};
 use crate::policy::{Access, BlockId, Class, Policy};
 
-/// States by class; ghosts follow their state at a distance of four.
-const RECENT: [usize; 2] = [0, 1];
-const FREQUENT: [usize; 2] = [2, 3];
-const TO_GHOSTS: usize = 4;
-/// `ARC_MINTIME`: a sixteenth of a second.
-const MIN_TIME_NS: u64 = 62_000_000;
+use super::zfs_states::{self as states, FREQUENT, RECENT, TO_GHOSTS};
+
 /// `zfs_arc_meta_balance`, in percent.
 const META_BALANCE: f64 = 500.0;
 
@@ -64,7 +60,7 @@ impl Arc2022 {
         let rest = self.capacity_bytes.saturating_sub(metadata_bytes);
         self.evict(RECENT[data], (rest as f64 * self.recent_share[data]) as u64, evicted);
         self.evict(FREQUENT[data], 0, evicted);
-        // Only pool with metadata alone comes here: its shares leave nothing to data.
+        // Only a cache of little but metadata comes here: its shares leave nothing to data.
         for state in [RECENT[data], RECENT[metadata], FREQUENT[metadata]] {
             self.evict(state, 0, evicted);
         }
@@ -116,23 +112,7 @@ fn moved(share: f64, ghosts: f64, up: f64, down: f64, down_weight: f64) -> f64 {
 
 impl Policy for Arc2022 {
     fn touch(&mut self, access: &Access) -> bool {
-        let Some((slot, list)) = self.lists.find(access.id) else { return false };
-        if list >= TO_GHOSTS {
-            return false;
-        }
-        let entry = self.lists.entry_mut(slot);
-        let is_later = access.now_ns > entry.used_ns.saturating_add(MIN_TIME_NS);
-        if RECENT.contains(&list) {
-            if is_later {
-                entry.used_ns = access.now_ns;
-                let frequent = FREQUENT[entry.class as usize];
-                self.lists.move_to_front(slot, frequent);
-            }
-        } else {
-            entry.used_ns = access.now_ns;
-            self.lists.move_to_front(slot, list);
-        }
-        true
+        states::touch(&mut self.lists, access)
     }
 
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
@@ -150,9 +130,7 @@ impl Policy for Arc2022 {
     }
 
     fn remove(&mut self, id: BlockId) {
-        if let Some((slot, _)) = self.lists.find(id) {
-            self.lists.remove(slot);
-        }
+        self.lists.forget(id);
     }
 
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>) {

@@ -1,0 +1,36 @@
+//! What OpenZFS's ARC of 2014 and of today have in common: recent and frequent blocks, by data and metadata,
+//! with ghosts behind each, and what a hit does.
+//!
+//! Source: OpenZFS `arc.c` (`arc_access`).
+
+use crate::lists::Lists;
+use crate::policy::Access;
+
+/// States by class; ghosts follow their state at a distance of [`TO_GHOSTS`].
+pub(super) const RECENT: [usize; 2] = [0, 1];
+pub(super) const FREQUENT: [usize; 2] = [2, 3];
+pub(super) const TO_GHOSTS: usize = 4;
+/// `ARC_MINTIME`: a sixteenth of a second.
+const MIN_TIME_NS: u64 = 62_000_000;
+
+/// A reader wants a block. If it is resident, a second use makes it frequent, unless it follows the first at
+/// once.
+pub(super) fn touch(lists: &mut Lists<8>, access: &Access) -> bool {
+    let Some((slot, list)) = lists.find(access.id) else { return false };
+    if list >= TO_GHOSTS {
+        return false;
+    }
+    let entry = lists.entry_mut(slot);
+    let is_later = access.now_ns > entry.used_ns.saturating_add(MIN_TIME_NS);
+    if RECENT.contains(&list) {
+        if is_later {
+            entry.used_ns = access.now_ns;
+            let frequent = FREQUENT[entry.class as usize];
+            lists.move_to_front(slot, frequent);
+        }
+    } else {
+        entry.used_ns = access.now_ns;
+        lists.move_to_front(slot, list);
+    }
+    true
+}
