@@ -6,7 +6,7 @@
 //! Source: Linux `fs/fuse/inode.c` (mount options), libfuse `lib/mount.c` (the protocol of `fusermount3`: it
 //! mounts and sends the descriptor of `/dev/fuse` over the socket whose number `_FUSE_COMMFD` holds).
 
-mod users;
+pub mod users;
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};

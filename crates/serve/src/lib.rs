@@ -11,7 +11,6 @@
 pub mod cancel;
 pub mod events;
 pub mod files;
-mod holders;
 pub mod mount;
 pub mod mounts;
 pub mod pools;

@@ -25,13 +25,13 @@ use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
+use cenote_fuse::mount::users;
 use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
 use cenote_object::DatasetError;
 use cenote_runtime::JoinHandle;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::files::Files;
-use crate::holders;
 use crate::mount::Mount;
 
 use options::Properties;
@@ -50,8 +50,8 @@ pub enum MountsError {
     NotEmpty { dir: PathBuf },
     #[error("cannot unmount '{name}': not currently mounted")]
     NotMounted { name: String },
-    #[error("cannot unmount '{}': pool or dataset is busy{who}", dir.display())]
-    Busy { dir: PathBuf, who: String },
+    #[error("cannot unmount '{}': pool or dataset is busy{}", dir.display(), used(users))]
+    Busy { dir: PathBuf, users: Vec<String> },
     #[error("cannot mount '{name}': {source}")]
     Files { name: String, source: FsError },
     #[error("cannot mount '{name}': {source}")]
@@ -60,6 +60,10 @@ pub enum MountsError {
     Directory { dir: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+}
+
+fn used(users: &[String]) -> String {
+    if users.is_empty() { String::new() } else { format!(" (used{})", users::said(users)) }
 }
 
 /// A mounted dataset.
@@ -208,14 +212,15 @@ impl Mounts {
         // Somebody may have unmounted it with umount(8) already: then there is nothing left to do but to
         // wait.
         let is_there = || is_mount_point(mounted.dir(), &source);
-        let mut is_used = false;
+        let mut denied = None;
         if is_there() {
             let asked = mounted.clone();
-            is_used = runtime.blocking(move || asked.unmount(false)).await.is_err() && is_there();
+            denied = runtime.blocking(move || asked.unmount(false)).await.err().filter(|_| is_there());
         }
-        if is_used && !force {
-            let dir = mounted.dir().to_owned();
-            return Err(MountsError::Busy { who: holders::named(&dir), dir });
+        let is_used = denied.is_some();
+        if let Some(error) = denied.filter(|_| !force) {
+            let users = if let MountError::Busy { users, .. } = error { users } else { Vec::new() };
+            return Err(MountsError::Busy { dir: mounted.dir().to_owned(), users });
         }
         let entry = self.table.lock().remove(&id);
         if is_used {
