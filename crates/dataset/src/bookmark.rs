@@ -1,5 +1,6 @@
 //! Bookmarks of a file system or volume.
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::dsl::bookmark::Bookmark as BookmarkPhys;
 use cenote_format::dsl::names::dataset_field;
@@ -22,6 +23,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn bookmarks(&self) -> Result<Vec<Bookmark>> {
         let id = self.field(dataset_field::BOOKMARK_NAMES).await?.and_then(|words| words.first().copied());
         let Some(id) = id.filter(|&id| id != 0).map(ObjectId) else { return Ok(Vec::new()) };

@@ -8,6 +8,7 @@
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`,
 //! `dsl_dir_space_available`.
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, VdevId};
@@ -32,6 +33,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table that counts shared blocks is damaged.
+    #[boxed]
     pub async fn usable_bytes(&self) -> Result<u64> {
         self.usable_bytes_cell().get_or_try_init(|| self.count_usable_bytes()).await.copied()
     }
@@ -99,6 +101,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Something it is computed from is damaged.
+    #[boxed]
     pub async fn available(&self) -> Result<u64> {
         let mut available = self.dir().available().await?;
         let refreservation = self.setting("refreservation").await?;
@@ -112,6 +115,7 @@ impl Dataset {
     }
 
     /// A number set here (set or received), 0 if none.
+    #[boxed]
     pub async fn setting(&self, name: &str) -> Result<u64> {
         let Some(props) = self.dir().props().await? else { return Ok(0) };
         let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
@@ -124,6 +128,7 @@ impl Dataset {
 
 impl Dir {
     /// Bytes that this directory may still take (`dsl_dir_space_available`).
+    #[boxed]
     pub async fn available(&self) -> Result<u64> {
         let pool = self.mos().usable_bytes().await?;
         let mut chain: Vec<&Dir> = std::iter::successors(Some(self), |dir| dir.parent()).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
@@ -128,6 +129,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The head of its object set can't be read.
+    #[boxed]
     pub async fn kind(&self) -> Result<DatasetKind> {
         if self.is_snapshot() {
             return Ok(DatasetKind::Snapshot);
@@ -142,6 +144,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The head of its object set can't be read.
+    #[boxed]
     pub async fn content_type(&self) -> Result<ObjsetType> {
         // All versions of a dataset are of one type.
         if let Some(known) = self.dir().content_type().get() {
@@ -155,6 +158,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn field(&self, name: &str) -> Result<Option<Vec<u64>>> {
         match &self.0.fields {
             Some(zap) => Ok(zap.lookup(name.as_bytes()).await?.map(|v| v.words().collect())),
@@ -166,6 +170,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`DatasetError::KeyMissing`] and [`DatasetError::WrongKey`] if it is encrypted; damage.
+    #[boxed]
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
         self.open_objset(key).await
@@ -175,6 +180,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Damage.
+    #[boxed]
     pub async fn objset_head(&self) -> Result<Objset> {
         self.open_objset(None).await
     }
@@ -183,6 +189,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Damage.
+    #[boxed]
     pub async fn readable_objset(&self) -> Result<Objset> {
         match self.objset().await {
             Err(error) if error.is_locked() => self.objset_head().await,
@@ -199,6 +206,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The key is missing or wrong.
+    #[boxed]
     pub async fn key(&self) -> Result<Option<Arc<DatasetKey>>> {
         match self.dir().encryption().await? {
             None => Ok(None),
@@ -210,6 +218,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Damage; a missing or wrong key is an answer.
+    #[boxed]
     pub async fn key_status(&self) -> Result<KeyStatus> {
         match self.key().await {
             Ok(None) => Ok(KeyStatus::None),

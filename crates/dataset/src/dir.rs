@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DslDirPhys;
@@ -48,6 +49,7 @@ impl Dir {
     }
 
     /// Opens a directory by its number, finding its name on the way up to the root.
+    #[boxed]
     pub async fn open_by_id(mos: &Mos, id: ObjectId) -> Result<Dir> {
         let mut chain = Vec::new();
         let mut at = id;
@@ -104,6 +106,7 @@ impl Dir {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn props(&self) -> Result<Option<Zap>> {
         self.zap(self.phys().props_zap).await
     }
@@ -112,6 +115,7 @@ impl Dir {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn field(&self, name: &str) -> Result<Option<u64>> {
         match &self.0.fields {
             Some(zap) => Ok(zap.lookup(name.as_bytes()).await?.and_then(|v| v.words().next())),
@@ -130,6 +134,7 @@ impl Dir {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn children(&self) -> Result<Vec<(String, ObjectId)>> {
         let mut children = self.all_children().await?;
         children.retain(|(name, _)| !name.contains(['$', '%']));
@@ -151,6 +156,7 @@ impl Dir {
     ///
     /// # Errors
     /// The table or the directory is damaged.
+    #[boxed]
     pub async fn child(&self, name: &str) -> Result<Option<Dir>> {
         let Some(zap) = self.zap(self.phys().child_dirs_zap).await? else { return Ok(None) };
         match zap.get_u64(name).await? {
@@ -171,6 +177,7 @@ impl Dir {
     ///
     /// # Errors
     /// The key object is damaged.
+    #[boxed]
     pub async fn encryption(&self) -> Result<Option<EncryptionInfo>> {
         let Some(key_object) = self.field(dir_field::CRYPTO_KEY_OBJ).await?.map(ObjectId) else {
             return Ok(None);

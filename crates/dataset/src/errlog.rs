@@ -8,6 +8,7 @@
 
 mod affected;
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::errlog::{BlockBookmark, ErrorBookmark, parse_head_key};
 use cenote_format::units::{ObjectId, Txg};
@@ -32,6 +33,7 @@ impl Mos {
     ///
     /// # Errors
     /// The log is damaged. A key that makes no sense is left out.
+    #[boxed]
     pub async fn error_log(&self) -> Result<Vec<LoggedError>> {
         let mut found = Vec::new();
         for (name, by_last_scrub) in [(names::ERRLOG_LAST, false), (names::ERRLOG_SCRUB, true)] {

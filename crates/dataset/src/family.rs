@@ -1,5 +1,6 @@
 //! How datasets are related: children, snapshots, clones, origins, and who holds them.
 
+use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::trail::Trail;
 use cenote_object::{DatasetError, Result};
@@ -12,6 +13,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table or a child is damaged.
+    #[boxed]
     pub async fn children(&self) -> Result<Vec<Dataset>> {
         self.try_children().await?.into_iter().map(|(_, child)| child).collect()
     }
@@ -32,6 +34,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A directory is damaged.
+    #[boxed]
     pub async fn descendants(&self) -> Result<Vec<Dataset>> {
         let (found, lost) = self.reachable().await;
         lost.into_iter().next().map_or(Ok(found), |(_, error)| Err(error))
@@ -39,6 +42,7 @@ impl Dataset {
 
     /// The same as far as they can be opened; then the names of those that can't, or below which something
     /// can't, and why.
+    #[boxed]
     pub async fn reachable(&self) -> (Vec<Dataset>, Vec<(String, DatasetError)>) {
         let (mut found, mut lost) = (Vec::new(), Vec::new());
         let mut trail = Trail::new(self.mos().objset(), "the datasets below");
@@ -67,6 +71,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table or a snapshot is damaged.
+    #[boxed]
     pub async fn snapshots(&self) -> Result<Vec<Dataset>> {
         let mut snapshots = Vec::new();
         for (name, id) in self.snapshot_names().await? {
@@ -80,6 +85,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table or the snapshot is damaged.
+    #[boxed]
     pub async fn snapshot(&self, name: &str) -> Result<Option<Dataset>> {
         let Some(zap) = self.dir().zap(self.phys().snapshot_names_zap).await? else { return Ok(None) };
         match zap.get_u64(name).await? {
@@ -92,6 +98,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn snapshot_names(&self) -> Result<Vec<(String, DatasetId)>> {
         let mut names = self.all_snapshot_names().await?;
         names.retain(|(name, _)| !name.contains(['$', '%']));
@@ -116,6 +123,7 @@ impl Dataset {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn previous(&self) -> Result<Option<Dataset>> {
         self.version(self.phys().prev_snapshot).await
     }
@@ -124,6 +132,7 @@ impl Dataset {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn origin(&self) -> Result<Option<Dataset>> {
         if self.is_snapshot() {
             return Ok(None);
@@ -145,6 +154,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table or a clone is damaged.
+    #[boxed]
     pub async fn clones(&self) -> Result<Vec<Dataset>> {
         let Some(zap) = self.dir().zap(self.phys().next_clones_zap).await? else { return Ok(Vec::new()) };
         let mut clones = Vec::new();
@@ -165,6 +175,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn holds(&self) -> Result<Vec<(String, u64)>> {
         let Some(zap) = self.dir().zap(self.phys().userrefs_zap).await? else { return Ok(Vec::new()) };
         let entries = zap.to_vec().await?;
@@ -180,6 +191,7 @@ impl Dir {
     ///
     /// # Errors
     /// There is none (of OpenZFS's own directories), or it is damaged.
+    #[boxed]
     pub async fn head(&self) -> Result<Dataset> {
         Dataset::open_head(self.clone()).await
     }

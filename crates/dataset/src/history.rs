@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `spa_history.c`.
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
@@ -19,6 +20,7 @@ impl Mos {
     ///
     /// # Errors
     /// The history's object is damaged.
+    #[boxed]
     pub async fn history(&self) -> Result<Vec<Nvlist>> {
         let Some(id) = self.directory_u64(names::HISTORY).await? else { return Ok(Vec::new()) };
         let object = self.objset().object(ObjectId(id)).await?;

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::bpobj::{BptreeEntry, BptreePhys};
 use cenote_format::dsl::names::{self, pool as directory_names};
 use cenote_format::features::{Feature, SPA_FEATURES};
@@ -88,6 +89,7 @@ impl Mos {
     ///
     /// # Errors
     /// The object directory is damaged.
+    #[boxed]
     pub async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
         let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
         let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
@@ -133,6 +135,7 @@ impl Mos {
     ///
     /// # Errors
     /// The directory is damaged.
+    #[boxed]
     pub async fn directory_u64(&self, name: &str) -> Result<Option<u64>> {
         self.0.directory.get_u64(name).await
     }
@@ -141,6 +144,7 @@ impl Mos {
     ///
     /// # Errors
     /// The directory or the ZAP is damaged.
+    #[boxed]
     pub async fn directory_zap(&self, name: &str) -> Result<Option<Zap>> {
         match self.directory_u64(name).await? {
             None | Some(0) => Ok(None),
@@ -152,6 +156,7 @@ impl Mos {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn pool_properties(&self) -> Result<Vec<ZapEntry>> {
         match self.directory_zap(directory_names::PROPS).await? {
             Some(zap) => zap.to_vec().await,
@@ -164,6 +169,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table is damaged.
+    #[boxed]
     pub async fn features(&self) -> Result<Vec<(&'static Feature, FeatureState)>> {
         let read = self.directory_zap(directory_names::FEATURES_FOR_READ).await?;
         let write = self.directory_zap(directory_names::FEATURES_FOR_WRITE).await?;
@@ -188,6 +194,7 @@ impl Mos {
     ///
     /// # Errors
     /// What is noted makes no sense.
+    #[boxed]
     pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
         let Some(value) = self.0.directory.lookup(directory_names::SCAN.as_bytes()).await? else {
             return Ok(None);
@@ -202,6 +209,7 @@ impl Mos {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn pending_frees(&self) -> Result<Vec<Bpobj>> {
         let mut lists = Vec::new();
         for name in [directory_names::SYNC_BPOBJ, directory_names::FREE_BPOBJ] {
@@ -216,6 +224,7 @@ impl Mos {
     ///
     /// # Errors
     /// A directory is damaged.
+    #[boxed]
     pub async fn freeing_bytes(&self) -> Result<u64> {
         Ok(self.root_dir().await?.child(FREE_DIR_NAME).await?.map_or(0, |dir| dir.phys().used_bytes))
     }
@@ -224,6 +233,7 @@ impl Mos {
     ///
     /// # Errors
     /// The list is damaged.
+    #[boxed]
     pub async fn pending_destroys(&self) -> Result<Vec<BptreeEntry>> {
         let Some(id) = self.directory_u64(directory_names::BPTREE_OBJ).await?.filter(|&id| id != 0) else {
             return Ok(Vec::new());
@@ -245,6 +255,7 @@ impl Mos {
     ///
     /// # Errors
     /// The directory is damaged.
+    #[boxed]
     pub async fn checkpoint(&self) -> Result<Option<Uberblock>> {
         let value = self.0.directory.lookup(directory_names::ZPOOL_CHECKPOINT.as_bytes()).await?;
         let Some(value) = value else { return Ok(None) };
@@ -261,6 +272,7 @@ impl Mos {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn root_dataset(&self) -> Result<Dataset> {
         let dir = self.root_dir().await?;
         Dataset::open_head(dir).await
@@ -270,6 +282,7 @@ impl Mos {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn root_dir(&self) -> Result<Dir> {
         Dir::open(self, self.0.root_dir, None, self.pool().name().to_owned()).await
     }
@@ -279,6 +292,7 @@ impl Mos {
     ///
     /// # Errors
     /// [`DatasetError::NoDataset`], or damage on the way.
+    #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<Dataset> {
         let missing = || DatasetError::NoDataset { name: name.into() };
         let (path, snapshot) = match name.split_once('@') {
@@ -306,6 +320,7 @@ impl Mos {
     ///
     /// # Errors
     /// There is none, or it is damaged.
+    #[boxed]
     pub async fn dataset_by_id(&self, id: DatasetId) -> Result<Dataset> {
         Dataset::open_by_id(self, id).await
     }
@@ -314,6 +329,7 @@ impl Mos {
     ///
     /// # Errors
     /// A directory is damaged.
+    #[boxed]
     pub async fn all_datasets(&self) -> Result<Vec<Dataset>> {
         self.root_dataset().await?.descendants().await
     }
@@ -322,6 +338,7 @@ impl Mos {
     ///
     /// # Errors
     /// The first that can't be opened.
+    #[boxed]
     pub async fn open_all_heads(&self) -> Result<()> {
         for dataset in self.all_datasets().await? {
             dataset.objset_head().await?;

@@ -21,6 +21,7 @@ mod bookmark;
 mod facts;
 mod settings;
 
+use cenote_boxed::boxed;
 use cenote_format::props::{AppliesTo, Prop, PropType, ZFS_PROPS};
 use cenote_object::Result;
 
@@ -120,6 +121,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Something that a property comes from is damaged. A missing key is not an error.
+    #[boxed]
     pub async fn properties(&self) -> Result<Vec<Property>> {
         self.properties_of(&|_| true).await
     }
@@ -143,6 +145,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::properties`].
+    #[boxed]
     pub async fn property(&self, name: &str) -> Result<Option<Property>> {
         if name.contains(':') {
             let settings = Settings::load(self).await?;
@@ -157,6 +160,7 @@ impl Dataset {
 
 impl Dataset {
     /// A property that follows from settings alone, as it is in force.
+    #[boxed]
     pub async fn in_force(&self, name: &str) -> Result<Option<Value>> {
         let (settings, prop) = (Settings::load(self).await?, Prop::zfs(name));
         let set = settings.find(name, prop.is_none_or(Prop::is_inheritable)).map(|(value, _)| value);

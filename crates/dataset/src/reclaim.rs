@@ -10,6 +10,7 @@
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_space_wouldfree`).
 
+use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::Result;
 use cenote_object::deadlist::Deadlist;
@@ -23,6 +24,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A deadlist is damaged; `last` is not this snapshot or a later one of the same dataset.
+    #[boxed]
     pub async fn reclaimable_through(&self, last: &Dataset) -> Result<u64> {
         let mos = self.mos();
         let mut bytes = 0u64;

@@ -13,6 +13,7 @@
 
 pub mod ddt;
 
+use cenote_boxed::boxed;
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::bytes::Endian;
 use cenote_format::units::{ObjectId, VdevId};
@@ -56,6 +57,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table is damaged.
+    #[boxed]
     pub async fn cloned_blocks(&self) -> Result<Vec<Brt>> {
         let mut tables = Vec::new();
         for entry in self.directory().to_vec().await? {
@@ -79,6 +81,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table is damaged.
+    #[boxed]
     pub async fn cloned_summary(&self) -> Result<ClonedSummary> {
         let mut sum = ClonedSummary::default();
         for table in self.cloned_blocks().await? {
@@ -105,6 +108,7 @@ pub struct BrtEntries {
 
 impl BrtEntries {
     /// The next entries; `None` after the last.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BrtEntry>>> {
         let batch = self.entries.as_mut()?.next_batch().await?;
         // Written as one 8-byte integer or as eight bytes of the writer's order: both are read.

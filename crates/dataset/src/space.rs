@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `dsl_dataset_stats`, `dsl_dir_stats`, `dsl_dataset_space_written`.
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::{DD_FLAG_USED_BREAKDOWN, UsedBreakdown, compress_ratio_percent};
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::Result;
@@ -39,6 +40,7 @@ impl Dataset {
     ///
     /// # Errors
     /// The deadlist is damaged.
+    #[boxed]
     pub async fn space(&self) -> Result<Space> {
         let (phys, dir) = (self.phys(), self.dir().phys());
         let ref_ratio = phys.compress_ratio_percent();
@@ -69,6 +71,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A deadlist is damaged, or `older` is not in the chain.
+    #[boxed]
     pub async fn written_since(&self, older: DatasetId) -> Result<u64> {
         let mos = self.mos();
         let (base, _) = read_phys(mos, older).await?;

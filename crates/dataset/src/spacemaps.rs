@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::deadlist::parse_deadlist_key;
 use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::space_map::{MapType, SPACE_MAP_SIZE_V0, SpaceMapEntry, SpaceMapPhys, SpaceMapReader};
@@ -105,6 +106,7 @@ impl Mos {
     ///
     /// # Errors
     /// A map is damaged.
+    #[boxed]
     pub async fn log_spacemaps(&self) -> Result<LogSpacemaps> {
         let mut log = LogSpacemaps::default();
         let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? else { return Ok(log) };
@@ -141,6 +143,7 @@ impl Mos {
     ///
     /// # Errors
     /// A space map is damaged.
+    #[boxed]
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
         let places = self.metaslab_places(vdev).await?;
         let logged = log.by_metaslab(vdev);
@@ -162,6 +165,7 @@ impl Mos {
     ///
     /// # Errors
     /// A space map is damaged, or contradicts itself: what it takes for free may be in use.
+    #[boxed]
     pub async fn allocator(&self, log: &LogSpacemaps) -> Result<Allocator> {
         let allocator = Allocator::new();
         for vdev in self.pool().vdevs().tops() {
@@ -185,6 +189,7 @@ impl Mos {
     ///
     /// # Errors
     /// The array of space maps or that of txgs is damaged.
+    #[boxed]
     pub async fn metaslab_places(&self, vdev: &VdevConfig) -> Result<Vec<MetaslabPlace>> {
         if vdev.metaslab_array.0 == 0 || !(9..64).contains(&vdev.metaslab_shift) || vdev.ashift >= 64 {
             return Ok(Vec::new());
@@ -234,6 +239,7 @@ impl Mos {
     ///
     /// # Errors
     /// The map is damaged.
+    #[boxed]
     pub async fn checkpointed(&self, vdev: &VdevConfig) -> Result<Ranges> {
         let mut ranges = Ranges::default();
         if let Some(map) = self.checkpoint_map(vdev).await? {
@@ -249,6 +255,7 @@ impl Mos {
     ///
     /// # Errors
     /// The map's head is damaged.
+    #[boxed]
     pub async fn checkpoint_bytes(&self, vdev: &VdevConfig) -> Result<u64> {
         let Some(map) = self.checkpoint_map(vdev).await? else { return Ok(0) };
         Ok(SpaceMapHead::of(&map, vdev.ashift)?.net_bytes.min(0).unsigned_abs())
@@ -267,6 +274,7 @@ impl Mos {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn vdev_zap(&self, vdev: &VdevConfig) -> Result<Option<Zap>> {
         match vdev.top_zap {
             ObjectId(0) => Ok(None),

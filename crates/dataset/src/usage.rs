@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
+use cenote_boxed::boxed;
 use cenote_format::features::Feature;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::units::{Txg, VdevId};
@@ -84,6 +85,7 @@ impl Mos {
     ///
     /// # Errors
     /// A space map is damaged.
+    #[boxed]
     pub async fn usage(&self) -> Result<Vec<VdevUsage>> {
         let counts_pieces = self.counts_free_pieces().await?;
         let log = self.log_spacemaps().await?;

@@ -14,6 +14,7 @@
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_block_born`, `dsl_dataset_block_kill`), `dsl_dir.c`
 //! (`dsl_dir_diduse_transfer_space`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::dir::ABOVE;
 use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
@@ -141,6 +142,7 @@ impl SyncContext {
     }
 
     /// A list of blocks of its own.
+    #[boxed]
     pub async fn make_list(&self) -> Result<ObjectId> {
         BlockLists::new(&self.edit(), &self.dsize()).create().await
     }
@@ -155,6 +157,7 @@ impl SyncContext {
     }
 
     /// An empty deadlist.
+    #[boxed]
     pub async fn make_deadlist(&self) -> Result<ObjectId> {
         let (edit, dsize) = (self.edit(), self.dsize());
         Ok(DeadlistEdit::create(BlockLists::new(&edit, &dsize)).await?.object())
@@ -168,6 +171,7 @@ impl SyncContext {
     }
 
     /// A deadlist with the keys below a txg, and nothing in its lists.
+    #[boxed]
     pub async fn clone_deadlist(&self, deadlist: ObjectId, below: Txg) -> Result<ObjectId> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -177,6 +181,7 @@ impl SyncContext {
     }
 
     /// A deadlist tells what was born up to that txg apart from now on.
+    #[boxed]
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -196,6 +201,7 @@ impl SyncContext {
     }
 
     /// The txg of the snapshot that a clone was made from; 0 if it is none.
+    #[boxed]
     pub async fn origin_txg(&self, dir: ObjectId) -> Result<Txg> {
         match self.dir_phys(dir).await?.origin {
             ObjectId(0) => Ok(Txg(0)),
@@ -204,6 +210,7 @@ impl SyncContext {
     }
 
     /// A directory uses more or less (`dsl_dir_diduse_space`).
+    #[boxed]
     pub async fn use_space(&mut self, dir: ObjectId, space: SpaceDelta, account: Account) -> Result<()> {
         self.charge(dir, space, space.used, account, account).await
     }
@@ -242,6 +249,7 @@ impl SyncContext {
     }
 
     /// Moves what a directory uses from one account to another (`dsl_dir_transfer_space`).
+    #[boxed]
     pub async fn transfer(&mut self, dir: ObjectId, bytes: i64, from: Account, to: Account) -> Result<()> {
         let mut phys = self.dir_phys(dir).await?;
         if bytes != 0 && phys.flags & DD_FLAG_USED_BREAKDOWN != 0 {
@@ -253,21 +261,25 @@ impl SyncContext {
     }
 
     /// A dataset or snapshot as this txg leaves it.
+    #[boxed]
     pub async fn dataset_phys(&self, id: ObjectId) -> Result<DslDatasetPhys> {
         bonus(&self.edit(), id).await
     }
 
     /// A directory as this txg leaves it.
+    #[boxed]
     pub async fn dir_phys(&self, id: ObjectId) -> Result<DslDirPhys> {
         bonus(&self.edit(), id).await
     }
 
     /// Changes a dataset or snapshot.
+    #[boxed]
     pub async fn set_dataset_phys(&self, id: ObjectId, phys: &DslDatasetPhys) -> Result<()> {
         self.edit().set_bonus(id, ObjectType::DSL_DATASET, phys.encode(Endian::NATIVE).into()).await
     }
 
     /// Changes a directory.
+    #[boxed]
     pub async fn set_dir_phys(&self, id: ObjectId, phys: &DslDirPhys) -> Result<()> {
         self.edit().set_bonus(id, ObjectType::DSL_DIR, phys.encode(Endian::NATIVE).into()).await
     }

@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `dsl_bookmark.c` (`dsl_bookmark_block_killed`).
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN};
 use cenote_format::dsl::names::dataset_field;
@@ -53,6 +54,7 @@ pub struct StoredMark {
 ///
 /// # Errors
 /// The table is damaged.
+#[boxed]
 pub async fn marks(context: &SyncContext, zap: ObjectId) -> Result<Vec<StoredMark>> {
     let view = context.edit().view();
     let mut marks = Vec::new();

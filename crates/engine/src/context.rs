@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::blkptr::Blkptr;
@@ -62,6 +63,7 @@ impl SyncContext {
     ///
     /// # Errors
     /// Its directory is damaged.
+    #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         Mos::at(&self.engine.mos.view(), self.engine.keys.clone()).await
     }
@@ -70,18 +72,21 @@ impl SyncContext {
     ///
     /// # Errors
     /// There is none of that name.
+    #[boxed]
     pub async fn directory_object(&self, name: &str) -> Result<ObjectId> {
         let found = self.find_directory_object(name).await?;
         found.ok_or_else(|| self.damaged(&format!("the object directory has no '{name}'")))
     }
 
     /// An object that the object directory names, if it does.
+    #[boxed]
     pub async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
         let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
         Ok(directory.get_u64(name).await?.map(ObjectId))
     }
 
     /// One of the directories that OpenZFS keeps for itself below the root.
+    #[boxed]
     pub async fn special_dir(&self, name: &str) -> Result<ObjectId> {
         let root = self.directory_object(names::ROOT_DATASET).await?;
         let children = self.dir_phys(root).await?.child_dirs_zap;
@@ -90,6 +95,7 @@ impl SyncContext {
     }
 
     /// Gives a head that has no content yet an empty object set, which is written in this txg.
+    #[boxed]
     pub async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
         self.activate_missing(dataset).await?;
         let counted = self.count_owners(dataset, kind).await?;
@@ -114,6 +120,7 @@ impl SyncContext {
     }
 
     /// Settings have changed: what is written to opened datasets from now on follows them.
+    #[boxed]
     pub async fn refresh_policies(&mut self) -> Result<()> {
         let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
         for id in open {
@@ -186,11 +193,13 @@ impl SyncContext {
     }
 
     /// A new vdev's space maps are listed in `array`.
+    #[boxed]
     pub async fn add_metaslab_array(&self, vdev: VdevId, array: ObjectId) {
         self.engine.space_maps.lock().await.add_vdev(vdev, array);
     }
 
     /// The next txg brings all metaslabs' own space maps up to date.
+    #[boxed]
     pub async fn flush_space_log(&self) {
         self.engine.space_maps.lock().await.log.flush_all();
     }
@@ -221,6 +230,7 @@ impl SyncContext {
     }
 
     /// Frees a block in this txg. Nothing may refer to it when the txg is on disk.
+    #[boxed]
     pub async fn free_now(&self, bp: &Blkptr) -> Result<()> {
         match self.engine.shared.lock().await.release(&self.edit(), &self.syncing.pool, bp).await? {
             true => self.free_unshared(bp).await,

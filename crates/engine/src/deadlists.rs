@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::Result;
 use cenote_object::deadlist::{BlockLists, DeadlistEdit, PutAside};
@@ -25,6 +26,7 @@ impl SyncContext {
     }
 
     /// Stores the deadlists that are kept opened, and keeps none from now on.
+    #[boxed]
     pub async fn store_deadlists(&self) -> Result<()> {
         let kept = std::mem::take(&mut *self.deadlists.lock());
         self.store_aside(kept.aside).await
@@ -39,6 +41,7 @@ impl SyncContext {
     }
 
     /// A deadlist, to be given back with [`SyncContext::close_deadlist`] unless it goes.
+    #[boxed]
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let aside = self.deadlists.lock().aside.remove(&id);
         match aside {
@@ -48,6 +51,7 @@ impl SyncContext {
     }
 
     /// Gives an opened deadlist back: stored, or kept.
+    #[boxed]
     pub async fn close_deadlist(&self, mut opened: DeadlistEdit<'_>) -> Result<()> {
         if !self.deadlists.lock().is_kept {
             return opened.store().await;
@@ -62,6 +66,7 @@ impl SyncContext {
     }
 
     /// Space of a deadlist's blocks under keys from `from` up to, not including, `to`.
+    #[boxed]
     pub async fn dead_space(&self, deadlist: ObjectId, from: Txg, to: Txg) -> Result<SpaceDelta> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -71,6 +76,7 @@ impl SyncContext {
     }
 
     /// Space of all of a deadlist's blocks.
+    #[boxed]
     pub async fn all_dead_space(&self, deadlist: ObjectId) -> Result<SpaceDelta> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -80,6 +86,7 @@ impl SyncContext {
     }
 
     /// Frees a deadlist's blocks born after `from`, and the keys from there on.
+    #[boxed]
     pub async fn free_dead_from(&self, deadlist: ObjectId, from: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
@@ -99,6 +106,7 @@ impl SyncContext {
     }
 
     /// Moves all of a deadlist's blocks to another, and gives it up.
+    #[boxed]
     pub async fn merge_deadlist(&self, into: ObjectId, deadlist: ObjectId) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let lists = BlockLists::new(&edit, &dsize);
@@ -109,12 +117,14 @@ impl SyncContext {
     }
 
     /// Gives a deadlist up, with its lists.
+    #[boxed]
     pub async fn free_deadlist(&self, deadlist: ObjectId) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?.free().await
     }
 
     /// A deadlist does not tell apart any more what was born up to that txg.
+    #[boxed]
     pub async fn remove_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
+use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
@@ -116,6 +117,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`DatasetError::Stopped`]: a txg could not be written.
+    #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
         self.0.txgs.hold().await
     }
@@ -134,6 +136,7 @@ impl Engine {
     ///
     /// # Errors
     /// The object directory is damaged.
+    #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         let mos = self.0.mos_on_disk.read().clone();
         Mos::at(&mos, self.0.keys.clone()).await

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::{Dataset, FeatureState};
@@ -41,6 +42,7 @@ const COUNTED: [(&str, u64); 2] = [
 
 impl SyncContext {
     /// A ZAP that the object directory names.
+    #[boxed]
     pub async fn make_linked_zap(&mut self, name: &str) -> Result<ObjectId> {
         let edit = self.edit();
         let id = NewZap::of(ObjectType::ZAP_METADATA).create(&edit).await?;
@@ -49,11 +51,13 @@ impl SyncContext {
     }
 
     /// Makes a dataset a user of a feature.
+    #[boxed]
     pub async fn count_of(&self, feature: &Feature) -> Result<Option<u64>> {
         FeatureCounts::of(&self.edit()).count(feature.name).await
     }
 
     /// Notes that a dataset's content needs a feature (`dsl_dataset_activate_feature`).
+    #[boxed]
     pub async fn activate_feature(
         &mut self,
         dataset: ObjectId,
@@ -67,6 +71,7 @@ impl SyncContext {
 
     /// Makes an object that has only a bonus a ZAP, for fields that were thought of later
     /// (`dmu_object_zapify`).
+    #[boxed]
     pub async fn zapify(&mut self, object: ObjectId) -> Result<()> {
         let edit = self.edit();
         if edit.view().dnode(object).await?.object_type.is_zap() {
@@ -78,6 +83,7 @@ impl SyncContext {
     }
 
     /// A number among the fields of a dataset.
+    #[boxed]
     pub async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
         let edit = self.edit();
         if !edit.view().dnode(id).await?.object_type.is_zap() {
@@ -88,6 +94,7 @@ impl SyncContext {
     }
 
     /// More or fewer use a feature (named as after `feature@`), which must be enabled.
+    #[boxed]
     pub async fn use_feature(&mut self, name: &str, delta: i64) -> Result<()> {
         let count = FeatureCounts::of(&self.edit()).change(name, delta).await?;
         if let Some(feature) = Feature::by_name(name) {

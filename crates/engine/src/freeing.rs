@@ -17,6 +17,7 @@
 
 use std::sync::atomic::Ordering;
 
+use cenote_boxed::boxed;
 use cenote_dataset::mos::FREE_DIR_NAME;
 use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
@@ -60,6 +61,7 @@ impl Engine {
     ///
     /// # Errors
     /// A txg could not be written.
+    #[boxed]
     pub async fn finish_freeing(&self) -> Result<()> {
         while self.is_freeing() {
             self.sync_all().await?;
@@ -74,11 +76,13 @@ impl Engine {
 }
 
 /// Whether trees can be left to be freed in the background.
+#[boxed]
 pub async fn frees_in_background(context: &SyncContext) -> Result<bool> {
     Ok(FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_some())
 }
 
 /// Leaves a tree to be freed: what of it was born after a txg, which takes so much space.
+#[boxed]
 pub async fn free_tree_later(
     context: &mut SyncContext,
     bp: Blkptr,

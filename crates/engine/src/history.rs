@@ -11,6 +11,7 @@
 //! Source: OpenZFS `spa_history.c` (`spa_history_log_sync`, `spa_history_write`, `log_internal`).
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
@@ -61,11 +62,13 @@ impl Engine {
 
 impl SyncContext {
     /// Notes an event of the pool (`spa_history_log_internal`).
+    #[boxed]
     pub async fn log_event(&mut self, event: &str, details: &str) -> Result<()> {
         self.log_internal(Nvlist::new(), event, details).await
     }
 
     /// Notes an event of a dataset (`spa_history_log_internal_ds`).
+    #[boxed]
     pub async fn log_of_dataset(
         &mut self,
         (name, id): (&str, ObjectId),
@@ -86,6 +89,7 @@ impl SyncContext {
     }
 
     /// Which software made the pool (`spa_history_log_version`).
+    #[boxed]
     pub async fn log_version(&mut self, event: &str) -> Result<()> {
         let software = concat!("cenote-", env!("CARGO_PKG_VERSION"));
         let details = format!("pool version {SPA_VERSION_FEATURES}; software version {software}");
@@ -112,6 +116,7 @@ impl SyncContext {
     }
 
     /// A ring of a thousandth of the pool's space (`spa_history_create_obj`).
+    #[boxed]
     pub async fn make_history(&mut self) -> Result<ObjectId> {
         let normal = self.syncing.allocator.class_space(cenote_pool::alloc::AllocClass::Normal);
         let ring = (normal.size_bytes / 1000).clamp(BLOCK_BYTES.into(), 1 << 30);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, LiveObjset, Result};
 use cenote_pool::alloc::AllocClass;
@@ -20,6 +21,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`].
+    #[boxed]
     pub async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
         let mut patience = PATIENCE;
         loop {

@@ -17,6 +17,7 @@
 //! `dsl_deadlist.c` (`dsl_process_sub_livelist`), `dsl_destroy.c` (`dsl_async_clone_destroy`), `spa.c`
 //! (`spa_livelist_delete_cb`).
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dsl::names::dir_field;
@@ -34,6 +35,7 @@ const MAX_ENTRIES: u64 = 500_000;
 const MIN_PERCENT_SHARED: u64 = 75;
 
 /// The livelist of a directory: clones have one, if they were made since feature `livelist`.
+#[boxed]
 pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<ObjectId>> {
     let edit = context.edit();
     if !edit.view().dnode(dir).await?.object_type.is_zap() {
@@ -44,6 +46,7 @@ pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<Obj
 }
 
 /// Gives a new clone an empty livelist, if the pool has that feature.
+#[boxed]
 pub async fn make_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     if FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_none() {
         return Ok(());
@@ -93,6 +96,7 @@ pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: Object
 
 /// Gives up the livelist of a directory, if it has one: it tells the truth no longer
 /// (`dsl_dir_remove_livelist`).
+#[boxed]
 pub async fn drop_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let Some(livelist) = livelist(context, dir).await? else { return Ok(()) };
     ZapEdit::new(&context.edit(), dir).remove(dir_field::LIVELIST).await?;
@@ -101,6 +105,7 @@ pub async fn drop_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<(
 }
 
 /// Sees that a livelist can be read.
+#[boxed]
 pub async fn survey_livelist(context: &SyncContext, livelist: ObjectId) -> Result<()> {
     let (edit, dsize) = (context.edit(), context.dsize());
     let opened = DeadlistEdit::open(BlockLists::new(&edit, &dsize), livelist).await?;
@@ -111,6 +116,7 @@ pub async fn survey_livelist(context: &SyncContext, livelist: ObjectId) -> Resul
 }
 
 /// Frees what a livelist says a clone has, and gives the list up.
+#[boxed]
 pub async fn free_livelist(context: &mut SyncContext, livelist: ObjectId) -> Result<()> {
     let (edit, dsize) = (context.edit(), context.dsize());
     let opened = DeadlistEdit::open(BlockLists::new(&edit, &dsize), livelist).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
 
@@ -42,6 +43,7 @@ impl OpenDataset {
     ///
     /// # Errors
     /// Neither the log nor a txg could be written.
+    #[boxed]
     pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
         match &self.log {
             Some(log) => log.commit(&self.objset, object).await,
@@ -66,6 +68,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is none of that name, it is a snapshot, its key is missing, or its log waits to be replayed.
+    #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
         // What its log and its features lack is no change of whoever opens it.
         self.prepare(self.open_dataset(name)).await
@@ -76,6 +79,7 @@ impl Engine {
     ///
     /// # Errors
     /// What has changed in them could not be written.
+    #[boxed]
     pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
         if let Some(used) = self.used_of(&ids) {
             return Ok(Some(used));

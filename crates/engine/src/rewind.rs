@@ -12,6 +12,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_ld_checkpoint_rewind`, `spa_load_best`, `spa_load_retry`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::import::import_at;
 use cenote_dataset::{ImportOptions, Mos, import};
 use cenote_format::uberblock::Uberblock;
@@ -31,6 +32,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no checkpoint; labels can't be written; those of [`Engine::start`].
+    #[boxed]
     pub async fn rewind_to_checkpoint(
         rt: &Runtime,
         found: &FoundPool,
@@ -58,6 +60,7 @@ impl OlderState {
     ///
     /// # Errors
     /// What can't be read, or the pool can't be changed here.
+    #[boxed]
     pub async fn open(
         rt: &Runtime,
         found: &FoundPool,
@@ -96,6 +99,7 @@ impl OlderState {
     ///
     /// # Errors
     /// Labels can't be written.
+    #[boxed]
     pub async fn make_newest(self) -> Result<Engine> {
         self.successor.make_newest().await
     }

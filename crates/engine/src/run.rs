@@ -1,5 +1,6 @@
 //! Sync tasks queued, and txgs brought to the disk.
 
+use cenote_boxed::boxed;
 use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
 use futures::future::BoxFuture;
@@ -87,6 +88,7 @@ impl Engine {
     ///
     /// # Errors
     /// It could not be written.
+    #[boxed]
     pub async fn sync(&self, txg: Txg) -> Result<()> {
         if self.0.txgs.synced()? >= txg {
             return Ok(());
@@ -118,6 +120,7 @@ impl Engine {
     ///
     /// # Errors
     /// It could not be written.
+    #[boxed]
     pub async fn sync_all(&self) -> Result<()> {
         // In this order: what was done so far is in the open txg, or in one before.
         let has_work = self.0.has_work();

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use cenote_boxed::boxed;
 use cenote_device::Gate;
 use cenote_format::label::{PoolConfig, PoolState};
 use cenote_format::units::Txg;
@@ -26,6 +27,7 @@ impl Engine {
     ///
     /// # Errors
     /// It could not be written.
+    #[boxed]
     pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
         if state != PoolState::Active {
             self.end_logs().await?;
@@ -102,6 +104,7 @@ impl Engine {
     ///
     /// # Errors
     /// It could not be written.
+    #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<()> {
         let Some(taking) = self.0.taking.get() else { return self.sync_all().await };
         match self.has_changed() || taking.found_state != state {
@@ -114,6 +117,7 @@ impl Engine {
     ///
     /// # Errors
     /// It could not be written.
+    #[boxed]
     pub async fn force_sync(&self) -> Result<()> {
         let force = |context: &mut SyncContext| context.is_forced = true;
         self.run(move |context| {

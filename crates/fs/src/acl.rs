@@ -9,6 +9,7 @@
 
 pub(crate) mod rules;
 
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 
@@ -30,6 +31,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The object does not exist or its ACL can't be read.
+    #[boxed]
     pub async fn acl(&self, id: ObjectId) -> Result<Vec<Ace>> {
         match self.node(id) {
             Some(Node { acl: Some(acl), .. }) => return Ok(acl.clone()),

@@ -7,6 +7,7 @@
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_*`), `zfs_dir.c`, `zfs_znode.c` (`zfs_obj_to_path`).
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::Dirent;
 use cenote_object::zap::{Cursor, Entries, fold};
@@ -60,6 +61,7 @@ impl ReadDir<'_> {
     ///
     /// # Errors
     /// A block of the directory can't be read.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Result<Option<Vec<DirEntry>>> {
         if let Some(entries) = &mut self.entries {
             let Some(batch) = entries.next_batch().await.transpose()? else {
@@ -82,6 +84,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// It does not exist or can't be opened.
+    #[boxed]
     pub async fn read_dir(&self, dir: ObjectId) -> Result<ReadDir<'_>> {
         let overlay = self.node(dir);
         let entries = match overlay {
@@ -95,6 +98,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Those of [`Filesystem::read_dir`] and [`ReadDir::next_batch`].
+    #[boxed]
     pub async fn list(&self, dir: ObjectId) -> Result<Vec<DirEntry>> {
         let mut reader = self.read_dir(dir).await?;
         let mut all = Vec::new();
@@ -110,6 +114,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
         if self.node(dir).is_some() {
             // A log replayed in memory no longer changes: an entry's index is as stable as its hash.
@@ -127,6 +132,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
         let fold = self.master().case == CaseSensitivity::Insensitive;
         self.lookup_folding(dir, name, fold).await
@@ -137,6 +143,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Those of [`Filesystem::lookup`].
+    #[boxed]
     pub async fn lookup_folding(&self, dir: ObjectId, name: &[u8], fold: bool) -> Result<Option<DirEntry>> {
         let flags = self.master().fold_flags(fold);
         let node = self.node(dir);
@@ -162,6 +169,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// A component is missing or not a directory; too many links; damage.
+    #[boxed]
     pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
         let shown = || String::from_utf8_lossy(path).into_owned();
         let mut todo = components(path);
@@ -202,6 +210,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The object does not exist, or no chain of parents leads to the root.
+    #[boxed]
     pub async fn path_of(&self, object: ObjectId) -> Result<Vec<u8>> {
         let mut names: Vec<Bytes> = Vec::new();
         let mut at = object;
@@ -226,6 +235,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn name_in(&self, dir: ObjectId, object: ObjectId) -> Result<Option<Bytes>> {
         let mut reader = self.read_dir(dir).await?;
         while let Some(batch) = reader.next_batch().await? {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
 use cenote_format::sa::{SaReader, ZplAttr};
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::ZFS_OLD_ZNODE_PHYS_SIZE;
@@ -47,6 +48,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// It does not exist, or its attributes can't be read.
+    #[boxed]
     pub async fn open_file(&self, id: ObjectId) -> Result<OpenFile> {
         let node = self.node(id);
         let object = match node {
@@ -67,6 +69,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The object is not a symbolic link, or its target can't be read.
+    #[boxed]
     pub async fn read_link(&self, id: ObjectId) -> Result<Vec<u8>> {
         let attr = self.attr(id).await?;
         if attr.kind() != FileKind::Symlink {
@@ -128,6 +131,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// A block can't be read.
+    #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
         self.layered.read(offset_bytes, len_bytes).await
     }
@@ -153,6 +157,7 @@ impl Content for OpenFile {
 
 impl Layered {
     /// Reads up to `len` bytes at `offset`, clipped at the size.
+    #[boxed]
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
         let end = offset.saturating_add(len).min(self.size_bytes);
         if offset >= end {
@@ -194,11 +199,13 @@ impl Layered {
     }
 
     /// The next data at or after `offset`; `None` if there is none.
+    #[boxed]
     pub async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         self.seek(offset, false).await
     }
 
     /// The next hole at or after `offset`; the end of the file counts as one.
+    #[boxed]
     pub async fn next_hole(&self, offset: u64) -> Result<u64> {
         Ok(self.seek(offset, true).await?.unwrap_or(self.size_bytes))
     }

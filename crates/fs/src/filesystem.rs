@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::dnode::Dnode;
 use cenote_format::objset::ObjsetType;
 use cenote_format::sa::SaRegistry;
@@ -109,6 +110,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The set is not a file system, or its master node can't be read.
+    #[boxed]
     pub async fn open(objset: Objset) -> Result<Filesystem> {
         if objset.phys().objset_type != ObjsetType::Zfs {
             return Err(FsError::WrongKind { wanted: "file system" });
@@ -160,6 +162,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// No such object, not a file, damage.
+    #[boxed]
     pub async fn attr(&self, id: ObjectId) -> Result<Attr> {
         if let Some(attr) = self.node(id).and_then(|node| node.attr) {
             return Ok(attr);
@@ -171,6 +174,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Not a file, damage.
+    #[boxed]
     pub async fn attr_of(&self, object: &Object) -> Result<Attr> {
         let (id, dnode) = (object.id(), object.dnode());
         match Attr::decode(&self.base.registry, dnode).map_err(|e| e.of(id))? {
@@ -189,6 +193,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The queue can't be read.
+    #[boxed]
     pub async fn unlinked(&self) -> Result<Vec<ObjectId>> {
         let Some(queue) = self.base.master.delete_queue else { return Ok(Vec::new()) };
         let entries = self.zap(queue).await?.to_vec().await?;

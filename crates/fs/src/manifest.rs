@@ -11,6 +11,7 @@ mod row;
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 
+use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_runtime::AbortOnDrop;
 
@@ -78,6 +79,7 @@ pub async fn manifest<E: From<FsError>>(
 ///
 /// # Errors
 /// Those of [`manifest`].
+#[boxed]
 pub async fn manifest_text(fs: &Filesystem, options: ManifestOptions) -> Result<String> {
     let mut text = String::from(MANIFEST_HEADER);
     manifest(fs, options, |row| {

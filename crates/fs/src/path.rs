@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
 
 use crate::attr::Attr;
@@ -42,6 +43,7 @@ impl<'a> PathFinder<'a> {
     ///
     /// # Errors
     /// The object does not exist, or no chain of parents leads to the root.
+    #[boxed]
     pub async fn path_of(&mut self, object: ObjectId, attr: &Attr) -> Result<Vec<u8>> {
         let mut names: Vec<Bytes> = Vec::new();
         let (mut at, mut attr) = (object, *attr);

@@ -19,6 +19,7 @@ mod names;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{LogRecord, Operation, RenameKind};
 
@@ -41,6 +42,7 @@ pub struct ReplayReport {
 
 impl Filesystem {
     /// The file system with these records applied, as of `now`.
+    #[boxed]
     pub async fn replay(&self, records: &[LogRecord], now: Timestamp) -> (Filesystem, ReplayReport) {
         let mut replay = Replay { fs: self.clone(), now, sequence: 0 };
         let mut report = ReplayReport::default();

@@ -8,6 +8,7 @@
 //! Use this only if the file system can't be opened otherwise: if the master node is lost, names are compared
 //! byte for byte.
 
+use cenote_boxed::boxed;
 use cenote_format::dnode::{Dnode, ObjectType};
 use cenote_format::objset::ObjsetType;
 use cenote_format::sa::SaRegistry;
@@ -28,6 +29,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Its root directory can't be found or decoded.
+    #[boxed]
     pub async fn salvage(objset: Objset, older: Option<&SaRegistry>) -> Result<Filesystem> {
         if objset.phys().objset_type != ObjsetType::Zfs {
             return Err(FsError::WrongKind { wanted: "file system" });

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_format::bytes::Reader;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
@@ -114,6 +115,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// A table can't be read.
+    #[boxed]
     pub async fn space_of(&self, by: SpaceBy, owner: u64) -> Result<OwnerSpace> {
         let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
         let quota = master.get_u64(limits(by, Counted::Bytes)).await?.map(ObjectId);
@@ -131,6 +133,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// A table can't be read.
+    #[boxed]
     pub async fn owners(&self, by: SpaceBy) -> Result<BTreeMap<u64, OwnerSpace>> {
         let mut owners: BTreeMap<u64, OwnerSpace> = BTreeMap::new();
         for (name, number) in self.numbers_in(Some(by.used())).await? {
@@ -176,6 +179,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The table can't be read.
+    #[boxed]
     pub async fn fuid_table(&self) -> Result<FuidTable> {
         let Some(id) = self.master().fuids else { return Ok(FuidTable::default()) };
         let damaged = |source| FsError::Format { object: id, source };

@@ -8,6 +8,7 @@ mod writer;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
 use cenote_object::{Objset, Zap};
@@ -35,6 +36,7 @@ impl Volume {
     ///
     /// # Errors
     /// The set is not a volume, or its two objects can't be read.
+    #[boxed]
     pub async fn open(objset: Objset) -> Result<Volume> {
         if objset.phys().objset_type != ObjsetType::Zvol {
             return Err(FsError::WrongKind { wanted: "volume" });
@@ -76,6 +78,7 @@ impl Volume {
     ///
     /// # Errors
     /// A block can't be read.
+    #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
         self.layered.read(offset_bytes, len_bytes).await
     }
@@ -84,6 +87,7 @@ impl Volume {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn next_data(&self, offset_bytes: u64) -> Result<Option<u64>> {
         self.layered.next_data(offset_bytes).await
     }
@@ -92,6 +96,7 @@ impl Volume {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn next_hole(&self, offset_bytes: u64) -> Result<u64> {
         self.layered.next_hole(offset_bytes).await
     }

@@ -47,6 +47,7 @@ mod znode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_engine::{Engine, Log, OpenDataset};
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
@@ -114,6 +115,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// It can't be read, or its attribute tables are missing.
+    #[boxed]
     pub async fn open(dataset: OpenDataset, options: FsOptions) -> Result<FsWriter> {
         let fs = Filesystem::open(dataset.view()).await?;
         let master = fs.master().clone();
@@ -132,6 +134,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// As [`FsWriter::open`]; there is no such dataset, or it can't be changed.
+    #[boxed]
     pub async fn shared(engine: &Engine, name: &str) -> Result<FsWriter> {
         let mos = engine.mos().await?;
         let dataset = mos.dataset(name).await?;
@@ -209,6 +212,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
         let _held = self.0.locks.shared(dir).await;
         self.view().lookup(dir, name).await
@@ -218,6 +222,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn list(&self, dir: ObjectId) -> Result<Vec<DirEntry>> {
         let _held = self.0.locks.shared(dir).await;
         self.view().list(dir).await
@@ -227,6 +232,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
+    #[boxed]
     pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
         let _held = self.0.locks.shared(dir).await;
         self.view().list_from(dir, from).await

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -49,6 +50,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// The object does not exist; its list, its hidden directory or a value can't be read.
+    #[boxed]
     pub async fn xattrs(&self, id: ObjectId) -> Result<Vec<Xattr>> {
         let mut all = Vec::new();
         for (name, place) in self.xattr_places(id).await? {
@@ -61,6 +63,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Those of [`Filesystem::xattrs`].
+    #[boxed]
     pub async fn xattr(&self, id: ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
         match self.xattr_places(id).await?.remove(name) {
             Some(place) => Ok(Some(self.xattr_value(place).await?)),

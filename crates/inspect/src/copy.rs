@@ -43,6 +43,7 @@ mod volume;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 use cenote_runtime::Runtime;
@@ -177,11 +178,13 @@ impl Copier {
     }
 
     /// Copies a source to `name` in `folder`. An existing folder of that name is entered.
+    #[boxed]
     pub async fn copy(&self, source: &CopySource, folder: &Folder, name: &Name) {
         tree::copy(self, source, folder, name).await;
     }
 
     /// Copies the contents of a source folder into `folder`, and gives `folder` itself the source's metadata.
+    #[boxed]
     pub async fn copy_into(&self, source: &CopySource, folder: &Folder) {
         tree::copy_into(self, source, folder).await;
     }

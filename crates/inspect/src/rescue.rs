@@ -39,6 +39,7 @@ mod trees;
 use std::path::Path;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_pool::FoundPool;
 use cenote_runtime::Runtime;
 use rustix::io::Errno;
@@ -99,6 +100,7 @@ impl Rescue {
     ///
     /// # Errors
     /// No tree of the pool opens at all.
+    #[boxed]
     pub async fn plan(&mut self) -> Result<Vec<Planned>> {
         plan::plan(&mut self.trees, &self.options).await
     }

@@ -14,6 +14,7 @@
 //! Source: OpenZFS `spa.c` (`spa_load_best`, `spa_load_verify`), which counts damaged metadata and files in
 //! the same way.
 
+use cenote_boxed::boxed;
 use cenote_dataset::ImportOptions;
 use cenote_engine::OlderState;
 use cenote_object::DatasetError;
@@ -36,6 +37,7 @@ pub enum Reach {
 ///
 /// # Errors
 /// None opens; or this program can't write to the pool.
+#[boxed]
 pub async fn newest_that_opens(
     rt: &Runtime,
     found: &FoundPool,

@@ -16,6 +16,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::bpobj::BptreeEntry;
@@ -142,6 +143,7 @@ impl DeadTree {
     ///
     /// # Errors
     /// A block that leads to others can't be read: nothing after it is given.
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Blkptr>> {
         loop {
             let Some(opened) = self.opened.last_mut() else { return Ok(None) };

@@ -14,6 +14,7 @@ mod edit;
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
@@ -49,6 +50,7 @@ impl Bpobj {
     ///
     /// # Errors
     /// It is none, or its counts can't be.
+    #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Bpobj> {
         let object = objset.object(id).await?;
         let phys = BpobjPhys::decode(object.dnode().bonus(), object.dnode().endian());
@@ -74,6 +76,7 @@ impl Bpobj {
     ///
     /// # Errors
     /// The list is damaged.
+    #[boxed]
     pub async fn live_blocks(&self) -> Result<Vec<Blkptr>> {
         let mut live = LiveBlocks::default();
         let mut entries = self.entries();
@@ -129,6 +132,7 @@ pub struct BpobjEntries {
 
 impl BpobjEntries {
     /// The next entries; `None` after the last. An error ends it.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BpobjEntry>>> {
         let batch = self.read().await;
         if batch.is_err() {
@@ -178,6 +182,7 @@ impl Deadlist {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Deadlist> {
         if id.0 == 0 {
             return Ok(Deadlist::Flat(None));
@@ -195,6 +200,7 @@ impl Deadlist {
     ///
     /// # Errors
     /// The table is damaged.
+    #[boxed]
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(Vec::new()) };
         let mut lists = Vec::new();
@@ -222,6 +228,7 @@ impl Deadlist {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
         // The list under key T holds what was born after T: `mintxg` is the snapshot before.
         self.bytes_of(|from| from < txg, |birth| birth <= txg).await
@@ -231,6 +238,7 @@ impl Deadlist {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn bytes_born_after(&self, txg: Txg) -> Result<u64> {
         self.bytes_of(|from| from >= txg, |birth| birth > txg).await
     }
@@ -268,6 +276,7 @@ impl Deadlist {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn lists(&self) -> Result<Vec<Bpobj>> {
         match self {
             Deadlist::Flat(list) => Ok(list.iter().cloned().collect()),

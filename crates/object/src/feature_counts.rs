@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `zfeature.c`.
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::ObjectId;
@@ -28,6 +29,7 @@ impl<'a> FeatureCounts<'a> {
     ///
     /// # Errors
     /// A table is damaged.
+    #[boxed]
     pub async fn count(&self, name: &str) -> Result<Option<u64>> {
         let Some((table, guid)) = self.place(name).await? else { return Ok(None) };
         Ok(ZapEdit::new(self.0, table).get(guid).await?.and_then(|count| count.as_u64()))
@@ -38,6 +40,7 @@ impl<'a> FeatureCounts<'a> {
     ///
     /// # Errors
     /// It is not enabled, or less often in use; a table is damaged.
+    #[boxed]
     pub async fn change(&self, name: &str, delta: i64) -> Result<u64> {
         let no_feature = || self.0.damaged(POOL_DIRECTORY, &format!("has no feature {name} enabled"));
         let (table, guid) = self.place(name).await?.ok_or_else(no_feature)?;

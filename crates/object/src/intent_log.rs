@@ -14,6 +14,7 @@
 //! Source: OpenZFS `zil.c` (`zil_parse`, `zil_read_log_block`, `zil_replay_log_record`).
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_format::zil::record::{LogRecord, Operation, WriteData};
@@ -54,6 +55,7 @@ impl Objset {
     /// Reads the intent log. Only a live dataset has one: a snapshot's head may still name the log of its
     /// day, which is long gone. Records of encrypted datasets need the key that the object set was opened
     /// with.
+    #[boxed]
     pub async fn intent_log(&self) -> IntentLog {
         let header = &self.phys().zil_header;
         let claimed = header.is_claimed();
@@ -124,6 +126,7 @@ impl Objset {
     ///
     /// # Errors
     /// It can't be read, or is no log block.
+    #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
         let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
             return Err(self.damaged(ObjectId(0), "an intent log block has another checksum than logs have"));

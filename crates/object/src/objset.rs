@@ -22,6 +22,7 @@ mod gather;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
 use cenote_format::FormatError;
 use cenote_format::blkptr::Blkptr;
@@ -70,6 +71,7 @@ impl Objset {
     ///
     /// # Errors
     /// The head can't be read or decoded.
+    #[boxed]
     pub async fn open(
         pool: &Pool,
         cache: &Arc<BlockCache>,
@@ -157,6 +159,7 @@ impl Objset {
     ///
     /// # Errors
     /// [`DatasetError::NoObject`] if the slot is free, inside a large dnode, or beyond the end.
+    #[boxed]
     pub async fn dnode(&self, object: ObjectId) -> Result<Dnode> {
         let Some(changed) = self.layers.object(object) else { return self.dnode_on_disk(object).await };
         let head = changed.head.ok_or_else(|| self.no_object(object))?;
@@ -176,6 +179,7 @@ impl Objset {
     ///
     /// # Errors
     /// As [`Objset::dnode`].
+    #[boxed]
     pub async fn head(&self, object: ObjectId) -> Result<DnodeHead> {
         let Some(head) = self.layers.head(object) else {
             return Ok(self.dnode_on_disk(object).await?.head());
@@ -217,6 +221,7 @@ impl Objset {
     ///
     /// # Errors
     /// As [`Objset::dnode`].
+    #[boxed]
     pub async fn object(&self, object: ObjectId) -> Result<Object> {
         let dnode = self.dnode(object).await?;
         Ok(Object::new(self.clone(), object, dnode))

@@ -36,6 +36,7 @@ mod value;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zap::{
     FatHeader, Leaf, LeafEntry, LeafPointer, ZAP_FLAG_UINT64_KEY, ZapBlock0, read_pointer,
@@ -65,6 +66,7 @@ impl Zap {
     ///
     /// # Errors
     /// Its first block can't be read, or is neither a micro nor a fat ZAP.
+    #[boxed]
     pub async fn open(object: Object) -> Result<Zap> {
         let (block, endian) = object.read_block(BlockId(0)).await?;
         let block0 = ZapBlock0::decode(block, endian).map_err(|e| object.format(e))?;
@@ -75,6 +77,7 @@ impl Zap {
     ///
     /// # Errors
     /// There is no such object, or it is no ZAP.
+    #[boxed]
     pub async fn open_id(objset: &Objset, id: ObjectId) -> Result<Zap> {
         Zap::open(objset.object(id).await?).await
     }
@@ -106,6 +109,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block on the way is damaged.
+    #[boxed]
     pub async fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>> {
         let found = match &*self.block0 {
             ZapBlock0::Micro(micro) => return Ok(micro.lookup(name).map(ZapValue::from_u64)),
@@ -127,6 +131,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block on the way is damaged.
+    #[boxed]
     pub async fn lookup_normalized(&self, name: &[u8], flags: u64) -> Result<Option<ZapEntry>> {
         if let Some(value) = self.lookup(name).await? {
             return Ok(Some(ZapEntry { name: Bytes::copy_from_slice(name), value }));
@@ -152,6 +157,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block on the way is damaged.
+    #[boxed]
     pub async fn lookup_words(&self, key: &[u64]) -> Result<Option<ZapValue>> {
         let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
         let hash = fat.hasher().words(key);
@@ -164,6 +170,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block on the way is damaged.
+    #[boxed]
     pub async fn get_u64(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.lookup(name.as_bytes()).await?.and_then(|value| value.as_u64()))
     }
@@ -177,6 +184,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block is damaged.
+    #[boxed]
     pub async fn to_vec(&self) -> Result<Vec<ZapEntry>> {
         let mut all = Vec::new();
         let mut entries = self.entries();

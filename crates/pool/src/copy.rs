@@ -9,6 +9,7 @@
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::Layout;
+use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::VdevId;
@@ -22,6 +23,7 @@ impl Pool {
     /// # Errors
     /// No device of the vdev can read the range, the new device cannot write it, or the vdev is of another
     /// kind.
+    #[boxed]
     pub async fn copy_range(&self, from: VdevId, to: &dyn Device, range: std::ops::Range<u64>) -> Result<()> {
         let refused =
             |why: &str| PoolError::Unavailable { pool: self.name().into(), vdev: from, why: why.into() };

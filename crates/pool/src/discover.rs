@@ -34,6 +34,7 @@ pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
 use crate::health::PoolHealth;
+use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
@@ -156,12 +157,14 @@ impl FoundPool {
 ///
 /// Never fails as a whole: whatever can't be read is listed among the problems. [`machine_devices`] lists
 /// this machine's disks.
+#[boxed]
 pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
     let (scanned, problems) = scan::scan(rt, paths).await;
     group::group(scanned, problems)
 }
 
 /// As [`discover`], among devices that are already open: a simulator's, or devices with layers on top.
+#[boxed]
 pub async fn discover_devices(devices: Vec<Arc<dyn Device>>) -> Discovery {
     let (scanned, problems) = scan::scan_devices(devices).await;
     group::group(scanned, problems)

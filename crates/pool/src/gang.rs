@@ -13,6 +13,7 @@ use crate::error::{PoolError, Result};
 use crate::pool::{Pool, ReadContext};
 use crate::read::{bad_pointer, checked_psize};
 use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::gang::{GangHeader, SPA_GANGBLOCKSIZE};
 use futures::FutureExt;
@@ -54,6 +55,7 @@ impl Pool {
     }
 
     /// Reads the header itself. Check that it [fits](GangHeader::fits) before following its pieces.
+    #[boxed]
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;
         let check = Check::gang_header(bp)

@@ -19,6 +19,7 @@ mod write;
 
 pub use write::{LabelUpdate, clear_labels, init_device};
 
+use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::{Device, DeviceError};
 use cenote_format::gang::{ZEC_MAGIC, ZIO_ECK_BYTES};
@@ -58,6 +59,7 @@ pub struct Label {
 
 /// Reads all four labels. A device too small to be a vdev may be a truncated one, which still has the
 /// labels in front.
+#[boxed]
 pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     let mut labels = Vec::with_capacity(VDEV_LABELS as usize);
     for offset in label_offsets(device).await {

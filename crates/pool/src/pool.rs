@@ -15,6 +15,7 @@ use crate::health::{ErrorCounts, PoolHealth};
 use crate::vdev::missed::{Missed, MissedTxgs};
 use crate::vdev::{VdevTree, build};
 use crate::zbookmark::Zbookmark;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::features::Since;
 use cenote_format::indirect::IndirectMapping;
@@ -84,6 +85,7 @@ impl Pool {
     ///
     /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`].
     /// Missing devices are no error here, only when something that they alone hold is read.
+    #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let found = Arc::new(found.clone());
         let config = found.config.clone();
@@ -111,6 +113,7 @@ impl Pool {
     }
 
     /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'.
+    #[boxed]
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let parts = &self.parts;
         let vdevs = build::build(

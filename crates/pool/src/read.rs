@@ -24,6 +24,7 @@ use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::{VdevTree, leaf::Leaf};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
@@ -33,12 +34,14 @@ use std::sync::Arc;
 
 impl Pool {
     /// Reads a block: verified, decrypted, decompressed; `lsize` bytes. A hole reads as zeros.
+    #[boxed]
     pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
         self.decode(bp, stored, ctx).await
     }
 
     /// Reads a block as stored: verified, neither decrypted nor decompressed; `psize` bytes.
+    #[boxed]
     pub async fn read_physical(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let place = ctx.place;
         match bp.kind() {
@@ -57,6 +60,7 @@ impl Pool {
     /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,
     /// else the block was never written and the chain ends here. Decrypted if the pointer says so and a key
     /// is given.
+    #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
         if bp.is_encrypted() { crypt::decrypt(bp, stored, ctx) } else { Ok(stored) }

@@ -19,6 +19,7 @@ use crate::read::{checked_psize, preferred};
 use crate::vdev::VdevTree;
 use crate::vdev::map::BlockMap;
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
@@ -32,6 +33,7 @@ type Request = (usize, Blkptr, ReadContext);
 
 impl Pool {
     /// Reads many blocks, neighbours on disk together; returns results in the order of the requests.
+    #[boxed]
     pub async fn read_many(&self, requests: Vec<(Blkptr, ReadContext)>) -> Vec<Result<Bytes>> {
         let mut results: Vec<Option<Result<Bytes>>> = (0..requests.len()).map(|_| None).collect();
         let batches = batches(requests, self.runtime().parallelism() as u64);

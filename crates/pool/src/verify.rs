@@ -24,6 +24,7 @@ mod targets;
 use crate::batches::cut;
 use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, VdevId};
 use futures::StreamExt;
@@ -83,6 +84,7 @@ impl Pool {
     /// items. Holes and embedded blocks are always fine. Missing devices are not reported block by block,
     /// but a block that can't be rebuilt without them is. Leaves that lag behind ([`Pool::lagging_leaves`])
     /// are not reported.
+    #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));

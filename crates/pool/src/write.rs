@@ -36,6 +36,7 @@ use crate::vdev::Layout;
 use crate::vdev::write::{Durable, NotWritten};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, Dva, SPA_DVAS_PER_BP};
@@ -167,6 +168,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev accepts it; an impossible request.
+    #[boxed]
     pub async fn write(
         &self,
         space: &Allocator,
@@ -184,6 +186,7 @@ impl Pool {
     ///
     /// # Errors
     /// An impossible request.
+    #[boxed]
     pub async fn prepare(&self, data: Bytes, props: &WriteProps, txg: Txg) -> Result<Prepared> {
         check_request(&data, props)?;
         let identity = props.identity(data.len() as u64, txg);
@@ -211,6 +214,7 @@ impl Pool {
     ///
     /// # Errors
     /// Those of [`Pool::write`].
+    #[boxed]
     pub async fn store(
         &self,
         space: &Allocator,
@@ -240,6 +244,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
+    #[boxed]
     pub async fn flush(&self, txg: Txg) -> Result<()> {
         self.flush_only(None, txg).await
     }
@@ -249,6 +254,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::flush`].
+    #[boxed]
     pub async fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<()> {
         self.flush_only(Some(vdevs), txg).await
     }

@@ -1,5 +1,6 @@
 //! Asking something to end.
 
+use cenote_boxed::boxed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -41,6 +42,7 @@ impl Cancel {
     }
 
     /// Waits until it is asked for.
+    #[boxed]
     pub async fn cancelled(&self) {
         loop {
             let changed = self.0.changed.notified();

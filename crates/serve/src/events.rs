@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_engine::{Engine, WeakEngine};
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
@@ -98,6 +99,7 @@ impl Events {
     }
 
     /// Waits until there are events after `id`.
+    #[boxed]
     pub async fn wait_after(&self, id: u64) {
         loop {
             let more = self.0.more.notified();
@@ -141,6 +143,7 @@ impl Events {
     }
 
     /// Watches the devices of a pool: their errors and states become events. Ends with the pool.
+    #[boxed]
     pub async fn watch(self, engine: WeakEngine, pool: String, guid: Guid) {
         let look = || engine.upgrade().map(|engine| seen(&engine));
         let Ok(mut before) = look() else { return };

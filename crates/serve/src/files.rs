@@ -33,6 +33,7 @@ mod vfs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
@@ -73,6 +74,7 @@ impl FilesOptions {
     ///
     /// # Errors
     /// They can't be read.
+    #[boxed]
     pub async fn of(dataset: &Dataset) -> Result<FilesOptions, DatasetError> {
         let is_set = async |name: &str| -> Result<bool, DatasetError> {
             Ok(dataset.property(name).await?.and_then(|property| property.number()) == Some(1))
@@ -137,6 +139,7 @@ impl Files {
     ///
     /// # Errors
     /// There is no such file system, its key is missing, or it is damaged.
+    #[boxed]
     pub async fn open(engine: &Engine, name: &str, options: FilesOptions) -> Result<Files, FsError> {
         let fs = FsWriter::shared(engine, name).await?;
         let head = Tree::Live(engine.clone(), fs.clone());
@@ -176,6 +179,7 @@ impl Files {
     }
 
     /// After the last operation: frees what only the kernel's references kept.
+    #[boxed]
     pub async fn close(&self) {
         for node in self.0.references.unlinked() {
             if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
@@ -208,6 +212,7 @@ impl Files {
     ///
     /// # Errors
     /// They can't be read.
+    #[boxed]
     pub async fn reread_properties(&self, mos: &Mos, dataset: &Dataset) -> Result<(), FsError> {
         if let Tree::Live(_, fs) = self.head() {
             fs.set_options(FsOptions::of(mos, dataset).await?);

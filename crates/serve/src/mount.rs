@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cenote_boxed::boxed;
 use cenote_fuse::{MountError, MountOptions, Mounted, Session, SessionOptions};
 use cenote_runtime::Runtime;
 
@@ -21,6 +22,7 @@ impl Mount {
     ///
     /// # Errors
     /// The directory can't be mounted on, or the kernel refuses.
+    #[boxed]
     pub async fn new(
         runtime: &Runtime,
         files: Files,
@@ -52,6 +54,7 @@ impl Mount {
     }
 
     /// Waits until it is unmounted, by whomever, and the last operation is done.
+    #[boxed]
     pub async fn ended(self) {
         let session = self.session;
         self.runtime.blocking(move || session.wait()).await;

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
@@ -120,6 +121,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The datasets can't be read.
+    #[boxed]
     pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
@@ -144,6 +146,7 @@ impl Mounts {
     ///
     /// # Errors
     /// It can't be mounted, or is already.
+    #[boxed]
     pub async fn mount(&self, name: &str, temporary: Temporary) -> Result<(), MountsError> {
         let dataset = self.engine.mos().await?.dataset(name).await?;
         if self.mounted_on(dataset.id()).is_some() {
@@ -196,6 +199,7 @@ impl Mounts {
     ///
     /// # Errors
     /// It is not mounted, or in use.
+    #[boxed]
     pub async fn unmount(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn.lock().await;
         self.take_down(id, name, force).await
@@ -239,6 +243,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The first that is in use.
+    #[boxed]
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn.lock().await;
         let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
@@ -259,6 +264,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The first that is in use; those that were unmounted before it stay so.
+    #[boxed]
     pub async fn set_aside(&self, name: &str, force: bool) -> Result<Vec<DatasetId>, MountsError> {
         let ids = {
             let table = self.table();
@@ -272,6 +278,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The datasets can't be read.
+    #[boxed]
     pub async fn mount_again(&self, ids: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
@@ -298,6 +305,7 @@ impl Mounts {
     ///
     /// # Errors
     /// It is not mounted, or in use in a way that they forbid.
+    #[boxed]
     pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
         let dataset = self.engine.mos().await?.dataset(name).await?;
         let (mounted, options) = {

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_device::Counters;
 use cenote_engine::Engine;
 use cenote_format::label::PoolState;
@@ -117,6 +118,7 @@ impl OpenPool {
     ///
     /// # Errors
     /// A file system is in use (unless `force`); the last txg could not be written.
+    #[boxed]
     pub async fn export(&self, force: bool) -> Result<(), ExportError> {
         self.mounts.unmount_below(None, force).await?;
         Ok(self.engine.close(PoolState::Exported).await?)

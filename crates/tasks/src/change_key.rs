@@ -6,6 +6,7 @@
 //! Source: OpenZFS `dsl_crypt.c` (`spa_keystore_change_key_sync`), `libzfs_crypto.c` (`zfs_crypto_rewrap`),
 //! whose words these are.
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, EncryptionInfo, Value};
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::crypto_key;
@@ -21,6 +22,7 @@ use crate::set::{forget_setting, store_setting};
 ///
 /// # Errors
 /// It is not encrypted, or a clone; the old key or the new one is missing.
+#[boxed]
 pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Result<()> {
     let dataset = engine.mos().await?.dataset(name).await?;
     let info = encrypted(&dataset).await?;
@@ -50,6 +52,7 @@ pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Resu
 ///
 /// # Errors
 /// It is no encryption root; what is above is not encrypted; a key is missing.
+#[boxed]
 pub async fn inherit_key(engine: &Engine, name: &str) -> Result<()> {
     let dataset = engine.mos().await?.dataset(name).await?;
     let info = encrypted(&dataset).await?;

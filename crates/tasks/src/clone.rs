@@ -5,6 +5,7 @@
 //!
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_clone_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::livelist::make_livelist;
 use cenote_engine::logs::without_log;
@@ -26,6 +27,7 @@ use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setti
 ///
 /// # Errors
 /// There is no such snapshot, the name can't be or is taken, there is no parent, a setting can't be.
+#[boxed]
 pub async fn clone_snapshot(engine: &Engine, snapshot: &str, name: &str, settings: Settings) -> Result<()> {
     clone_snapshots(engine, vec![(snapshot.to_owned(), name.to_owned())], settings).await
 }
@@ -35,6 +37,7 @@ pub async fn clone_snapshot(engine: &Engine, snapshot: &str, name: &str, setting
 ///
 /// # Errors
 /// The same.
+#[boxed]
 pub async fn clone_snapshots(
     engine: &Engine,
     clones: Vec<(String, String)>,

@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, DatasetKind, Value, name};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::{Engine, SpaceCheck, SyncContext};
@@ -60,6 +61,7 @@ struct Making {
 /// # Errors
 /// The name can't be or is taken, there is no parent, a setting can't be, a key is missing; or what
 /// `fill` says.
+#[boxed]
 pub async fn create_filesystem(engine: &Engine, name: &str, settings: Settings, fill: Fill) -> Result<()> {
     create_dataset(engine, name, ObjsetType::Zfs, settings, fill).await
 }
@@ -68,6 +70,7 @@ pub async fn create_filesystem(engine: &Engine, name: &str, settings: Settings, 
 ///
 /// # Errors
 /// The same.
+#[boxed]
 pub async fn create_volume(engine: &Engine, name: &str, settings: Settings, fill: Fill) -> Result<()> {
     create_dataset(engine, name, ObjsetType::Zvol, settings, fill).await
 }

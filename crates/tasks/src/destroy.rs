@@ -8,6 +8,7 @@
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::account::Account;
 use cenote_engine::freeing::{free_tree_later, frees_in_background};
@@ -36,6 +37,7 @@ use crate::set::{refreservation, set_reservation};
 ///
 /// # Errors
 /// It has some, or is open; a block that leads to others can't be read.
+#[boxed]
 pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
     let name = name.to_owned();
     engine

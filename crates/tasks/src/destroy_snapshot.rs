@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos, name};
 use cenote_engine::account::{Account, add};
 use cenote_engine::history::NO_DETAILS;
@@ -46,6 +47,7 @@ pub enum InUse {
 ///
 /// # Errors
 /// One is held or has clones.
+#[boxed]
 pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse) -> Result<()> {
     let names = names.to_vec();
     engine

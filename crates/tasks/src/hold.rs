@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::dnode::ObjectType;
@@ -20,6 +21,7 @@ const MAX_TAG_BYTES: usize = 255;
 ///
 /// # Errors
 /// There is no such snapshot, or one has a hold of that tag.
+#[boxed]
 pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) -> Result<()> {
     let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
     engine
@@ -33,6 +35,7 @@ pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) ->
 ///
 /// # Errors
 /// There is no such snapshot, or one has no hold of that tag.
+#[boxed]
 pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str) -> Result<()> {
     let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
     engine

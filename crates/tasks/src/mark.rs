@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `dsl_bookmark.c`.
 
+use cenote_boxed::boxed;
 use cenote_dataset::bookmark::Bookmark as Named;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::bookmarks::{StoredMark, add_freed, has_sizes, marks};
@@ -30,6 +31,7 @@ const OLD_WORDS: usize = 3;
 ///
 /// # Errors
 /// There is no such snapshot or bookmark, the name can't be or is taken, or the pool has no bookmarks.
+#[boxed]
 pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
     let (source, mark) = (source.to_owned(), mark.to_owned());
     engine
@@ -43,6 +45,7 @@ pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
 ///
 /// # Errors
 /// There is none of that name.
+#[boxed]
 pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
     let mark = mark.to_owned();
     engine

@@ -10,6 +10,7 @@
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_promote_check`, `dsl_dataset_promote_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::account::Account;
 use cenote_engine::history::NO_DETAILS;
@@ -54,6 +55,7 @@ struct PromotedSpace {
 ///
 /// # Errors
 /// It is no clone, has snapshots of the same names, or no room for what it takes over.
+#[boxed]
 pub async fn promote(engine: &Engine, clone: &str) -> Result<()> {
     let clone = clone.to_owned();
     engine

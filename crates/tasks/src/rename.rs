@@ -5,6 +5,7 @@
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_rename_sync`), `dsl_dataset.c` (`dsl_dataset_rename_snapshot_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Dir, name};
 use cenote_engine::account::Account;
 use cenote_engine::store::space_delta::SpaceDelta;
@@ -22,6 +23,7 @@ use crate::snapshot::note_snapshots_changed;
 ///
 /// # Errors
 /// The new name can't be or is taken, has no parent, or lies below the old one.
+#[boxed]
 pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
     let (from, to) = (from.to_owned(), to.to_owned());
     engine
@@ -36,6 +38,7 @@ pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
 ///
 /// # Errors
 /// As [`rename`].
+#[boxed]
 pub async fn rename_snapshots(engine: &Engine, renames: Vec<(String, String)>) -> Result<()> {
     engine
         .run_within(SpaceCheck::Reserved, move |context| {

@@ -5,6 +5,7 @@
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_rollback_sync`, `dsl_dataset_clone_swap_sync_impl`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::account::Account;
 use cenote_engine::livelist::drop_livelist;
@@ -23,6 +24,7 @@ use crate::set::refreservation;
 ///
 /// # Errors
 /// That is not the last one, the dataset is open, or what is to be freed can't be found.
+#[boxed]
 pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
     let snapshot = snapshot.to_owned();
     engine

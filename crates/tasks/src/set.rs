@@ -8,6 +8,7 @@
 
 mod check;
 
+use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::{Dataset, DatasetKind, Value};
@@ -40,6 +41,7 @@ pub enum Instead {
 ///
 /// # Errors
 /// The dataset has no such property, can't have that value, or has no room for what is promised.
+#[boxed]
 pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Value) -> Result<()> {
     let (name, property) = (name.to_owned(), property.to_owned());
     engine
@@ -53,6 +55,7 @@ pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Va
 ///
 /// # Errors
 /// There is no such property, or it is not one that is inherited.
+#[boxed]
 pub async fn inherit(engine: &Engine, name: &str, property: &str, instead: Instead) -> Result<()> {
     let (name, property) = (name.to_owned(), property.to_owned());
     engine

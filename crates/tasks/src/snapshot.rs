@@ -5,6 +5,7 @@
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::{Engine, SpaceCheck, SyncContext};
@@ -24,6 +25,7 @@ use crate::set::{SetAt, check_setting, refreservation, store_setting};
 ///
 /// # Errors
 /// A name can't be or is taken, there is no such dataset, or no room for what is promised to it.
+#[boxed]
 pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
     snapshot_with(engine, names, Settings::new()).await
 }
@@ -32,6 +34,7 @@ pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// As [`snapshot`]; or snapshots can't have such properties.
+#[boxed]
 pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings) -> Result<()> {
     loop {
         let (names, settings) = (names.to_vec(), settings.clone());

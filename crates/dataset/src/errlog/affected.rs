@@ -10,6 +10,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::object::SPILL_BLOCK;
@@ -26,6 +27,7 @@ impl Mos {
     ///
     /// # Errors
     /// The log is damaged.
+    #[boxed]
     pub async fn damaged_objects(&self) -> Result<BTreeSet<(DatasetId, ObjectId)>> {
         let mut objects = BTreeSet::new();
         let mut families = Families { mos: self, opened: HashMap::new(), origins: HashMap::new() };

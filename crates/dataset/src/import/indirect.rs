@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry, IndirectMappingPhys};
@@ -65,6 +66,7 @@ async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevI
 }
 
 /// The entries of the mapping in an object, in the order they have there.
+#[boxed]
 pub async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMappingEntry>> {
     let object = mos.object(id).await?;
     let endian = object.dnode().endian();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_codec::crypto::{Cipher, CryptoError, KeyVersion, WrappedKey, WrappingKey};
 use cenote_format::dsl::names::crypto_key as names;
 use cenote_format::units::{Guid, ObjectId};
@@ -103,6 +104,7 @@ impl Keyring {
     }
 
     /// From now on `source` is asked, and what is known so far is forgotten.
+    #[boxed]
     pub async fn restart(&self, source: KeySource) {
         *self.source.write() = source;
         self.wrapping.lock().await.clear();
@@ -110,11 +112,13 @@ impl Keyring {
     }
 
     /// Whether the key of an encryption root is at hand, without asking for it.
+    #[boxed]
     pub async fn has(&self, root_dir: ObjectId) -> bool {
         matches!(self.wrapping.lock().await.get(&root_dir), Some(Some(_)))
     }
 
     /// All users' keys that are at hand, by encryption root.
+    #[boxed]
     pub async fn known(&self) -> Vec<(ObjectId, Arc<WrappingKey>)> {
         let wrapping = self.wrapping.lock().await;
         wrapping.iter().filter_map(|(root, key)| Some((*root, key.clone()?))).collect()
@@ -125,6 +129,7 @@ impl Keyring {
     ///
     /// # Errors
     /// It is wrong.
+    #[boxed]
     pub async fn check(
         &self,
         mos: &Mos,
@@ -140,6 +145,7 @@ impl Keyring {
     ///
     /// # Errors
     /// As [`Keyring::check`].
+    #[boxed]
     pub async fn load(&self, mos: &Mos, info: &EncryptionInfo, source: &KeySource) -> Result<bool> {
         let Some(key) = self.check(mos, info, source).await? else { return Ok(false) };
         self.learn(info.root_dir, key).await;
@@ -156,6 +162,7 @@ impl Keyring {
     }
 
     /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
+    #[boxed]
     pub async fn dataset_key(
         &self,
         mos: &Mos,
@@ -177,6 +184,7 @@ impl Keyring {
     }
 
     /// The user's key of an encryption root, right or wrong; asked for once.
+    #[boxed]
     pub async fn wrapping_key(
         &self,
         runtime: &Runtime,
@@ -192,17 +200,20 @@ impl Keyring {
     }
 
     /// Asks for the user's key of an encryption root, which need not be one yet.
+    #[boxed]
     pub async fn ask(&self, runtime: &Runtime, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
         let source = self.source.read().here();
         ask(runtime, source, info).await
     }
 
     /// An encryption root has this key from now on.
+    #[boxed]
     pub async fn learn(&self, root_dir: ObjectId, key: Arc<WrappingKey>) {
         self.wrapping.lock().await.insert(root_dir, Some(key));
     }
 
     /// Another directory is the encryption root, with the same key.
+    #[boxed]
     pub async fn move_root(&self, from: ObjectId, to: ObjectId) {
         let mut wrapping = self.wrapping.lock().await;
         if let Some(key) = wrapping.remove(&from) {
@@ -211,11 +222,13 @@ impl Keyring {
     }
 
     /// A directory is no encryption root any more.
+    #[boxed]
     pub async fn forget_root(&self, root_dir: ObjectId) {
         self.wrapping.lock().await.remove(&root_dir);
     }
 
     /// A key object is gone; another one may get its number.
+    #[boxed]
     pub async fn forget_key(&self, key_object: ObjectId) {
         self.unwrapped.lock().await.remove(&key_object);
     }

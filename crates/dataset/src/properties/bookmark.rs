@@ -1,5 +1,6 @@
 //! What a bookmark says of itself.
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::bookmark::{RedactionListHead, ZBM_FLAG_HAS_FBN};
 use cenote_object::Result;
 
@@ -13,6 +14,7 @@ impl Bookmark {
     ///
     /// # Errors
     /// Its redaction list is damaged.
+    #[boxed]
     pub async fn properties(&self, mos: &Mos) -> Result<Vec<Property>> {
         let phys = &self.phys;
         let number = |name: &str, number: u64| (name.to_owned(), Value::Number(number));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_codec::compress::Compression;
 use cenote_format::ddt::log::{DdtLogHeader, records};
 use cenote_format::ddt::{
@@ -81,6 +82,7 @@ impl Mos {
     ///
     /// # Errors
     /// The statistics or a log are damaged.
+    #[boxed]
     pub async fn dedup_summary(&self) -> Result<DedupSummary> {
         let mut total = DdtStat::default();
         self.dedup_histogram().await?.buckets.iter().for_each(|bucket| total += bucket);
@@ -96,6 +98,7 @@ impl Mos {
     ///
     /// # Errors
     /// The statistics or a log are damaged.
+    #[boxed]
     pub async fn dedup_histogram(&self) -> Result<DdtHistogram> {
         let mut sum = DdtHistogram::default();
         for table in self.dedup_tables().await? {
@@ -119,6 +122,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table's directory is damaged.
+    #[boxed]
     pub async fn dedup_tables(&self) -> Result<Vec<Ddt>> {
         let mut tables = Vec::new();
         for (checksum_id, checksum) in DDT_CHECKSUMS {
@@ -151,6 +155,7 @@ impl Mos {
     ///
     /// # Errors
     /// A table's directory is damaged.
+    #[boxed]
     pub async fn dedup_table_bytes(&self) -> Result<u64> {
         let tables = self.dedup_tables().await?;
         Ok(tables.iter().map(Ddt::stored_bytes).fold(0, u64::saturating_add))
@@ -175,6 +180,7 @@ impl Ddt {
     ///
     /// # Errors
     /// A log is damaged.
+    #[boxed]
     pub async fn entries(&self) -> Result<DdtEntries> {
         let newest = self.logged().await?;
         Ok(DdtEntries {
@@ -186,6 +192,7 @@ impl Ddt {
     }
 
     /// The blocks of the logs, by key.
+    #[boxed]
     pub async fn logged(&self) -> Result<BTreeMap<Vec<u64>, DdtItem>> {
         Ok(newest(self.logs().await?))
     }
@@ -194,6 +201,7 @@ impl Ddt {
     ///
     /// # Errors
     /// A log is damaged.
+    #[boxed]
     pub async fn logs(&self) -> Result<Vec<DdtLog>> {
         let mut logs = Vec::new();
         for log in &self.logs {
@@ -267,6 +275,7 @@ pub struct DdtEntries {
 
 impl DdtEntries {
     /// The next blocks, in no order; `None` after the last.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<DdtItem>>> {
         if let Some(logged) = self.logged.take() {
             return Some(Ok(logged));

@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `space_map.c` (`space_map_write`, `space_map_histogram_add`, `space_map_truncate`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::spacemaps::SpaceMapHead;
 use cenote_format::dnode::ObjectType;
 use cenote_format::space_map::{
@@ -74,6 +75,7 @@ impl<'a> SpaceMapEdit<'a> {
     ///
     /// # Errors
     /// The map is damaged, or a range is of no whole units.
+    #[boxed]
     pub async fn append(&self, changes: &[SpaceMapChange], sync_pass: u16) -> Result<()> {
         let Some(first) = changes.first() else { return Ok(()) };
         let (block_bytes, mut phys) = self.head().await?;
@@ -104,6 +106,7 @@ impl<'a> SpaceMapEdit<'a> {
     ///
     /// # Errors
     /// The map is damaged.
+    #[boxed]
     pub async fn set_free_ranges(&self, counts: &SizeHistogram) -> Result<()> {
         let (_, phys) = self.head().await?;
         let histogram = counts.to_space_map(self.shift);
@@ -114,6 +117,7 @@ impl<'a> SpaceMapEdit<'a> {
     ///
     /// # Errors
     /// The map is damaged.
+    #[boxed]
     pub async fn truncate(&self) -> Result<()> {
         let (_, phys) = self.head().await?;
         let histogram = [0; SPACE_MAP_HISTOGRAM_SIZE];

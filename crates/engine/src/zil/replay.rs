@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `zil.c` (`zil_replay`, `zil_replaying`).
 
+use cenote_boxed::boxed;
 use cenote_format::zil::LogRecord;
 use cenote_object::Result;
 
@@ -49,6 +50,7 @@ impl Engine {
     ///
     /// # Errors
     /// A dataset can't be looked up.
+    #[boxed]
     pub async fn logs_to_replay(&self) -> Result<Vec<PendingReplay>> {
         let mut pending = Vec::new();
         for OpenedLog { dataset, objset, log } in self.opened_logs() {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::ops::Range;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_engine::{Engine, OpenDataset};
 use cenote_format::dnode::ObjectType;
 use cenote_format::zil::record::Operation;
@@ -43,6 +44,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// The block size is invalid; the size is not a multiple of it; the set is not empty.
+    #[boxed]
     pub async fn create(
         live: LiveObjset,
         edit: &Edit,
@@ -63,6 +65,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// The set is not a volume, or can't be read.
+    #[boxed]
     pub async fn open(dataset: OpenDataset) -> Result<VolumeWriter> {
         let volume = Volume::open(dataset.view()).await?;
         let (block_bytes, size_bytes) = (volume.block_bytes(), RwLock::new(volume.size_bytes()));
@@ -73,6 +76,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// As [`VolumeWriter::open`]; there is no such dataset, or it can't be changed.
+    #[boxed]
     pub async fn shared(engine: &Engine, name: &str) -> Result<Arc<VolumeWriter>> {
         let id = engine.mos().await?.dataset(name).await?.id();
         let open = async || Ok(Arc::new(VolumeWriter::open(engine.dataset(name).await?).await?));
@@ -83,6 +87,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// Its objects can't be read.
+    #[boxed]
     pub async fn view(&self) -> Result<Volume> {
         Volume::open(self.dataset.view()).await
     }
@@ -101,6 +106,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// They extend beyond the end; a partially written block can't be read.
+    #[boxed]
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
         let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
@@ -121,6 +127,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// It extends beyond the end.
+    #[boxed]
     pub async fn discard(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let start = range.start.next_multiple_of(self.block_bytes);
@@ -135,6 +142,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// It extends beyond the end; a block at the edge can't be read.
+    #[boxed]
     pub async fn write_zeros(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let _alone = self.parts.write().await;
@@ -147,6 +155,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// The size is zero, or not a multiple of the block size.
+    #[boxed]
     pub async fn resize(&self, edit: &Edit, size_bytes: u64) -> Result<()> {
         check_size(size_bytes, self.block_bytes)?;
         let _alone = self.parts.write().await;
@@ -166,6 +175,7 @@ impl VolumeWriter {
     ///
     /// # Errors
     /// Neither the log nor a txg could be written.
+    #[boxed]
     pub async fn commit(&self) -> Result<()> {
         Ok(self.dataset.commit(Some(ZVOL_OBJECT)).await?)
     }

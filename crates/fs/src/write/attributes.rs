@@ -4,6 +4,7 @@
 //! Source: OpenZFS `zfs_vnops_os.c` (`zfs_setattr`), `zfs_acl.c` (`zfs_aclset_common`), `sa.c`
 //! (`sa_add_projid`).
 
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::FileKind;
@@ -66,6 +67,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The file is immutable, or has no size to set; damage.
+    #[boxed]
     pub async fn set_attr(&self, change: Change<'_>, object: ObjectId, set: &SetAttr) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
@@ -105,6 +107,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The file does not exist; damage.
+    #[boxed]
     pub async fn accessed(&self, change: Change<'_>, object: ObjectId) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
@@ -116,6 +119,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The file is immutable; damage.
+    #[boxed]
     pub async fn set_acl(&self, change: Change<'_>, object: ObjectId, entries: Vec<Ace>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;

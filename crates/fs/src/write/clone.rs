@@ -19,6 +19,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
@@ -69,6 +70,7 @@ impl FsWriter {
     /// [`Refusal::Again`]: the source has just changed; sync a txg first. [`Refusal::Invalid`]: the block
     /// sizes don't match. [`Refusal::CrossDevice`], [`Refusal::NotSupported`]: the blocks can't be shared;
     /// copy instead. The target's refusals; damage.
+    #[boxed]
     pub async fn clone_range(
         &self,
         change: Change<'_>,

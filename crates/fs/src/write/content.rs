@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
 use cenote_format::znode::FileKind;
@@ -30,6 +31,7 @@ impl FsWriter {
     /// # Errors
     /// It is not a file, or may not be changed; it would become too large; a partially written block can't be
     /// read.
+    #[boxed]
     pub async fn write(&self, change: Change<'_>, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_write(change.edit, object, offset).await?;
@@ -49,6 +51,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// It is not a file, or may not be changed; a block at the edge can't be read.
+    #[boxed]
     pub async fn punch(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_clear(change.edit, object).await?;
@@ -64,6 +67,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// Those of [`FsWriter::punch`]; it would become too large.
+    #[boxed]
     pub async fn zero_range(&self, change: Change<'_>, object: ObjectId, range: Range<u64>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load_to_clear(change.edit, object).await?;

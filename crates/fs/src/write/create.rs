@@ -8,6 +8,7 @@
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_create_fs`, `zfs_create_share_dir`).
 
+use cenote_boxed::boxed;
 use cenote_engine::OpenDataset;
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::zpl_version_of;
@@ -72,6 +73,7 @@ impl NewFilesystem {
 ///
 /// # Errors
 /// The object set is not empty.
+#[boxed]
 pub async fn create_filesystem(
     live: &LiveObjset,
     change: Change<'_>,

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_engine::zil::Log;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
@@ -32,6 +33,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// Neither the log nor a txg could be written.
+    #[boxed]
     pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
         Ok(self.0.dataset.commit(object).await?)
     }

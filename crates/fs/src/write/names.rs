@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_link_create`, `zfs_link_destroy`, `zfs_drop_nlink`), `zfs_vnops_os.c`.
 
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{Dirent, FileKind};
@@ -31,6 +32,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The name exists or is invalid; refusals of the directory; damage.
+    #[boxed]
     pub async fn create(
         &self,
         change: Change<'_>,
@@ -69,6 +71,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// Refusals of the directory; damage.
+    #[boxed]
     pub async fn create_unnamed(
         &self,
         change: Change<'_>,
@@ -99,6 +102,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The name exists; the file is a directory, or has lost its last name; refusals of either; damage.
+    #[boxed]
     pub async fn link(&self, change: Change<'_>, object: ObjectId, dir: ObjectId, name: &[u8]) -> Result<()> {
         self.check_name(dir, name)?;
         let _held = self.0.locks.exclusive(&[dir, object]).await;
@@ -143,6 +147,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The name does not exist; it is a directory's; refusals of file or directory; damage.
+    #[boxed]
     pub async fn unlink(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<Option<ObjectId>> {
         let (_held, entry) = self.hold_entry(change.edit, dir, name).await?;
         let mut parent = self.load_dir(change.edit, dir).await?;
@@ -164,6 +169,7 @@ impl FsWriter {
     /// # Errors
     /// The name does not exist; it is not a directory's; the directory is not empty; refusals of either;
     /// damage.
+    #[boxed]
     pub async fn rmdir(&self, change: Change<'_>, dir: ObjectId, name: &[u8]) -> Result<ObjectId> {
         match name {
             b"." => return Err(Refusal::Invalid.named(dir, name)),

@@ -1,5 +1,6 @@
 //! Options for writing that follow from a dataset's properties.
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, FeatureState, Mos};
 
 use super::ZPL_VERSION_SA;
@@ -73,6 +74,7 @@ impl FsOptions {
     ///
     /// # Errors
     /// They can't be read.
+    #[boxed]
     pub async fn of(mos: &Mos, dataset: &Dataset) -> Result<FsOptions> {
         let number = async |name: &str| -> Result<Option<u64>> {
             Ok(dataset.property(name).await?.and_then(|property| property.number()))

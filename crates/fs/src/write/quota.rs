@@ -7,6 +7,7 @@
 //! Source: OpenZFS `zfs_quota.c` (`zfs_id_overblockquota`, `zfs_id_overobjquota`), `zfs_acl.c`
 //! (`zfs_acl_ids_overquota`).
 
+use cenote_boxed::boxed;
 use cenote_engine::zil::Log;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -46,6 +47,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// A table is damaged.
+    #[boxed]
     pub async fn set_quota(
         &self,
         edit: &Edit,

@@ -10,6 +10,7 @@
 //!
 //! Source: OpenZFS `zfs_vnops_os.c` (`zfs_rename`, `zfs_rename_check`).
 
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::RenameKind;
@@ -64,6 +65,7 @@ impl FsWriter {
     /// # Errors
     /// The name does not exist; the file with the new name has another type or is not empty; a directory
     /// would contain itself; refusals of files and directories; damage.
+    #[boxed]
     pub async fn rename(
         &self,
         change: Change<'_>,

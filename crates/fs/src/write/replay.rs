@@ -15,6 +15,7 @@ mod attributes;
 mod content;
 mod names;
 
+use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_engine::zil::PendingReplay;
 use cenote_format::objset::ObjsetType;
@@ -35,6 +36,7 @@ const RECORDS_PER_GROUP: usize = 512;
 ///
 /// # Errors
 /// A dataset with a log can't be opened, or a txg can't be synced.
+#[boxed]
 pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String, ReplayReport)>> {
     let mut reports = Vec::new();
     let pending = engine.logs_to_replay().await?;

@@ -8,6 +8,7 @@
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`).
 
+use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::FileKind;
@@ -32,6 +33,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// It has names; damage.
+    #[boxed]
     pub async fn free_unlinked(&self, change: Change<'_>, object: ObjectId) -> Result<bool> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let node = self.load(change.edit, object).await?;
@@ -68,6 +70,7 @@ impl FsWriter {
     ///
     /// # Errors
     /// The queue or a file in it is damaged.
+    #[boxed]
     pub async fn drain_delete_queue(&self, change: Change<'_>) -> Result<usize> {
         let mut left = 0;
         for entry in Zap::open_id(&change.edit.view(), self.delete_queue()?).await?.to_vec().await? {

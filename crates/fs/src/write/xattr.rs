@@ -8,6 +8,7 @@
 //! Source: OpenZFS `zpl_xattr.c` (`zpl_xattr_set`).
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -44,6 +45,7 @@ impl FsWriter {
     /// # Errors
     /// The precondition in `how` does not hold (or the attribute to remove does not exist); name or value is
     /// too long; the file is immutable; damage.
+    #[boxed]
     pub async fn set_xattr(
         &self,
         change: Change<'_>,

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_fs::Volume;
 use rustix::fs::{FallocateFlags, Mode};
 use rustix::io::Errno;
@@ -41,6 +42,7 @@ impl Copier {
     ///
     /// # Errors
     /// The copy is incomplete: the destination failed, or a block is unreadable and zeros are not allowed.
+    #[boxed]
     pub async fn copy_volume(&self, volume: &Volume, path: &[u8], sink: VolumeSink) -> Result<(), Reason> {
         let mut standing = Standing::Free;
         let (mut target, name) = match sink {

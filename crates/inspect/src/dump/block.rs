@@ -7,6 +7,7 @@
 //! data columns are assembled according to the layout of a block of that size.
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
@@ -63,6 +64,7 @@ impl std::str::FromStr for Address {
 ///
 /// # Errors
 /// There is no such vdev or range, or its devices fail.
+#[boxed]
 pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
     let birth = mos.uberblock().txg;
     let vdevs = mos.pool().vdevs();

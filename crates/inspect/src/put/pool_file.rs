@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+use cenote_boxed::boxed;
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
@@ -51,6 +52,7 @@ impl PoolFile {
     ///
     /// # Errors
     /// The file does not exist; damage.
+    #[boxed]
     pub async fn open(fs: Filesystem, object: ObjectId) -> Result<PoolFile> {
         PoolFile::of(Home::Other(fs), object).await
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_engine::{Engine, Need, OpenDataset};
 use cenote_fs::VolumeWriter;
 use cenote_object::Edit;
@@ -44,6 +45,7 @@ impl VolumePutter {
     ///
     /// # Errors
     /// It is not a volume, or can't be read.
+    #[boxed]
     pub async fn open(engine: &Engine, dataset: OpenDataset) -> Result<VolumePutter> {
         let volume = VolumeWriter::open(dataset.clone()).await?;
         Ok(VolumePutter {
@@ -76,6 +78,7 @@ impl VolumePutter {
     ///
     /// # Errors
     /// The source can't be read or is longer than the volume; the pool has no room.
+    #[boxed]
     pub async fn put(&self, source: VolumeSource, name: &str) -> Result<bool> {
         match source {
             VolumeSource::File(file, size_bytes) => self.put_file(Arc::new(file), size_bytes, name).await,

@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `bpobj.c` (`bpobj_enqueue`, `bpobj_enqueue_subobj`, `bpobj_alloc_empty`).
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
@@ -100,6 +101,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// The MOS is damaged.
+    #[boxed]
     pub async fn create(&self) -> Result<ObjectId> {
         let livelists = FeatureCounts::of(self.mos).count(LIVELIST_FEATURE).await?.unwrap_or(0);
         let head_bytes = match livelists {
@@ -115,6 +117,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// The MOS is damaged.
+    #[boxed]
     pub async fn create_empty(&self) -> Result<ObjectId> {
         match self.create_empties(1).await?.pop() {
             Some(list) => Ok(list),
@@ -162,6 +165,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// The list is damaged.
+    #[boxed]
     pub async fn free(&self, list: ObjectId) -> Result<()> {
         self.free_all([list]).await
     }
@@ -203,6 +207,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// The list is damaged, or of a form without marks and an entry has one.
+    #[boxed]
     pub async fn append(&self, list: ObjectId, entries: &[BpobjEntry]) -> Result<BlockSpace> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
         let mut phys = opened.phys;
@@ -223,6 +228,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// The list is damaged.
+    #[boxed]
     pub async fn take_all(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
         let mut phys = opened.phys;
@@ -253,6 +259,7 @@ impl<'a> BlockLists<'a> {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn append_list(&self, list: ObjectId, added: ObjectId) -> Result<BlockSpace> {
         let sub = Bpobj::open(&self.mos.view(), added).await?;
         if sub.phys.blkptr_count == 0 && sub.phys.subobj_count == 0 {

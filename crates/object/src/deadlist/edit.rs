@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_format::Phys;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bpobj::BpobjEntry;
@@ -113,6 +114,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// The MOS is damaged.
+    #[boxed]
     pub async fn store(&mut self) -> Result<()> {
         let table = ZapEdit::new(self.lists.mos, self.object);
         for key in std::mem::take(&mut self.gone) {
@@ -136,6 +138,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
         let mut space = BlockSpace::default();
         if let Some(by_birth) = &self.by_birth {
@@ -160,6 +163,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn lists_from(&self, from: Txg) -> Result<Vec<Bpobj>> {
         let empty = self.lists.shared_empty().await?;
         let mut lists = Vec::new();
@@ -175,6 +179,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// It is damaged.
+    #[boxed]
     pub async fn last_list(&self) -> Result<Option<Bpobj>> {
         match self.by_birth.iter().flatten().next_back() {
             Some((_, list)) => Bpobj::open(&self.lists.mos.view(), *list).await.map(Some),
@@ -186,6 +191,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn drop_from(&mut self, from: Txg) -> Result<()> {
         for list in self.lists_from(from).await? {
             self.space = self.space.minus(BlockSpace::of_list(list.phys()));
@@ -202,6 +208,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// The list is damaged.
+    #[boxed]
     pub async fn take_from_plain(&mut self, from: Txg) -> Result<Vec<Blkptr>> {
         if self.by_birth.is_some() {
             return Ok(Vec::new());
@@ -218,6 +225,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// A block is older than every key; a list is damaged.
+    #[boxed]
     pub async fn insert(&mut self, entries: &[BpobjEntry]) -> Result<()> {
         let Some(by_birth) = &self.by_birth else {
             self.space = self.space.plus(self.lists.append(self.object, entries).await?);
@@ -240,6 +248,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// The key is there; the MOS is damaged.
+    #[boxed]
     pub async fn add_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
         let list = self.lists.create_empty().await?;
@@ -252,6 +261,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// There is no such key, or none before; a list is damaged.
+    #[boxed]
     pub async fn remove_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &self.by_birth else { return Ok(()) };
         let before = by_birth.range(..after).next_back().map(|(key, _)| *key);
@@ -264,6 +274,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// Either is damaged.
+    #[boxed]
     pub async fn merge(&mut self, mut other: DeadlistEdit<'_>) -> Result<()> {
         let Some(keys) = other.by_birth.take() else {
             let mut entries = Bpobj::open(&self.lists.mos.view(), other.object).await?.entries();
@@ -290,6 +301,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// The MOS is damaged.
+    #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
         let clone = DeadlistEdit::create(self.lists).await?;
         let keys: Vec<Txg> =
@@ -306,6 +318,7 @@ impl<'a> DeadlistEdit<'a> {
     ///
     /// # Errors
     /// A list is damaged.
+    #[boxed]
     pub async fn move_to(&mut self, list: ObjectId, from: Txg) -> Result<()> {
         let keys = self.by_birth.iter().flatten().map(|(key, _)| *key);
         for key in keys.filter(|key| *key >= from).collect::<Vec<_>>() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
 use cenote_format::units::{BlockId, ObjectId, Txg};
@@ -115,6 +116,7 @@ impl Edit {
     ///
     /// # Errors
     /// Blocks of dnodes can't be read.
+    #[boxed]
     pub async fn create(&self, new: &NewObject) -> Result<ObjectId> {
         loop {
             let wanted = {
@@ -139,6 +141,7 @@ impl Edit {
     ///
     /// # Errors
     /// The number is taken.
+    #[boxed]
     pub async fn create_at(&self, object: ObjectId, new: &NewObject) -> Result<()> {
         match self.view().dnode(object).await {
             Err(DatasetError::NoObject { .. }) => {
@@ -162,6 +165,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn destroy(&self, object: ObjectId) -> Result<()> {
         self.view().dnode(object).await?;
         let free = |changed: &mut Changed| *changed = Changed { fresh: true, ..Changed::default() };
@@ -174,6 +178,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object, or a block that is written in part can't be read.
+    #[boxed]
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
         let size = u64::from(head.data_block_bytes);
@@ -214,6 +219,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object, or its blocks are of another size.
+    #[boxed]
     pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
         if data.len() != head.data_block_bytes as usize {
@@ -233,6 +239,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object, or its blocks are of another size.
+    #[boxed]
     pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
         let head = self.view().head(object).await?;
         let is_other_size = |bp: &Blkptr| bp.lsize().0 != u64::from(head.data_block_bytes);
@@ -254,6 +261,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn punch(&self, object: ObjectId, first: BlockId, count: u64) -> Result<()> {
         let end = first.0.saturating_add(count);
         self.change_head(object, |changed| changed.punch(first.0..end)).await
@@ -263,6 +271,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn set_bonus(&self, object: ObjectId, bonus_type: ObjectType, bonus: Bytes) -> Result<()> {
         self.change_head(object, |changed| {
             if let Some(head) = &mut changed.head {
@@ -276,6 +285,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn set_type(&self, object: ObjectId, object_type: ObjectType) -> Result<()> {
         self.change_head(object, |changed| {
             if let Some(head) = &mut changed.head {
@@ -289,6 +299,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn set_spill(&self, object: ObjectId, spill: Option<Bytes>) -> Result<()> {
         self.change_head(object, |changed| changed.spill = Some(spill)).await
     }
@@ -297,6 +308,7 @@ impl Edit {
     ///
     /// # Errors
     /// It has more than one block, or the block can't be read.
+    #[boxed]
     pub async fn set_block_bytes(&self, object: ObjectId, block_bytes: u32) -> Result<()> {
         let opened = self.view().object(object).await?;
         if opened.dnode().max_block_id.0 > 0 {
@@ -320,6 +332,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn set_storage(&self, object: ObjectId, checksum_id: u8, compression_id: u8) -> Result<()> {
         self.change_head(object, |changed| {
             if let Some(head) = &mut changed.head {

@@ -1,6 +1,7 @@
 //! Objects that are arrays of words, and packed lists of names and values.
 
 use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
 use cenote_format::dnode::ObjectType;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{BlockId, ObjectId};
@@ -14,6 +15,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object, or a block that is written in part can't be read.
+    #[boxed]
     pub async fn write_words(&self, object: ObjectId, first: u64, words: &[u64]) -> Result<()> {
         let view = self.view();
         let per_block = view.dnode(object).await?.data_block_bytes as usize / 8;
@@ -46,6 +48,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn write_nvlist(&self, object: ObjectId, list: &Nvlist) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
         let packed = list.encode();
@@ -64,6 +67,7 @@ impl Edit {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn set_bonus_words(&self, object: ObjectId, words: &[u64]) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
         let kept = dnode.bonus().len() / 8;

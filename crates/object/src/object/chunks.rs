@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_runtime::JoinHandle;
 
 use crate::error::{DatasetError, Result};
@@ -76,6 +77,7 @@ impl Chunks {
     }
 
     /// The next piece; `None` at the end. After an error in a piece the next one goes on behind it.
+    #[boxed]
     pub async fn next(&mut self) -> Option<Chunk> {
         if self.at_bytes >= self.end_bytes {
             return None;

@@ -4,6 +4,7 @@
 //! equals its fan-out has none. So a search steps over regions rather than blocks. What lies under an
 //! indirect block that can't be read is a region too.
 
+use cenote_boxed::boxed;
 use cenote_format::units::BlockId;
 
 use crate::error::{DatasetError, Result};
@@ -31,6 +32,7 @@ impl Object {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn next_data(&self, offset_bytes: u64) -> Result<Option<u64>> {
         let size = self.block_bytes().max(1);
         let block = self.next_data_block(BlockId(offset_bytes / size)).await?;
@@ -41,6 +43,7 @@ impl Object {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn next_hole(&self, offset_bytes: u64) -> Result<u64> {
         let size = self.block_bytes().max(1);
         let mut block = offset_bytes / size;
@@ -59,6 +62,7 @@ impl Object {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>> {
         match self.next_region(from.0).await {
             None => Ok(None),

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::BlockId;
 
@@ -14,6 +15,7 @@ impl Object {
     ///
     /// # Errors
     /// An indirect block can't be read.
+    #[boxed]
     pub async fn stored_blocks(&self, range: Range<u64>) -> Result<Option<Vec<Blkptr>>> {
         let mut blocks = vec![Blkptr::HOLE; range.end.saturating_sub(range.start) as usize];
         for run in self.pointers(0, range.clone()).await {

@@ -9,6 +9,7 @@
 //! Who asks only for what is new since a txg sets [`Walk::born_after`]: a pointer carries its whole subtree's
 //! newest birth, so old subtrees are not opened at all.
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::units::{BlockId, Txg};
 
@@ -69,6 +70,7 @@ impl Walk {
     }
 
     /// The next pointers: parents before children. `None` when all were visited.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Vec<Visited>> {
         let mut visited = Vec::new();
         if !std::mem::replace(&mut self.started, true) {

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use cenote_boxed::boxed;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
 
@@ -44,6 +45,7 @@ impl Dnodes {
     ///
     /// # Errors
     /// None of single blocks: those are in the batch. Only if the tree above them can't be walked further.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<DnodeBatch>> {
         if self.next >= self.end {
             return None;

@@ -1,5 +1,6 @@
 //! Making ZAPs.
 
+use cenote_boxed::boxed;
 use cenote_format::FormatError;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, ObjectId};
@@ -52,6 +53,7 @@ impl NewZap {
     ///
     /// # Errors
     /// Blocks of dnodes can't be read.
+    #[boxed]
     pub async fn create(&self, edit: &Edit) -> Result<ObjectId> {
         let object = edit.create(&self.object).await?;
         self.fill(edit, object).await?;
@@ -62,6 +64,7 @@ impl NewZap {
     ///
     /// # Errors
     /// The number is taken.
+    #[boxed]
     pub async fn create_at(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         edit.create_at(object, &self.object).await?;
         self.fill(edit, object).await
@@ -71,6 +74,7 @@ impl NewZap {
     ///
     /// # Errors
     /// There is no such object.
+    #[boxed]
     pub async fn fill(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         // 0 would hash every name that begins with zeros alike.
         let salt = self.salt.unwrap_or_else(|| edit.view().pool().runtime().random_u64() | 1);

@@ -10,6 +10,7 @@
 //!
 //! Source: OpenZFS `zap.c` (`zap_cursor_serialize`).
 
+use cenote_boxed::boxed;
 use cenote_format::zap::{ZAP_FLAG_HASH64, ZapBlock0};
 
 use super::{Zap, ZapEntry, ZapValue};
@@ -39,6 +40,7 @@ impl Zap {
     ///
     /// # Errors
     /// A block of the table is damaged.
+    #[boxed]
     pub async fn entries_from(&self, from: Cursor) -> Result<Vec<(ZapEntry, Cursor)>> {
         let hash_bits = if self.block0.hasher().flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };
         let (mut hash, cd) = from.parts(hash_bits);

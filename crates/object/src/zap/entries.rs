@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::bytes::Endian;
 use cenote_format::zap::{Leaf, ZBT_LEAF, ZapBlock0};
 
@@ -33,6 +34,7 @@ impl Entries {
     }
 
     /// The next entries; `None` after the last. After an error it goes on behind what is damaged.
+    #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<ZapEntry>>> {
         if let Some(failure) = self.failures.pop_front() {
             return Some(Err(failure));

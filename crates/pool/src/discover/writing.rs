@@ -6,6 +6,7 @@
 
 use super::{FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
+use cenote_boxed::boxed;
 use cenote_device::{Counted, Counters, Device, FileDevice, Gate, OpenOptions};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
@@ -29,6 +30,7 @@ impl FoundPool {
     /// # Errors
     /// [`PoolError::Device`]: a device is in use (and which), or may not be written; [`PoolError::Config`]:
     /// there are two copies of a device and neither is newer, or the pool was changed meanwhile.
+    #[boxed]
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<FoundPool> {
         if let Some(copy) = self.duplicates.iter().find(|copy| copy.is_undecided()) {
             let why = format!(

@@ -22,6 +22,7 @@ use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::{Layout, Top};
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
 use cenote_device::Device;
 use cenote_format::gang::ZIO_ECK_BYTES;
@@ -63,6 +64,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it. The txg may or may not be the pool's state
     /// then.
+    #[boxed]
     pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
         self.flush(update.uberblock.txg).await?;
         self.put_configs(update, EVEN).await?;
@@ -76,6 +78,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it.
+    #[boxed]
     pub async fn write_config(&self, config: &PoolConfig) -> Result<()> {
         let tops: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
         let update = LabelUpdate { config, uberblock: self.uberblock(), dirty: &tops };
@@ -194,6 +197,7 @@ fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Byt
 ///
 /// # Errors
 /// The device fails, is too small, or the configuration is too long for a label.
+#[boxed]
 pub async fn init_device(device: &dyn Device, config: &LabelConfig) -> Result<()> {
     let name = device.describe();
     let config = encode_config_nvlist(&config.encode()).ok_or_else(|| too_long(name))?;
@@ -214,6 +218,7 @@ pub async fn init_device(device: &dyn Device, config: &LabelConfig) -> Result<()
 
 /// Zeroes every label that has any content of a pool (`zpool labelclear`), and returns how many there were.
 /// Other bytes of the device are left alone.
+#[boxed]
 pub async fn clear_labels(device: &dyn Device) -> Result<u32> {
     let mut cleared = 0;
     for (label, found) in (0..).zip(read_labels(device).await) {

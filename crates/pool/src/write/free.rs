@@ -8,6 +8,7 @@ use crate::error::{PoolError, Result};
 use crate::gang::MAX_GANG_DEPTH;
 use crate::pool::{Pool, ReadContext};
 use crate::read::bad_pointer;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::{Asize, Txg};
@@ -18,6 +19,7 @@ impl Pool {
     ///
     /// # Errors
     /// The block is not allocated; or a gang's header can't be read, so that its pieces are unknown.
+    #[boxed]
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
         self.each_address(bp, ctx, |dva, birth| space.free(dva, birth)).await
     }
@@ -26,6 +28,7 @@ impl Pool {
     ///
     /// # Errors
     /// The space is taken; or a gang's header can't be read.
+    #[boxed]
     pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
         self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }

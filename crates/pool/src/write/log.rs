@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use crate::vdev::write::Durable;
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
@@ -54,6 +55,7 @@ impl Pool {
     /// durable only after a commit of the host's journal, which costs more than the write; this way one
     /// commit serves a hundred blocks. The caller keeps txg `txg` open and must not be cancelled before
     /// this is done.
+    #[boxed]
     pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {
             let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
@@ -69,6 +71,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NotWritten`] if any copy could not be written.
+    #[boxed]
     pub async fn write_log_block(
         &self,
         bp: &Blkptr,

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, Guid};
 use cenote_fs::{Filesystem, Timestamp};
@@ -247,6 +248,7 @@ impl Files {
     }
 
     /// Snapshots may have been destroyed, or have got another owner: what is open in them is stale.
+    #[boxed]
     pub async fn snapshots_changed(&self) {
         let Ok(mos) = self.0.pool.mos().await else { return };
         let mut held = Vec::new();

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
@@ -80,6 +81,7 @@ impl Files {
 
     /// Takes the dataset away from whoever uses the mount: nobody has it open any more, and all that is done
     /// there fails.
+    #[boxed]
     pub async fn abandon(&self) {
         let paused = match self.0.notifier.get().cloned() {
             Some(notifier) => Some(self.0.runtime.blocking(move || notifier.pause()).await),

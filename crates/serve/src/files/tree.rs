@@ -1,6 +1,7 @@
 //! The two kinds of trees that are mounted: a dataset that changes, and one that does not.
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::{DirEntry, Filesystem, FsWriter, Result};
@@ -31,6 +32,7 @@ impl Tree {
         }
     }
 
+    #[boxed]
     pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
         match self {
             Tree::Live(_, fs) => fs.lookup(dir, name).await,
@@ -38,6 +40,7 @@ impl Tree {
         }
     }
 
+    #[boxed]
     pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
         match self {
             Tree::Live(_, fs) => fs.list_from(dir, from).await,
@@ -45,6 +48,7 @@ impl Tree {
         }
     }
 
+    #[boxed]
     pub async fn read(&self, file: ObjectId, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
         self.view().open_file(file).await?.read(offset_bytes, len_bytes).await
     }

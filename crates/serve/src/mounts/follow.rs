@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::units::DatasetId;
 
@@ -18,6 +19,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The datasets can't be read.
+    #[boxed]
     pub async fn follow(&self, before: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
@@ -111,6 +113,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The datasets can't be read.
+    #[boxed]
     pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
         let mos = self.engine.mos().await?;
         for dataset in mos.all_datasets().await? {

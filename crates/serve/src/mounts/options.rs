@@ -1,5 +1,6 @@
 //! How a file system is mounted: what its properties say, and what `zfs mount -o` says instead.
 
+use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_fuse::MountOptions;
 use cenote_object::DatasetError;
@@ -52,6 +53,7 @@ pub struct Properties {
 
 impl Properties {
     /// Reads them.
+    #[boxed]
     pub async fn of(dataset: &Dataset, plan: Plan) -> Result<Properties, DatasetError> {
         // `acltype`: off, nfsv4, posix.
         const POSIX: u64 = 2;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cenote_boxed::boxed;
 use cenote_dataset::properties::Value;
 use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
 use cenote_object::DatasetError;
@@ -47,6 +48,7 @@ impl Plan {
     ///
     /// # Errors
     /// They can't be read.
+    #[boxed]
     pub async fn of(
         dataset: &Dataset,
         root: Option<&Path>,

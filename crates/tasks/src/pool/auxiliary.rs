@@ -10,6 +10,7 @@
 //! Source: OpenZFS `spa.c` (`spa_validate_aux_devs`, `spa_sync_aux_dev`), `vdev_draid.c`
 //! (`vdev_draid_spare_create`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::import::packed_nvlist;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
@@ -48,6 +49,7 @@ impl Role {
 ///
 /// # Errors
 /// A device fails.
+#[boxed]
 pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
     engine
         .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Cache, &devices).await }))
@@ -58,6 +60,7 @@ pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
 ///
 /// # Errors
 /// A device fails.
+#[boxed]
 pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
     engine
         .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Spare, &devices).await }))

@@ -14,6 +14,7 @@
 //!
 //! Source: OpenZFS `spa_checkpoint.c`, `metaslab.c` (`metaslab_sync`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::spacemaps::read_space_map;
 use cenote_engine::space::checkpoint::top_zaps;
 use cenote_engine::space::map_edit::SpaceMapEdit;
@@ -32,6 +33,7 @@ const FEATURE: &str = "zpool_checkpoint";
 ///
 /// # Errors
 /// There is one already, the pool can't have one, or a vdev is being removed.
+#[boxed]
 pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
     engine.sync_all().await?;
     engine
@@ -43,6 +45,7 @@ pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
 ///
 /// # Errors
 /// There is none; a map of what it has is damaged.
+#[boxed]
 pub async fn discard_checkpoint(engine: &Engine) -> Result<()> {
     engine
         .run_first(SpaceCheck::ExtraReserved, |context| {

@@ -4,6 +4,7 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync_props`), `zfeature.c` (`spa_feature_enable`).
 
+use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
@@ -36,6 +37,7 @@ pub enum PoolSetting {
 ///
 /// # Errors
 /// A feature can't be enabled, or feature flags be begun with.
+#[boxed]
 pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await
 }

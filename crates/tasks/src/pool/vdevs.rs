@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
 use cenote_dataset::spacemaps::metaslab_extent;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::pool as names;
@@ -36,6 +37,7 @@ use crate::pool::create::{empty_metaslabs, guid_sum, make_vdev_zaps};
 /// # Errors
 /// A device is too small or fails; a vdev is being removed; RAID-Z for a pool from which vdevs were
 /// removed.
+#[boxed]
 pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
     let added = engine
         .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
@@ -52,6 +54,7 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
 ///
 /// # Errors
 /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
+#[boxed]
 pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
     engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await })).await
 }
@@ -60,6 +63,7 @@ pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> 
 ///
 /// # Errors
 /// It is in no mirror.
+#[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
     let device = engine.run(move |context| Box::pin(async move { detach_sync(context, leaf).await })).await?;
     clear_labels(&*device.device).await?;
