@@ -1,81 +1,105 @@
-//! The block cache: verified, decoded metadata blocks within a budget of bytes.
+//! The block cache (ARC): verified, decoded blocks within a budget of bytes, kept by a policy that can be
+//! chosen and changed while the pool is open.
 //!
-//! Idea: nearly every look-up walks the same few indirect blocks, blocks of dnodes and ZAP leaves. They are
-//! kept decoded, keyed by the block's permanent identity: its first address, its birth and its checksum.
-//! Nothing is ever invalidated: a block that a later sync pass of its txg overwrote in place has another
-//! checksum. File data bypasses the cache: it would only push metadata out.
+//! Idea: three parts. Shards hold the blocks, by a name that is theirs for ever ([`identity`]), so nothing is
+//! ever invalidated. One policy for all of them ([`cenote_policy::Policy`]) says which stay; it hears of
+//! hits in batches ([`shard`]), of misses at once. Reads under way are shared ([`flights`]).
 //!
-//! Eviction is second chance (CLOCK): a shard's blocks form a ring; a hit sets a mark; the hand evicts the
-//! first block without a mark and clears marks on its way. That is as good as LRU for this use, with no
-//! list to reorder on a hit.
+//! ```text
+//!   read    shard: hit --> note it --(every 32nd)--> policy
+//!                  miss --> flight --> pool --> policy: who goes? --> shards
+//!   fill    what a txg wrote goes the way of a miss, without a read
+//! ```
 //!
-//! Single flight: readers that miss on the same block wait for one read ([`flights`]).
+//! Blocks of metadata are always cached; blocks of files and volumes where [`CacheOptions::data`] says so: a
+//! program that reads each file once keeps its memory for metadata, a daemon serves from it.
 //!
-//! Locking: all methods may be called concurrently. Each shard has a mutex, the table of reads in flight
-//! another; no two are held at once and none across an await. Counters are relaxed atomics. Two reads of
-//! one block may both insert it; the blocks are equal.
+//! Locking: all methods may be called concurrently. The policy has a mutex, each shard has one, the table of
+//! reads in flight another. The policy's may be held while a shard's is taken, not the other way round; none
+//! is held across an await. What is resident changes only under the policy's lock, so shards and policy agree
+//! whenever it is free. Counters are relaxed atomics.
 //!
-//! Memory: at most the budget, plus blocks that callers still hold, plus blocks being read.
+//! Memory: at most the budget, bookkeeping included ([`OVERHEAD_BYTES`] a block), plus blocks that callers
+//! still hold, plus blocks being read.
 //!
-//! Source: the idea of OpenZFS's `arc.c`, none of its policy: a read-only tree needs no ghost lists to be
-//! fast.
+//! Source: OpenZFS `arc.c`; of its forms of a block only the decoded one.
 #![forbid(unsafe_code)]
 
 mod flights;
+mod identity;
 mod shard;
+mod stats;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::blkptr::Blkptr;
+use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
 use cenote_pool::{Pool, PoolError, ReadContext};
 use parking_lot::Mutex;
 
 use flights::Flights;
+use identity::{Identity, Key};
 use shard::Shard;
+use stats::Counters;
+
+pub use stats::{CacheStats, ClassStats};
 
 /// Number of shards: enough that two threads seldom want the same lock.
 const SHARDS: usize = 16;
+/// Cost of a block besides its bytes: its place in the shard's map and in the policy, a ghost, the count of
+/// references. A measurement, on the high side.
+const OVERHEAD_BYTES: usize = 320;
+/// What blocks are long, as far as policies want to know beforehand.
+const MEAN_BLOCK_BYTES: u64 = 16 << 10;
 
-/// A block's permanent identity: first DVA, properties, birth and the whole checksum.
-type Key = [u64; 8];
+/// What a cache is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// The most bytes that it holds.
+    pub budget_bytes: usize,
+    /// Which blocks stay.
+    pub policy: PolicyName,
+    /// Blocks of files and volumes are cached too.
+    pub data: bool,
+}
+
+impl CacheOptions {
+    /// A cache of metadata, by OpenZFS's policy.
+    pub fn metadata(budget_bytes: usize) -> CacheOptions {
+        CacheOptions { budget_bytes, policy: PolicyName::OpenZfs, data: false }
+    }
+}
 
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
 pub struct BlockCache {
     shards: Vec<Mutex<Shard>>,
+    keeper: Mutex<Keeper>,
     in_flight: Flights<Key, Bytes>,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    budget_bytes: usize,
+    data: AtomicBool,
+    counters: Counters,
 }
 
-/// Statistics of a cache.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct CacheStats {
-    /// Reads answered from memory.
-    pub hits: u64,
-    /// Reads that went to the pool (or waited for one that did).
-    pub misses: u64,
-    /// Blocks evicted.
-    pub evictions: u64,
-    /// Blocks in the cache now.
-    pub blocks: u64,
-    /// Bytes in the cache now, including bookkeeping.
-    pub bytes: u64,
-    /// The most bytes it may hold.
-    pub budget_bytes: u64,
+/// The policy, and what it was made with.
+struct Keeper {
+    policy: Box<dyn Policy>,
+    name: PolicyName,
+    budget_bytes: usize,
+    /// For the blocks that have to go: reused.
+    evicted: Vec<BlockId>,
 }
 
 impl BlockCache {
-    /// An empty cache that holds at most `budget_bytes`.
-    pub fn new(budget_bytes: usize) -> BlockCache {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(budget_bytes / SHARDS))).collect();
+    /// An empty cache.
+    pub fn new(options: CacheOptions) -> BlockCache {
+        let CacheOptions { budget_bytes, policy: name, data } = options;
+        let policy = name.build(budget_bytes as u64, MEAN_BLOCK_BYTES);
         BlockCache {
-            shards,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            keeper: Mutex::new(Keeper { policy, name, budget_bytes, evicted: Vec::new() }),
             in_flight: Flights::default(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            budget_bytes,
+            data: AtomicBool::new(data),
+            counters: Counters::default(),
         }
     }
 
@@ -84,16 +108,17 @@ impl BlockCache {
     /// # Errors
     /// Those of [`Pool::read`]; a failed read leaves nothing in the cache.
     pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
-        let Some(key) = key_of(bp) else { return pool.read(bp, ctx).await };
-        if let Some(block) = self.look_up(&key, true) {
-            return Ok(block);
+        let Some(block) = self.cached(bp) else { return pool.read(bp, ctx).await };
+        let now_ns = now_ns(pool);
+        if let Some(bytes) = self.look_up(&block, now_ns) {
+            return Ok(bytes);
         }
         let read = async {
-            let block = pool.read(bp, ctx).await?;
-            self.insert(key, block.clone());
-            Ok(block)
+            let bytes = pool.read(bp, ctx).await?;
+            self.insert(&block, bytes.clone(), now_ns);
+            Ok(bytes)
         };
-        self.in_flight.join(key, read).await
+        self.in_flight.join(block.key, read).await
     }
 
     /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order
@@ -107,8 +132,14 @@ impl BlockCache {
         keep: impl Fn(usize) -> bool,
         mut each: impl FnMut(Result<Bytes, PoolError>),
     ) {
+        let now_ns = now_ns(pool);
         let hit = |(index, (bp, _)): (usize, &(Blkptr, ReadContext))| {
-            key_of(bp).and_then(|key| self.look_up(&key, keep(index)))
+            let block = self.cached(bp)?;
+            let found = self.look_up(&block, now_ns);
+            if found.is_some() && !keep(index) {
+                self.forget(bp);
+            }
+            found
         };
         let hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
         let missing: Vec<_> =
@@ -120,8 +151,8 @@ impl BlockCache {
                     each(Ok(hit));
                     continue;
                 }
-                if let (Ok(block), Some(key)) = (&block, key_of(bp).filter(|_| keep(index))) {
-                    self.insert(key, block.clone());
+                if let (Ok(bytes), Some(block)) = (&block, self.cached(bp).filter(|_| keep(index))) {
+                    self.insert(&block, bytes.clone(), now_ns);
                 }
                 return each(block);
             }
@@ -142,41 +173,184 @@ impl BlockCache {
         results
     }
 
+    /// Reads blocks of a file or volume, decoded by all cores; returns the results in the requested order.
+    pub async fn read_data(
+        &self,
+        pool: &Pool,
+        requests: Vec<(Blkptr, ReadContext)>,
+    ) -> Vec<Result<Bytes, PoolError>> {
+        if !self.data.load(Ordering::Relaxed) {
+            return pool.read_many(requests).await;
+        }
+        // Many small reads of one block come at once: they share one flight.
+        if let [(bp, ctx)] = &requests[..] {
+            return vec![self.read(pool, bp, ctx).await];
+        }
+        let now_ns = now_ns(pool);
+        let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
+        let mut missing = Vec::new();
+        for (bp, ctx) in requests {
+            let hit = self.cached(&bp).and_then(|block| self.look_up(&block, now_ns));
+            if hit.is_none() {
+                missing.push((bp, ctx));
+            }
+            results.push(hit.map(Ok));
+        }
+        let names: Vec<Option<Identity>> = missing.iter().map(|(bp, _)| self.cached(bp)).collect();
+        let mut read = names.into_iter().zip(pool.read_many(missing).await);
+        let fetched = results.into_iter().map(|hit| match hit {
+            Some(hit) => Some(hit),
+            None => read.next().map(|(name, result)| {
+                if let (Some(name), Ok(bytes)) = (&name, &result) {
+                    self.insert(name, bytes.clone(), now_ns);
+                }
+                result
+            }),
+        });
+        fetched.flatten().collect()
+    }
+
+    /// A txg has written a block: it is cached as if it had been read.
+    pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes) {
+        if let Some(block) = self.cached(bp) {
+            self.insert(&block, bytes.clone(), now_ns(pool));
+        }
+    }
+
+    /// A block is not wanted any more: freed, or read for the last time.
+    pub fn forget(&self, bp: &Blkptr) {
+        let Some(block) = Identity::of(bp) else { return };
+        let mut keeper = self.keeper.lock();
+        keeper.policy.remove(block.id);
+        self.shard(block.id).lock().remove(block.id);
+    }
+
+    /// Whether blocks of files and volumes are cached from now on.
+    pub fn set_data(&self, data: bool) {
+        self.data.store(data, Ordering::Relaxed);
+    }
+
+    /// The policy by which blocks stay.
+    pub fn policy(&self) -> PolicyName {
+        self.keeper.lock().name
+    }
+
+    /// Changes the policy. The new one begins with the blocks that are resident, all of them used once.
+    pub fn set_policy(&self, name: PolicyName) {
+        let mut keeper = self.keeper.lock();
+        let Keeper { policy, name: old, budget_bytes, evicted } = &mut *keeper;
+        (*old, *policy) = (name, name.build(*budget_bytes as u64, MEAN_BLOCK_BYTES));
+        for shard in &self.shards {
+            let listed = {
+                let mut shard = shard.lock();
+                shard.tell(drop);
+                shard.list()
+            };
+            for (id, len_bytes, class) in listed {
+                policy.insert(&access(id, class, len_bytes, 0), evicted);
+                self.evict(evicted);
+            }
+        }
+    }
+
+    /// Changes the most bytes that it holds, and evicts what no longer fits.
+    pub fn set_budget(&self, budget_bytes: usize) {
+        let mut keeper = self.keeper.lock();
+        keeper.budget_bytes = budget_bytes;
+        let Keeper { policy, evicted, .. } = &mut *keeper;
+        policy.resize(budget_bytes as u64, evicted);
+        self.evict(evicted);
+    }
+
     /// Statistics so far.
     pub fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            budget_bytes: self.budget_bytes as u64,
-            ..CacheStats::default()
-        };
+        let keeper = self.keeper.lock();
+        let mut stats = self.counters.stats();
+        stats.budget_bytes = keeper.budget_bytes as u64;
+        stats.policy = Some(keeper.name);
+        stats.gauges = keeper.policy.gauges();
+        stats.bytes = keeper.policy.resident_bytes();
         for shard in &self.shards {
             let shard = shard.lock();
-            stats.evictions += shard.evictions();
             stats.blocks += shard.len() as u64;
-            stats.bytes += shard.bytes() as u64;
+            stats.data.content_bytes += shard.content_bytes(Class::Data);
+            stats.metadata.content_bytes += shard.content_bytes(Class::Metadata);
         }
         stats
     }
 
-    fn look_up(&self, key: &Key, keep: bool) -> Option<Bytes> {
-        let mut shard = self.shard(key).lock();
-        let found = if keep { shard.get(key) } else { shard.take(key) };
+    /// What a block is called, if it is one to be cached.
+    fn cached(&self, bp: &Blkptr) -> Option<Identity> {
+        let wanted = |block: &Identity| block.class == Class::Metadata || self.data.load(Ordering::Relaxed);
+        Identity::of(bp).filter(wanted)
+    }
+
+    fn look_up(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+        let mut shard = self.shard(block.id).lock();
+        let found = shard.get(block);
+        let heard = match &found {
+            Some(bytes) => shard.note(access(block.id, block.class, bytes.len(), now_ns)),
+            None => None,
+        };
         drop(shard);
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.counters.looked_up(block.class, found.is_some());
+        if let Some(heard) = heard {
+            let mut keeper = self.keeper.lock();
+            heard.iter().for_each(|access| {
+                keeper.policy.touch(access);
+            });
+        }
         found
     }
 
-    fn insert(&self, key: Key, block: Bytes) {
-        self.shard(&key).lock().insert(key, block);
+    /// Makes a block resident and lets others go. One that is larger than the budget does not stay.
+    fn insert(&self, block: &Identity, bytes: Bytes, now_ns: u64) {
+        let mut keeper = self.keeper.lock();
+        let Keeper { policy, budget_bytes, evicted, .. } = &mut *keeper;
+        let access = access(block.id, block.class, bytes.len(), now_ns);
+        if u64::from(access.bytes) > *budget_bytes as u64 {
+            return;
+        }
+        {
+            let mut shard = self.shard(block.id).lock();
+            // Two reads of one block may both come here.
+            if shard.holds(block.id) {
+                return;
+            }
+            shard.insert(block, bytes);
+        }
+        // The policy decides by what was hit until now.
+        for shard in &self.shards {
+            shard.lock().tell(|hit| {
+                policy.touch(&hit);
+            });
+        }
+        policy.insert(&access, evicted);
+        self.evict(evicted);
+        debug_assert!(policy.resident_bytes() <= *budget_bytes as u64, "a policy exceeds its budget");
     }
 
-    fn shard(&self, key: &Key) -> &Mutex<Shard> {
-        // Checksum words are practically random; offsets alone would put neighbours in one shard.
-        let mixed = (key[1] ^ key[4]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(mixed >> 60) as usize % SHARDS]
+    /// Removes what the policy named. Its lock is held.
+    fn evict(&self, evicted: &mut Vec<BlockId>) {
+        self.counters.evicted(evicted.len() as u64);
+        for id in evicted.drain(..) {
+            self.shard(id).lock().remove(id);
+        }
     }
+
+    fn shard(&self, id: BlockId) -> &Mutex<Shard> {
+        &self.shards[(id >> 60) as usize % SHARDS]
+    }
+}
+
+/// An access to a block, with what it costs to keep it.
+fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {
+    let bytes = u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX);
+    Access { id, bytes, class, now_ns, next_use: u64::MAX }
+}
+
+fn now_ns(pool: &Pool) -> u64 {
+    pool.runtime().now().as_ns()
 }
 
 impl std::fmt::Debug for BlockCache {
@@ -185,31 +359,5 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
-/// `None` for holes and pointers that hold their content: caching gains nothing.
-fn key_of(bp: &Blkptr) -> Option<Key> {
-    let w = bp.words();
-    (bp.kind() == BlkptrKind::Normal).then(|| [w[0], w[1], w[6], w[10], w[12], w[13], w[14], w[15]])
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The first word of a Fletcher checksum is a plain sum: it stays the same if one count in a block
-    /// grows by one and another shrinks by one.
-    #[test]
-    fn a_block_written_over_in_place_is_another_one_even_with_the_same_sum() {
-        let block = |checksum: [u64; 4]| {
-            let mut words = [0; 16];
-            (words[0], words[1], words[6], words[10]) = (8, 4096, 7, 123);
-            words[12..].copy_from_slice(&checksum);
-            Blkptr::from_words(words)
-        };
-        let before = key_of(&block([100, 7, 8, 9]));
-        assert!(before.is_some());
-        for after in [[101, 7, 8, 9], [100, 6, 8, 9], [100, 7, 5, 9], [100, 7, 8, 4]] {
-            assert_ne!(key_of(&block(after)), before);
-        }
-        assert_eq!(key_of(&block([100, 7, 8, 9])), before);
-    }
-}
+mod tests;

@@ -24,8 +24,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, Rewind, import};
 use cenote_format::units::Txg;
+use cenote_policy::PolicyName;
 use cenote_pool::{Discovery, FoundPool, Problem, VdevState, discover};
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
@@ -49,7 +51,7 @@ use crate::render::{json_line, json_lines, parse_bytes, visible};
 use crate::streams::{local, streams};
 
 /// Default cache size.
-const CACHE_BYTES: u64 = 256 << 20;
+const CACHE_BYTES: u64 = 128 << 20;
 /// The smallest cache that still works: a few blocks of the largest size.
 const LEAST_CACHE_BYTES: u64 = 64 << 20;
 
@@ -58,7 +60,7 @@ pub struct Session {
     runtime: Runtime,
     common: Common,
     disks: Vec<PathBuf>,
-    cache_bytes: usize,
+    cache: CacheOptions,
     keys: keys::GivenKeys,
     /// The command line as the pool's history records it.
     command: String,
@@ -82,6 +84,7 @@ impl Session {
                 .filter(|&bytes| bytes >= LEAST_CACHE_BYTES)
                 .ok_or_else(|| CliError::Usage(format!("--cache {typed}: give a size of at least 64M")))?,
         };
+        let policy = common.cache_policy.unwrap_or(PolicyName::OpenZfs);
         let disks = disks::named(&common.disks)?;
         if usize::from(common.txg.is_some()) + usize::from(common.rewind) + usize::from(common.checkpoint) > 1
         {
@@ -94,7 +97,7 @@ impl Session {
             runtime,
             common,
             disks,
-            cache_bytes: cache_bytes as usize,
+            cache: CacheOptions { policy, ..CacheOptions::metadata(cache_bytes as usize) },
             keys,
             command,
             told: Mutex::default(),
@@ -116,7 +119,7 @@ impl Session {
             runtime: runtime.clone(),
             common,
             disks,
-            cache_bytes: CACHE_BYTES as usize,
+            cache: CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES as usize) },
             keys,
             command,
             told: Mutex::default(),
@@ -159,7 +162,7 @@ impl Session {
         let (runtime, common, command) = (self.runtime.clone(), self.common.clone(), self.command.clone());
         let (keys, told) = (self.keys.clone(), Mutex::default());
         let pools = self.pools.clone();
-        Session { runtime, common, disks, cache_bytes: self.cache_bytes, keys, command, told, pools }
+        Session { runtime, common, disks, cache: self.cache, keys, command, told, pools }
     }
 
     /// Looks for pools among the disks.
@@ -341,8 +344,8 @@ impl Session {
 
     /// Import options from the common options, without prompting for keys.
     pub fn import_options(&self) -> ImportOptions {
-        let (checkpoint, cache_bytes) = (self.common.checkpoint, self.cache_bytes);
-        ImportOptions { rewind: self.rewind(), checkpoint, cache_bytes, keys: self.keys.given() }
+        let (checkpoint, cache) = (self.common.checkpoint, self.cache);
+        ImportOptions { rewind: self.rewind(), checkpoint, cache, keys: self.keys.given() }
     }
 
     /// Finds and opens a pool by name.

@@ -25,7 +25,8 @@ pub mod indirect;
 
 use std::sync::Arc;
 
-use cenote_cache::BlockCache;
+use cenote_boxed::boxed;
+use cenote_cache::{BlockCache, CacheOptions};
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
 use cenote_format::features::spa_version_is_known;
 use cenote_format::nvlist::Nvlist;
@@ -62,8 +63,8 @@ pub struct ImportOptions {
     pub rewind: Rewind,
     /// The checkpoint in place of the current state (`--rewind-to-checkpoint`).
     pub checkpoint: bool,
-    /// Budget of the cache of metadata blocks.
-    pub cache_bytes: usize,
+    /// The cache of its blocks.
+    pub cache: CacheOptions,
     /// Where keys of encrypted datasets come from.
     pub keys: KeySource,
 }
@@ -73,7 +74,7 @@ impl Default for ImportOptions {
         ImportOptions {
             rewind: Rewind::Newest,
             checkpoint: false,
-            cache_bytes: CACHE_BYTES,
+            cache: CacheOptions::metadata(CACHE_BYTES),
             keys: KeySource::default(),
         }
     }
@@ -84,16 +85,18 @@ impl Default for ImportOptions {
 /// # Errors
 /// A version or feature that can't be read, no uberblock as asked for, or damage on the way to the root
 /// dataset; with [`Rewind::Back`] only if no uberblock leads anywhere.
+#[boxed]
 pub async fn import(rt: &Runtime, found: &FoundPool, options: &ImportOptions) -> Result<Mos> {
-    let cache = Arc::new(BlockCache::new(options.cache_bytes));
+    let cache = Arc::new(BlockCache::new(options.cache));
     import_sharing(rt, found, options, &cache).await
 }
 
-/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache_bytes`]: what states of
+/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache`]: what states of
 /// one pool have in common is then kept once, and all of them together stay within its budget.
 ///
 /// # Errors
 /// Those of [`import`].
+#[boxed]
 pub async fn import_sharing(
     rt: &Runtime,
     found: &FoundPool,
@@ -167,6 +170,7 @@ async fn open_at(
 }
 
 /// Opens the state that an uberblock of the caller's leads to.
+#[boxed]
 pub async fn import_at(
     rt: &Runtime,
     found: &FoundPool,
@@ -174,7 +178,7 @@ pub async fn import_at(
     options: &ImportOptions,
 ) -> Result<Mos> {
     let pool = Pool::assemble(rt, found, uberblock).await?;
-    open_tree(&pool, &Arc::new(BlockCache::new(options.cache_bytes)), uberblock, options).await
+    open_tree(&pool, &Arc::new(BlockCache::new(options.cache)), uberblock, options).await
 }
 
 /// Versions 1 to 28 were released as such; 5000 means feature flags.
@@ -233,6 +237,7 @@ async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<Object
 }
 
 /// The content of a packed nvlist object: its bonus says how many bytes.
+#[boxed]
 pub async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
     let object = objset.object(id).await?;
     let bonus = object.dnode().bonus();

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::{ObjsetType, ZilHeader};
@@ -159,6 +160,7 @@ impl Engine {
         let allocator = self.0.allocator.clone();
         SyncingTxg {
             pool: self.pool(),
+            cache: self.0.cache.clone(),
             allocator,
             txg: hold.txg(),
             pass: 1,
@@ -195,6 +197,7 @@ pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset)
 }
 
 /// Frees the log of a dataset that goes, or gets another tree.
+#[boxed]
 pub async fn free_log(context: &mut SyncContext, head: &Dataset) -> Result<()> {
     let open = context.engine.datasets.lock().get(&head.id()).cloned();
     let blocks = match open.as_ref().and_then(|open| open.log.as_ref()) {
@@ -212,6 +215,7 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset) -> Result<()> {
 
 /// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that
 /// leads to none.
+#[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
     let objset = dataset.objset().await?;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use cenote_cache::BlockCache;
+use cenote_boxed::boxed;
+use cenote_cache::{BlockCache, CacheOptions};
 use cenote_codec::compress::Compression;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::{FeatureState, Mos};
@@ -37,6 +38,7 @@ impl Engine {
     /// [`DatasetError::LogUnreadable`].
     ///
     /// [`DatasetError::LogUnreadable`]: cenote_object::DatasetError::LogUnreadable
+    #[boxed]
     pub async fn start(mos: &Mos) -> Result<Engine> {
         let engine = Engine::load(mos).await?;
         engine.claim_logs(mos, None).await?;
@@ -48,6 +50,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of [`Engine::start`], but for logs.
+    #[boxed]
     pub async fn start_without_lost_logs(mos: &Mos) -> Result<(Engine, Vec<LostLog>)> {
         let (engine, mut lost) = (Engine::load(mos).await?, Vec::new());
         engine.claim_logs(mos, Some(&mut lost)).await?;
@@ -83,8 +86,8 @@ impl Engine {
 
     /// An engine for a pool that has nothing on disk yet but its devices: the first txg makes it.
     pub fn of_new_pool(new: NewEngine) -> Engine {
-        let NewEngine { pool, config, keys, cache_bytes, features, allocator } = new;
-        let cache = Arc::new(BlockCache::new(cache_bytes));
+        let NewEngine { pool, config, keys, cache, features, allocator } = new;
+        let cache = Arc::new(BlockCache::new(cache));
         let mos = Objset::empty(&pool, &cache, DatasetId(0), None, ObjsetPhys::empty(ObjsetType::Meta));
         let has = |name| features.iter().any(|feature| feature.name == name);
         let compression = if has("lz4_compress") { Compression::Lz4 } else { Compression::Lzjb };
@@ -148,8 +151,8 @@ pub struct NewEngine {
     pub config: PoolConfig,
     /// Keys of its encrypted datasets.
     pub keys: Keyring,
-    /// Memory for metadata blocks.
-    pub cache_bytes: usize,
+    /// The cache of its blocks.
+    pub cache: CacheOptions,
     /// Features to enable.
     pub features: Vec<&'static Feature>,
     /// Its vdevs, of which nothing is allocated.

@@ -107,6 +107,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
     let pool = engine.pool.read().clone();
     let syncing = SyncingTxg {
         pool,
+        cache: engine.cache.clone(),
         allocator: engine.allocator.clone(),
         txg,
         pass: 1,

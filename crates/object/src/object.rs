@@ -27,6 +27,7 @@ mod walk;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
@@ -123,6 +124,7 @@ impl Object {
     ///
     /// # Errors
     /// An indirect block above it can't be read.
+    #[boxed]
     pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         let mut at = self.dnode.levels - 1;
         if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
@@ -143,6 +145,7 @@ impl Object {
     /// are holes.
     ///
     /// Allocates in proportion to the range: callers ask for windows, not for whole objects.
+    #[boxed]
     pub async fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerRun> {
         let top = self.dnode.levels - 1;
         if level > top || range.is_empty() {
@@ -210,6 +213,7 @@ impl Object {
     ///
     /// # Errors
     /// Those of the pool.
+    #[boxed]
     pub async fn read_metadata(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
         let ctx = self.objset.context(self.id, level, block);
         Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx).await?)
@@ -220,6 +224,7 @@ impl Object {
     ///
     /// # Errors
     /// The block or an indirect block above it can't be read.
+    #[boxed]
     pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
         let size = self.block_bytes() as usize;
         let bp = match self.objset.layers().block(self.id, block) {
@@ -238,6 +243,7 @@ impl Object {
     ///
     /// # Errors
     /// It can't be read.
+    #[boxed]
     pub async fn read_spill(&self) -> Result<Option<(Endian, Bytes)>> {
         if let Some(changed) = self.objset.layers().spill(self.id) {
             return Ok(changed.map(|spill| (Endian::NATIVE, spill)));
@@ -252,6 +258,7 @@ impl Object {
     ///
     /// # Errors
     /// Any block can't be read; more is asked for than is read at once.
+    #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
         if len_bytes > MOST_BYTES {
             return Err(self.damaged("would be longer than anything that is read whole"));
@@ -286,6 +293,7 @@ impl Object {
     ///
     /// # Errors
     /// Any block can't be read; more is asked for than fits into memory.
+    #[boxed]
     pub async fn read_words(&self, first: u64, count: usize) -> Result<Vec<u64>> {
         if count > MOST_WORDS {
             return Err(self.damaged("would be a longer array than any is"));
@@ -312,6 +320,7 @@ impl Object {
     ///
     /// # Errors
     /// Any block can't be read, or is a hole.
+    #[boxed]
     pub async fn read_table(&self, first: u64, count: u64) -> Result<Vec<u64>> {
         let per_block = (self.block_bytes() / 8).max(1);
         let end = first.saturating_add(count);
@@ -333,7 +342,8 @@ impl Object {
         Ok(words)
     }
 
-    /// Reads data blocks past the cache, neighbours on disk together.
+    /// Reads data blocks, those that are not cached together with their neighbours on disk.
+    #[boxed]
     pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
         let size = self.block_bytes() as usize;
         let hole = |id| DataBlock { id: BlockId(id), endian: Endian::NATIVE, data: Ok(None) };
@@ -356,7 +366,7 @@ impl Object {
             }
         }
         self.show_changes(&mut blocks, &mut waiting, &mut requests);
-        let results = self.objset.pool().read_many(requests).await;
+        let results = self.objset.cache().read_data(self.objset.pool(), requests).await;
         for (index, result) in waiting.into_iter().zip(results) {
             blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
         }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use cenote_cache::CacheOptions;
 use cenote_codec::checksum::embedded::label_verifier;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
@@ -218,7 +219,7 @@ async fn fill(runtime: &Runtime, disk: Arc<ImageDisk>) -> Result<()> {
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache_bytes: 4 << 20,
+        cache: CacheOptions::metadata(4 << 20),
     };
     let engine = cenote_tasks::create_pool(runtime, new, Box::new(empty_filesystem)).await?;
     let names = |names: &[&str]| names.iter().map(|name| format!("{POOL}/{name}")).collect::<Vec<_>>();

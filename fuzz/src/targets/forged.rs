@@ -2,6 +2,7 @@
 //!
 //! No loop here is bounded: the target looks for walks that do not end by themselves.
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, import};
 use cenote_engine::Engine;
 use cenote_format::features::SPA_FEATURES;
@@ -59,7 +60,10 @@ pub fn write(data: &[u8]) {
 }
 
 fn options() -> ImportOptions {
-    ImportOptions { cache_bytes: CACHE_BYTES, ..ImportOptions::default() }
+    ImportOptions {
+        cache: CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) },
+        ..ImportOptions::default()
+    }
 }
 
 fn run(changes: &[u8], work: impl AsyncFnOnce(Runtime, FoundPool)) {

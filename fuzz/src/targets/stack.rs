@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, Mos, import};
 use cenote_device::{Device, DeviceInfo, Io, Op};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
@@ -77,7 +78,7 @@ pub fn files_of(data: &[u8]) -> usize {
     consume(found.status());
     let config = SimConfig { step_limit: STEP_LIMIT, ..SimConfig::seed(1) };
     let look = |runtime: Runtime| async move {
-        let options = ImportOptions { cache_bytes: 4 << 20, ..ImportOptions::default() };
+        let options = ImportOptions { cache: CacheOptions::metadata(4 << 20), ..ImportOptions::default() };
         match import(&runtime, &found, &options).await {
             Ok(mos) => look_at_pool(&mos).await,
             Err(_) => 0,

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use cenote_policy::PolicyName;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Options of every command.
@@ -34,9 +35,13 @@ pub struct Common {
     /// Print JSON, errors included
     #[arg(short = 'j', long)]
     pub json: bool,
-    /// Memory for cached blocks [default: 256M]
+    /// Memory for cached blocks [default: 128M]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<String>,
+    /// Which blocks stay in memory: lru, arc, zol-0.6.2, zol-0.6.3, openzfs-2.3, s3-fifo, sieve, w-tinylfu
+    /// or lirs [default: openzfs-2.3]
+    #[arg(long, value_name = "NAME", value_parser = living_policy)]
+    pub cache_policy: Option<PolicyName>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -68,7 +73,18 @@ impl Common {
         self.checkpoint |= later.checkpoint;
         self.json |= later.json;
         self.cache = later.cache.or(self.cache.take());
+        self.cache_policy = later.cache_policy.or(self.cache_policy);
         self.threads = later.threads.or(self.threads);
+    }
+}
+
+/// A policy that does not have to know the future.
+fn living_policy(text: &str) -> Result<PolicyName, String> {
+    let name: PolicyName =
+        text.parse().map_err(|error: cenote_policy::policy::NoSuchPolicy| error.to_string())?;
+    match name {
+        PolicyName::Belady => Err("`belady` needs the future: it is for `trace replay`".into()),
+        name => Ok(name),
     }
 }
 

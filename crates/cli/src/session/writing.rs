@@ -7,6 +7,7 @@
 
 use std::fmt::Display;
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::import;
 use cenote_device::Gate;
 use cenote_engine::{Engine, Host, LostLog};
@@ -196,8 +197,8 @@ impl Session {
     }
 
     pub(super) fn newest(&self) -> cenote_dataset::ImportOptions {
-        let (cache_bytes, keys) = (self.cache_bytes, self.keys.source());
-        cenote_dataset::ImportOptions { cache_bytes, keys, ..Default::default() }
+        let (cache, keys) = (self.cache, self.keys.source());
+        cenote_dataset::ImportOptions { cache, keys, ..Default::default() }
     }
 
     /// The named pools, or all that are not destroyed if none is named.
@@ -229,9 +230,9 @@ impl Session {
         }
     }
 
-    /// Memory for cached blocks.
-    pub fn cache_bytes(&self) -> usize {
-        self.cache_bytes
+    /// The cache of a pool that is opened.
+    pub fn cache(&self) -> CacheOptions {
+        self.cache
     }
 }
 

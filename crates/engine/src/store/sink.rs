@@ -15,6 +15,7 @@ use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
+use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Psize, Txg};
 use cenote_object::Result;
 use cenote_object::object::SPILL_BLOCK;
@@ -190,10 +191,15 @@ impl BlockSink for PoolSink {
     async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (syncing, old) = (&self.syncing, new.old);
         let props = self.props(&new);
+        let data = new.data.clone();
         let written = match (self.dedup(&new), &syncing.tables) {
             (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
             _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
         };
+        // The next txg that changes this tree reads it again.
+        if new.object_type != ObjectType::OBJSET {
+            syncing.cache.fill(&syncing.pool, &written.bp, &data);
+        }
         if !written.keeps_place {
             self.bear(&written.bp);
             self.kill(&old);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_cache::BlockCache;
 use cenote_codec::compress::Compression;
 use cenote_format::units::Txg;
 use cenote_object::LiveObjset;
@@ -14,6 +15,8 @@ use crate::sharing::release::SharedBlocks;
 #[derive(Clone)]
 pub(crate) struct SyncingTxg {
     pub(crate) pool: Pool,
+    /// Takes what is written, since the next txg reads much of it again.
+    pub(crate) cache: Arc<BlockCache>,
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) txg: Txg,
     /// Counts the rounds in which the MOS is written until it does not change any more.

@@ -8,6 +8,7 @@ mod volumes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_engine::{Engine, Host};
@@ -67,7 +68,7 @@ async fn create_on(
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache_bytes: 16 << 20,
+        cache: CacheOptions::metadata(16 << 20),
     };
     cenote_tasks::create_pool(rt, new, empty_filesystem()).await.unwrap()
 }

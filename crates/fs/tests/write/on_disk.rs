@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_engine::Engine;
@@ -41,7 +42,7 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache_bytes: 16 << 20,
+        cache: CacheOptions::metadata(16 << 20),
     };
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
 use cenote_dataset::import::import_sharing;
 use cenote_dataset::{ImportOptions, Mos, Rewind};
@@ -37,7 +38,7 @@ impl Trees {
         txgs.dedup();
         txgs.truncate(options.back.saturating_add(1));
         let import = ImportOptions { checkpoint: false, ..options.import.clone() };
-        let cache = Arc::new(BlockCache::new(import.cache_bytes));
+        let cache = Arc::new(BlockCache::new(import.cache));
         Trees { runtime: runtime.clone(), found: found.clone(), import, cache, txgs, opened: Vec::new() }
     }
 
@@ -52,6 +53,7 @@ impl Trees {
     }
 
     /// Opens a tree, or returns why it doesn't open.
+    #[boxed]
     pub async fn get(&mut self, index: usize) -> Result<Mos, DatasetError> {
         while self.opened.len() <= index.min(self.txgs.len().saturating_sub(1)) {
             let options =

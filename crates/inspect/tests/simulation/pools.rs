@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::Device;
 use cenote_engine::Engine;
@@ -121,7 +122,7 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache_bytes: CACHE_BYTES,
+        cache: CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) },
     };
     let now = now(rt);
     let fill_root = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {
@@ -135,7 +136,10 @@ pub async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Mos, St
     let discovery = discover_devices(devices).await;
     let [found] = &discovery.pools[..] else { return Err(format!("no pool: {:?}", discovery.problems)) };
     let found = found.open_for_writing(rt).await.map_err(|error| error.to_string())?;
-    let options = ImportOptions { cache_bytes: CACHE_BYTES, ..ImportOptions::default() };
+    let options = ImportOptions {
+        cache: CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) },
+        ..ImportOptions::default()
+    };
     let mos = import(rt, &found, &options).await.map_err(|error| error.to_string())?;
     let newest = found.uberblocks.first().map(|uberblock| uberblock.txg);
     if newest != Some(mos.uberblock().txg) {

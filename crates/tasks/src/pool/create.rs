@@ -14,6 +14,8 @@
 
 use std::collections::BTreeMap;
 
+use cenote_boxed::boxed;
+use cenote_cache::CacheOptions;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::mos::{FREE_DIR_NAME, MOS_DIR_NAME};
 use cenote_dataset::spacemaps::metaslab_extent;
@@ -59,14 +61,15 @@ pub struct NewPool {
     pub root_properties: Settings,
     /// Who knows the key of the root file system, if that is to be encrypted.
     pub keys: KeySource,
-    /// Memory for metadata blocks.
-    pub cache_bytes: usize,
+    /// The cache of its blocks.
+    pub cache: CacheOptions,
 }
 
 /// Makes a pool. Whatever was on the devices is lost.
 ///
 /// # Errors
 /// A property can't be so, in which case nothing was written; or a device fails.
+#[boxed]
 pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Result<Engine> {
     check_root(&new)?;
     let keys = Keyring::new(new.keys.clone());
@@ -94,7 +97,7 @@ pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Res
         pool,
         config,
         keys,
-        cache_bytes: new.cache_bytes,
+        cache: new.cache,
         features: new.features.clone(),
     });
     engine

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_engine::Engine;
@@ -56,7 +57,7 @@ pub(crate) async fn create_with(
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache_bytes: 16 << 20,
+        cache: CacheOptions::metadata(16 << 20),
     };
     cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
 }

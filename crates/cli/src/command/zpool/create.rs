@@ -127,7 +127,7 @@ impl Create {
             properties: numbers,
             root_properties: root,
             keys: session.keys(),
-            cache_bytes: session.cache_bytes(),
+            cache: session.cache(),
         };
         let fill = fill::filesystem(session, filesystem, projects);
         let engine = cenote_tasks::create_pool(session.runtime(), new, fill).await?;

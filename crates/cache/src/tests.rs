@@ -1,0 +1,84 @@
+//! The cache without a pool: what becomes resident, and stays.
+
+use super::*;
+
+fn block(n: u64, class: Class) -> Identity {
+    let mut words = [0; 16];
+    let metadata = u64::from(class == Class::Metadata);
+    (words[0], words[1], words[6], words[10], words[12]) =
+        (8, 4096 * n, (metadata << 56) | (19 << 48), 1, n * n);
+    let block = Identity::of(&Blkptr::from_words(words)).expect("no hole");
+    assert_eq!(block.class, class);
+    block
+}
+
+fn cache(policy: PolicyName, blocks: usize) -> BlockCache {
+    BlockCache::new(CacheOptions { budget_bytes: blocks * (1000 + OVERHEAD_BYTES), policy, data: true })
+}
+
+/// Reads as [`BlockCache::read`] does. Returns whether it was a hit.
+fn read(cache: &BlockCache, block: &Identity, now_ns: u64) -> bool {
+    let hit = cache.look_up(block, now_ns).is_some();
+    if !hit {
+        cache.insert(block, vec![7; 1000].into(), now_ns);
+    }
+    hit
+}
+
+#[test]
+fn no_policy_exceeds_the_budget_and_each_holds_what_is_used_often() {
+    for policy in PolicyName::ALL.into_iter().filter(|name| *name != PolicyName::Belady) {
+        let cache = cache(policy, 40);
+        let often: Vec<Identity> = (0..8).map(|n| block(n, Class::Metadata)).collect();
+        let (mut hits, mut reads) = (0, 0);
+        for n in 0..4000 {
+            let now_ns = n * 100_000_000;
+            read(&cache, &block(1000 + n, if n % 2 == 0 { Class::Data } else { Class::Metadata }), now_ns);
+            reads += 1;
+            hits += u64::from(read(&cache, &often[n as usize % 8], now_ns));
+            let stats = cache.stats();
+            assert!(stats.bytes <= stats.budget_bytes, "{policy}");
+            let content = stats.data.content_bytes + stats.metadata.content_bytes;
+            assert_eq!(
+                (stats.blocks * 1000, stats.bytes),
+                (content, content + stats.blocks * OVERHEAD_BYTES as u64)
+            );
+        }
+        assert!(hits * 100 >= reads * 95, "{policy}: {hits} of {reads}");
+    }
+}
+
+#[test]
+fn a_policy_can_be_changed_while_blocks_are_resident() {
+    let cache = cache(PolicyName::Lru, 20);
+    let blocks: Vec<Identity> = (0..20).map(|n| block(n, Class::Data)).collect();
+    blocks.iter().for_each(|block| assert!(!read(&cache, block, 1)));
+    for policy in [PolicyName::S3Fifo, PolicyName::Lirs, PolicyName::Zol062, PolicyName::OpenZfs] {
+        cache.set_policy(policy);
+        assert!(blocks.iter().all(|block| read(&cache, block, 2)), "{policy}");
+    }
+    cache.set_budget(5 * (1000 + OVERHEAD_BYTES));
+    assert_eq!(cache.stats().blocks, 5);
+    assert_eq!(blocks.iter().filter(|block| cache.look_up(block, 3).is_some()).count(), 5);
+}
+
+#[test]
+fn what_is_larger_than_the_cache_does_not_push_others_out() {
+    let cache = cache(PolicyName::OpenZfs, 4);
+    let small = block(1, Class::Data);
+    read(&cache, &small, 1);
+    cache.insert(&block(2, Class::Data), vec![0; 10_000].into(), 2);
+    assert_eq!(cache.stats().blocks, 1);
+    assert!(read(&cache, &small, 3));
+}
+
+#[test]
+fn blocks_of_files_stay_out_unless_asked_for() {
+    let cache = BlockCache::new(CacheOptions::metadata(1 << 20));
+    let mut words = [0; 16];
+    (words[0], words[1], words[6], words[10]) = (8, 4096, 19 << 48, 1);
+    let data = Blkptr::from_words(words);
+    assert!(cache.cached(&data).is_none());
+    cache.set_data(true);
+    assert!(cache.cached(&data).is_some());
+}
