@@ -51,7 +51,8 @@ impl Gate {
         Arc::new(Held { inner: device, index: state.devices.len() - 1, gate: self.clone() })
     }
 
-    /// The devices themselves, as they are on disk, without waiting writes.
+    /// The devices themselves, as they are on disk, without waiting writes; none once the gate is open, which
+    /// keeps no device open that nobody uses any more.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.0.state.lock().devices.clone()
     }
@@ -73,13 +74,14 @@ impl Gate {
     pub async fn open(&self) -> Result<()> {
         loop {
             let (step, devices) = {
-                let state = self.0.state.lock();
-                let Some(step) = state.waiting.front() else {
+                let mut state = self.0.state.lock();
+                let Some(step) = state.waiting.front().cloned() else {
                     // Set under the lock: later operations find the gate open.
                     self.0.is_open.store(true, Ordering::Release);
+                    state.devices.clear();
                     return Ok(());
                 };
-                (step.clone(), state.devices.clone())
+                (step, state.devices.clone())
             };
             match &step {
                 Step::Write { device, offset, data } => {
@@ -254,6 +256,19 @@ mod tests {
             b.write_at(9, Bytes::from_static(b"c")).await.unwrap();
             assert_eq!(&below[0].read_at(0, 3).await.unwrap()[..], b"new");
             assert_eq!(&below[1].read_at(8, 2).await.unwrap()[..], b"bc");
+        });
+    }
+
+    #[test]
+    fn a_device_that_leaves_is_closed_once_the_gate_is_open() {
+        Runtime::simulate(SimConfig::default(), |rt| async move {
+            let (gate, below, [leaves, stays]) = held(&rt);
+            let [a, b] = below.map(|device| Arc::downgrade(&device));
+            leaves.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+            gate.open().await.unwrap();
+            drop(leaves);
+            assert!(a.upgrade().is_none() && b.upgrade().is_some());
+            drop(stays);
         });
     }
 }

@@ -19,6 +19,7 @@ use parking_lot::MutexGuard;
 
 use crate::engine::{LiveDataset, Shared};
 use crate::kept_deadlists::KeptDeadlists;
+use crate::state::begin_writing;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
@@ -169,6 +170,15 @@ impl SyncContext {
     /// The pool, as this txg leaves its tree of vdevs.
     pub fn pool(&self) -> &Pool {
         &self.syncing.pool
+    }
+
+    /// Before a task, all of whose checks are done, changes what is not the txg's alone: the pool is marked
+    /// as in use.
+    ///
+    /// # Errors
+    /// Somebody else has taken the pool; a device fails.
+    pub async fn begin_writing(&mut self) -> Result<()> {
+        begin_writing(self).await
     }
 
     /// From here on the txg is written to `pool`: another tree of vdevs, or another version.

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
     pub(crate) shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
-    /// What devices have missed since the pool was opened, as their logs say.
+    /// What devices have missed, as their logs say.
     pub(crate) missed: Mutex<Missed>,
     /// What writing the MOS took and its directory has not been charged for.
     pub(crate) uncharged: Mutex<SpaceDelta>,

@@ -17,7 +17,7 @@ use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevState};
 
-use crate::engine::{Engine, Features, Missed, Shared};
+use crate::engine::{Engine, Features, Shared};
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
 use crate::sharing::release::SharedBlocks;
@@ -127,7 +127,7 @@ impl Engine {
             config: from.config.into(),
             space_maps: from.space_maps.into(),
             shared: Arc::new(from.shared.into()),
-            missed: Missed::default().into(),
+            missed: from.pool.missed().into(),
             uncharged: SpaceDelta::default().into(),
             datasets: BTreeMap::new().into(),
             handles: Default::default(),

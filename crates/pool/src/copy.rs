@@ -27,13 +27,14 @@ impl Pool {
     pub async fn copy_range(&self, from: VdevId, to: &dyn Device, range: std::ops::Range<u64>) -> Result<()> {
         let refused =
             |why: &str| PoolError::Unavailable { pool: self.name().into(), vdev: from, why: why.into() };
-        let top = self.vdevs().layout_of(from).filter(|top| matches!(top.layout, Layout::Copies(_)));
+        let vdevs = self.vdevs();
+        let top = vdevs.layout_of(from).filter(|top| matches!(top.layout, Layout::Copies(_)));
         let leaves = top.map(|top| top.leaves(0, range.start)).unwrap_or_default();
         let mut at = range.start;
         while at < range.end {
             let (offset, len) = (at + VDEV_LABEL_START_SIZE, (range.end - at).min(STEP_BYTES));
             let mut found = None;
-            for leaf in leaves.iter().filter(|leaf| !leaf.lagging && !leaf.is_out_of_use()) {
+            for leaf in leaves.iter().filter(|leaf| !vdevs.is_lagging(leaf) && !leaf.is_out_of_use()) {
                 found = leaf.read(offset, len as usize).await.ok();
                 if found.is_some() {
                     break;

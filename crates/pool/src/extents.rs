@@ -143,7 +143,7 @@ mod tests {
         let main = |runtime: Runtime| async move {
             let leaf = |guid: u64| {
                 let device = Arc::new(MemoryDevice::new("disk", 4096));
-                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device, false, false))
+                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device))
             };
             let leaves: Vec<Arc<Leaf>> = (0..64).map(leaf).collect();
             let mut extents = Extents::default();

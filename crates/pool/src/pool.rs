@@ -1,18 +1,28 @@
-//! An assembled pool: a cheap, immutable handle for reading and writing blocks.
+//! An assembled pool: a cheap handle for reading and writing blocks.
 //!
 //! A pool is assembled twice. The labels alone give a tree that can read the MOS; the MOS gives the trusted
 //! configuration, from which the same devices are assembled again.
 //!
-//! Locking: a [`Pool`] never changes, and may be cloned and used from any task. Later views (`at`,
-//! `with_*`) share its devices, error counters and missed txgs, which synchronise themselves (`vdev::leaf`,
-//! `vdev::missed`).
+//! ```text
+//!   Pool (txg 7) ---.                     .--> config, vdevs, devices   as they are now
+//!   Pool (txg 8) ----+--> Live --current--+
+//!   datasets' Pool -'                     '--> those before, until the last I/O that began with them ends
+//! ```
+//!
+//! Idea: all views of a pool, those of idle datasets included, share one current tree of vdevs, which every
+//! operation takes when it begins. So when a device leaves, no later operation reads it, and it is closed
+//! when the operations under way are done.
+//!
+//! Locking: a [`Pool`] may be cloned and used from any task. A lock guards the current tree; it is held to
+//! take it or to replace it, never across an await. Error counters and missed txgs synchronise themselves
+//! (`vdev::leaf`, `vdev::missed`).
 
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
-use crate::vdev::missed::{Missed, MissedTxgs};
+use crate::vdev::missed::Missed;
 use crate::vdev::{VdevTree, build};
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -22,27 +32,34 @@ use cenote_format::indirect::IndirectMapping;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
-use std::collections::BTreeMap;
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A pool, assembled from devices. Cloning it costs two atomic increments.
 #[derive(Clone)]
 pub struct Pool {
-    parts: Arc<Parts>,
+    live: Arc<Live>,
     uberblock: Arc<Uberblock>,
 }
 
-/// What stays the same from txg to txg.
-#[derive(Clone)]
-struct Parts {
+/// What all views of a pool share.
+struct Live {
     runtime: Runtime,
-    config: PoolConfig,
-    vdevs: Arc<VdevTree>,
-    found: Arc<FoundPool>,
-    behind: MissedTxgs,
-    missed: Arc<Missed>,
+    name: String,
+    guid: Guid,
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
+    missed: Arc<Missed>,
+    current: RwLock<Current>,
+}
+
+/// What changes when a device joins, leaves or changes its state.
+#[derive(Clone)]
+struct Current {
+    config: Arc<PoolConfig>,
+    found: Arc<FoundPool>,
+    vdevs: Arc<VdevTree>,
 }
 
 /// Context of a read: what the block is, and the key for it.
@@ -87,104 +104,108 @@ impl Pool {
     /// Missing devices are no error here, only when something that they alone hold is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
-        let found = Arc::new(found.clone());
-        let config = found.config.clone();
-        let (indirect, behind) = (BTreeMap::new(), BTreeMap::new());
+        let missed = Arc::<Missed>::default();
         let material = build::Material {
             runtime: rt,
             uberblock,
-            found: &found,
-            indirect: &indirect,
-            behind: &behind,
+            found,
+            indirect: &BTreeMap::new(),
+            missed: &missed,
             earlier: &[],
         };
-        let vdevs = Arc::new(build::build(&config, &material));
+        let vdevs = Arc::new(build::build(&found.config, &material));
         let may_be_live = found.state() == PoolState::Active && !found.is_writable();
-        let missed = Arc::default();
-        let runtime = rt.clone();
-        let parts = Parts { runtime, config, vdevs, found, behind, missed, salt: None, may_be_live };
-        Ok(Pool { parts: Arc::new(parts), uberblock: Arc::new(*uberblock) })
+        let current =
+            Current { config: Arc::new(found.config.clone()), found: Arc::new(found.clone()), vdevs };
+        let live = Live {
+            runtime: rt.clone(),
+            name: found.config.name.clone(),
+            guid: found.config.guid,
+            salt: None,
+            may_be_live,
+            missed,
+            current: current.into(),
+        };
+        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock) })
     }
 
-    /// The same pool as of another root, after a txg was synced. Devices, counters and configuration are
-    /// shared.
+    /// The same pool as of another root, after a txg was synced. All else is shared.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
-        Pool { parts: self.parts.clone(), uberblock: Arc::new(*uberblock) }
+        Pool { live: self.live.clone(), uberblock: Arc::new(*uberblock) }
     }
 
-    /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'.
+    /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'. From
+    /// here on, the two have nothing to do with each other.
     #[boxed]
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
-        let parts = &self.parts;
-        let vdevs = build::build(
-            &trusted.config,
-            &build::Material {
-                runtime: &parts.runtime,
-                uberblock: &self.uberblock,
-                found: &parts.found,
-                indirect: &trusted.indirect,
-                behind: &trusted.behind,
-                earlier: parts.vdevs.leaves(),
-            },
-        );
-        let parts = Parts {
-            runtime: parts.runtime.clone(),
-            config: trusted.config,
-            vdevs: Arc::new(vdevs),
-            found: parts.found.clone(),
-            behind: trusted.behind,
-            missed: parts.missed.clone(),
-            salt: trusted.checksum_salt.map(ChecksumSalt::new),
-            may_be_live: parts.may_be_live,
-        };
-        Ok(Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() })
-    }
-
-    /// The same pool with more devices, which are about to join, for the configuration that
-    /// [`Pool::with_trusted`] brings next.
-    pub fn with_devices(&self, more: BTreeMap<Guid, FoundDevice>) -> Pool {
-        let mut found = FoundPool::clone(&self.parts.found);
-        found.devices.extend(more);
-        let parts = Parts { found: Arc::new(found), ..Parts::clone(&self.parts) };
-        Pool { parts: Arc::new(parts), uberblock: self.uberblock.clone() }
-    }
-
-    /// The same pool with vdevs that joined or left, and their devices: writes through it go to the new
-    /// ones.
-    pub fn with_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) -> Pool {
-        let grown = self.with_devices(joining);
-        let config = PoolConfig { vdevs, ..grown.parts.config.clone() };
+        let Current { found, vdevs, .. } = self.current();
+        let missed = Arc::new(Missed::of(trusted.behind));
         let material = build::Material {
-            runtime: &grown.parts.runtime,
-            uberblock: &grown.uberblock,
-            found: &grown.parts.found,
-            indirect: &grown.parts.vdevs.indirect_maps(),
-            behind: &grown.parts.behind,
-            earlier: grown.parts.vdevs.leaves(),
+            runtime: self.runtime(),
+            uberblock: &self.uberblock,
+            found: &found,
+            indirect: &trusted.indirect,
+            missed: &missed,
+            earlier: vdevs.leaves(),
+        };
+        let vdevs = Arc::new(build::build(&trusted.config, &material));
+        let live = Live {
+            runtime: self.runtime().clone(),
+            name: trusted.config.name.clone(),
+            guid: trusted.config.guid,
+            salt: trusted.checksum_salt.map(ChecksumSalt::new),
+            may_be_live: self.live.may_be_live,
+            missed,
+            current: Current { config: Arc::new(trusted.config), found, vdevs }.into(),
+        };
+        Ok(Pool { live: Arc::new(live), uberblock: self.uberblock.clone() })
+    }
+
+    /// From now on the pool has these vdevs: every operation that begins later uses them, through whatever
+    /// view of the pool. `joining` are devices of new leaves. Devices that no leaf has any more are let go,
+    /// and closed once no operation uses them.
+    pub fn set_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) {
+        let mut current = self.live.current.write();
+        let mut found = FoundPool::clone(&current.found);
+        found.devices.extend(joining);
+        let stay: BTreeSet<Guid> = vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
+        found.devices.retain(|guid, _| stay.contains(guid));
+        self.live.missed.keep_only(&stay);
+        let config = PoolConfig { vdevs, ..PoolConfig::clone(&current.config) };
+        let material = build::Material {
+            runtime: &self.live.runtime,
+            uberblock: &self.uberblock,
+            found: &found,
+            indirect: &current.vdevs.indirect_maps(),
+            missed: &self.live.missed,
+            earlier: current.vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&config, &material));
-        let parts = Parts { config, vdevs, ..Parts::clone(&grown.parts) };
-        Pool { parts: Arc::new(parts), uberblock: grown.uberblock }
+        *current = Current { config: Arc::new(config), found: Arc::new(found), vdevs };
+    }
+
+    fn current(&self) -> Current {
+        self.live.current.read().clone()
     }
 
     /// The device of a leaf.
-    pub fn device(&self, leaf: Guid) -> Option<&FoundDevice> {
-        self.parts.found.devices.get(&leaf)
+    pub fn device(&self, leaf: Guid) -> Option<FoundDevice> {
+        self.live.current.read().found.devices.get(&leaf).cloned()
     }
 
     /// Time, tasks and randomness.
     pub fn runtime(&self) -> &Runtime {
-        &self.parts.runtime
+        &self.live.runtime
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.parts.config.name
+        &self.live.name
     }
 
     /// Its guid, which never changes.
     pub fn guid(&self) -> Guid {
-        self.parts.config.guid
+        self.live.guid
     }
 
     /// SPA version according to the uberblock.
@@ -202,19 +223,19 @@ impl Pool {
         &self.uberblock
     }
 
-    /// The configuration in use.
-    pub fn config(&self) -> &PoolConfig {
-        &self.parts.config
+    /// The configuration in use now.
+    pub fn config(&self) -> Arc<PoolConfig> {
+        self.live.current.read().config.clone()
     }
 
-    /// The result of discovery.
-    pub fn found(&self) -> &FoundPool {
-        &self.parts.found
+    /// The result of discovery, with the devices in use now.
+    pub fn found(&self) -> Arc<FoundPool> {
+        self.live.current.read().found.clone()
     }
 
-    /// The vdev tree.
-    pub fn vdevs(&self) -> &VdevTree {
-        &self.parts.vdevs
+    /// The vdev tree now: for one operation, not to keep, because it keeps its devices open.
+    pub fn vdevs(&self) -> Arc<VdevTree> {
+        self.live.current.read().vdevs.clone()
     }
 
     /// State of the pool and every vdev now, with error counters.
@@ -224,47 +245,53 @@ impl Pool {
 
     /// Errors so far of each leaf that has a device, by guid.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
-        self.parts.vdevs.leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
+        self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
     /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.
     pub fn hung_leaves(&self) -> Vec<Guid> {
-        self.parts.vdevs.leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
+        self.vdevs().leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
     }
 
     /// Leaves with a device that is known to lack some of what it should hold: it was away, is out of use
     /// or is being filled. Verification does not blame them: a resilver will supply what they lack.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
-        self.parts.vdevs.leaves().iter().filter(|leaf| leaf.lagging).map(|leaf| leaf.guid).collect()
+        let vdevs = self.vdevs();
+        vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()
     }
 
-    /// The txgs that a leaf missed according to its dirty time log (DTL), as runs of first and last txg.
-    pub fn missing_txgs(&self, leaf: Guid) -> &[(Txg, Txg)] {
-        self.parts.behind.get(&leaf).map_or(&[], Vec::as_slice)
+    /// The txgs of which a leaf lacks something, as runs of first and last txg: those of its dirty time log
+    /// (DTL), and those in which a write did not reach it since.
+    pub fn missing_txgs(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
+        self.live.missed.of_leaf(leaf)
     }
 
-    /// The txgs in which a write did not reach a leaf since the pool was assembled, in the same form: to be
-    /// added to its DTL.
+    /// The same of all leaves that lack anything: what their DTLs are to say.
     pub fn missed(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
-        self.parts.missed.all()
+        self.live.missed.all()
+    }
+
+    /// A leaf lacks what was written in these txgs, first and last.
+    pub fn note_missed(&self, leaf: Guid, txgs: (Txg, Txg)) {
+        self.live.missed.note_all(leaf, txgs);
     }
 
     /// The allocation class of a top-level vdev.
     pub fn class_of(&self, vdev: VdevId) -> Option<VdevClass> {
-        self.parts.vdevs.class_of(vdev)
+        self.vdevs().class_of(vdev)
     }
 
     pub(crate) fn missed_here(&self) -> &Missed {
-        &self.parts.missed
+        &self.live.missed
     }
 
     pub(crate) fn salt(&self) -> Option<&ChecksumSalt> {
-        self.parts.salt.as_ref()
+        self.live.salt.as_ref()
     }
 
     /// Whether somebody else may be writing to it now: it was never exported, and we don't hold it.
     pub(crate) fn may_be_live(&self) -> bool {
-        self.parts.may_be_live
+        self.live.may_be_live
     }
 }
 

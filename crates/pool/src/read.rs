@@ -137,15 +137,16 @@ impl Pool {
         birth: Txg,
         check: &Check<'_>,
     ) -> Result<Bytes, CopyError> {
-        let map = self.vdevs().map(dva, psize, birth)?;
+        let vdevs = self.vdevs();
+        let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;
-        if let Some(data) = read_data(self.vdevs(), &map).await {
+        if let Some(data) = read_data(&vdevs, &map).await {
             let data = data.slice(..psize);
             if check.verify(&data).is_ok() {
                 return Ok(data);
             }
         }
-        recover(self, &map, psize, check).await.map(|recovered| recovered.data)
+        recover(self, &vdevs, &map, psize, check).await.map(|recovered| recovered.data)
     }
 }
 
@@ -154,14 +155,14 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
     {
-        return preferred(vdevs, row, column)?.read(column.offset_bytes, column.len).await.ok();
+        return preferred(vdevs, map, row, column)?.read(column.offset_bytes, column.len).await.ok();
     }
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let columns: Vec<_> = columns.filter(|(_, column)| column.len > 0).collect();
     let reads: Option<Vec<_>> = columns
         .iter()
         .map(|(row, column)| {
-            let leaf = preferred(vdevs, row, column)?;
+            let leaf = preferred(vdevs, map, row, column)?;
             Some(async move { leaf.read(column.offset_bytes, column.len).await })
         })
         .collect();
@@ -172,16 +173,20 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
     Some(block.into())
 }
 
-/// The leaf to read a column from: one that is up to date; mirrors share the work by offset.
-pub(crate) fn preferred<'a>(vdevs: &'a VdevTree, row: &Row, column: &Column) -> Option<&'a Arc<Leaf>> {
+/// The leaf to read a column from: one that has the block, if there is any; mirrors share the work by offset.
+pub(crate) fn preferred<'a>(
+    vdevs: &'a VdevTree,
+    map: &BlockMap,
+    row: &Row,
+    column: &Column,
+) -> Option<&'a Arc<Leaf>> {
     /// Neighbouring blocks go to one leaf, so that it can read ahead.
     const SHARE_SHIFT: u32 = 22;
-    let top = vdevs.layout_of(row.top)?;
-    let slot = top.slots().get(column.slot)?;
-    let current = slot.leaves.iter().take_while(|leaf| !leaf.lagging).count();
-    match current {
-        0 => top.leaves(column.slot, column.offset_bytes).into_iter().next(),
-        _ => slot.leaves.get((column.offset_bytes >> SHARE_SHIFT) as usize % current),
+    let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
+    let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
+    match have().count() {
+        0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
+        count => have().nth((column.offset_bytes >> SHARE_SHIFT) as usize % count),
     }
 }
 

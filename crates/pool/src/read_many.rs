@@ -70,9 +70,9 @@ impl Pool {
     ///
     /// Memory: the stored blocks with the gaps between them; the caller bounds how many it requests.
     pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
-        let mut extents = Extents::default();
+        let (vdevs, mut extents) = (self.vdevs(), Extents::default());
         let wanted: Vec<Option<Sought>> =
-            requests.iter().map(|(bp, ctx)| seek(self.vdevs(), &mut extents, bp, ctx)).collect();
+            requests.iter().map(|(bp, ctx)| seek(&vdevs, &mut extents, bp, ctx)).collect();
         let fetched = extents.fetch().await;
         for ((bp, ctx), sought) in requests.iter().zip(wanted) {
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
@@ -139,7 +139,7 @@ fn seek<'a>(
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let chosen: Option<Vec<_>> = columns
         .filter(|(_, column)| column.len > 0)
-        .map(|(row, column)| Some((preferred(vdevs, row, column)?, column)))
+        .map(|(row, column)| Some((preferred(vdevs, &map, row, column)?, column)))
         .collect();
     // All leaves are known to be present; request only now, so that nothing is read in vain.
     let want = |(leaf, column): (_, &crate::vdev::map::Column)| {

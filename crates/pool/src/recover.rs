@@ -112,11 +112,12 @@ enum Choice {
 /// Reads everything and finds the combination with the right checksum.
 pub(crate) async fn recover(
     pool: &Pool,
+    vdevs: &VdevTree,
     map: &BlockMap,
     psize: usize,
     check: &Check<'_>,
 ) -> Result<Recovered, CopyError> {
-    let gathered = gather(pool.vdevs(), map).await;
+    let gathered = gather(vdevs, map).await;
     let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
     let mut search = Search { gathered: &gathered, check, psize, attempts, last: None };
     let found = search.run();
@@ -126,7 +127,7 @@ pub(crate) async fn recover(
     let Some(block) = found else {
         return Err(match search.last {
             Some(error) => {
-                gathered.blame_all();
+                gathered.blame_all(vdevs);
                 CopyError::Mismatch(error)
             }
             None => {
@@ -135,7 +136,9 @@ pub(crate) async fn recover(
         });
     };
     let faults = if check.is_vacuous() { Vec::new() } else { gathered.faults(&block) };
-    for fault in faults.iter().filter(|fault| fault.kind != FaultKind::Unreadable && !fault.leaf.lagging) {
+    for fault in
+        faults.iter().filter(|fault| fault.kind != FaultKind::Unreadable && !vdevs.is_lagging(&fault.leaf))
+    {
         fault.leaf.blame();
     }
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
@@ -147,9 +150,7 @@ async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap) -> Gathered<'a> {
         let mut reads = Vec::new();
         let mut counts = Vec::new();
         for column in &row.columns {
-            let leaves = vdevs
-                .layout_of(row.top)
-                .map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
+            let leaves = vdevs.leaves_of(row, column, map.birth);
             counts.push(leaves.len());
             reads.extend(
                 leaves.into_iter().map(|leaf| async move {
@@ -333,9 +334,9 @@ impl Gathered<'_> {
     }
 
     /// Nothing matches: every leaf that returned data is suspect.
-    fn blame_all(&self) {
+    fn blame_all(&self, vdevs: &VdevTree) {
         for version in self.versions.iter().flatten().flatten() {
-            if version.bytes.is_some() && !version.leaf.lagging {
+            if version.bytes.is_some() && !vdevs.is_lagging(&version.leaf) {
                 version.leaf.blame();
             }
         }

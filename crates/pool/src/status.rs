@@ -35,7 +35,7 @@ pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
 /// From the configuration in use, with error counters.
 pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
     let errors = pool.error_counters().into_iter().collect();
-    health(pool.config(), pool.found(), errors, pool.hung_leaves())
+    health(&pool.config(), &pool.found(), errors, pool.hung_leaves())
 }
 
 fn health(

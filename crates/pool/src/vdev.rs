@@ -9,7 +9,7 @@
 //!                     Raidz | Draid (slots)     a slot for each child
 //!                     Indirect                  a mapping to other top-level vdevs
 //!                     Absent                    hole, missing, unknown
-//!   slot              leaves that hold the same bytes, the most trustworthy first
+//!   slot              leaves that hold the same bytes
 //! ```
 //!
 //! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a
@@ -17,7 +17,8 @@
 //! removed vdev may take several rows. All code that reads, rebuilds or verifies works on such maps and
 //! knows no vdev type.
 //!
-//! Invariants: the tree never changes once built. Leaves, which carry error counters, outlive it.
+//! Invariants: the tree never changes once built; a pool whose vdevs change gets another. Leaves, which carry
+//! error counters and state, outlive it, and so does the record of what they lack.
 //!
 //! Locking: none needed for the tree; leaves and the record of missed txgs synchronise themselves.
 
@@ -34,6 +35,8 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, Txg, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
+use map::{Column, Row};
+use missed::Missed;
 use raidz::Raidz;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +50,7 @@ const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 pub struct VdevTree {
     tops: Vec<Top>,
     leaves: Vec<Arc<Leaf>>,
+    missed: Arc<Missed>,
 }
 
 /// A top-level vdev.
@@ -86,7 +90,7 @@ impl Top {
         }
     }
 
-    /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot, best first.
+    /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot.
     pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<&Arc<Leaf>> {
         self.holders(slot, offset_bytes).leaves
     }
@@ -212,6 +216,24 @@ impl VdevTree {
             }
         }
         Some(found)
+    }
+
+    /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.
+    pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: Txg) -> Vec<&Arc<Leaf>> {
+        let top = self.layout_of(row.top);
+        let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
+        leaves.sort_by_key(|leaf| self.lacks(leaf, birth));
+        leaves
+    }
+
+    /// Whether a leaf may lack a block born in this txg, or does not answer.
+    pub(crate) fn lacks(&self, leaf: &Leaf, birth: Txg) -> bool {
+        leaf.is_stale() || leaf.is_out_of_use() || self.missed.has(leaf.guid, birth)
+    }
+
+    /// Whether a leaf is known to lack some of what its slot holds.
+    pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
+        leaf.is_stale() || leaf.is_away() || self.missed.is_behind(leaf.guid)
     }
 
     pub(crate) fn all_tops(&self) -> &[Top] {

@@ -47,7 +47,7 @@ impl Session {
         let discovery = discover(self.runtime(), &pool.devices).await;
         let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid);
         // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
-        Ok(found.unwrap_or_else(|| pool.engine.pool().found().clone()))
+        Ok(found.unwrap_or_else(|| FoundPool::clone(&pool.engine.pool().found())))
     }
 
     /// All open pools, or those of these names.

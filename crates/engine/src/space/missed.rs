@@ -1,8 +1,8 @@
 //! What devices have missed, noted on disk: so that a resilver knows what to bring.
 //!
-//! Idea: the pool remembers which leaf failed to take something of which txg, absent ones included. Each
-//! pass brings that into the leaves' dirty time logs, which are objects of the MOS: so the txg that a
-//! device misses says so itself.
+//! Idea: the pool remembers which leaf failed to take something of which txg, absent ones included, and which
+//! has been brought what it lacked. Each pass brings that into the leaves' dirty time logs, which are objects
+//! of the MOS: so the txg that a device misses says so itself.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_dtl_dirty`, `vdev_dtl_sync`).
 
@@ -26,9 +26,11 @@ pub(crate) fn has_missed(context: &SyncContext) -> bool {
 pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
     let missed = context.syncing.pool.missed();
     let noted = std::mem::replace(&mut *context.engine.missed.lock(), missed.clone());
-    for (leaf, runs) in missed.into_iter().filter(|(leaf, runs)| noted.get(leaf) != Some(runs)) {
-        let before = context.syncing.pool.missing_txgs(leaf);
-        write_log(context, leaf, &joined(before, &runs)).await?;
+    for (leaf, runs) in missed.iter().filter(|(leaf, runs)| noted.get(leaf) != Some(runs)) {
+        write_log(context, *leaf, runs).await?;
+    }
+    for leaf in noted.keys().filter(|leaf| !missed.contains_key(leaf)) {
+        write_log(context, *leaf, &[]).await?;
     }
     Ok(())
 }
@@ -40,6 +42,7 @@ async fn write_log(context: &mut SyncContext, leaf: Guid, runs: &[(Txg, Txg)]) -
     // A leaf that the configuration does not name any more needs none.
     let Some(known) = known else { return Ok(()) };
     let log = match known {
+        ObjectId(0) if runs.is_empty() => return Ok(()),
         ObjectId(0) => {
             let log = SpaceMapEdit::create(&edit, LOG_BLOCK_BYTES, 0).await?;
             if let Some(config) = find_leaf(&mut context.engine.config.lock().vdev_tree, leaf) {
@@ -69,32 +72,4 @@ fn find_leaf(vdev: &mut VdevConfig, leaf: Guid) -> Option<&mut VdevConfig> {
         return (vdev.guid == leaf).then_some(vdev);
     }
     vdev.children.iter_mut().find_map(|child| find_leaf(child, leaf))
-}
-
-/// Runs of both, ascending and apart from each other.
-fn joined(before: &[(Txg, Txg)], now: &[(Txg, Txg)]) -> Vec<(Txg, Txg)> {
-    let mut runs = [before, now].concat();
-    runs.sort_unstable();
-    runs.dedup_by(|later, run| {
-        let joins = later.0.0 <= run.1.0 + 1;
-        run.1 = if joins { run.1.max(later.1) } else { run.1 };
-        joins
-    });
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_of_both_become_one_where_they_touch() {
-        let run = |first, last| (Txg(first), Txg(last));
-        let before = [run(4, 9), run(20, 30)];
-        assert_eq!(
-            joined(&before, &[run(10, 10), run(22, 25), run(40, 41)]),
-            [run(4, 10), run(20, 30), run(40, 41)]
-        );
-        assert_eq!(joined(&[], &[run(1, 2)]), [run(1, 2)]);
-    }
 }

@@ -52,8 +52,9 @@ impl fmt::Display for WeakVdev {
 pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     let lagging = pool.lagging_leaves();
     let health = pool.status();
+    let configs = pool.config();
     let weak = |top: &VdevStatus| {
-        let config = pool.config().vdevs.iter().find(|config| config.guid == top.guid)?;
+        let config = configs.vdevs.iter().find(|config| config.guid == top.guid)?;
         weak_vdev(pool, &lagging, config, top)
     };
     health.root.children.iter().filter_map(weak).collect()

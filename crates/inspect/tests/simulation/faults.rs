@@ -115,8 +115,9 @@ async fn reopen(
 
 /// Txgs that any device has missed, according to the DTLs on disk.
 fn missed(mos: &Mos) -> BTreeSet<u64> {
-    let leaves = mos.pool().config().vdevs.iter().flat_map(|vdev| vdev.leaves());
-    let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid).to_vec());
+    let config = mos.pool().config();
+    let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
+    let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid));
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
 }
 

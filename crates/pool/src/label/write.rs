@@ -20,7 +20,7 @@ use crate::config::VdevClass;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
-use crate::vdev::{Layout, Top};
+use crate::vdev::{Layout, Top, VdevTree};
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
@@ -112,7 +112,8 @@ impl Pool {
 
     /// Writes the uberblock to all labels of every leaf of the vdevs that get it.
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
-        let tops = self.uberblock_tops(update.dirty.is_empty());
+        let vdevs = self.vdevs();
+        let tops = self.uberblock_tops(&vdevs, update.dirty.is_empty());
         let writes = tops.iter().flat_map(|top| {
             let (at, slot) = uberblock_slot(update.uberblock, top.config.ashift);
             top.writable_leaves().map(move |leaf| put(leaf, ALL, at, slot.clone()))
@@ -126,8 +127,8 @@ impl Pool {
     }
 
     /// All vdevs, or a random choice of just enough for the uberblock to survive.
-    fn uberblock_tops(&self, few: bool) -> Vec<&Top> {
-        let mut tops: Vec<&Top> = self.vdevs().all_tops().iter().filter(|top| top.has_leaves()).collect();
+    fn uberblock_tops<'a>(&self, vdevs: &'a VdevTree, few: bool) -> Vec<&'a Top> {
+        let mut tops: Vec<&Top> = vdevs.all_tops().iter().filter(|top| top.has_leaves()).collect();
         if few {
             tops.retain(|top| top.config.class != VdevClass::Log);
             let count = tops.len().max(1);

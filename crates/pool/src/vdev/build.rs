@@ -2,13 +2,14 @@
 
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
+use super::missed::Missed;
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::FoundPool;
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ pub(crate) struct Material<'a> {
     pub(crate) uberblock: &'a Uberblock,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
-    /// The txgs that leaves missed, according to their dirty time logs (DTL).
-    pub(crate) behind: &'a BTreeMap<Guid, Vec<(Txg, Txg)>>,
-    /// Leaves of the preceding tree: their counters continue.
+    /// The txgs that leaves missed.
+    pub(crate) missed: &'a Arc<Missed>,
+    /// Leaves of the preceding tree: they go on, in the state that they have now.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Material<'a> {
 pub(crate) fn build(config: &PoolConfig, material: &Material<'_>) -> VdevTree {
     let mut builder = Builder { material, leaves: Vec::new() };
     let tops = config.vdevs.iter().map(|top| builder.top(top)).collect();
-    VdevTree { tops, leaves: builder.leaves }
+    VdevTree { tops, leaves: builder.leaves, missed: material.missed.clone() }
 }
 
 struct Builder<'a> {
@@ -78,7 +79,6 @@ impl Builder<'_> {
     fn slot(&mut self, config: &VdevConfig, least_bytes: u64) -> Slot {
         let mut slot = Slot::default();
         self.fill(config, least_bytes, &mut slot);
-        slot.leaves.sort_by_key(|leaf| leaf.lagging);
         slot
     }
 
@@ -102,19 +102,19 @@ impl Builder<'_> {
 
     fn leaf(&mut self, config: &VdevConfig, least_bytes: u64) -> Option<Arc<Leaf>> {
         let guid = config.guid;
-        let known = |leaves: &[Arc<Leaf>]| leaves.iter().find(|leaf| leaf.guid == guid).cloned();
         let found = self.material.found.device(guid)?;
         let away = config.offline || config.faulted || config.removed;
-        let behind = self.material.behind.contains_key(&guid);
-        let lagging = found.stale || away || behind || config.resilver_txg != Txg(0);
+        let stale = found.stale || config.resilver_txg != Txg(0);
         // A truncated device is read as far as it goes. Writing would put labels where other data lies.
         let is_cut_short = found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES) < least_bytes;
         let away = away || is_cut_short;
-        let leaf = known(self.material.earlier)
-            .filter(|leaf| (leaf.lagging, leaf.away) == (lagging, away))
-            .unwrap_or_else(|| {
-                Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone(), lagging, away))
-            });
+        let earlier = self.material.earlier.iter().find(|leaf| Arc::ptr_eq(&leaf.device, &found.device));
+        let leaf = match earlier {
+            Some(leaf) if leaf.guid == guid => leaf.clone(),
+            Some(leaf) => Arc::new(leaf.renamed(guid)),
+            None => Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone())),
+        };
+        leaf.set_state(stale, away);
         self.leaves.push(leaf.clone());
         Some(leaf)
     }

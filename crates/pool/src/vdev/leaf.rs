@@ -4,10 +4,9 @@
 //! again: a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk
 //! still writes does no harm, because it misses all txgs from then on.
 //!
-//! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and
-//! `hung`, which is only ever set, are relaxed. `writes` is incremented (release) after a write is done,
-//! and a flush reads it (acquire) before it begins; so `flushed_writes` never counts a write that the flush
-//! may have missed.
+//! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and the
+//! state are relaxed. `writes` is incremented (release) after a write is done, and a flush reads it (acquire)
+//! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
 
 use crate::health::ErrorCounts;
 use bytes::Bytes;
@@ -26,12 +25,18 @@ const DEADMAN: Duration = Duration::from_secs(300);
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
     pub(crate) device: Arc<dyn Device>,
-    /// Known to lack some of what its slot should hold: read last.
-    pub(crate) lagging: bool,
-    /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
-    pub(crate) away: bool,
-    hung: AtomicBool,
     runtime: Runtime,
+    /// Shared with the same device under another guid: the last one of a mirror takes over the mirror's.
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Known to lack some of what its slot should hold, and not known what.
+    stale: AtomicBool,
+    /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
+    away: AtomicBool,
+    hung: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     /// Completed writes.
@@ -42,36 +47,39 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    pub(crate) fn new(
-        runtime: &Runtime,
-        guid: Guid,
-        device: Arc<dyn Device>,
-        lagging: bool,
-        away: bool,
-    ) -> Leaf {
-        Leaf {
-            guid,
-            device,
-            lagging,
-            away,
-            hung: AtomicBool::new(false),
-            runtime: runtime.clone(),
-            read_errors: AtomicU64::new(0),
-            write_errors: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
-            flushed_writes: AtomicU64::new(0),
-            checksum_errors: AtomicU64::new(0),
-        }
+    pub(crate) fn new(runtime: &Runtime, guid: Guid, device: Arc<dyn Device>) -> Leaf {
+        Leaf { guid, device, runtime: runtime.clone(), state: Arc::default() }
+    }
+
+    /// The same device under another guid: counters and unflushed writes are those of both.
+    pub(crate) fn renamed(&self, guid: Guid) -> Leaf {
+        Leaf { guid, device: self.device.clone(), runtime: self.runtime.clone(), state: self.state.clone() }
+    }
+
+    /// What a new tree of vdevs says of it; at once, for operations under way too.
+    pub(crate) fn set_state(&self, stale: bool, away: bool) {
+        self.state.stale.store(stale, Ordering::Relaxed);
+        self.state.away.store(away, Ordering::Relaxed);
+    }
+
+    /// It lacks some of what its slot should hold, and nothing says what.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.state.stale.load(Ordering::Relaxed)
+    }
+
+    /// Out of use by decision, or because it is too small.
+    pub(crate) fn is_away(&self) -> bool {
+        self.state.away.load(Ordering::Relaxed)
     }
 
     /// Nothing is written to it, and it is read only for data that no other leaf has.
     pub(crate) fn is_out_of_use(&self) -> bool {
-        self.away || self.is_hung()
+        self.is_away() || self.is_hung()
     }
 
     /// It failed to answer an operation.
     pub(crate) fn is_hung(&self) -> bool {
-        self.hung.load(Ordering::Relaxed)
+        self.state.hung.load(Ordering::Relaxed)
     }
 
     /// Reads a range of the device, labels included; counts a failure.
@@ -79,7 +87,7 @@ impl Leaf {
         let reading = self.device.read_at(offset_bytes, len);
         let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
         if result.is_err() {
-            self.read_errors.fetch_add(1, Ordering::Relaxed);
+            self.state.read_errors.fetch_add(1, Ordering::Relaxed);
         }
         result
     }
@@ -89,7 +97,7 @@ impl Leaf {
         let len = data.len() as u64;
         let writing = self.device.write_at(offset_bytes, data);
         let result = self.answer(writing, Op::Write, offset_bytes, len).await;
-        self.writes.fetch_add(1, Ordering::Release);
+        self.state.writes.fetch_add(1, Ordering::Release);
         self.counting_writes(result)
     }
 
@@ -103,13 +111,13 @@ impl Leaf {
     /// Makes durable what was written; counts a failure. Does nothing if nothing was written since the last
     /// flush.
     pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
-        let writes = self.writes.load(Ordering::Acquire);
-        if self.flushed_writes.load(Ordering::Acquire) >= writes {
+        let writes = self.state.writes.load(Ordering::Acquire);
+        if self.state.flushed_writes.load(Ordering::Acquire) >= writes {
             return Ok(());
         }
         let result = self.counting_writes(self.answer(self.device.flush(), Op::Flush, 0, 0).await);
         if result.is_ok() {
-            self.flushed_writes.fetch_max(writes, Ordering::AcqRel);
+            self.state.flushed_writes.fetch_max(writes, Ordering::AcqRel);
         }
         result
     }
@@ -123,7 +131,7 @@ impl Leaf {
             return Err(self.no_answer(op, offset_bytes, len));
         }
         self.runtime.timeout(DEADMAN, io).await.unwrap_or_else(|_| {
-            self.hung.store(true, Ordering::Relaxed);
+            self.state.hung.store(true, Ordering::Relaxed);
             Err(self.no_answer(op, offset_bytes, len))
         })
     }
@@ -135,21 +143,21 @@ impl Leaf {
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
         if result.is_err() {
-            self.write_errors.fetch_add(1, Ordering::Relaxed);
+            self.state.write_errors.fetch_add(1, Ordering::Relaxed);
         }
         result
     }
 
     /// Counts a range that did not hold what was written.
     pub(crate) fn blame(&self) {
-        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn errors(&self) -> ErrorCounts {
         ErrorCounts {
-            read: self.read_errors.load(Ordering::Relaxed),
-            write: self.write_errors.load(Ordering::Relaxed),
-            checksum: self.checksum_errors.load(Ordering::Relaxed),
+            read: self.state.read_errors.load(Ordering::Relaxed),
+            write: self.state.write_errors.load(Ordering::Relaxed),
+            checksum: self.state.checksum_errors.load(Ordering::Relaxed),
         }
     }
 }
@@ -157,7 +165,6 @@ impl Leaf {
 /// Leaves that hold the same bytes at the same offsets; without missing ones.
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// Lagging leaves come last.
     pub(crate) leaves: Vec<Arc<Leaf>>,
     /// Distributed spares of the dRAID around it that stand in here.
     pub(crate) spares: Vec<u64>,

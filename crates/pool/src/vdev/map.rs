@@ -55,6 +55,8 @@ pub(crate) struct BlockMap {
     pub(crate) data_bytes: usize,
     /// Units in all rows.
     pub(crate) units: usize,
+    /// When the block was born.
+    pub(crate) birth: Txg,
 }
 
 impl BlockMap {
@@ -78,7 +80,7 @@ pub(crate) enum MapError {
 impl VdevTree {
     /// Maps `psize` bytes at an address, of a block born in `birth`.
     pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: Txg) -> Result<BlockMap, MapError> {
-        let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0 };
+        let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0, birth };
         self.map_into(&mut map, dva, psize, birth, 0)?;
         debug_assert!(map.data_bytes >= psize, "{dva:?}: {} of {psize} bytes mapped", map.data_bytes);
         Ok(map)

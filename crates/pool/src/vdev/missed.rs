@@ -1,45 +1,79 @@
-//! The txgs that leaves missed: those in which a write did not reach a leaf that should have it.
+//! The txgs that leaves missed: what a leaf lacks of what its slot holds, by the txg in which it was born.
 //!
-//! The engine adds them to the leaves' dirty time logs (DTL), which tell a resilver what to copy.
+//! Idea: one table for the life of a pool. It begins with the leaves' dirty time logs (DTL); each write that
+//! does not reach a leaf adds its txg; a resilver takes out what it has brought. The engine keeps the logs
+//! equal to it. Reads ask it, too: a leaf is not asked for a block that it may lack.
 //!
-//! Locking: a mutex guards the table; each method takes it once, and no other lock is taken while it is
-//! held. A poisoned mutex is used all the same: the table is complete after every step.
+//! Locking: a lock guards the table; each method takes it once, and no other lock is taken while it is held.
+//! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
+//! written.
 
 use cenote_format::units::{Guid, Txg};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// By leaf, runs of txgs: the first and the last of each, ascending and separate.
+/// By leaf, runs of txgs: the first and the last of each, ascending and separate. No leaf without runs.
 pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
-/// Txgs that leaves missed since the pool was assembled.
+/// What all leaves of a pool lack.
 #[derive(Default)]
-pub(crate) struct Missed(Mutex<MissedTxgs>);
+pub(crate) struct Missed {
+    any: AtomicBool,
+    table: RwLock<MissedTxgs>,
+}
 
 impl Missed {
+    /// What leaves lack according to their DTLs.
+    pub(crate) fn of(mut table: MissedTxgs) -> Missed {
+        table.retain(|_, runs| !runs.is_empty());
+        Missed { any: AtomicBool::new(!table.is_empty()), table: table.into() }
+    }
+
     /// Records that the leaf lacks something of this txg.
     pub(crate) fn note(&self, leaf: Guid, txg: Txg) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let runs = all.entry(leaf).or_default();
-        if runs.iter().any(|&(first, last)| first <= txg && txg <= last) {
+        self.note_all(leaf, (txg, txg));
+    }
+
+    /// The same for a run of txgs, first and last.
+    pub(crate) fn note_all(&self, leaf: Guid, (first, last): (Txg, Txg)) {
+        let mut table = self.table.write();
+        let runs = table.entry(leaf).or_default();
+        if runs.iter().any(|run| run.0 <= first && last <= run.1) {
             return;
         }
-        runs.push((txg, txg));
+        runs.push((first, last));
         runs.sort_unstable();
         runs.dedup_by(|later, run| {
             let joins = later.0.0 <= run.1.0 + 1;
-            run.1 = if joins { later.1 } else { run.1 };
+            run.1 = if joins { run.1.max(later.1) } else { run.1 };
             joins
         });
+        self.any.store(true, Ordering::Release);
     }
 
+    /// Forgets leaves that are part of the pool no more.
+    pub(crate) fn keep_only(&self, leaves: &BTreeSet<Guid>) {
+        self.table.write().retain(|leaf, _| leaves.contains(leaf));
+    }
+
+    /// Whether the leaf may lack a block born in this txg.
     pub(crate) fn has(&self, leaf: Guid, txg: Txg) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&leaf).is_some_and(|runs| runs.iter().any(|&(first, last)| first <= txg && txg <= last))
+        let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|&(first, last)| first <= txg && txg <= last);
+        self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
+    }
+
+    /// Whether the leaf lacks anything.
+    pub(crate) fn is_behind(&self, leaf: Guid) -> bool {
+        self.any.load(Ordering::Acquire) && self.table.read().contains_key(&leaf)
+    }
+
+    pub(crate) fn of_leaf(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
+        self.table.read().get(&leaf).cloned().unwrap_or_default()
     }
 
     pub(crate) fn all(&self) -> MissedTxgs {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.table.read().clone()
     }
 }
 

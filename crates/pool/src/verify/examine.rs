@@ -21,9 +21,9 @@ struct Asked {
 
 impl Pool {
     pub(super) async fn examine_batch(&self, batch: Vec<Target>) -> Examined {
-        let mut extents = Extents::default();
+        let (vdevs, mut extents) = (self.vdevs(), Extents::default());
         let asked: Vec<Option<Asked>> =
-            batch.iter().map(|target| ask(self.vdevs(), &mut extents, target)).collect();
+            batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
         let fetched = extents.fetch().await;
         let mut examined = Examined::default();
         let mut scratch = Vec::new();
@@ -35,8 +35,8 @@ impl Pool {
             self.runtime().work(check.work(), target.psize as u64).await;
             self.runtime().work(WorkKind::ParityGenerate, target.psize as u64).await;
             if !asked.is_right(&fetched, &check, target.psize, &mut scratch) {
-                match self.examine_closely(&asked.map, &check, target.psize).await {
-                    Ok(recovered) => examined.findings.extend(findings(&target, recovered)),
+                match self.examine_closely(&vdevs, &asked.map, &check, target.psize).await {
+                    Ok(recovered) => examined.findings.extend(findings(&vdevs, &target, recovered)),
                     Err(_) => examined.lost.push(target),
                 }
             }
@@ -47,19 +47,24 @@ impl Pool {
     /// A pool in use may have changed in the meantime: damage must show twice.
     async fn examine_closely(
         &self,
+        vdevs: &VdevTree,
         map: &BlockMap,
         check: &Check<'_>,
         psize: usize,
     ) -> Result<Recovered, CopyError> {
-        let first = recover(self, map, psize, check).await;
-        if first.is_err() && self.may_be_live() { recover(self, map, psize, check).await } else { first }
+        let first = recover(self, vdevs, map, psize, check).await;
+        if first.is_err() && self.may_be_live() {
+            recover(self, vdevs, map, psize, check).await
+        } else {
+            first
+        }
     }
 }
 
-fn findings(target: &Target, recovered: Recovered) -> impl Iterator<Item = Finding> {
+fn findings(vdevs: &VdevTree, target: &Target, recovered: Recovered) -> impl Iterator<Item = Finding> {
     let whole = target.finding(Fault::Checksum);
     // A leaf being filled lacks data; that is not damage.
-    recovered.faults.into_iter().filter(|fault| !fault.leaf.lagging).map(move |fault| Finding {
+    recovered.faults.into_iter().filter(|fault| !vdevs.is_lagging(&fault.leaf)).map(move |fault| Finding {
         leaf: Some(fault.leaf.guid),
         offset_bytes: fault.offset_bytes,
         len_bytes: fault.len as u64,
@@ -77,10 +82,9 @@ fn ask<'a>(vdevs: &'a VdevTree, extents: &mut Extents<'a>, target: &Target) -> O
     let mut incomplete = false;
     let mut tickets = Vec::with_capacity(map.rows.len());
     for row in &map.rows {
-        let top = vdevs.layout_of(row.top)?;
         let mut columns = Vec::with_capacity(row.columns.len());
         for (index, column) in row.columns.iter().enumerate() {
-            let leaves = top.leaves(column.slot, column.offset_bytes);
+            let leaves = vdevs.leaves_of(row, column, map.birth);
             incomplete |= leaves.is_empty() && index >= row.parity && column.len > 0;
             let want = |leaf| extents.want(leaf, column.offset_bytes, column.len);
             columns.push(leaves.into_iter().map(want).collect());

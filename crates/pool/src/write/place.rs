@@ -110,8 +110,8 @@ impl Pool {
         durable: Durable,
     ) -> Result<(), Vec<NotWritten>> {
         debug_assert!(stored.len().is_multiple_of(SPA_MINBLOCKSIZE as usize), "{} bytes", stored.len());
-        let (runtime, missing) = (self.runtime(), (txg, self.missed_here()));
-        let writes = dvas.iter().map(|dva| self.vdevs().write(runtime, dva, stored, missing, durable));
+        let (runtime, missing, vdevs) = (self.runtime(), (txg, self.missed_here()), self.vdevs());
+        let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, missing, durable));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }

@@ -208,7 +208,7 @@ impl Lab {
 
     /// The same pool without these leaves.
     pub async fn without(&self, lost: &[Guid]) -> Pool {
-        let mut found = self.pool.found().clone();
+        let mut found = FoundPool::clone(&self.pool.found());
         found.devices.retain(|guid, _| !lost.contains(guid));
         let pool = Pool::assemble(&self.rt, &found, self.pool.uberblock()).await.unwrap();
         pool.with_trusted(trusted(&found.config)).await.unwrap()

@@ -42,8 +42,8 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
     let added = engine
         .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
         .await?;
-    let pool = engine.pool();
-    for vdev in added.into_iter().filter_map(|id| pool.vdevs().top(id)) {
+    let vdevs = engine.pool().vdevs();
+    for vdev in added.into_iter().filter_map(|id| vdevs.top(id)) {
         engine.allocator().add_vdev(vdev, empty_metaslabs(vdev));
     }
     Ok(())
@@ -149,10 +149,13 @@ async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevic
     if !is_mirror || top.children.len() < 2 {
         return Err(refused("only applicable to mirror and replacing vdevs"));
     }
-    let device = context.pool().device(guid).cloned();
+    let device = context.pool().device(guid);
     let device = device.ok_or_else(|| refused("its device is not here"))?;
-    if top.children.iter().any(|leaf| leaf.guid != guid && leaf.dtl.0 != 0) {
-        return Err(refused("no valid replicas: another device of the mirror lacks some of what it holds"));
+    let lagging = context.pool().lagging_leaves();
+    let is_whole =
+        |leaf: &VdevConfig| context.pool().device(leaf.guid).is_some() && !lagging.contains(&leaf.guid);
+    if !top.children.iter().any(|leaf| leaf.guid != guid && is_whole(leaf)) {
+        return Err(refused("no valid replicas: no other device of the mirror has all that it holds"));
     }
     let path = path_of(context, guid);
     let (mut gone, rest): (Vec<_>, Vec<_>) =
@@ -163,7 +166,7 @@ async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevic
     }
     let mut renamed = BTreeMap::new();
     if let [only] = &top.children[..] {
-        let device = context.pool().device(only.guid).cloned();
+        let device = context.pool().device(only.guid);
         renamed.extend(device.map(|device| (top.guid, device)));
         take_out_mirror(top);
     }
@@ -202,8 +205,10 @@ async fn take_tree(
         // The configuration in the MOS does not say what a vdev is for.
         top.class = context.pool().vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
     }
-    let pool = context.pool().with_vdevs(tops, joining).at(&uberblock);
-    context.write_to(pool);
+    // Before others see the new tree: who has the pool is to be said on all devices that it has on disk.
+    context.begin_writing().await?;
+    context.pool().set_vdevs(tops, joining);
+    context.write_to(context.pool().at(&uberblock));
     *context.config() = config;
     context.config_has_changed();
     Ok(())
@@ -213,7 +218,8 @@ async fn copy_allocated(context: &SyncContext, top: VdevId, to: &NewDevice) -> R
     let pool = context.pool().clone();
     let allocator = context.allocator();
     for (index, _) in allocator.metaslab_spaces(top) {
-        let (Some(config), Some(allocated)) = (pool.vdevs().top(top), allocator.allocated(top, index)) else {
+        let vdevs = pool.vdevs();
+        let (Some(config), Some(allocated)) = (vdevs.top(top), allocator.allocated(top, index)) else {
             continue;
         };
         let (start, size) = metaslab_extent(config, index);

@@ -11,3 +11,4 @@ mod many;
 mod space_log;
 mod space_maps;
 mod txgs;
+mod vdev_tree;

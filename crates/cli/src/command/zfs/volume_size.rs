@@ -26,12 +26,13 @@ const MAX_COPIES: u64 = 3;
 
 /// Default block size of a volume: at least half of the smallest allocation on the widest vdev.
 pub fn default_block_bytes(mos: &Mos) -> u64 {
-    let least = mos.pool().vdevs().tops().map(|top| {
+    let vdevs = mos.pool().vdevs();
+    let least = vdevs.tops().map(|top| {
         let sector = 1u64 << top.ashift;
         match top.kind {
             VdevKind::Raidz if top.parity == 1 => 2 * sector,
             VdevKind::Raidz => 4 * sector,
-            VdevKind::Draid => mos.pool().vdevs().alloc_unit_bytes().1.max(sector),
+            VdevKind::Draid => vdevs.alloc_unit_bytes().1.max(sector),
             _ => sector,
         }
     });

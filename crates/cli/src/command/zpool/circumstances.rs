@@ -52,7 +52,7 @@ impl Circumstances {
         };
         let features = mos.features().await?;
         let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
-        let found = Circumstances::of_found(mos.pool().found());
+        let found = Circumstances::of_found(&mos.pool().found());
         Ok(Circumstances {
             resilvering: scan.as_ref().is_some_and(resilvers),
             data_errors: mos.error_log().await?.len(),

@@ -209,7 +209,8 @@ impl Add {
 
 /// The pool's vdevs in the form of parsed operands.
 fn existing(mos: &Mos) -> Vec<Group<'static>> {
-    let tops = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data());
+    let vdevs = mos.pool().vdevs();
+    let tops = vdevs.tops().filter(|top| top.kind.holds_data());
     let group = |top: &VdevConfig| {
         let kind = match top.kind {
             VdevKind::Mirror | VdevKind::Raidz | VdevKind::Draid => top.kind.clone(),
@@ -223,7 +224,8 @@ fn existing(mos: &Mos) -> Vec<Group<'static>> {
 
 /// The sector size of the new devices, if it differs from the single size that the pool has.
 fn other_sector(mos: &Mos, vdevs: &[NewVdev], ashift: Option<u32>) -> Option<u64> {
-    let mut shifts = mos.pool().vdevs().tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);
+    let existing = mos.pool().vdevs();
+    let mut shifts = existing.tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);
     let first = shifts.next()?;
     if !shifts.all(|shift| shift == first) {
         return None;

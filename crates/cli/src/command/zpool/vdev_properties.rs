@@ -144,6 +144,7 @@ impl Vdevs<'_> {
     fn fact(&self, named: &Named<'_>, name: &str) -> Option<String> {
         let Named { vdev, parent, .. } = *named;
         let config = self.config(vdev);
+        let config = config.as_ref();
         let (all, allocated) = self.space(named);
         let bytes = |number: u64| if self.exact { number.to_string() } else { nice_number(number) };
         let percent = |number: u64| if self.exact { number.to_string() } else { format!("{number}%") };
@@ -226,7 +227,8 @@ impl Vdevs<'_> {
     }
 
     fn asize(&self, vdev: &VdevStatus) -> u64 {
-        match (self.mos.pool().vdevs().tops().find(|top| top.guid == vdev.guid), vdev.size_bytes) {
+        let vdevs = self.mos.pool().vdevs();
+        match (vdevs.tops().find(|top| top.guid == vdev.guid), vdev.size_bytes) {
             (Some(top), _) => top.asize_bytes,
             (None, Some(size)) if vdev.children.is_empty() => size.saturating_sub(VDEV_LABELS_BYTES),
             _ if vdev.kind == VdevKind::Root => 0,
@@ -235,12 +237,12 @@ impl Vdevs<'_> {
     }
 
     /// A vdev's configuration; spares and cache devices have none in the tree.
-    fn config(&self, vdev: &VdevStatus) -> Option<&VdevConfig> {
-        self.mos.pool().vdevs().tops().find_map(|top| below(top, vdev))
+    fn config(&self, vdev: &VdevStatus) -> Option<VdevConfig> {
+        self.mos.pool().vdevs().tops().find_map(|top| below(top, vdev)).cloned()
     }
 
-    fn top(&self, vdev: &VdevStatus) -> Option<&VdevConfig> {
-        self.mos.pool().vdevs().tops().find(|top| below(top, vdev).is_some())
+    fn top(&self, vdev: &VdevStatus) -> Option<VdevConfig> {
+        self.mos.pool().vdevs().tops().find(|top| below(top, vdev).is_some()).cloned()
     }
 
     async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, CliError> {

@@ -1,0 +1,87 @@
+//! Devices that leave a pool while others have its datasets open.
+
+use std::sync::{Arc, Weak};
+
+use cenote_dataset::KeySource;
+use cenote_device::{Device, MemoryDevice, Op, Traced};
+use cenote_engine::Engine;
+use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::{Txg, VdevId};
+use cenote_object::Objset;
+use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::{VdevClass, VdevKind};
+use cenote_runtime::{Rng, Runtime, SimConfig};
+use cenote_tasks::{NewPool, attach, detach};
+
+use crate::common::{Load, Model, POOL, fill, work};
+
+const DISK_BYTES: usize = 96 << 20;
+const LOAD: Load = Load { steps: 60, max_offset: 2_000_000, max_len: 200_000 };
+
+/// A device in memory that counts what is done to it.
+fn disk(rt: &Runtime, name: &str) -> (NewDevice, Weak<Traced>) {
+    let traced = Arc::new(Traced::new(Arc::new(MemoryDevice::new(name, DISK_BYTES)), 0, rt));
+    let watched = Arc::downgrade(&traced);
+    (NewDevice { path: name.into(), device: traced as Arc<dyn Device>, is_file: false }, watched)
+}
+
+async fn create(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
+    let kind = if devices.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
+    let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
+    let new = NewPool {
+        plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        keys: KeySource::default(),
+        // So little that everything is read again.
+        cache_bytes: 4096,
+    };
+    cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
+}
+
+/// What was opened before still shows what it did.
+async fn assert_shows(objset: &Objset, model: &Model) {
+    for (id, content) in model {
+        let read = objset.object(*id).await.unwrap().read(0, content.len()).await.unwrap();
+        assert!(read[..] == content[..], "object {id} differs");
+    }
+}
+
+#[test]
+fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed() {
+    let main = |rt: Runtime| async move {
+        let (a, watched_a) = disk(&rt, "a");
+        let (b, watched_b) = disk(&rt, "b");
+        let engine = create(&rt, vec![a, b]).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(7));
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        // Of three kinds: of the pool, of a dataset that is only read, and of one open to change.
+        let mos = engine.mos().await.unwrap();
+        let read_only = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        let open = engine.dataset(POOL).await.unwrap();
+        assert_shows(&read_only, &model).await;
+        assert!(watched_b.upgrade().is_some_and(|b| b.count(Op::Read).ended > 0));
+
+        let leaf = engine.pool().vdevs().top(VdevId(0)).unwrap().children[1].guid;
+        detach(&engine, leaf).await.unwrap();
+        assert!(watched_b.upgrade().is_none(), "it is still open");
+        assert_shows(&read_only, &model).await;
+        assert_shows(&open.view(), &model).await;
+        assert!(mos.pool().status().root.children[0].children.is_empty(), "the old view has the new tree");
+
+        // A new device takes over from the last one, and all open views follow.
+        let (c, watched_c) = disk(&rt, "c");
+        let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
+        attach(&engine, last, c).await.unwrap();
+        let mirror = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        detach(&engine, mirror.children[0].guid).await.unwrap();
+        assert!(watched_a.upgrade().is_none(), "it is still open");
+        let before = watched_c.upgrade().unwrap().count(Op::Read).ended;
+        assert_shows(&read_only, &model).await;
+        assert_shows(&open.view(), &model).await;
+        assert!(watched_c.upgrade().unwrap().count(Op::Read).ended > before);
+    };
+    Runtime::simulate(SimConfig::default(), main);
+}
