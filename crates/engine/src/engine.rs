@@ -162,6 +162,11 @@ impl Engine {
         self.0.pool.read().clone()
     }
 
+    /// The cache of its blocks.
+    pub fn cache(&self) -> &BlockCache {
+        &self.0.cache
+    }
+
     /// What of the pool is allocated.
     pub fn allocator(&self) -> &Allocator {
         &self.0.allocator

@@ -142,7 +142,7 @@ impl Engine {
                 // Either will do.
                 _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
                 let Some(engine) = weak.upgrade().map(Engine) else { return };
-                if engine.0.has_work() && engine.sync_all().await.is_err() {
+                if engine.0.has_work() && engine.sync_gently().await.is_err() {
                     return; // whoever works with the engine hears of it
                 }
             }
@@ -163,6 +163,7 @@ impl Engine {
                 continue;
             }
             if let Some(delay) = delay(dirty, max) {
+                self.0.pool.read().queue_settings().set_dirty_percent(100);
                 let now = self.0.runtime.now();
                 let until = {
                     let mut last = throttle.last_delay.lock();

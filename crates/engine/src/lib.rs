@@ -74,5 +74,6 @@ pub use open_dataset::OpenDataset;
 pub use rewind::OlderState;
 pub use room::Need;
 pub use space_check::SpaceCheck;
+pub use throttle::default_dirty_bytes_max;
 pub use txgs::Hold;
 pub use zil::Log;

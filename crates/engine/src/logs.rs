@@ -16,6 +16,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::{ObjsetType, ZilHeader};
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
+use cenote_pool::IoClass;
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
@@ -159,7 +160,7 @@ impl Engine {
     pub(crate) fn apart_from_tree(&self, hold: &Hold) -> SyncingTxg {
         let allocator = self.0.allocator.clone();
         SyncingTxg {
-            pool: self.pool(),
+            pool: self.pool().for_class(IoClass::SyncWrite),
             cache: self.0.cache.clone(),
             allocator,
             txg: hold.txg(),

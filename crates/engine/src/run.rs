@@ -93,6 +93,19 @@ impl Engine {
         if self.0.txgs.synced()? >= txg {
             return Ok(());
         }
+        // Somebody waits, so the disks get all that they can do.
+        self.0.pool.read().queue_settings().set_dirty_percent(100);
+        self.write_soon(txg).await
+    }
+
+    /// The same at the pace that changes in memory ask for.
+    pub(crate) async fn sync_gently(&self) -> Result<()> {
+        let percent = self.0.throttle.percent();
+        self.0.pool.read().queue_settings().set_dirty_percent(percent);
+        self.write_soon(self.last_changed()).await
+    }
+
+    async fn write_soon(&self, txg: Txg) -> Result<()> {
         // A task of its own: who waits for it may give up, and the txg is written all the same.
         let engine = self.clone();
         let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
@@ -122,11 +135,15 @@ impl Engine {
     /// It could not be written.
     #[boxed]
     pub async fn sync_all(&self) -> Result<()> {
+        self.sync(self.last_changed()).await
+    }
+
+    /// The last txg that has something in it.
+    fn last_changed(&self) -> Txg {
         // In this order: what was done so far is in the open txg, or in one before.
         let has_work = self.0.has_work();
         let open = self.0.txgs.open();
-        let last = if has_work { open } else { Txg(open.0 - 1) };
-        self.sync(last).await
+        if has_work { open } else { Txg(open.0 - 1) }
     }
 
     /// Why there is no answer from a task.

@@ -17,7 +17,7 @@
 //! (`txg_sync_thread`).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_object::live::DirtyTotal;
@@ -43,6 +43,11 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 /// `zfs_txg_timeout`: changes are on disk after so long.
 pub(crate) const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Changes in memory at most on this machine, unless said otherwise.
+pub fn default_dirty_bytes_max(runtime: &Runtime) -> u64 {
+    (runtime.memory_bytes() / 100 * DIRTY_MAX_PERCENT).min(DIRTY_BYTES_MAX_MAX)
+}
+
 /// The bound on changes in memory.
 pub(crate) struct Throttle {
     pub(crate) max_bytes: AtomicU64,
@@ -56,8 +61,18 @@ pub(crate) struct Throttle {
 impl Throttle {
     pub(crate) fn new(runtime: &Runtime) -> Throttle {
         let (dirty, last_delay, due) = Default::default();
-        let max_bytes = (runtime.memory_bytes() / 100 * DIRTY_MAX_PERCENT).min(DIRTY_BYTES_MAX_MAX);
+        let max_bytes = default_dirty_bytes_max(runtime);
         Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due }
+    }
+
+    /// How hard a txg that nobody waits for is written: what has changed, in percent of the most. Long runs
+    /// of new blocks come from whoever copies at full speed.
+    pub(crate) fn percent(&self) -> u32 {
+        let max = self.max_bytes.load(Ordering::Relaxed).max(1);
+        match self.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
+            true => 100,
+            false => u32::try_from(self.dirty.bytes().saturating_mul(100) / max).unwrap_or(100).min(100),
+        }
     }
 
     /// What has changed, of all datasets.

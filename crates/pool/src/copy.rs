@@ -9,6 +9,7 @@
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::Layout;
+use crate::vdev::queue::IoClass;
 use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
@@ -35,7 +36,7 @@ impl Pool {
             let (offset, len) = (at + VDEV_LABEL_START_SIZE, (range.end - at).min(STEP_BYTES));
             let mut found = None;
             for leaf in leaves.iter().filter(|leaf| !vdevs.is_lagging(leaf) && !leaf.is_out_of_use()) {
-                found = leaf.read(offset, len as usize).await.ok();
+                found = leaf.read(IoClass::Rebuild, offset, len as usize).await.ok();
                 if found.is_some() {
                     break;
                 }

@@ -10,6 +10,7 @@
 //! A failed extent fails all its ranges: the caller reads them again one by one.
 
 use crate::vdev::leaf::Leaf;
+use crate::vdev::queue::IoClass;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -67,10 +68,11 @@ impl<'a> Extents<'a> {
     }
 
     /// Reads all extents concurrently.
-    pub(crate) async fn fetch(self) -> Fetched {
+    pub(crate) async fn fetch(self, class: IoClass) -> Fetched {
         let (slices, merged) = self.merge();
         let read = |extent: Extent<'a>| {
-            extent.leaf.read(extent.start_bytes, (extent.end_bytes - extent.start_bytes) as usize)
+            let len = (extent.end_bytes - extent.start_bytes) as usize;
+            extent.leaf.read(class, extent.start_bytes, len)
         };
         let reads = merged.into_iter().map(read);
         let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
@@ -134,6 +136,7 @@ impl Fetched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vdev::queue::Queue;
     use cenote_device::MemoryDevice;
     use cenote_format::units::Guid;
     use cenote_runtime::{Runtime, SimConfig};
@@ -143,7 +146,8 @@ mod tests {
         let main = |runtime: Runtime| async move {
             let leaf = |guid: u64| {
                 let device = Arc::new(MemoryDevice::new("disk", 4096));
-                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device))
+                let queue = Queue::new(&runtime, &Arc::default());
+                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device, queue))
             };
             let leaves: Vec<Arc<Leaf>> = (0..64).map(leaf).collect();
             let mut extents = Extents::default();

@@ -47,6 +47,7 @@ pub use gang::MAX_GANG_DEPTH;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
+pub use vdev::queue::{BadTunable, ClassLoad, IoClass, Settings};
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};

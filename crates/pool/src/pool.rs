@@ -23,6 +23,7 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::vdev::missed::Missed;
+use crate::vdev::queue::{ClassLoad, IoClass, Settings};
 use crate::vdev::{VdevTree, build};
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -41,6 +42,8 @@ use std::sync::Arc;
 pub struct Pool {
     live: Arc<Live>,
     uberblock: Arc<Uberblock>,
+    reads: IoClass,
+    writes: IoClass,
 }
 
 /// What all views of a pool share.
@@ -51,6 +54,7 @@ struct Live {
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
+    settings: Arc<Settings>,
     current: RwLock<Current>,
 }
 
@@ -104,13 +108,14 @@ impl Pool {
     /// Missing devices are no error here, only when something that they alone hold is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
-        let missed = Arc::<Missed>::default();
+        let (missed, settings) = (Arc::<Missed>::default(), Arc::<Settings>::default());
         let material = build::Material {
             runtime: rt,
             uberblock,
             found,
             indirect: &BTreeMap::new(),
             missed: &missed,
+            settings: &settings,
             earlier: &[],
         };
         let vdevs = Arc::new(build::build(&found.config, &material));
@@ -124,14 +129,46 @@ impl Pool {
             salt: None,
             may_be_live,
             missed,
+            settings,
             current: current.into(),
         };
-        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock) })
+        let (reads, writes) = (IoClass::SyncRead, IoClass::AsyncWrite);
+        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock), reads, writes })
     }
 
     /// The same pool as of another root, after a txg was synced. All else is shared.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
-        Pool { live: self.live.clone(), uberblock: Arc::new(*uberblock) }
+        Pool { uberblock: Arc::new(*uberblock), ..self.clone() }
+    }
+
+    /// The same pool, for operations of a class: a class of reads says how blocks are read through this view,
+    /// a class of writes how they are written, any other says both.
+    pub fn for_class(&self, class: IoClass) -> Pool {
+        match class {
+            IoClass::SyncRead | IoClass::AsyncRead => Pool { reads: class, ..self.clone() },
+            IoClass::SyncWrite | IoClass::AsyncWrite => Pool { writes: class, ..self.clone() },
+            _ => Pool { reads: class, writes: class, ..self.clone() },
+        }
+    }
+
+    /// The class of reads through this view.
+    pub(crate) fn reads(&self) -> IoClass {
+        self.reads
+    }
+
+    /// The class of writes through this view.
+    pub(crate) fn writes(&self) -> IoClass {
+        self.writes
+    }
+
+    /// What the queues of its devices go by.
+    pub fn queue_settings(&self) -> &Settings {
+        &self.live.settings
+    }
+
+    /// What waits and is under way at each leaf, by guid, in the order of [`IoClass::ALL`].
+    pub fn queue_loads(&self) -> Vec<(Guid, [ClassLoad; IoClass::ALL.len()])> {
+        self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.load())).collect()
     }
 
     /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'. From
@@ -146,6 +183,7 @@ impl Pool {
             found: &found,
             indirect: &trusted.indirect,
             missed: &missed,
+            settings: &self.live.settings,
             earlier: vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&trusted.config, &material));
@@ -156,9 +194,10 @@ impl Pool {
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
             may_be_live: self.live.may_be_live,
             missed,
+            settings: self.live.settings.clone(),
             current: Current { config: Arc::new(trusted.config), found, vdevs }.into(),
         };
-        Ok(Pool { live: Arc::new(live), uberblock: self.uberblock.clone() })
+        Ok(Pool { live: Arc::new(live), ..self.clone() })
     }
 
     /// From now on the pool has these vdevs: every operation that begins later uses them, through whatever
@@ -178,6 +217,7 @@ impl Pool {
             found: &found,
             indirect: &current.vdevs.indirect_maps(),
             missed: &self.live.missed,
+            settings: &self.live.settings,
             earlier: current.vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&config, &material));

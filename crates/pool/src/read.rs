@@ -21,6 +21,7 @@ use crate::error::{PoolError, Result};
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{CopyError, recover};
 use crate::vdev::map::{BlockMap, Column, Row};
+use crate::vdev::queue::IoClass;
 use crate::vdev::{VdevTree, leaf::Leaf};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
@@ -140,7 +141,7 @@ impl Pool {
         let vdevs = self.vdevs();
         let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;
-        if let Some(data) = read_data(&vdevs, &map).await {
+        if let Some(data) = read_data(&vdevs, &map, self.reads()).await {
             let data = data.slice(..psize);
             if check.verify(&data).is_ok() {
                 return Ok(data);
@@ -151,11 +152,11 @@ impl Pool {
 }
 
 /// Reads the data columns, each from its best leaf. `None` if any of them can't be read.
-async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
+async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<Bytes> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
     {
-        return preferred(vdevs, map, row, column)?.read(column.offset_bytes, column.len).await.ok();
+        return preferred(vdevs, map, row, column)?.read(class, column.offset_bytes, column.len).await.ok();
     }
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let columns: Vec<_> = columns.filter(|(_, column)| column.len > 0).collect();
@@ -163,7 +164,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap) -> Option<Bytes> {
         .iter()
         .map(|(row, column)| {
             let leaf = preferred(vdevs, map, row, column)?;
-            Some(async move { leaf.read(column.offset_bytes, column.len).await })
+            Some(async move { leaf.read(class, column.offset_bytes, column.len).await })
         })
         .collect();
     let mut block = vec![0; map.data_bytes];

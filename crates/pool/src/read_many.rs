@@ -73,7 +73,7 @@ impl Pool {
         let (vdevs, mut extents) = (self.vdevs(), Extents::default());
         let wanted: Vec<Option<Sought>> =
             requests.iter().map(|(bp, ctx)| seek(&vdevs, &mut extents, bp, ctx)).collect();
-        let fetched = extents.fetch().await;
+        let fetched = extents.fetch(self.reads()).await;
         for ((bp, ctx), sought) in requests.iter().zip(wanted) {
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);

@@ -16,6 +16,7 @@ use crate::pool::Pool;
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, MapError, Row};
+use crate::vdev::queue::IoClass;
 use bytes::Bytes;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::raidz;
@@ -117,7 +118,7 @@ pub(crate) async fn recover(
     psize: usize,
     check: &Check<'_>,
 ) -> Result<Recovered, CopyError> {
-    let gathered = gather(vdevs, map).await;
+    let gathered = gather(vdevs, map, pool.reads()).await;
     let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
     let mut search = Search { gathered: &gathered, check, psize, attempts, last: None };
     let found = search.run();
@@ -144,7 +145,7 @@ pub(crate) async fn recover(
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap) -> Gathered<'a> {
+async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Gathered<'a> {
     let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
     for row in &map.rows {
         let mut reads = Vec::new();
@@ -152,11 +153,9 @@ async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap) -> Gathered<'a> {
         for column in &row.columns {
             let leaves = vdevs.leaves_of(row, column, map.birth);
             counts.push(leaves.len());
-            reads.extend(
-                leaves.into_iter().map(|leaf| async move {
-                    (leaf.clone(), leaf.read(column.offset_bytes, column.len).await)
-                }),
-            );
+            reads.extend(leaves.into_iter().map(|leaf| async move {
+                (leaf.clone(), leaf.read(class, column.offset_bytes, column.len).await)
+            }));
         }
         let mut results = futures::future::join_all(reads).await.into_iter();
         let mut columns = Vec::with_capacity(counts.len());

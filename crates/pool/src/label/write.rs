@@ -20,6 +20,7 @@ use crate::config::VdevClass;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
+use crate::vdev::queue::IoClass;
 use crate::vdev::{Layout, Top, VdevTree};
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -177,7 +178,7 @@ async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u
     let size_bytes = leaf.device.size_bytes();
     let parts: Option<Vec<_>> = labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
     let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
-    let writes = parts.into_iter().map(|(offset, bytes)| leaf.write(offset, bytes));
+    let writes = parts.into_iter().map(|(offset, bytes)| leaf.write(IoClass::SyncWrite, offset, bytes));
     Ok(join_all(writes).await.into_iter().collect::<Result<(), _>>()?)
 }
 

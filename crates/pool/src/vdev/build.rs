@@ -3,6 +3,7 @@
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::missed::Missed;
+use super::queue::{Queue, Settings};
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
@@ -22,6 +23,8 @@ pub(crate) struct Material<'a> {
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
     /// The txgs that leaves missed.
     pub(crate) missed: &'a Arc<Missed>,
+    /// What the queues of leaves go by.
+    pub(crate) settings: &'a Arc<Settings>,
     /// Leaves of the preceding tree: they go on, in the state that they have now.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
@@ -112,7 +115,10 @@ impl Builder<'_> {
         let leaf = match earlier {
             Some(leaf) if leaf.guid == guid => leaf.clone(),
             Some(leaf) => Arc::new(leaf.renamed(guid)),
-            None => Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone())),
+            None => {
+                let queue = Queue::new(self.material.runtime, self.material.settings);
+                Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone(), queue))
+            }
         };
         leaf.set_state(stale, away);
         self.leaves.push(leaf.clone());

@@ -9,6 +9,7 @@
 //! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
 
 use crate::health::ErrorCounts;
+use crate::vdev::queue::{ClassLoad, IoClass, Queue};
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_format::units::Guid;
@@ -25,6 +26,7 @@ const DEADMAN: Duration = Duration::from_secs(300);
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
     pub(crate) device: Arc<dyn Device>,
+    queue: Arc<Queue>,
     runtime: Runtime,
     /// Shared with the same device under another guid: the last one of a mirror takes over the mirror's.
     state: Arc<State>,
@@ -47,13 +49,19 @@ struct State {
 }
 
 impl Leaf {
-    pub(crate) fn new(runtime: &Runtime, guid: Guid, device: Arc<dyn Device>) -> Leaf {
-        Leaf { guid, device, runtime: runtime.clone(), state: Arc::default() }
+    pub(crate) fn new(runtime: &Runtime, guid: Guid, device: Arc<dyn Device>, queue: Queue) -> Leaf {
+        Leaf { guid, device, queue: Arc::new(queue), runtime: runtime.clone(), state: Arc::default() }
     }
 
     /// The same device under another guid: counters and unflushed writes are those of both.
     pub(crate) fn renamed(&self, guid: Guid) -> Leaf {
-        Leaf { guid, device: self.device.clone(), runtime: self.runtime.clone(), state: self.state.clone() }
+        Leaf {
+            guid,
+            device: self.device.clone(),
+            queue: self.queue.clone(),
+            runtime: self.runtime.clone(),
+            state: self.state.clone(),
+        }
     }
 
     /// What a new tree of vdevs says of it; at once, for operations under way too.
@@ -83,7 +91,13 @@ impl Leaf {
     }
 
     /// Reads a range of the device, labels included; counts a failure.
-    pub(crate) async fn read(&self, offset_bytes: u64, len: usize) -> Result<Bytes, DeviceError> {
+    pub(crate) async fn read(
+        &self,
+        class: IoClass,
+        offset_bytes: u64,
+        len: usize,
+    ) -> Result<Bytes, DeviceError> {
+        let _permit = self.queue.enter(class, offset_bytes).await;
         let reading = self.device.read_at(offset_bytes, len);
         let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
         if result.is_err() {
@@ -93,8 +107,14 @@ impl Leaf {
     }
 
     /// Writes a range of the device, labels included; counts a failure.
-    pub(crate) async fn write(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
+    pub(crate) async fn write(
+        &self,
+        class: IoClass,
+        offset_bytes: u64,
+        data: Bytes,
+    ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
+        let _permit = self.queue.enter(class, offset_bytes).await;
         let writing = self.device.write_at(offset_bytes, data);
         let result = self.answer(writing, Op::Write, offset_bytes, len).await;
         self.state.writes.fetch_add(1, Ordering::Release);
@@ -104,6 +124,7 @@ impl Leaf {
     /// The same, but durable on completion.
     pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
+        let _permit = self.queue.enter(IoClass::SyncWrite, offset_bytes).await;
         let writing = self.device.write_through(offset_bytes, data);
         self.counting_writes(self.answer(writing, Op::Write, offset_bytes, len).await)
     }
@@ -146,6 +167,11 @@ impl Leaf {
             self.state.write_errors.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// What waits for the device and is under way, by class.
+    pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {
+        self.queue.load()
     }
 
     /// Counts a range that did not hold what was written.

@@ -15,6 +15,7 @@
 use super::leaf::Leaf;
 use super::map::{Column, MapError, Row};
 use super::missed::Missed;
+use super::queue::IoClass;
 use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
@@ -49,7 +50,7 @@ impl VdevTree {
         dva: &Dva,
         data: &Bytes,
         (txg, missed): (Txg, &Missed),
-        durable: Durable,
+        (class, durable): (IoClass, Durable),
     ) -> Result<(), NotWritten> {
         let failed = |why: Arc<str>| NotWritten { vdev: dva.vdev, why };
         let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
@@ -65,7 +66,7 @@ impl VdevTree {
             }
             let contents = top.contents(row, &data).map_err(|error| failed(error.to_string().into()))?;
             let columns = row.columns.iter().zip(contents).filter(|(_, bytes)| !bytes.is_empty());
-            let write = |(column, bytes)| top.write_column(column, bytes, (txg, missed), durable);
+            let write = |(column, bytes)| top.write_column(column, bytes, (txg, missed), (class, durable));
             writes.push(join_all(columns.map(write)));
         }
         for (row, outcomes) in map.rows.iter().zip(join_all(writes).await) {
@@ -161,7 +162,7 @@ impl Top {
         column: &Column,
         bytes: Bytes,
         (txg, missed): (Txg, &Missed),
-        durable: Durable,
+        (class, durable): (IoClass, Durable),
     ) -> Result<(), Arc<str>> {
         let holders = self.holders(column.slot, column.offset_bytes);
         let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
@@ -169,7 +170,7 @@ impl Top {
         let absent = holders.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid));
         absent.for_each(|leaf| missed.note(leaf, txg));
         let writes = writable.iter().map(async |leaf| match durable {
-            Durable::Flushed => leaf.write(column.offset_bytes, bytes.clone()).await,
+            Durable::Flushed => leaf.write(class, column.offset_bytes, bytes.clone()).await,
             Durable::AtOnce => leaf.write_through(column.offset_bytes, bytes.clone()).await,
         });
         let outcomes = join_all(writes).await;

@@ -24,7 +24,7 @@ impl Pool {
         let (vdevs, mut extents) = (self.vdevs(), Extents::default());
         let asked: Vec<Option<Asked>> =
             batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
-        let fetched = extents.fetch().await;
+        let fetched = extents.fetch(self.reads()).await;
         let mut examined = Examined::default();
         let mut scratch = Vec::new();
         for (target, asked) in batch.into_iter().zip(asked) {

@@ -111,7 +111,8 @@ impl Pool {
     ) -> Result<(), Vec<NotWritten>> {
         debug_assert!(stored.len().is_multiple_of(SPA_MINBLOCKSIZE as usize), "{} bytes", stored.len());
         let (runtime, missing, vdevs) = (self.runtime(), (txg, self.missed_here()), self.vdevs());
-        let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, missing, durable));
+        let how = (self.writes(), durable);
+        let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, missing, how));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }

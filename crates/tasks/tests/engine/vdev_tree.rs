@@ -35,7 +35,7 @@ async fn create(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
         root_properties: Vec::new(),
         keys: KeySource::default(),
         // So little that everything is read again.
-        cache_bytes: 4096,
+        cache: cenote_cache::CacheOptions::metadata(4096),
     };
     cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
 }

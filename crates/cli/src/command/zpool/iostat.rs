@@ -12,6 +12,8 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use cenote_device::Counts;
+use cenote_pool::IoClass;
 use cenote_serve::pools::OpenPool;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -29,8 +31,8 @@ use sample::{Line, Sample, Traffic};
 /// `zpool iostat`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pools. Operations on devices are shown: waiting \
-        in a queue costs no time here, so total and disk times are the same.\n\n\
+    after_help = "A daemon (`cenote serve`) has to hold the pools. Times are averages over the interval: \
+        total is what waiting in a queue and the disk took together.\n\n\
         Example: cenote zpool iostat -vy tank 5 3"
 )]
 pub struct Iostat {
@@ -95,6 +97,17 @@ const QUEUES: [Group; 6] = [
     ("scrubq_read", &["pend", "activ"]),
     ("trimq_write", &["pend", "activ"]),
 ];
+/// The classes behind the columns of [`QUEUES`] and behind the last six of [`LATENCY`].
+const QUEUED: [IoClass; 6] = [
+    IoClass::SyncRead,
+    IoClass::SyncWrite,
+    IoClass::AsyncRead,
+    IoClass::AsyncWrite,
+    IoClass::Scrub,
+    IoClass::Trim,
+];
+const READS: [IoClass; 3] = [IoClass::SyncRead, IoClass::AsyncRead, IoClass::Scrub];
+const WRITES: [IoClass; 2] = [IoClass::SyncWrite, IoClass::AsyncWrite];
 const CELL_CHARS: usize = 5;
 const LEAST_NAME_CHARS: usize = 10;
 
@@ -227,7 +240,7 @@ impl Iostat {
 
     fn cells(&self, sample: &Sample, line: &Line) -> Vec<String> {
         let number = |number: u64| if self.parsable { number.to_string() } else { nice_number(number) };
-        let Some(Traffic { read, write, .. }) = &line.traffic else {
+        let Some(traffic @ Traffic { read, write, .. }) = &line.traffic else {
             let columns = self.groups().iter().map(|(_, columns)| columns.len()).sum();
             return vec!["-".into(); columns];
         };
@@ -243,13 +256,23 @@ impl Iostat {
         ];
         if self.long {
             let time = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| self.time(ns));
-            let disk = [time(read.average_ns()), time(write.average_ns())];
-            cells.extend(disk.iter().chain(&disk).cloned());
-            cells.extend(vec!["-".to_owned(); 6]);
+            let total = |disk: &Counts, classes: &[IoClass]| {
+                disk.average_ns().map(|disk| disk + traffic.queued_ns(classes).unwrap_or(0))
+            };
+            cells.extend([
+                time(total(read, &READS)),
+                time(total(write, &WRITES)),
+                time(read.average_ns()),
+                time(write.average_ns()),
+            ]);
+            cells.extend(QUEUED.map(|class| time(traffic.queued_ns(&[class]))));
         }
         if self.queues {
-            let active = |count: u64| ["0".to_owned(), count.to_string()];
-            cells.extend([read.active, 0, 0, write.active, 0, 0].into_iter().flat_map(active));
+            let load = |class| {
+                let load = traffic.queue(class);
+                [number(load.waiting), number(load.active)]
+            };
+            cells.extend(QUEUED.into_iter().flat_map(load));
         }
         cells
     }
@@ -263,7 +286,7 @@ impl Iostat {
         for sample in samples {
             let line = |line: &Line| {
                 let traffic = line.traffic.clone().unwrap_or_default();
-                let of = |counts: &cenote_device::Counts| {
+                let of = |counts: &Counts| {
                     json!({
                         "operations_per_second": sample.per_second(counts.operations),
                         "bytes_per_second": sample.per_second(counts.bytes),
@@ -276,6 +299,14 @@ impl Iostat {
                 if let Some((allocated, free)) = line.space {
                     (entry["allocated"], entry["free"]) = (allocated.into(), free.into());
                 }
+                let classes = IoClass::ALL.into_iter().zip(&traffic.queues);
+                let classes = classes.map(|(class, load)| {
+                    let wait = load.average_wait_ns();
+                    let load =
+                        json!({"pending": load.waiting, "active": load.active, "average_wait_ns": wait});
+                    (class.name().to_owned(), load)
+                });
+                entry["queues"] = Value::Object(classes.collect());
                 if self.latencies {
                     entry["read"]["waits"] = json!(traffic.read.times.to_vec());
                     entry["write"]["waits"] = json!(traffic.write.times.to_vec());

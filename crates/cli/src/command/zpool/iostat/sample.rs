@@ -1,9 +1,11 @@
 //! A look at the counters of a pool's vdevs.
 
+use std::collections::BTreeMap;
+
 use cenote_dataset::usage::VdevUsage;
 use cenote_device::{Counts, Op};
-use cenote_format::units::VdevId;
-use cenote_pool::{VdevClass, VdevKind, VdevStatus};
+use cenote_format::units::{Guid, VdevId};
+use cenote_pool::{ClassLoad, IoClass, VdevClass, VdevKind, VdevStatus};
 use cenote_serve::pools::OpenPool;
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
@@ -35,16 +37,36 @@ pub struct Traffic {
     pub read: Counts,
     pub write: Counts,
     pub discard: Counts,
+    /// By class, in the order of [`IoClass::ALL`].
+    pub queues: [ClassLoad; IoClass::ALL.len()],
 }
 
+/// What waits and is under way at leaves, by guid.
+type Loads = BTreeMap<Guid, [ClassLoad; IoClass::ALL.len()]>;
+
 impl Traffic {
-    fn of(pool: &OpenPool, vdev: &VdevStatus) -> Traffic {
+    /// Operations of a class, waiting and under way.
+    pub fn queue(&self, class: IoClass) -> &ClassLoad {
+        &self.queues[class as usize]
+    }
+
+    /// How long operations of some classes waited on average before they began.
+    pub fn queued_ns(&self, classes: &[IoClass]) -> Option<u64> {
+        let mut sum = ClassLoad::default();
+        classes.iter().for_each(|class| sum.add(self.queue(*class)));
+        sum.average_wait_ns()
+    }
+
+    fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
         let mut sum = Traffic::default();
         vdev.walk(&mut |vdev| {
             if let Some(counters) = pool.counters.get(&vdev.guid) {
                 sum.read.add(&counters.of(Op::Read));
                 sum.write.add(&counters.of(Op::Write));
                 sum.discard.add(&counters.of(Op::Discard));
+            }
+            if let Some(load) = loads.get(&vdev.guid) {
+                sum.queues.iter_mut().zip(load).for_each(|(sum, load)| sum.add(load));
             }
         });
         sum
@@ -55,6 +77,7 @@ impl Traffic {
             read: self.read.since(&before.read),
             write: self.write.since(&before.write),
             discard: self.discard.since(&before.discard),
+            queues: std::array::from_fn(|class| self.queues[class].since(&before.queues[class])),
         }
     }
 }
@@ -80,20 +103,21 @@ impl Sample {
         let in_pool =
             usage.iter().filter(|usage| class_of(usage).is_none_or(|top| top.class != VdevClass::Log));
         let total = in_pool.map(space).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let traffic = Some(Traffic::of(pool, &health.root));
+        let loads: Loads = mos.pool().queue_loads().into_iter().collect();
+        let traffic = Some(Traffic::of(pool, &loads, &health.root));
         let mut lines = vec![Line { name: pool.name.clone(), depth: 0, space: Some(total), traffic }];
         let of_top = |top: &VdevStatus| usage.iter().find(|usage| usage.vdev == VdevId(top.id)).map(space);
         let is_shown = |top: &&VdevStatus| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
         let tops = |class| health.root.children.iter().filter(is_shown).filter(move |top| top.class == class);
         for top in tops(VdevClass::Normal) {
-            add(&mut lines, pool, top, 2, of_top(top), style);
+            add(&mut lines, (pool, &loads), top, 2, of_top(top), style);
         }
         for (class, heading) in HEADED_CLASSES {
             for (index, top) in tops(class).enumerate() {
                 if index == 0 {
                     lines.push(Line { name: heading.into(), depth: 0, space: None, traffic: None });
                 }
-                add(&mut lines, pool, top, 2, of_top(top), style);
+                add(&mut lines, (pool, &loads), top, 2, of_top(top), style);
             }
         }
         Ok(Sample { lines, ns })
@@ -120,15 +144,15 @@ impl Sample {
 
 fn add(
     lines: &mut Vec<Line>,
-    pool: &OpenPool,
+    (pool, loads): (&OpenPool, &Loads),
     vdev: &VdevStatus,
     depth: usize,
     space: Option<(u64, u64)>,
     style: Style,
 ) {
-    let traffic = Some(Traffic::of(pool, vdev));
+    let traffic = Some(Traffic::of(pool, loads, vdev));
     lines.push(Line { name: name(vdev, style), depth, space, traffic });
     for child in &vdev.children {
-        add(lines, pool, child, depth + 2, None, style);
+        add(lines, (pool, loads), child, depth + 2, None, style);
     }
 }
