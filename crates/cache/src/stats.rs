@@ -37,6 +37,34 @@ pub struct ClassStats {
 }
 
 impl CacheStats {
+    /// Adds those of another cache; what policies adapt stays apart.
+    pub fn add(&mut self, other: &CacheStats) {
+        for (sum, class) in [(&mut self.data, &other.data), (&mut self.metadata, &other.metadata)] {
+            sum.hits += class.hits;
+            sum.misses += class.misses;
+            sum.content_bytes += class.content_bytes;
+        }
+        self.evictions += other.evictions;
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.budget_bytes += other.budget_bytes;
+    }
+
+    /// What was counted after `before`; what the cache holds is that of now.
+    pub fn since(&self, before: &CacheStats) -> CacheStats {
+        let class = |now: &ClassStats, before: &ClassStats| ClassStats {
+            hits: now.hits.saturating_sub(before.hits),
+            misses: now.misses.saturating_sub(before.misses),
+            content_bytes: now.content_bytes,
+        };
+        CacheStats {
+            data: class(&self.data, &before.data),
+            metadata: class(&self.metadata, &before.metadata),
+            evictions: self.evictions.saturating_sub(before.evictions),
+            ..self.clone()
+        }
+    }
+
     /// Reads of both classes that were answered from memory.
     pub fn hits(&self) -> u64 {
         self.data.hits + self.metadata.hits

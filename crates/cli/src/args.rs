@@ -82,6 +82,10 @@ pub enum Command {
     /// Replay recorded loads against cache policies and sizes
     #[command(subcommand)]
     Trace(Deferred<command::trace::TraceCommand>),
+    /// Show what the caches of open pools do, like arcstat
+    Arcstat(Deferred<command::arcstat::Arcstat>),
+    /// Show or set what holds for open pools: memory, policies, queues
+    Tunable(Deferred<command::tunable::TunableCommand>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::dump::Dump>),
     /// See it work: a small pool that ships with the program, read whole and then with a disk missing

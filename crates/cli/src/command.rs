@@ -1,5 +1,6 @@
 //! The commands, one module each: its options, the engine calls it makes, how it prints the result.
 
+pub mod arcstat;
 pub mod change;
 pub mod complete;
 pub mod completions;
@@ -18,6 +19,7 @@ pub mod rescue;
 pub mod scan;
 pub mod serve;
 pub mod trace;
+pub mod tunable;
 pub mod verify;
 mod version;
 pub mod volume;

@@ -91,6 +91,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
         Command::Zpool(Deferred(Zpool::Create(_))) => true,
         Command::Zpool(_) | Command::Zfs(_) => !names_disks,
+        Command::Arcstat(_) | Command::Tunable(_) => true,
         Command::Ls(_)
         | Command::Stat(_)
         | Command::Cat(_)
@@ -115,6 +116,8 @@ fn is_for_everybody(command: &Command) -> bool {
         Command::Zfs(Deferred(zfs)) => {
             matches!(zfs, Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_))
         }
+        Command::Arcstat(_) => true,
+        Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
     }
 }

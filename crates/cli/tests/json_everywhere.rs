@@ -88,6 +88,8 @@ const LINES: &str = "\
     trace replay --size 50% trace
     trace curve trace
     ! trace show file
+    ! arcstat
+    ! tunable
     zpool import
     zpool export tank
     zpool destroy tank

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
-//! unmounting).
+//! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile).
 #![forbid(unsafe_code)]
 
 pub mod cancel;
@@ -15,6 +15,7 @@ pub mod mount;
 pub mod mounts;
 pub mod pools;
 pub mod socket;
+pub mod tuning;
 
 pub use files::{Atime, Files, FilesOptions};
 pub use mount::Mount;

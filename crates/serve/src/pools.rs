@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::Events;
 use crate::mounts::{Mounts, MountsError};
+use crate::tuning::Tuning;
 
 /// A pool that is open.
 pub struct OpenPool {
@@ -68,6 +69,8 @@ pub struct Pools {
     pub search: Vec<PathBuf>,
     /// How file systems are served.
     pub session: SessionOptions,
+    /// What holds for all of them and can be changed.
+    pub tuning: Tuning,
     /// What has happened to them.
     pub events: Events,
     /// Where it is noted which pools are open.
@@ -137,9 +140,15 @@ pub enum ExportError {
 
 impl Pools {
     /// No pool is open yet. `state` is the file that keeps which are.
-    pub fn new(runtime: &Runtime, search: Vec<PathBuf>, session: SessionOptions, state: PathBuf) -> Pools {
+    pub fn new(
+        runtime: &Runtime,
+        search: Vec<PathBuf>,
+        session: SessionOptions,
+        tuning: Tuning,
+        state: PathBuf,
+    ) -> Pools {
         let (table, turn) = Default::default();
-        Pools { table, turn, search, session, events: Events::new(runtime), state }
+        Pools { table, turn, search, session, tuning, events: Events::new(runtime), state }
     }
 
     /// The pools that were open when the last daemon ended, however it ended.
@@ -181,11 +190,19 @@ impl Pools {
     pub fn insert(&self, pool: OpenPool) -> Arc<OpenPool> {
         let pool = Arc::new(pool);
         self.table.lock().insert(pool.name.clone(), pool.clone());
+        self.tune();
         pool
     }
 
     /// A pool was closed.
     pub fn remove(&self, name: &str) {
         self.table.lock().remove(name);
+        self.tune();
+    }
+
+    /// Brings all tunables to all open pools.
+    pub fn tune(&self) {
+        let pools = self.all();
+        pools.iter().for_each(|pool| self.tuning.apply(&pool.engine, pools.len()));
     }
 }

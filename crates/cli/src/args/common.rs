@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use cenote_policy::PolicyName;
+use cenote_serve::tuning;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Options of every command.
@@ -80,12 +81,7 @@ impl Common {
 
 /// A policy that does not have to know the future.
 fn living_policy(text: &str) -> Result<PolicyName, String> {
-    let name: PolicyName =
-        text.parse().map_err(|error: cenote_policy::policy::NoSuchPolicy| error.to_string())?;
-    match name {
-        PolicyName::Belady => Err("`belady` needs the future: it is for `trace replay`".into()),
-        name => Ok(name),
-    }
+    tuning::policy(text).map_err(|error| error.to_string())
 }
 
 /// Adds the common options to a command and its subcommands, except where they define one themselves.

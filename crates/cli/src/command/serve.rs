@@ -23,6 +23,7 @@ use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
 use cenote_serve::pools::{NotedPool, Pools};
 use cenote_serve::socket::Listener;
+use cenote_serve::tuning::Tuning;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -114,7 +115,8 @@ impl Serve {
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
-        let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, state));
+        let tuning = Tuning::new(session.runtime(), session.cache_of_daemon());
+        let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, tuning, state));
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
 

@@ -24,7 +24,7 @@ mod manage;
 mod pool_json;
 mod properties;
 mod reason;
-mod repeat;
+pub mod repeat;
 mod set;
 mod status;
 mod tree;

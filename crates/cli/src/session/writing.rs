@@ -230,6 +230,13 @@ impl Session {
         }
     }
 
+    /// The cache of all pools of a daemon: a quarter of the memory, unless said otherwise.
+    pub fn cache_of_daemon(&self) -> CacheOptions {
+        let quarter = usize::try_from(self.runtime.memory_bytes() / 4).unwrap_or(usize::MAX);
+        let budget_bytes = if self.common.cache.is_some() { self.cache.budget_bytes } else { quarter };
+        CacheOptions { budget_bytes, data: true, ..self.cache }
+    }
+
     /// The cache of a pool that is opened.
     pub fn cache(&self) -> CacheOptions {
         self.cache

@@ -52,6 +52,8 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zfs unmount", Changes(&[("{P}", 1)])),
     ("completions", Apart),
     ("man", Apart),
+    ("arcstat", Apart),
+    ("tunable", Apart),
     ("trace", Apart),
     (
         "zfs create",

@@ -11,6 +11,7 @@ mod events;
 mod keys;
 mod properties;
 mod snapshots;
+mod tuning;
 
 use std::fs;
 use std::os::unix::process::CommandExt;

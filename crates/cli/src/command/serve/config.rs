@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cenote_serve::tuning::policy;
 use serde::Deserialize;
 
 use super::{LogFormat, Serve};
@@ -27,6 +28,7 @@ pub struct Config {
     pub writeback: Option<bool>,
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
+    pub cache_policy: Option<String>,
     pub threads: Option<usize>,
 }
 
@@ -48,9 +50,13 @@ impl Config {
     fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
         match config.readers {
-            Some(readers) if !(1..=64).contains(&readers) => Err("readers: from 1 to 64".into()),
-            _ => Ok(config),
+            Some(readers) if !(1..=64).contains(&readers) => return Err("readers: from 1 to 64".into()),
+            _ => {}
         }
+        if let Some(Err(error)) = config.cache_policy.as_deref().map(policy) {
+            return Err(format!("cache-policy: {error}"));
+        }
+        Ok(config)
     }
 
     /// Adds this to what was typed.
@@ -63,6 +69,10 @@ impl Config {
         serve.writeback |= self.writeback.unwrap_or(false);
         serve.log_format = serve.log_format.or(self.log_format);
         common.cache = common.cache.take().or(self.cache);
+        if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
+            // It was checked when the file was read.
+            common.cache_policy = policy(name).ok();
+        }
         common.threads = common.threads.or(self.threads);
         if serve.pools.is_empty() {
             serve.pools = self.pools.unwrap_or_default();
@@ -101,6 +111,7 @@ mod tests {
             writeback: Some(_),
             log_format: Some(_),
             cache: Some(_),
+            cache_policy: Some(_),
             threads: Some(_),
         } = Config::parse(&shipped()).unwrap()
         else {

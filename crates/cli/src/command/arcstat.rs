@@ -1,0 +1,158 @@
+//! `cenote arcstat`: what the caches of the daemon's pools do, per interval.
+//!
+//! The first line is of the time since the pools were opened, each later one of its interval.
+//!
+//! Source: OpenZFS's `arcstat` (its default columns, without those of prefetch).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cenote_cache::{CacheStats, ClassStats};
+use cenote_serve::pools::{OpenPool, Pools};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::json::document;
+use super::zpool::repeat::{Repeat, Round};
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, date, nice_bytes, nice_number};
+use crate::session::{Session, print, print_json};
+
+/// `cenote arcstat`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A daemon (`cenote serve`) has to hold the pools. Columns: `dd` are blocks of files and \
+        volumes, `dm` all others; `read` look-ups, `h%` the part of them that were hits; `size` what the \
+        caches hold, `c` what they may hold. `-v` adds what each policy adapts.\n\n\
+        Example: cenote arcstat -v 5 3"
+)]
+pub struct Arcstat {
+    /// A line for each pool, and what its policy adapts
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// No header, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Interval and count
+    #[command(flatten)]
+    pub repeat: Repeat,
+    /// An interval in seconds and a count [default: endless]
+    #[arg(value_name = "INTERVAL [COUNT]")]
+    pub schedule: Vec<String>,
+}
+
+/// The cache of a pool, or of all.
+#[derive(Clone)]
+struct Sample {
+    pool: String,
+    stats: CacheStats,
+}
+
+impl Arcstat {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), so no pool is in use";
+            return Err(CliError::Refused(format!("cannot show caches: {why}")));
+        };
+        let before = RefCell::new(Vec::<Sample>::new());
+        let show = async |words: &[String], round: Round| {
+            if let Some(word) = words.first() {
+                return Err(CliError::Usage(format!("{word}: give an interval in seconds, then a count")));
+            }
+            let now = self.samples(pools);
+            let shown: Vec<Sample> = now.iter().map(|now| now.since(&before.borrow())).collect();
+            before.replace(now);
+            match session.json() {
+                true => print_json(&round.stamp(as_json(&shown)))?,
+                false => print(self.as_text(&shown, session, round.is_first))?,
+            }
+            Ok(Outcome::Done)
+        };
+        self.repeat.run(session, &self.schedule, show).await
+    }
+
+    fn samples(&self, pools: &Pools) -> Vec<Sample> {
+        let of = |pool: Arc<OpenPool>| Sample { pool: pool.name.clone(), stats: pool.engine.cache().stats() };
+        let all: Vec<Sample> = pools.all().into_iter().map(of).collect();
+        let mut sum = CacheStats::default();
+        all.iter().for_each(|sample| sum.add(&sample.stats));
+        let total = Sample { pool: "total".into(), stats: sum };
+        if self.verbose { all.into_iter().chain([total]).collect() } else { vec![total] }
+    }
+
+    fn as_text(&self, shown: &[Sample], session: &Session, is_first: bool) -> String {
+        const COLUMNS: [&str; 10] =
+            ["read", "h%", "ddread", "ddh%", "dmread", "dmh%", "evicted", "blocks", "size", "c"];
+        let head = [("time", Align::Left)].into_iter().chain(self.verbose.then_some(("pool", Align::Left)));
+        let mut table = Table::new(head.chain(COLUMNS.map(|name| (name, Align::Right))));
+        let now = date((session.runtime().unix_time_ns() / 1_000_000_000).cast_signed());
+        let time = now.split_whitespace().find(|word| word.contains(':')).unwrap_or(&now).to_owned();
+        let count = |count: u64| if self.parsable { count.to_string() } else { nice_number(count) };
+        let bytes = |bytes: u64| if self.parsable { bytes.to_string() } else { nice_bytes(bytes) };
+        let mut gauges = String::new();
+        for Sample { pool, stats } in shown {
+            let (data, metadata) = (&stats.data, &stats.metadata);
+            let both = ClassStats { hits: stats.hits(), misses: stats.misses(), content_bytes: 0 };
+            let reads = [&both, data, metadata]
+                .into_iter()
+                .flat_map(|class| [count(class.hits + class.misses), percent(class)]);
+            let rest =
+                [count(stats.evictions), count(stats.blocks), bytes(stats.bytes), bytes(stats.budget_bytes)];
+            let pool_cell = self.verbose.then(|| pool.clone());
+            table.row([time.clone()].into_iter().chain(pool_cell).chain(reads).chain(rest));
+            if let Some(policy) = stats.policy {
+                let adapted: Vec<String> =
+                    stats.gauges.iter().map(|(name, value)| format!("{name} {}", bytes(*value))).collect();
+                gauges += &format!("  {pool}: {policy}: {}\n", adapted.join(", "));
+            }
+        }
+        let text = match (self.script, is_first || self.verbose) {
+            (true, _) => table.text(true),
+            (false, true) => table.aligned(),
+            (false, false) => table.aligned_rows(),
+        };
+        if self.script { text } else { text + &gauges }
+    }
+}
+
+impl Sample {
+    fn since(&self, before: &[Sample]) -> Sample {
+        let old = before.iter().find(|old| old.pool == self.pool);
+        let stats = old.map_or_else(|| self.stats.clone(), |old| self.stats.since(&old.stats));
+        Sample { pool: self.pool.clone(), stats }
+    }
+}
+
+fn percent(class: &ClassStats) -> String {
+    match class.hits + class.misses {
+        0 => "-".into(),
+        reads => format!("{:.0}", class.hits as f64 * 100.0 / reads as f64),
+    }
+}
+
+fn as_json(shown: &[Sample]) -> Value {
+    let class = |class: &ClassStats| {
+        let ClassStats { hits, misses, content_bytes } = class;
+        json!({"hits": hits, "misses": misses, "content_bytes": content_bytes})
+    };
+    let entry = |Sample { pool, stats }: &Sample| {
+        let gauges: Map<String, Value> =
+            stats.gauges.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let entry = json!({
+            "data": class(&stats.data),
+            "metadata": class(&stats.metadata),
+            "evictions": stats.evictions,
+            "blocks": stats.blocks,
+            "bytes": stats.bytes,
+            "budget_bytes": stats.budget_bytes,
+            "policy": stats.policy.map(|policy| policy.name()),
+            "gauges": gauges,
+        });
+        (pool.clone(), entry)
+    };
+    document("arcstat", "caches", shown.iter().map(entry).collect())
+}

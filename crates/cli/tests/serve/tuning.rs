@@ -1,0 +1,64 @@
+//! What the daemon's caches do, and what can be changed while its pools are open.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::bench::{Bench, can_mount};
+
+#[test]
+fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a", "b"]);
+    bench.done(&format!("zpool create -m {} -O compression=off tank mirror a b", bench.text("mnt")));
+    fs::write(bench.path("mnt/x"), vec![7; 24 << 20]).unwrap();
+    // Nothing is left of it but what is on disk.
+    bench.done("zpool export tank");
+    bench.done("zpool import tank");
+    let cache = || -> Value {
+        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+        document["caches"]["total"].clone()
+    };
+    let document: Value = serde_json::from_str(&bench.done("tunable --json zfs_arc_max")).unwrap();
+    let default = document["tunables"]["zfs_arc_max"]["default"].as_str().unwrap();
+    let data = |of: &str| cache()["data"][of].as_u64().unwrap();
+    bench.done("cp tank:/x copy");
+    let (hits, misses) = (data("hits"), data("misses"));
+    assert!(misses >= 24 << 3, "{misses} blocks were read");
+    bench.done("cp tank:/x copy2");
+    assert_eq!(data("misses"), misses);
+    assert!(data("hits") >= hits + (24 << 3));
+    assert_eq!(fs::read(bench.path("d/copy")).unwrap(), fs::read(bench.path("d/copy2")).unwrap());
+
+    // A smaller cache holds less at once; a policy is exchanged with what is in the cache.
+    for name in 0..4 {
+        fs::write(bench.path(&format!("mnt/y{name}")), vec![name; 24 << 20]).unwrap();
+        bench.done("zpool sync tank");
+    }
+    let holds = || cache()["bytes"].as_u64().unwrap();
+    assert!(holds() > 64 << 20, "{}", holds());
+    assert_eq!(
+        bench.done("tunable cenote_arc_policy=s3-fifo zfs_arc_max=64M zfs_vdev_scrub_max_active=1"),
+        ""
+    );
+    assert!(holds() <= 64 << 20, "{}", holds());
+    assert_eq!(cache()["policy"], Value::Null, "the total has none");
+    assert!(bench.done("arcstat -v").contains("tank: s3-fifo"));
+    assert_eq!(bench.done("tunable -H zfs_arc_max"), format!("zfs_arc_max\t67108864\t{default}\n"));
+}
+
+#[test]
+fn what_cannot_be_set_is_refused_with_a_reason() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    assert!(bench.fails("tunable zfs_nosuch=1").contains("zfs_nosuch"));
+    assert!(bench.fails("tunable zfs_arc_max=1K").contains("at least 67108864"));
+    assert!(bench.fails("tunable cenote_arc_policy=belady").contains("future"));
+    assert!(bench.fails("tunable zfs_vdev_max_active=0").contains("between 1 and"));
+    let listed = bench.done("tunable");
+    assert!(listed.contains("zfs_vdev_async_write_max_active"), "{listed}");
+}

@@ -1,0 +1,211 @@
+//! Tunables: what can be changed while pools are open, by OpenZFS's names where it has one.
+//!
+//! Idea: the daemon keeps the values. A pool that is opened gets them; one that is changed goes to all open
+//! pools at once. The memory for cached blocks is that of all pools together: each gets an equal part.
+//!
+//! Locking: one mutex, held while values are read or set, never across an await.
+//!
+//! Source: zfs(4).
+
+use std::collections::BTreeMap;
+
+use cenote_cache::CacheOptions;
+use cenote_engine::{Engine, default_dirty_bytes_max};
+use cenote_policy::PolicyName;
+use cenote_pool::Settings;
+use cenote_runtime::Runtime;
+use parking_lot::Mutex;
+
+/// Memory for cached blocks of all pools.
+pub const ARC_MAX: &str = "zfs_arc_max";
+/// Which blocks stay in it; a name of Cenote's own.
+pub const ARC_POLICY: &str = "cenote_arc_policy";
+/// Changes of each pool that are not on disk yet, at most.
+pub const DIRTY_MAX: &str = "zfs_dirty_data_max";
+/// The smallest cache that still works: a few blocks of the largest size.
+const LEAST_ARC_BYTES: u64 = 64 << 20;
+/// The least that may change before a txg has to be written.
+const LEAST_DIRTY_BYTES: u64 = 16 << 20;
+
+/// The values that hold for all pools.
+pub struct Tuning {
+    values: Mutex<Values>,
+    defaults: Values,
+    queues: Settings,
+}
+
+#[derive(Clone)]
+struct Values {
+    arc_bytes: u64,
+    policy: PolicyName,
+    dirty_bytes: u64,
+}
+
+/// A tunable as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What it is when nobody sets it.
+    pub default: String,
+}
+
+/// Why a tunable was not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTunable {
+    /// It is a number.
+    #[error("{name}: {value:?} is not a number")]
+    NotANumber {
+        /// The name.
+        name: String,
+        /// What was asked for.
+        value: String,
+    },
+    /// It is a number of bytes, and this is too small.
+    #[error("{name}: at least {least_bytes} bytes")]
+    TooSmall {
+        /// The name.
+        name: String,
+        /// The least.
+        least_bytes: u64,
+    },
+    /// No living cache can go by this policy.
+    #[error("{name}: {why}")]
+    Policy {
+        /// The name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A tunable of queues.
+    #[error(transparent)]
+    Queue(#[from] cenote_pool::BadTunable),
+}
+
+impl Tuning {
+    /// The defaults on this machine, with this cache for all pools together.
+    pub fn new(runtime: &Runtime, cache: CacheOptions) -> Tuning {
+        let (arc_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
+        let values = Values { arc_bytes, policy, dirty_bytes: default_dirty_bytes_max(runtime) };
+        Tuning { values: values.clone().into(), defaults: values, queues: Settings::default() }
+    }
+
+    /// All tunables, by name.
+    pub fn list(&self) -> Vec<Tunable> {
+        let defaults: BTreeMap<String, u32> = Settings::default().all().into_iter().collect();
+        let of_queues = self.queues.all().into_iter().map(|(name, value)| {
+            let default = defaults.get(&name).map(u32::to_string).unwrap_or_default();
+            Tunable { name, value: value.to_string(), default }
+        });
+        let own = |values: &Values| {
+            [values.policy.to_string(), values.arc_bytes.to_string(), values.dirty_bytes.to_string()]
+        };
+        let names = [ARC_POLICY, ARC_MAX, DIRTY_MAX].into_iter();
+        let own = names.zip(own(&self.values.lock())).zip(own(&self.defaults));
+        let own = own.map(|((name, value), default)| Tunable { name: name.into(), value, default });
+        let mut all: Vec<Tunable> = own.chain(of_queues).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Sets a tunable for pools that are opened from now on; numbers are plain. [`Tuning::apply`] brings it
+    /// to those that are open.
+    ///
+    /// # Errors
+    /// There is none of that name, or it can't have that value; nothing was changed.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), BadTunable> {
+        if name == ARC_POLICY {
+            self.values.lock().policy = policy(value)?;
+            return Ok(());
+        }
+        let number: u64 =
+            value.parse().map_err(|_| BadTunable::NotANumber { name: name.into(), value: value.into() })?;
+        let least = |least_bytes: u64| match number < least_bytes {
+            true => Err(BadTunable::TooSmall { name: name.into(), least_bytes }),
+            false => Ok(number),
+        };
+        match name {
+            ARC_MAX => self.values.lock().arc_bytes = least(LEAST_ARC_BYTES)?,
+            DIRTY_MAX => self.values.lock().dirty_bytes = least(LEAST_DIRTY_BYTES)?,
+            _ => self.queues.set(name, number)?,
+        }
+        Ok(())
+    }
+
+    /// Brings all values to a pool, one of `pools` that are open.
+    pub(crate) fn apply(&self, engine: &Engine, pools: usize) {
+        let Values { arc_bytes, policy, dirty_bytes } = self.values.lock().clone();
+        let cache = engine.cache();
+        cache.set_data(true);
+        cache.set_budget(usize::try_from(arc_bytes / pools.max(1) as u64).unwrap_or(usize::MAX));
+        if cache.policy() != policy {
+            cache.set_policy(policy);
+        }
+        engine.set_dirty_bytes_max(dirty_bytes);
+        let pool = engine.pool();
+        for (name, value) in self.queues.all() {
+            // It was accepted when it was set.
+            let set = pool.queue_settings().set(&name, value.into());
+            debug_assert_eq!(set, Ok(()), "{name}");
+        }
+    }
+}
+
+/// A policy that does not have to know the future.
+///
+/// # Errors
+/// There is none of that name, or it has to.
+pub fn policy(name: &str) -> Result<PolicyName, BadTunable> {
+    let bad = |why: String| BadTunable::Policy { name: ARC_POLICY.into(), why };
+    match name.parse() {
+        Ok(PolicyName::Belady) => {
+            Err(bad("`belady` needs the future: it is for `cenote trace replay`".into()))
+        }
+        Ok(name) => Ok(name),
+        Err(error) => Err(bad(cenote_policy::policy::NoSuchPolicy::to_string(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cenote_runtime::SimConfig;
+
+    use super::*;
+
+    fn value(tuning: &Tuning, name: &str) -> (String, String) {
+        let found = tuning.list().into_iter().find(|tunable| tunable.name == name);
+        found.map(|tunable| (tunable.value, tunable.default)).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_set_is_listed_beside_the_default_and_what_is_wrong_changes_nothing() {
+        let runtime = Runtime::simulated(SimConfig::seed(1));
+        let tuning = Tuning::new(&runtime, CacheOptions::metadata(1 << 30));
+        for (name, new, old) in [
+            (ARC_MAX, "268435456", "1073741824"),
+            (ARC_POLICY, "s3-fifo", "openzfs-2.3"),
+            ("zfs_vdev_scrub_max_active", "1", "3"),
+        ] {
+            assert_eq!(value(&tuning, name), (old.into(), old.into()), "{name}");
+            assert_eq!(tuning.set(name, new), Ok(()));
+            assert_eq!(value(&tuning, name), (new.into(), old.into()), "{name}");
+        }
+        assert_eq!(tuning.set(DIRTY_MAX, "134217728"), Ok(()));
+        assert_eq!(value(&tuning, DIRTY_MAX).0, "134217728");
+        let before = tuning.list();
+        for (name, bad) in [
+            (ARC_MAX, "1"),
+            (ARC_MAX, "much"),
+            (ARC_POLICY, "belady"),
+            (ARC_POLICY, "best"),
+            (DIRTY_MAX, "5"),
+            ("zfs_vdev_scrub_max_active", "0"),
+            ("zfs_nosuch", "1"),
+        ] {
+            assert!(tuning.set(name, bad).is_err(), "{name}={bad}");
+        }
+        assert_eq!(tuning.list(), before);
+    }
+}
