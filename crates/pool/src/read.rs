@@ -174,7 +174,8 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<B
     Some(block.into())
 }
 
-/// The leaf to read a column from: one that has the block, if there is any; mirrors share the work by offset.
+/// The leaf to read a column from: one that has the block, if there is any. Among several it is the one where
+/// least is in the way; where that is the same, mirrors share the work by offset.
 pub(crate) fn preferred<'a>(
     vdevs: &'a VdevTree,
     map: &BlockMap,
@@ -187,7 +188,12 @@ pub(crate) fn preferred<'a>(
     let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
     match have().count() {
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
-        count => have().nth((column.offset_bytes >> SHARE_SHIFT) as usize % count),
+        1 => have().next(),
+        count => {
+            let turn = (column.offset_bytes >> SHARE_SHIFT) as usize % count;
+            // The first of equals is chosen.
+            have().cycle().skip(turn).take(count).min_by_key(|leaf| leaf.read_cost(column.offset_bytes))
+        }
     }
 }
 

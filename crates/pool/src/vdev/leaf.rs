@@ -22,6 +22,11 @@ use std::time::Duration;
 /// The longest time for one operation: `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
 
+/// What a seek of a spinning disk costs, in operations (`zfs_vdev_mirror_rotating_seek_inc`).
+const SEEK_COST: u64 = 5;
+/// A way that costs half a seek (`zfs_vdev_mirror_rotating_seek_offset`).
+const SEEK_OFFSET_BYTES: u64 = 1 << 20;
+
 /// A device as a vdev.
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
@@ -46,6 +51,8 @@ struct State {
     /// Writes that were complete when the last flush began.
     flushed_writes: AtomicU64,
     checksum_errors: AtomicU64,
+    /// Where the last read or write ended.
+    reached: AtomicU64,
 }
 
 impl Leaf {
@@ -98,12 +105,26 @@ impl Leaf {
         len: usize,
     ) -> Result<Bytes, DeviceError> {
         let _permit = self.queue.enter(class, offset_bytes).await;
+        self.state.reached.store(offset_bytes + len as u64, Ordering::Relaxed);
         let reading = self.device.read_at(offset_bytes, len);
         let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
         if result.is_err() {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// What a read here would cost: the operations that it would share the device with, and the way there.
+    /// Among leaves that hold the same, the cheapest is read (`vdev_mirror_load`).
+    pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
+        let distance = offset_bytes.abs_diff(self.state.reached.load(Ordering::Relaxed));
+        let seek = match self.device.info().rotational {
+            _ if distance == 0 => 0,
+            Some(true) if distance < SEEK_OFFSET_BYTES => SEEK_COST / 2,
+            Some(true) => SEEK_COST,
+            _ => 1,
+        };
+        self.queue.depth() + seek
     }
 
     /// Writes a range of the device, labels included; counts a failure.
@@ -115,6 +136,7 @@ impl Leaf {
     ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let _permit = self.queue.enter(class, offset_bytes).await;
+        self.state.reached.store(offset_bytes + len, Ordering::Relaxed);
         let writing = self.device.write_at(offset_bytes, data);
         let result = self.answer(writing, Op::Write, offset_bytes, len).await;
         self.state.writes.fetch_add(1, Ordering::Release);

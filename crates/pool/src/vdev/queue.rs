@@ -30,6 +30,7 @@ mod settings;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_runtime::{Instant, Runtime};
@@ -109,6 +110,8 @@ pub(crate) struct Queue {
     runtime: Runtime,
     settings: Arc<Settings>,
     state: Mutex<State>,
+    /// Operations that wait or are under way, without a lock.
+    depth: AtomicU64,
 }
 
 /// How many operations of a class wait and are under way, and what waiting cost so far.
@@ -197,12 +200,14 @@ struct Waiting<'a> {
 
 impl Queue {
     pub(crate) fn new(runtime: &Runtime, settings: &Arc<Settings>) -> Queue {
-        Queue { runtime: runtime.clone(), settings: settings.clone(), state: Mutex::default() }
+        let (state, depth) = Default::default();
+        Queue { runtime: runtime.clone(), settings: settings.clone(), state, depth }
     }
 
     /// Waits until an operation of this class at this offset may start.
     pub(crate) async fn enter(&self, class: IoClass, offset_bytes: u64) -> Permit<'_> {
         let (turn, mut waiting) = {
+            self.depth.fetch_add(1, Ordering::Relaxed);
             let mut state = self.state.lock();
             state.arrive(class);
             if state.lines[class as usize].waiting.is_empty() && state.may_start(class, &self.settings) {
@@ -237,8 +242,14 @@ impl Queue {
         })
     }
 
+    /// Operations that wait or are under way.
+    pub(crate) fn depth(&self) -> u64 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
     /// An operation is over: the next ones go.
     fn leave(&self, class: IoClass) {
+        self.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.finish(class, &self.settings);
         state.start_next(&self.settings, self.runtime.now());
@@ -356,6 +367,7 @@ impl Drop for Waiting<'_> {
         if self.is_over {
             return;
         }
+        self.queue.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.queue.state.lock();
         if state.lines[self.class as usize].waiting.remove(&self.place).is_some() {
             state.depart(self.class, &self.queue.settings);

@@ -8,4 +8,5 @@ mod lab;
 mod labels;
 mod log;
 mod losses;
+mod mirror;
 mod round_trip;

@@ -57,6 +57,7 @@ fn no_class_starves_and_nothing_is_left_behind_whatever_is_cancelled() {
             }
             let load = queue.load();
             assert_eq!((total(load, |c| c.waiting), total(load, |c| c.active)), (0, 0), "seed {seed}");
+            assert_eq!(queue.depth(), 0, "seed {seed}");
             // 300 operations of at most 5 ms, the slowest class one at a time.
             assert!(*longest.lock() <= MS * 1500, "seed {seed}: {:?}", longest.lock());
         });
