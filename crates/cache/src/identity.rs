@@ -19,6 +19,15 @@ pub(crate) struct Identity {
     pub(crate) class: Class,
 }
 
+impl Key {
+    /// Whether the block's content is not to be seen without a key.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let mut words = [0; 16];
+        words[6] = self.0[2];
+        Blkptr::from_words(words).is_encrypted()
+    }
+}
+
 impl Identity {
     /// `None` for holes and pointers that hold their content: caching gains nothing.
     pub(crate) fn of(bp: &Blkptr) -> Option<Identity> {

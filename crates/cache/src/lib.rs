@@ -27,10 +27,12 @@
 
 mod flights;
 mod identity;
+mod record;
 mod shard;
 mod stats;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
@@ -43,6 +45,7 @@ use identity::{Identity, Key};
 use shard::Shard;
 use stats::Counters;
 
+pub use record::{LookUp, Recording};
 pub use stats::{CacheStats, ClassStats};
 
 /// Number of shards: enough that two threads seldom want the same lock.
@@ -77,6 +80,9 @@ pub struct BlockCache {
     keeper: Mutex<Keeper>,
     in_flight: Flights<Key, Bytes>,
     data: AtomicBool,
+    /// Whether there is a recording: looked at for each block.
+    records: AtomicBool,
+    recording: Mutex<Weak<Recording>>,
     counters: Counters,
 }
 
@@ -99,6 +105,8 @@ impl BlockCache {
             keeper: Mutex::new(Keeper { policy, name, budget_bytes, evicted: Vec::new() }),
             in_flight: Flights::default(),
             data: AtomicBool::new(data),
+            records: AtomicBool::new(false),
+            recording: Mutex::default(),
             counters: Counters::default(),
         }
     }
@@ -110,7 +118,7 @@ impl BlockCache {
     pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
         let Some(block) = self.cached(bp) else { return pool.read(bp, ctx).await };
         let now_ns = now_ns(pool);
-        if let Some(bytes) = self.look_up(&block, now_ns) {
+        if let Some(bytes) = self.look_up(&block, bp, ctx, now_ns) {
             return Ok(bytes);
         }
         let read = async {
@@ -133,9 +141,9 @@ impl BlockCache {
         mut each: impl FnMut(Result<Bytes, PoolError>),
     ) {
         let now_ns = now_ns(pool);
-        let hit = |(index, (bp, _)): (usize, &(Blkptr, ReadContext))| {
+        let hit = |(index, (bp, ctx)): (usize, &(Blkptr, ReadContext))| {
             let block = self.cached(bp)?;
-            let found = self.look_up(&block, now_ns);
+            let found = self.look_up(&block, bp, ctx, now_ns);
             if found.is_some() && !keep(index) {
                 self.forget(bp);
             }
@@ -190,7 +198,7 @@ impl BlockCache {
         let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
         let mut missing = Vec::new();
         for (bp, ctx) in requests {
-            let hit = self.cached(&bp).and_then(|block| self.look_up(&block, now_ns));
+            let hit = self.cached(&bp).and_then(|block| self.look_up(&block, &bp, &ctx, now_ns));
             if hit.is_none() {
                 missing.push((bp, ctx));
             }
@@ -223,6 +231,19 @@ impl BlockCache {
         let mut keeper = self.keeper.lock();
         keeper.policy.remove(block.id);
         self.shard(block.id).lock().remove(block.id);
+    }
+
+    /// Forgets all blocks that are encrypted on disk: their content is here in the clear, and a key was
+    /// unloaded.
+    pub fn forget_encrypted(&self) {
+        let mut keeper = self.keeper.lock();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for id in shard.encrypted() {
+                keeper.policy.remove(id);
+                shard.remove(id);
+            }
+        }
     }
 
     /// Whether blocks of files and volumes are cached from now on.
@@ -285,7 +306,38 @@ impl BlockCache {
         Identity::of(bp).filter(wanted)
     }
 
-    fn look_up(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+    /// Records all look-ups from now on, in place of an earlier recording, until what this answers is
+    /// dropped.
+    pub fn record(&self) -> Arc<Recording> {
+        let recording = Arc::<Recording>::default();
+        *self.recording.lock() = Arc::downgrade(&recording);
+        self.records.store(true, Ordering::Relaxed);
+        recording
+    }
+
+    fn look_up(&self, block: &Identity, bp: &Blkptr, ctx: &ReadContext, now_ns: u64) -> Option<Bytes> {
+        let found = self.find(block, now_ns);
+        if self.records.load(Ordering::Relaxed) {
+            let bytes = found.as_ref().map_or(bp.lsize().0, |bytes| bytes.len() as u64);
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let (id, class, is_hit) = (block.id, block.class, found.is_some());
+            self.note(LookUp { now_ns, id, bytes, class, is_hit, place: ctx.place });
+        }
+        found
+    }
+
+    fn note(&self, look_up: LookUp) {
+        let mut recording = self.recording.lock();
+        match recording.upgrade() {
+            Some(recording) => recording.note(look_up),
+            None => {
+                *recording = Weak::new();
+                self.records.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn find(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
         let mut shard = self.shard(block.id).lock();
         let found = shard.get(block);
         let heard = match &found {

@@ -70,6 +70,14 @@ impl Shard {
         self.content_bytes[class as usize]
     }
 
+    /// Blocks that are encrypted on disk, in the order of their numbers.
+    pub(crate) fn encrypted(&self) -> Vec<BlockId> {
+        let encrypted = self.blocks.iter().filter(|(_, block)| block.key.is_encrypted());
+        let mut ids: Vec<BlockId> = encrypted.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// All blocks: number, length and class, in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<(BlockId, usize, Class)> {
         let mut all: Vec<_> =

@@ -18,7 +18,7 @@ fn cache(policy: PolicyName, blocks: usize) -> BlockCache {
 
 /// Reads as [`BlockCache::read`] does. Returns whether it was a hit.
 fn read(cache: &BlockCache, block: &Identity, now_ns: u64) -> bool {
-    let hit = cache.look_up(block, now_ns).is_some();
+    let hit = cache.find(block, now_ns).is_some();
     if !hit {
         cache.insert(block, vec![7; 1000].into(), now_ns);
     }
@@ -59,7 +59,7 @@ fn a_policy_can_be_changed_while_blocks_are_resident() {
     }
     cache.set_budget(5 * (1000 + OVERHEAD_BYTES));
     assert_eq!(cache.stats().blocks, 5);
-    assert_eq!(blocks.iter().filter(|block| cache.look_up(block, 3).is_some()).count(), 5);
+    assert_eq!(blocks.iter().filter(|block| cache.find(block, 3).is_some()).count(), 5);
 }
 
 #[test]
@@ -81,4 +81,40 @@ fn blocks_of_files_stay_out_unless_asked_for() {
     assert!(cache.cached(&data).is_none());
     cache.set_data(true);
     assert!(cache.cached(&data).is_some());
+}
+
+#[test]
+fn a_recording_has_every_look_up_until_it_is_dropped() {
+    let cache = cache(PolicyName::Lru, 4);
+    let mut words = [0; 16];
+    (words[0], words[1], words[6], words[10]) = (8, 4096, (19 << 48) | 7, 1);
+    let (bp, ctx) = (Blkptr::from_words(words), ReadContext::default());
+    let wanted = Identity::of(&bp).expect("no hole");
+    let look_up = |now_ns| cache.look_up(&wanted, &bp, &ctx, now_ns).is_some();
+    assert!(!look_up(1));
+    let recording = cache.record();
+    assert!(!look_up(2));
+    cache.insert(&wanted, vec![7; 1000].into(), 2);
+    assert!(look_up(3));
+    let seen: Vec<_> = recording.take().iter().map(|seen| (seen.now_ns, seen.bytes, seen.is_hit)).collect();
+    assert_eq!(seen, [(2, 8 << 9, false), (3, 1000, true)]);
+    drop(recording);
+    assert!(look_up(4));
+    assert!(!cache.records.load(Ordering::Relaxed));
+}
+
+#[test]
+fn plain_text_of_encrypted_blocks_goes_with_the_key() {
+    let cache = cache(PolicyName::OpenZfs, 8);
+    let block = |n: u64, encrypted: u64| {
+        let mut words = [0; 16];
+        (words[0], words[1], words[6], words[10]) = (8, 4096 * n, (19 << 48) | (encrypted << 61), 1);
+        Identity::of(&Blkptr::from_words(words)).expect("no hole")
+    };
+    let (open, secret) = (block(1, 0), block(2, 1));
+    read(&cache, &open, 1);
+    read(&cache, &secret, 1);
+    cache.forget_encrypted();
+    assert!(cache.find(&open, 2).is_some() && cache.find(&secret, 2).is_none());
+    assert_eq!(cache.stats().blocks, 1);
 }

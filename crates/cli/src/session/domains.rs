@@ -82,6 +82,7 @@ impl KeyDomain {
             return Err(refused(&format!("'{root}' is busy.")));
         }
         engine.keys().unload(self.info.root_dir, self.key_objects.iter().copied()).await;
+        engine.cache().forget_encrypted();
         Ok(())
     }
 }
