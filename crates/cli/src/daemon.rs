@@ -22,6 +22,7 @@ use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
 
 use crate::args::{self, Cli, Command, Deferred};
+use crate::command::trace::TraceCommand;
 use crate::command::zfs::Zfs;
 use crate::command::zpool::Zpool;
 use crate::message;
@@ -92,6 +93,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Zpool(Deferred(Zpool::Create(_))) => true,
         Command::Zpool(_) | Command::Zfs(_) => !names_disks,
         Command::Arcstat(_) | Command::Tunable(_) => true,
+        Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
         Command::Ls(_)
         | Command::Stat(_)
         | Command::Cat(_)

@@ -88,6 +88,7 @@ const LINES: &str = "\
     trace replay --size 50% trace
     trace curve trace
     ! trace show file
+    ! trace record tank seen
     ! arcstat
     ! tunable
     zpool import

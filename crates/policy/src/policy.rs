@@ -22,6 +22,16 @@ pub enum Class {
     Metadata,
 }
 
+impl Class {
+    /// Its name in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Data => "data",
+            Class::Metadata => "metadata",
+        }
+    }
+}
+
 /// One wish for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {

@@ -7,7 +7,7 @@
 //! | ARC | `first_block count 0 number`, as the traces of the ARC paper |
 //! | blocks | a block number each, as the traces of LIRS |
 //! | MSR | `timestamp,host,disk,Read\|Write,offset,bytes,response_time` (Microsoft Research Cambridge) |
-//! | CSV | any columns with a header that names an id or an offset, perhaps a time and a size |
+//! | CSV | any columns with a header that names an id or an offset, perhaps a time, a size and a class (`data` or `metadata`); `cenote trace record` writes it |
 //! | fio | fio's `iolog` versions 2 and 3 |
 //! | blktrace | the text that `blkparse` prints; queued requests count |
 //! | oracleGeneral | records of 24 bytes, as libCacheSim writes them |
@@ -107,7 +107,7 @@ impl Trace {
         } else {
             text::read(path, &content, &mut requests)?;
         }
-        Ok(Trace { requests: requests.0 })
+        Ok(Trace { requests: requests.all })
     }
 
     /// The mean size of the requests' blocks, at least 1.
@@ -136,15 +136,19 @@ impl Trace {
 
 /// Requests as a format's reader adds them.
 #[derive(Default)]
-struct Requests(Vec<Request>);
+struct Requests {
+    all: Vec<Request>,
+    /// Of those that come next.
+    class: Class,
+}
 
 impl Requests {
     fn push(&mut self, id: BlockId, bytes: u32, now_ns: Option<u64>) -> Result<(), String> {
-        if self.0.len() >= MOST_REQUESTS {
+        if self.all.len() >= MOST_REQUESTS {
             return Err(format!("more than {MOST_REQUESTS} requests; cut it first"));
         }
-        let now_ns = now_ns.unwrap_or(self.0.len() as u64 * STEP_NS);
-        self.0.push(Request { id, now_ns, bytes: bytes.max(1), class: Class::Data });
+        let now_ns = now_ns.unwrap_or(self.all.len() as u64 * STEP_NS);
+        self.all.push(Request { id, now_ns, bytes: bytes.max(1), class: self.class });
         Ok(())
     }
 

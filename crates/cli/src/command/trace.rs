@@ -1,5 +1,7 @@
 //! `cenote trace ...`: what a cache would have done with a recorded load.
 
+mod record;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::session::{Session, print, print_json, unless_interrupted};
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
+    /// Record what is looked up in the cache of a pool that a daemon holds
+    Record(record::Record),
     /// Summarise a trace: requests, blocks, footprint, reuse
     Show(Show),
     /// Replay a trace against cache policies and sizes
@@ -28,14 +32,14 @@ pub enum TraceCommand {
 impl TraceCommand {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let work = async {
-            match self {
-                TraceCommand::Show(show) => show.run(session).await,
-                TraceCommand::Replay(replay) => replay.run(session).await,
-                TraceCommand::Curve(curve) => curve.run(session).await,
-            }
-        };
-        unless_interrupted(work, || "nothing was written".into()).await
+        let interrupted = || "nothing was written".into();
+        match self {
+            // An interrupt is how it usually ends.
+            TraceCommand::Record(record) => record.run(session).await,
+            TraceCommand::Show(show) => unless_interrupted(show.run(session), interrupted).await,
+            TraceCommand::Replay(replay) => unless_interrupted(replay.run(session), interrupted).await,
+            TraceCommand::Curve(curve) => unless_interrupted(curve.run(session), interrupted).await,
+        }
     }
 }
 

@@ -62,3 +62,33 @@ fn what_cannot_be_set_is_refused_with_a_reason() {
     let listed = bench.done("tunable");
     assert!(listed.contains("zfs_vdev_async_write_max_active"), "{listed}");
 }
+
+#[test]
+fn what_is_read_can_be_recorded_and_replayed() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} -O compression=off tank a", bench.text("mnt")));
+    fs::write(bench.path("mnt/x"), vec![7; 8 << 20]).unwrap();
+    bench.done("zpool sync tank");
+    let recording = bench.program().args(["trace", "record", "tank", "t.csv.zst"]).spawn().unwrap();
+    let seen = || fs::metadata(bench.path("d/t.csv.zst")).map_or(0, |found| found.len());
+    while seen() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for copy in ["one", "two"] {
+        bench.done(&format!("cp tank:/x {copy}"));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&recording), rustix::process::Signal::INT)
+        .unwrap();
+    let mut recording = recording;
+    assert!(recording.wait().unwrap().success());
+    let shown: Value = serde_json::from_str(&bench.done("trace show --json t.csv.zst")).unwrap();
+    // Each block of the file twice, and the metadata that leads there.
+    assert!(shown["requests"].as_u64().unwrap() >= 128, "{shown}");
+    assert!(bench.done("trace replay --policy lru --size 100% t.csv.zst").contains("lru"));
+    assert!(bench.fails("trace record tank t.csv.zst").contains("t.csv.zst"), "nothing is overwritten");
+    assert!(bench.fails("trace record nosuch u.csv").contains("nosuch"));
+}

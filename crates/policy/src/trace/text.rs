@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Requests, TraceError};
+use crate::policy::Class;
 
 /// What a line means.
 enum Format {
@@ -22,6 +23,7 @@ struct Columns {
     is_offset: bool,
     time: Option<usize>,
     bytes: Option<usize>,
+    class: Option<usize>,
 }
 
 /// Reads a whole file.
@@ -81,7 +83,8 @@ fn recognise(line: &str) -> Option<Format> {
     let by_id = find(&["id", "key", "obj_id", "object", "block", "lbn", "lba"]).map(|id| (id, false));
     let (id, is_offset) = by_id.or_else(|| find(&["offset"]).map(|id| (id, true)))?;
     let time = find(&["time", "timestamp", "ts"]);
-    Some(Format::Csv(Columns { id, is_offset, time, bytes: find(&["size", "bytes", "length", "len"]) }))
+    let bytes = find(&["size", "bytes", "length", "len"]);
+    Some(Format::Csv(Columns { id, is_offset, time, bytes, class: find(&["class"]) }))
 }
 
 fn number(word: Option<&str>, what: &str) -> Result<u64, String> {
@@ -125,6 +128,10 @@ impl Columns {
         let cell = |index: usize, what| number(cells.get(index).copied(), what);
         let now_ns = self.time.and_then(|time| seconds(cells.get(time)?));
         let bytes = self.bytes.map(|bytes| cell(bytes, "size")).transpose()?;
+        requests.class = match self.class.and_then(|class| cells.get(class)) {
+            Some(cell) if cell.trim() == Class::Metadata.name() => Class::Metadata,
+            _ => Class::Data,
+        };
         let id = cell(self.id, "id")?;
         if self.is_offset {
             return requests.push_range(id, bytes.unwrap_or(super::BLOCK_BYTES.into()), now_ns);

@@ -1,0 +1,107 @@
+//! `cenote trace record`: what is looked up in a pool's cache, as it happens.
+//!
+//! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
+//! be read. Its first columns are those that a replay needs; the others say which block of which object it
+//! was.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cenote_cache::LookUp;
+use clap::Args;
+use serde_json::json;
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, interrupted, print, print_json};
+use crate::streams::local;
+
+/// How often what happened is written.
+const EVERY: Duration = Duration::from_millis(200);
+const LEVEL: i32 = 3;
+const COLUMNS: &str = "id,time,size,class,hit,dataset,object,level,block\n";
+
+/// `cenote trace record`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A daemon (`cenote serve`) has to hold the pool. Readers never wait for the recording: what \
+        is not written in time is counted as lost. Replay it with other policies and sizes: `cenote trace \
+        replay`, `cenote trace curve`.\n\n\
+        Example: cenote trace record --seconds 600 tank evening.csv.zst"
+)]
+pub struct Record {
+    /// How long [default: until it is interrupted]
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// The pool
+    pub pool: String,
+    /// The file to write
+    pub file: PathBuf,
+}
+
+impl Record {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Some(pool) = session.pools().and_then(|pools| pools.get(&self.pool)) else {
+            let why = "no daemon (`cenote serve`) holds it open";
+            return Err(CliError::Refused(format!("cannot record '{}': {why}", self.pool)));
+        };
+        let shown = self.file.display().to_string();
+        let failed = || CliError::io(shown.clone());
+        let mut file = File::create_new(local(&self.file)).map_err(failed())?;
+        file.write_all(&packed(COLUMNS)).map_err(failed())?;
+        let recording = pool.engine.cache().record();
+        let (runtime, mut look_ups) = (session.runtime(), 0);
+        let end = self.seconds.map(|seconds| runtime.now() + Duration::from_secs(seconds));
+        loop {
+            let left = end.map_or(EVERY, |end| (end - runtime.now()).min(EVERY));
+            let is_over = tokio::select! {
+                () = interrupted() => true,
+                () = runtime.sleep(left) => end.is_some_and(|end| runtime.now() >= end),
+            };
+            let seen = recording.take();
+            if !seen.is_empty() {
+                look_ups += seen.len() as u64;
+                file.write_all(&packed(&lines(&seen))).map_err(failed())?;
+            }
+            if is_over {
+                break;
+            }
+        }
+        let lost = recording.lost();
+        match session.json() {
+            true => print_json(&json!({"look_ups": look_ups, "lost": lost, "file": shown}))?,
+            false => print(format!("{look_ups} look-ups in {shown}, {lost} lost\n"))?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn lines(seen: &[LookUp]) -> String {
+    let mut text = String::with_capacity(seen.len() * 64);
+    for LookUp { now_ns, id, bytes, class, is_hit, place } in seen {
+        let (seconds, ns) = (now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+        let (dataset, object, block) = (place.dataset.0, place.object.0, place.block.0);
+        // Writing to a string can't fail.
+        let _ = writeln!(
+            text,
+            "{id},{seconds}.{ns:09},{bytes},{},{},{dataset},{object},{},{block}",
+            class.name(),
+            u8::from(*is_hit),
+            place.level
+        );
+    }
+    text
+}
+
+/// A frame of its own.
+fn packed(text: &str) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(text.len()));
+    match zstd_safe::compress(&mut frame, text.as_bytes(), LEVEL) {
+        Ok(_) => frame,
+        // Only without memory or room, and there is room.
+        Err(_) => text.as_bytes().to_vec(),
+    }
+}
