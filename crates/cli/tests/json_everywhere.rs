@@ -29,6 +29,7 @@ const LINES: &str = "\
     zpool upgrade tank
     zpool attach tank a c
     zpool detach tank c
+    zpool resilver tank
     zpool sync
     zpool checkpoint tank
     zpool checkpoint -d tank

@@ -103,6 +103,31 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
 }
 
 #[test]
+fn a_disk_that_was_away_is_brought_what_it_missed() {
+    for layout in ["mirror a b", "raidz a b c", "draid1:1d:3c a b c"] {
+        let disks = Disks::new(&[128; 3]);
+        disks.cenote(&format!("zpool create tank {layout}"), &[]);
+        fill(&disks, 1);
+        let others: Vec<&str> = layout.split(' ').filter(|name| name.len() == 1 && *name != "b").collect();
+        let content = disks.path().join("content");
+        fs::write(&content, noise(2, 3_000_000)).unwrap();
+        let written = disks.run_on(&others, &format!("cp {} tank:/file2", content.display()));
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+        fs::remove_file(content).unwrap();
+        let lacks = || String::from_utf8(disks.run("verify tank", &[]).stdout).unwrap().contains("resilver");
+        assert!(lacks(), "{layout}");
+        disks.cenote("zpool resilver tank", &[]);
+        let status = disks.cenote("zpool status tank", &[]);
+        assert!(status.contains("scan: resilvered ") && status.contains(" with 0 errors"), "{status}");
+        disks.zdb_is_content();
+        assert!(!lacks(), "{layout}");
+        // It can do without another one now.
+        fs::remove_file(disks.path().join("a")).unwrap();
+        (1..3).for_each(|seed| assert_filled(&disks, seed));
+    }
+}
+
+#[test]
 fn properties_features_and_names_are_changed() {
     let disks = Disks::new(&[128]);
     disks.cenote("zpool create -o compatibility=openzfs-2.0-linux tank a", &[]);

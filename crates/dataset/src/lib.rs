@@ -44,6 +44,7 @@ mod removal;
 pub mod sharing;
 pub mod space;
 pub mod spacemaps;
+pub mod traverse;
 pub mod usage;
 
 pub use bookmark::Bookmark;

@@ -12,7 +12,7 @@ use cenote_format::label::PoolConfig;
 use cenote_format::units::{DatasetId, Guid, Txg};
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::Pool;
-use cenote_pool::alloc::{AllocClass, Allocator};
+use cenote_pool::alloc::{AllocClass, Allocator, KeptSpace};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: Mutex<Vec<Task>>,
     /// Held while tasks change which datasets there are, and by who looks one up to open it.
     pub(crate) names: tokio::sync::RwLock<()>,
+    /// One resilver runs at a time.
+    pub(crate) resilvering: Arc<tokio::sync::Mutex<()>>,
     /// One txg is written at a time.
     pub(crate) syncing: tokio::sync::Mutex<()>,
     /// How the pool was found, if whoever opened it says so.
@@ -165,6 +167,17 @@ impl Engine {
     /// The cache of its blocks.
     pub fn cache(&self) -> &BlockCache {
         &self.0.cache
+    }
+
+    /// Nothing that is freed from now on is allocated again until this is dropped: what is on disk now stays
+    /// whole, and can be walked while others change the pool.
+    pub fn keep_freed(&self) -> KeptSpace {
+        self.0.allocator.keep_freed()
+    }
+
+    /// Waits until no other resilver runs, and lets none begin until this is dropped.
+    pub async fn resilver_turn(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.0.resilvering.clone().lock_owned().await
     }
 
     /// What of the pool is allocated.

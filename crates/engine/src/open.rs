@@ -134,6 +134,7 @@ impl Engine {
             first_tasks: Vec::new().into(),
             tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
+            resilvering: Arc::default(),
             syncing: tokio::sync::Mutex::default(),
             taking: OnceLock::new(),
             history_listener: OnceLock::new(),

@@ -69,6 +69,11 @@ unit!(
     Lsize
 );
 
+/// The txg that makes a pool: no block is older.
+pub const TXG_INITIAL: Txg = Txg(4);
+/// Txgs that may be under way at once: open, quiescing, syncing.
+pub const TXG_CONCURRENT_STATES: u64 = 3;
+
 /// log2 of the smallest block and of the unit of sizes on disk, `SPA_MINBLOCKSHIFT`.
 pub const SPA_MINBLOCKSHIFT: u32 = 9;
 /// The smallest block in bytes, `SPA_MINBLOCKSIZE`.

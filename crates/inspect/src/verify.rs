@@ -1,8 +1,8 @@
 //! Verification: every live block, every copy and parity column of it, and the space maps.
 //!
-//! Idea: the walk over metadata only collects block pointers ([`tree`]); the blocks themselves are read later
-//! in disk order, many at once ([`check`]). Both proceed together, in windows, so memory does not grow with
-//! the pool. Each block is met once, however many snapshots, clones or dedup references share it, so its
+//! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); the blocks
+//! themselves are read later in disk order, many at once ([`check`]). Both proceed together, in windows, so
+//! memory does not grow with the pool. Each block is met once, however many snapshots, clones or dedup references share it, so its
 //! space can be summed and compared with the allocations in the space maps ([`space`]).
 //!
 //! ```text
@@ -33,17 +33,15 @@ mod counts;
 mod extent;
 mod family;
 mod findings;
-mod log;
 mod owner;
-mod pending;
 mod progress;
 mod redundancy;
 mod report;
 mod sharing;
 mod space;
-mod tree;
 
 use cenote_dataset::Mos;
+use cenote_dataset::traverse::{Log, Met, Tree, pending_blocks};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_pool::{Pool, VerifyItem, Zbookmark};
@@ -60,7 +58,6 @@ use extent::{ExtentSet, subtract};
 use findings::{Findings, Found, device_name};
 use progress::Meter;
 use space::SpaceMaps;
-use tree::{Met, Tree};
 
 pub use counts::{Counts, Shared, Sums, TypeSums};
 pub use extent::Extent;
@@ -207,7 +204,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn enter_log(&mut self, pool: &Pool, log: &log::Log) {
+    async fn enter_log(&mut self, pool: &Pool, log: &Log) {
         let uberblock = pool.uberblock();
         let last = match uberblock.checkpoint_txg {
             Txg(0) => uberblock.txg,
@@ -231,7 +228,7 @@ impl<'a> Run<'a> {
         self.census.claim_unreferenced();
         let census = &mut self.census;
         let enter = |bp| census.enter(bp, Zbookmark::default(), Under::DeferredFree, false);
-        if let Err(error) = pending::blocks(self.mos, enter).await {
+        if let Err(error) = pending_blocks(self.mos, enter).await {
             self.unchecked("the list of blocks to be freed".into(), error.to_string());
         }
         self.census.open_gangs().await;

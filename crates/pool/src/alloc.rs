@@ -50,7 +50,7 @@ use moved::Moved;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
@@ -68,6 +68,8 @@ pub struct Allocator {
     vdevs: RwLock<Vdevs>,
     /// The txg that a checkpoint keeps, 0 if there is none.
     checkpoint_txg: AtomicU64,
+    /// How many want to keep what is freed.
+    keepers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -358,15 +360,25 @@ impl Allocator {
     }
 
     /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
-    /// allocatable.
+    /// allocatable, unless somebody keeps it.
     pub fn finish(&self, txg: Txg) {
-        self.each_group(|group| group.finish(txg));
+        let kept = self.keepers.load(Ordering::Acquire) > 0;
+        self.each_group(|group| group.finish(txg, kept));
+    }
+
+    /// Nothing that is freed from now on becomes allocatable until this is dropped: the tree of the last txg
+    /// stays whole on disk, and can be walked while others change the pool.
+    pub fn keep_freed(self: &Arc<Self>) -> KeptSpace {
+        self.keepers.fetch_add(1, Ordering::AcqRel);
+        KeptSpace(self.clone())
     }
 
     /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
     /// it can no longer be rewound safely.
     pub fn release_deferred(&self) {
-        self.each_group(MetaslabGroup::release);
+        if self.keepers.load(Ordering::Acquire) == 0 {
+            self.each_group(MetaslabGroup::release);
+        }
     }
 
     /// What the space map of a metaslab must contain once all changes taken so far are in it, so that it
@@ -416,6 +428,15 @@ impl Allocator {
         act: impl Fn(&MetaslabGroup) -> Result<(), AllocError>,
     ) -> Result<(), AllocError> {
         self.vdevs.read().at(dva, act)
+    }
+}
+
+/// Keeps space that is freed from being allocated. See [`Allocator::keep_freed`].
+pub struct KeptSpace(Arc<Allocator>);
+
+impl Drop for KeptSpace {
+    fn drop(&mut self) {
+        self.0.keepers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

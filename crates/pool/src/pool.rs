@@ -201,9 +201,18 @@ impl Pool {
     }
 
     /// From now on the pool has these vdevs: every operation that begins later uses them, through whatever
-    /// view of the pool. `joining` are devices of new leaves. Devices that no leaf has any more are let go,
-    /// and closed once no operation uses them.
-    pub fn set_vdevs(&self, vdevs: Vec<VdevConfig>, joining: BTreeMap<Guid, FoundDevice>) {
+    /// view of the pool. `joining` are devices of new leaves, which lack what was written in the txgs
+    /// `lacking`, first and last. Devices that no leaf has any more are let go, and closed once no operation
+    /// uses them.
+    pub fn set_vdevs(
+        &self,
+        vdevs: Vec<VdevConfig>,
+        joining: BTreeMap<Guid, FoundDevice>,
+        lacking: Option<(Txg, Txg)>,
+    ) {
+        for (leaf, txgs) in joining.keys().flat_map(|leaf| lacking.map(|txgs| (*leaf, txgs))) {
+            self.live.missed.note_all(leaf, txgs);
+        }
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
         found.devices.extend(joining);
@@ -311,9 +320,21 @@ impl Pool {
         self.live.missed.all()
     }
 
-    /// A leaf lacks what was written in these txgs, first and last.
-    pub fn note_missed(&self, leaf: Guid, txgs: (Txg, Txg)) {
-        self.live.missed.note_all(leaf, txgs);
+    /// A leaf has been brought all that was born up to a txg.
+    pub fn caught_up(&self, leaf: Guid, upto: Txg) {
+        let mut current = self.live.current.write();
+        self.live.missed.take_out(leaf, upto);
+        let mut found = FoundPool::clone(&current.found);
+        found.devices.get_mut(&leaf).into_iter().for_each(|device| device.stale = false);
+        current.found = Arc::new(found);
+        for one in current.vdevs.leaves().iter().filter(|one| one.guid == leaf) {
+            one.set_state(false, one.is_away());
+        }
+    }
+
+    /// Whether others have all that a leaf holds, so that it can go.
+    pub fn can_spare(&self, leaf: Guid) -> bool {
+        self.vdevs().can_spare(leaf)
     }
 
     /// The allocation class of a top-level vdev.

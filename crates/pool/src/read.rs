@@ -187,6 +187,8 @@ pub(crate) fn preferred<'a>(
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
     let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
     match have().count() {
+        // What others have is put together from them.
+        0 if row.parity > 0 && vdevs.is_missed(slot, map.birth) => None,
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
         1 => have().next(),
         count => {

@@ -13,11 +13,11 @@
 
 use crate::check::Check;
 use crate::pool::Pool;
-use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, MapError, Row};
 use crate::vdev::queue::IoClass;
-use bytes::Bytes;
+use crate::vdev::{Layout, VdevTree};
+use bytes::{Bytes, BytesMut};
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
@@ -81,6 +81,8 @@ pub(crate) struct ColumnFault {
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
     pub(crate) kind: FaultKind,
+    /// What should be there; in a dRAID with the zeros that fill its row.
+    pub(crate) truth: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +120,7 @@ pub(crate) async fn recover(
     psize: usize,
     check: &Check<'_>,
 ) -> Result<Recovered, CopyError> {
-    let gathered = gather(vdevs, map, pool.reads()).await;
+    let gathered = gather(vdevs, map, pool.reads(), check.is_vacuous()).await;
     let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
     let mut search = Search { gathered: &gathered, check, psize, attempts, last: None };
     let found = search.run();
@@ -136,7 +138,11 @@ pub(crate) async fn recover(
             }
         });
     };
-    let faults = if check.is_vacuous() { Vec::new() } else { gathered.faults(&block) };
+    let mut faults = gathered.faults(vdevs, &block);
+    if check.is_vacuous() {
+        // Nothing tells which is right: what may be old is taken to be wrong.
+        faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
+    }
     for fault in
         faults.iter().filter(|fault| fault.kind != FaultKind::Unreadable && !vdevs.is_lagging(&fault.leaf))
     {
@@ -145,7 +151,14 @@ pub(crate) async fn recover(
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Gathered<'a> {
+/// Reads all that is there. What may be old does not count if `nothing_tells` whether it is, as long as there
+/// is anything else.
+async fn gather<'a>(
+    vdevs: &VdevTree,
+    map: &'a BlockMap,
+    class: IoClass,
+    nothing_tells: bool,
+) -> Gathered<'a> {
     let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
     for row in &map.rows {
         let mut reads = Vec::new();
@@ -166,9 +179,21 @@ async fn gather<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Gath
             });
             columns.push(versions.collect());
         }
+        if nothing_tells {
+            leave_out_old(vdevs, map, row, &mut columns);
+        }
         gathered.versions.push(columns);
     }
     gathered
+}
+
+/// Takes the versions of a row that may be old for unread, if the row can be had without them.
+fn leave_out_old(vdevs: &VdevTree, map: &BlockMap, row: &Row, columns: &mut [Vec<Version>]) {
+    let may_be_old = |version: &Version| vdevs.lacks(&version.leaf, map.birth);
+    let is_current = |version: &Version| version.bytes.is_some() && !may_be_old(version);
+    if columns.iter().filter(|versions| !versions.iter().any(is_current)).count() <= row.parity {
+        columns.iter_mut().flatten().filter(|version| may_be_old(version)).for_each(|old| old.bytes = None);
+    }
 }
 
 struct Search<'a> {
@@ -309,10 +334,13 @@ impl Gathered<'_> {
     }
 
     /// Everything that differs from the true block.
-    fn faults(&self, block: &[u8]) -> Vec<ColumnFault> {
+    fn faults(&self, vdevs: &VdevTree, block: &[u8]) -> Vec<ColumnFault> {
         let mut faults = Vec::new();
         for (row, versions) in self.map.rows.iter().zip(&self.versions) {
             let parity = true_parity(row, block);
+            let is_draid =
+                vdevs.layout_of(row.top).is_some_and(|top| matches!(top.layout, Layout::Draid(..)));
+            let row_bytes = if is_draid { row.columns.first().map_or(0, |column| column.len) } else { 0 };
             for (index, (column, versions)) in row.columns.iter().zip(versions).enumerate() {
                 let (truth, wrong) = match parity.get(index) {
                     Some(parity) => (parity.as_slice(), FaultKind::WrongParity),
@@ -325,7 +353,8 @@ impl Gathered<'_> {
                         Some(_) => continue,
                     };
                     let (leaf, offset_bytes) = (version.leaf.clone(), column.offset_bytes);
-                    faults.push(ColumnFault { leaf, offset_bytes, len: column.len, kind });
+                    let truth = padded(truth, row_bytes);
+                    faults.push(ColumnFault { leaf, offset_bytes, len: column.len, kind, truth });
                 }
             }
         }
@@ -355,4 +384,11 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
         let _ = raidz::generate(&mut targets, &data);
     }
     parity
+}
+
+/// A column with the zeros behind it that make it as long as others of its row.
+fn padded(column: &[u8], len: usize) -> Bytes {
+    let mut longer = BytesMut::zeroed(len.max(column.len()));
+    longer[..column.len()].copy_from_slice(column);
+    longer.freeze()
 }

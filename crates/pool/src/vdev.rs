@@ -232,6 +232,20 @@ impl VdevTree {
         leaf.is_stale() || leaf.is_out_of_use() || self.missed.has(leaf.guid, birth)
     }
 
+    /// Whether all leaves of a slot are known to lack a block born in this txg.
+    pub(crate) fn is_missed(&self, slot: &Slot, birth: Txg) -> bool {
+        slot.spares.is_empty() && slot.leaves.iter().all(|leaf| self.missed.has(leaf.guid, birth))
+    }
+
+    /// Whether the pool does without a leaf: others have all that its vdev holds.
+    pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
+        let holds = |top: &&Top| top.slots().iter().flat_map(|slot| &slot.leaves).any(|one| one.guid == leaf);
+        let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
+        let lost = |top: &Top| top.slots().iter().filter(|slot| !slot.leaves.iter().any(is_sound)).count();
+        let top = self.tops.iter().find(holds);
+        top.is_none_or(|top| lost(top) <= top.config.parity)
+    }
+
     /// Whether a leaf is known to lack some of what its slot holds.
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
         leaf.is_stale() || leaf.is_away() || self.missed.is_behind(leaf.guid)

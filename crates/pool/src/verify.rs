@@ -19,7 +19,7 @@
 //! mirror.
 
 mod examine;
-mod targets;
+pub(crate) mod targets;
 
 use crate::batches::cut;
 use crate::pool::Pool;

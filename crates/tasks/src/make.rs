@@ -15,7 +15,7 @@ use cenote_format::dsl::{
     DslDatasetPhys, DslDirPhys,
 };
 use cenote_format::features::{Feature, Since};
-use cenote_format::units::{Guid, ObjectId, Txg};
+use cenote_format::units::{Guid, ObjectId, TXG_INITIAL, Txg};
 use cenote_object::zap::fold;
 use cenote_object::{NewObject, NewZap, Result, Zap, ZapEdit};
 
@@ -26,8 +26,6 @@ use crate::remapped::hand_down_remapped;
 pub(crate) const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// The txg in which that was made, by the books: before any other.
 const ORIGIN_TXG: Txg = Txg(1);
-/// The txg that makes a pool, `TXG_INITIAL`.
-pub(crate) const TXG_INITIAL: Txg = Txg(4);
 
 /// Makes a directory called `name` below `parent`; the root of the tree if there is none.
 pub(crate) async fn make_dir(

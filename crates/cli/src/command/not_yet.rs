@@ -34,7 +34,7 @@ const ZPOOL: &[Missing] = &[
              In RAID-Z and dRAID, import the pool with OpenZFS",
     ),
     (
-        &["resilver", "scrub"],
+        &["scrub"],
         "`cenote verify POOL` reads and checks every copy but repairs nothing. To repair, \
          import the pool with OpenZFS",
     ),

@@ -25,6 +25,7 @@ mod pool_json;
 mod properties;
 mod reason;
 pub mod repeat;
+mod resilver;
 mod set;
 mod status;
 mod tree;
@@ -69,6 +70,8 @@ pub enum Zpool {
     Attach(devices::Attach),
     /// Remove a device from a mirror
     Detach(devices::Detach),
+    /// Bring devices what they lack
+    Resilver(resilver::Resilver),
     /// Set a property or enable a feature
     Set(set::Set),
     /// Enable all features, or list the missing ones
@@ -334,6 +337,7 @@ impl Zpool {
             Zpool::Add(add) => add.run(session).await,
             Zpool::Attach(attach) => attach.run(session).await,
             Zpool::Detach(detach) => detach.run(session).await,
+            Zpool::Resilver(resilver) => resilver.run(session).await,
             Zpool::Set(set) => set.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,
             Zpool::Import(import) => import.run(session).await,

@@ -141,6 +141,7 @@ pub const VERBS: &[(&str, Verb)] = &[
         ]),
     ),
     ("zpool detach", Changes(&[("{P} nosuch", 1), ("{P} {IMAGE}", 1), ("nosuch a", 1)])),
+    ("zpool resilver", Changes(&[("nosuch", 1), ("{P}", 0)])),
     (
         "zpool set",
         Changes(&[

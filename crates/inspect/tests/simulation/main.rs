@@ -3,7 +3,7 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`] and [`full`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`] and [`full`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod check;
@@ -11,6 +11,7 @@ mod cuts;
 mod faults;
 mod full;
 mod journal;
+mod mirrors;
 mod model;
 mod pools;
 mod power_cut;

@@ -207,8 +207,8 @@ impl MetaslabGroup {
         }
     }
 
-    pub(super) fn finish(&self, txg: Txg) {
-        self.each(|metaslab| metaslab.finish(txg));
+    pub(super) fn finish(&self, txg: Txg, kept: bool) {
+        self.each(|metaslab| metaslab.finish(txg, kept));
     }
 
     pub(super) fn release(&self) {

@@ -213,10 +213,15 @@ impl Metaslab {
     }
 
     /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough becomes
-    /// free.
-    pub(super) fn finish(&mut self, txg: Txg) {
+    /// free, unless all that was freed is `kept`.
+    pub(super) fn finish(&mut self, txg: Txg, kept: bool) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing.is_empty(), "changes not taken");
         let oldest = &mut self.deferred[txg.0 as usize % TXG_DEFER_SIZE];
+        if kept {
+            let freed = std::mem::take(&mut self.freed);
+            freed.iter().for_each(|(start, end)| _ = oldest.insert(start, end - start));
+            return;
+        }
         let done = std::mem::replace(oldest, std::mem::take(&mut self.freed));
         self.set_free(&done);
     }

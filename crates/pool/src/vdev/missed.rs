@@ -52,6 +52,19 @@ impl Missed {
         self.any.store(true, Ordering::Release);
     }
 
+    /// A leaf has been brought all that was born up to a txg.
+    pub(crate) fn take_out(&self, leaf: Guid, upto: Txg) {
+        let mut table = self.table.write();
+        let Some(runs) = table.get_mut(&leaf) else { return };
+        runs.retain_mut(|run| {
+            run.0 = run.0.max(Txg(upto.0 + 1));
+            run.0 <= run.1
+        });
+        if runs.is_empty() {
+            table.remove(&leaf);
+        }
+    }
+
     /// Forgets leaves that are part of the pool no more.
     pub(crate) fn keep_only(&self, leaves: &BTreeSet<Guid>) {
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
@@ -80,6 +93,18 @@ impl Missed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_brought_is_missed_no_more_and_what_was_missed_since_is() {
+        let (missed, run) = (Missed::default(), |a, b| (Txg(a), Txg(b)));
+        missed.note_all(Guid(1), run(4, 12));
+        missed.note_all(Guid(1), run(20, 21));
+        missed.take_out(Guid(1), Txg(20));
+        assert_eq!(missed.of_leaf(Guid(1)), [run(21, 21)]);
+        assert!(missed.has(Guid(1), Txg(21)) && !missed.has(Guid(1), Txg(12)));
+        missed.take_out(Guid(1), Txg(21));
+        assert!(!missed.is_behind(Guid(1)) && missed.all().is_empty());
+    }
 
     #[test]
     fn neighbouring_groups_become_one_run() {

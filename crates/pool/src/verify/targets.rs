@@ -12,22 +12,22 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 
 /// One copy of a block, of a gang header or of a gang's piece.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The item it is part of.
     item: usize,
     place: Zbookmark,
     /// Copies with the same number hold the same bytes.
-    pub(super) block: usize,
+    pub(crate) block: usize,
     /// The number of these copies.
-    pub(super) copies: usize,
-    pub(super) bp: Blkptr,
-    pub(super) dva: Dva,
-    pub(super) psize: usize,
+    pub(crate) copies: usize,
+    pub(crate) bp: Blkptr,
+    pub(crate) dva: Dva,
+    pub(crate) psize: usize,
 }
 
 impl Target {
     /// The checksum that its bytes must match.
-    pub(super) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
+    pub(crate) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         match Check::gang_header(&self.bp).filter(|_| self.bp.is_gang()) {
             Some(check) => Ok(check),
             None => Check::of(&self.bp, salt),
@@ -35,7 +35,7 @@ impl Target {
     }
 
     /// A finding about the whole copy.
-    pub(super) fn finding(&self, fault: Fault) -> Finding {
+    pub(crate) fn finding(&self, fault: Fault) -> Finding {
         Finding {
             item: self.item,
             place: self.place,
@@ -58,7 +58,7 @@ struct Collected {
 
 impl Pool {
     /// All copies of all items, and findings for gangs whose header leads nowhere.
-    pub(super) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
+    pub(crate) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
         let mut collected = Collected::default();
         for (index, item) in items.iter().enumerate() {
             let mut pointers = vec![(item.bp, 0)];

@@ -29,7 +29,7 @@ use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
 use cenote_format::label::{LabelConfig, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use cenote_format::objset::ObjsetType;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
+use cenote_format::units::{DatasetId, ObjectId, TXG_INITIAL, Txg, VdevId};
 use cenote_object::{NewObject, NewZap, Result, ZapEdit, ZapValue};
 use cenote_pool::alloc::{Allocator, NewMetaslab};
 use cenote_pool::create::Plan;
@@ -38,7 +38,7 @@ use cenote_runtime::Runtime;
 
 use crate::create::{is_case_insensitive, set_at_creation};
 use crate::crypt::{NewCrypt, encrypt};
-use crate::make::{ORIGIN_DIR_NAME, TXG_INITIAL, make_dir, make_head, make_snapshot};
+use crate::make::{ORIGIN_DIR_NAME, make_dir, make_head, make_snapshot};
 use crate::new_dataset::{Fill, Settings};
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::features::{enable_feature, make_feature_tables};

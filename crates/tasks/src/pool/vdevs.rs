@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   add      root -> a, b               root -> a, b, NEW              blocks go there from the next txg on
-//!   attach   root -> a                  root -> mirror -> a, NEW       all that is allocated is copied first
+//!   attach   root -> a                  root -> mirror -> a, NEW       what was there before is resilvered
 //!   detach   root -> mirror -> a, b     root -> a                   which takes over the mirror's guid, ZAPs
 //! ```
 //!
-//! Idea: a change of the tree of vdevs is one task. From its beginning the txg is written with the new
-//! tree, so that a device that joins a mirror has what was there before by copying, and what is new by
-//! writing. The devices' labels, the configuration in the MOS and the uberblock change together, as they do
-//! with each txg.
+//! Idea: a change of the tree of vdevs is one task. From then on everything is written with the new tree. A
+//! device that joins a mirror lacks all that was written before: its DTL says so, from the first txg to those
+//! that are under way, until a resilver has brought it ([`super::resilver`]). The devices' labels, the
+//! configuration in the MOS and the uberblock change together, as they do with each txg.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_add`, `spa_vdev_attach`, `spa_vdev_detach`), `vdev.c`
 //! (`vdev_add_parent`, `vdev_remove_parent`).
@@ -17,11 +17,11 @@
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
-use cenote_dataset::spacemaps::metaslab_extent;
+use cenote_engine::space::map_edit::SpaceMapEdit;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::pool as names;
 use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
-use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
+use cenote_format::units::{Guid, ObjectId, TXG_CONCURRENT_STATES, TXG_INITIAL, Txg, VdevId};
 use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::FoundDevice;
 use cenote_pool::create::{NewDevice, NewTops, NewVdev, plan_vdevs};
@@ -30,6 +30,8 @@ use cenote_pool::label::{clear_labels, init_device};
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::{empty_metaslabs, guid_sum, make_vdev_zaps};
+use crate::pool::resilver::resilver_fully;
+use crate::pool::scan::begin_resilver;
 
 /// Adds top-level vdevs. What was on their devices is lost; blocks go to them once this returns, as the
 /// pool on disk has them.
@@ -49,14 +51,16 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
     Ok(())
 }
 
-/// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. All that is
-/// allocated is copied before this returns.
+/// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. It has
+/// everything when this returns; if this is dropped before, the device is part of the mirror and lacks what
+/// its DTL says.
 ///
 /// # Errors
 /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
 #[boxed]
 pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await })).await
+    let leaf = engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await }));
+    resilver_fully(engine, leaf.await?).await
 }
 
 /// Takes a device out of a mirror. It is part of no pool afterwards.
@@ -89,14 +93,15 @@ async fn add_vdevs_sync(
     let NewTops { configs, devices } = plan_vdevs(&runtime, &config.name, vdevs, ashift, at)?;
     config.vdev_children = Some(first + configs.len() as u64);
     config.vdev_tree.children.extend(configs.iter().cloned());
-    take_tree(context, config, devices).await?;
+    take_tree(context, config, devices, None).await?;
     make_vdev_zaps(context).await?;
     context.flush_space_log().await;
     add_distributed_spares(context, &configs).await?;
     Ok(configs.iter().map(|top| VdevId(top.id)).collect())
 }
 
-async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Result<()> {
+/// Answers the new leaf.
+async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Result<Guid> {
     refuse_checkpoint(context).await?;
     refuse_removal(context)?;
     let mut config = context.config().clone();
@@ -126,15 +131,17 @@ async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Re
     let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
     let mut leaf = VdevConfig::new(kind, top.children.len() as u64, Guid(context.random().max(1)));
     (leaf.path, leaf.create_txg) = (Some(new.path.clone()), top.create_txg);
-    let (guid, top_id) = (leaf.guid, VdevId(top.id));
+    let guid = leaf.guid;
     top.children.push(leaf);
-
-    copy_allocated(context, top_id, new).await?;
     let device = BTreeMap::from([(guid, FoundDevice::new(new.device.clone()))]);
     let path = path_of(context, to);
-    take_tree(context, config, device).await?;
+    // Whatever is under way may have begun with the old tree.
+    let lacking = (TXG_INITIAL, Txg(context.txg().0 + TXG_CONCURRENT_STATES));
+    take_tree(context, config, device, Some(lacking)).await?;
     make_vdev_zaps(context).await?;
-    context.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await
+    begin_resilver(context, lacking).await?;
+    context.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await?;
+    Ok(guid)
 }
 
 async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevice> {
@@ -173,20 +180,21 @@ async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevic
     if let Some(gone) = gone.pop() {
         drop_leaf_zap(context, gone.leaf_zap).await?;
         if gone.dtl.0 != 0 {
-            context.edit().destroy(gone.dtl).await?;
+            SpaceMapEdit::new(&context.edit(), gone.dtl, 0).free().await?;
         }
     }
-    take_tree(context, config, renamed).await?;
+    take_tree(context, config, renamed, None).await?;
     context.log_event("detach", &format!("vdev={path}")).await?;
     Ok(device)
 }
 
 /// The txg is written to this tree of vdevs from now on. Devices that join get labels that belong to no
-/// pool yet.
+/// pool yet; they lack what was written in the txgs `lacking`.
 async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,
     joining: BTreeMap<Guid, FoundDevice>,
+    lacking: Option<(Txg, Txg)>,
 ) -> Result<()> {
     for top in &config.vdev_tree.children {
         for leaf in top.leaves().filter(|leaf| context.pool().device(leaf.guid).is_none()) {
@@ -207,28 +215,10 @@ async fn take_tree(
     }
     // Before others see the new tree: who has the pool is to be said on all devices that it has on disk.
     context.begin_writing().await?;
-    context.pool().set_vdevs(tops, joining);
+    context.pool().set_vdevs(tops, joining, lacking);
     context.write_to(context.pool().at(&uberblock));
     *context.config() = config;
     context.config_has_changed();
-    Ok(())
-}
-
-async fn copy_allocated(context: &SyncContext, top: VdevId, to: &NewDevice) -> Result<()> {
-    let pool = context.pool().clone();
-    let allocator = context.allocator();
-    for (index, _) in allocator.metaslab_spaces(top) {
-        let vdevs = pool.vdevs();
-        let (Some(config), Some(allocated)) = (vdevs.top(top), allocator.allocated(top, index)) else {
-            continue;
-        };
-        let (start, size) = metaslab_extent(config, index);
-        for (from, end) in allocated.iter() {
-            debug_assert!(from >= start && end <= start + size);
-            pool.copy_range(top, &*to.device, from..end).await?;
-        }
-    }
-    to.device.flush().await.map_err(cenote_pool::PoolError::from)?;
     Ok(())
 }
 

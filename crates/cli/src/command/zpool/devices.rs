@@ -59,18 +59,20 @@ pub struct Add {
 /// `zpool attach`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DEVICE is a single disk, which becomes a mirror, or a member of a mirror. All allocated \
-        data is copied before the command ends, without verifying it (`cenote verify` does that).\n\n\
+    after_help = "DEVICE is a single disk, which becomes a mirror, or a member of a mirror. Before the \
+        command ends, the new device is brought everything (resilvered), each block verified. If the command \
+        is interrupted, the device is part of the pool and lacks some of it: `cenote zpool resilver` goes \
+        on, and so does OpenZFS at import.\n\n\
         Example: cenote zpool attach tank /img/a /img/b"
 )]
 pub struct Attach {
     /// Accept a device that belongs to another pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for compatibility: copying is always sequential
+    /// Accepted for compatibility: blocks are found in the pool's tree and brought in disk order
     #[arg(short = 's')]
     pub sequential: bool,
-    /// Accepted for compatibility: the command ends when everything is copied
+    /// Accepted for compatibility: the command ends when the device has everything
     #[arg(short = 'w')]
     pub wait: bool,
     /// Accepted for compatibility: ashift is the mirror's

@@ -88,7 +88,7 @@ fn under_way(circumstances: Circumstances) -> Option<Reason> {
         return reason(
             None,
             "Devices were being resilvered when the pool was last written.",
-            "Reading needs no action. OpenZFS continues the resilver when it imports the pool for writing.",
+            "Reading needs no action. 'cenote zpool resilver' continues it, and so does OpenZFS at import.",
         );
     }
     None

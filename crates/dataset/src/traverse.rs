@@ -24,6 +24,9 @@
 //!
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
 
+mod log;
+mod pending;
+
 use bytes::Bytes;
 use cenote_codec::compress::Compression;
 use cenote_format::FormatError;
@@ -42,7 +45,8 @@ use cenote_object::objset::{
 use cenote_object::trail::OpenedBlocks;
 use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 
-use super::log::Log;
+pub use log::{Log, LogBlocks};
+pub use pending::pending_blocks;
 
 /// Maximum number of metadata blocks opened at once.
 const BATCH_BLOCKS: usize = 256;
@@ -51,7 +55,7 @@ const BATCH_CHILDREN: usize = 32 << 10;
 
 /// What the walk found.
 #[derive(Debug)]
-pub(super) enum Met {
+pub enum Met {
     /// A pointer that is not a hole.
     Block {
         /// The pointer.
@@ -90,8 +94,10 @@ enum Holds {
 }
 
 /// The walk.
-pub(super) struct Tree {
+pub struct Tree {
     pool: Pool,
+    /// Nothing is visited but what was born later.
+    born_after: Txg,
     pending: Vec<Node>,
     /// For a tree that is being freed: how far that has come.
     mark: Option<Mark>,
@@ -100,15 +106,20 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A walk from a root: the uberblock's pointer for a whole pool.
-    pub(super) fn new(pool: &Pool, root: Blkptr, met: &mut Vec<Met>) -> Tree {
-        let mut tree = Tree::with_mark(pool, None);
-        tree.visit(root, Zbookmark::default(), Txg(0), Some(Holds::Objset { head: false }), met);
+    pub fn new(pool: &Pool, root: Blkptr, met: &mut Vec<Met>) -> Tree {
+        Tree::born_after(pool, root, Txg(0), met)
+    }
+
+    /// The same over what was born after a txg.
+    pub fn born_after(pool: &Pool, root: Blkptr, txg: Txg, met: &mut Vec<Met>) -> Tree {
+        let mut tree = Tree { born_after: txg, ..Tree::with_mark(pool, None) };
+        tree.visit(root, Zbookmark::default(), txg, Some(Holds::Objset { head: false }), met);
         tree
     }
 
     /// A walk over the rest of a destroyed dataset's tree, which is freed from the leaves, in order, up to
     /// its mark.
-    pub(super) fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
+    pub fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
         let mut tree = Tree::with_mark(pool, Mark::of(entry.resume));
         let place = Zbookmark { dataset: DatasetId(u64::MAX), ..Zbookmark::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
@@ -116,11 +127,12 @@ impl Tree {
     }
 
     fn with_mark(pool: &Pool, mark: Option<Mark>) -> Tree {
-        Tree { pool: pool.clone(), pending: Vec::new(), mark, opened: OpenedBlocks::default() }
+        let opened = OpenedBlocks::default();
+        Tree { pool: pool.clone(), born_after: Txg(0), pending: Vec::new(), mark, opened }
     }
 
     /// Opens some blocks and appends their content to `met`. Returns `false` when nothing is left.
-    pub(super) async fn step(&mut self, met: &mut Vec<Met>) -> bool {
+    pub async fn step(&mut self, met: &mut Vec<Met>) -> bool {
         let batch = self.take_batch();
         if batch.is_empty() {
             return false;
@@ -240,7 +252,8 @@ impl Tree {
             self.pending.push(Node { bp: phys.bp, place, born_after: phys.prev_snapshot_txg, holds });
             return;
         }
-        self.visit(phys.bp, place, phys.prev_snapshot_txg, Some(holds), met);
+        let born_after = phys.prev_snapshot_txg.max(self.born_after);
+        self.visit(phys.bp, place, born_after, Some(holds), met);
     }
 
     fn visit(

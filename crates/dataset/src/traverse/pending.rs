@@ -2,25 +2,24 @@
 //!
 //! Frees wait in lists in the MOS: those deferred to a later txg, those of destroyed datasets (one tree each,
 //! freed from the leaves in the background), and the livelists of destroyed clones. Until they are processed
-//! the space is allocated, so the blocks count. Nobody will read them, so they are not verified.
-//!
+//! the space is allocated, so the blocks count. Nobody will read them but the metadata of destroyed datasets.
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), `bptree.c`, `dsl_deadlist.c` (`dsl_process_sub_livelist`).
 
-use cenote_dataset::Mos;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::ObjectId;
 use cenote_object::Result;
 use cenote_object::deadlist::Deadlist;
 
-use super::tree::{Met, Tree};
+use super::{Met, Tree};
+use crate::Mos;
 
 /// Calls `each` with every block that waits to be freed.
 ///
 /// # Errors
 /// A list is damaged; the blocks before the damage were passed on.
-pub(super) async fn blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
+pub async fn pending_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
     for list in mos.pending_frees().await? {
         let mut entries = list.entries();
         while let Some(batch) = entries.next_batch().await {

@@ -24,26 +24,26 @@ use std::collections::HashSet;
 
 /// A log to be walked.
 #[derive(Debug)]
-pub(super) struct Log {
+pub struct Log {
     /// Its dataset.
-    pub(super) dataset: DatasetId,
+    pub dataset: DatasetId,
     /// Its header.
-    pub(super) header: ZilHeader,
+    pub header: ZilHeader,
 }
 
 /// The blocks of a log.
 #[derive(Debug, Default)]
-pub(super) struct LogBlocks {
+pub struct LogBlocks {
     /// Allocated blocks with their bookmarks: the block number is the log's sequence number or, for a
     /// record's data, the block in the file.
-    pub(super) live: Vec<(Blkptr, Zbookmark)>,
+    pub live: Vec<(Blkptr, Zbookmark)>,
     /// Claimed blocks that can't be read.
-    pub(super) lost: Vec<Zbookmark>,
+    pub lost: Vec<Zbookmark>,
 }
 
 impl Log {
     /// Walks the chain. Blocks born at or after `first_unsynced` are not part of this state of the pool.
-    pub(super) async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> LogBlocks {
+    pub async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> LogBlocks {
         let header = &self.header;
         let claimed = header.is_claimed();
         let mut found = LogBlocks::default();

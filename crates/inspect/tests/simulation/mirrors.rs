@@ -1,0 +1,142 @@
+//! Disks that join a mirror while it is worked on, and take over from those that were there: nothing that was
+//! written before, meanwhile or afterwards may be missing from them. The same holds if the power is cut on the
+//! way.
+
+use std::sync::Arc;
+
+use cenote_device::Device;
+use cenote_engine::Engine;
+use cenote_format::units::{Guid, VdevId};
+use cenote_pool::VdevClass::{Log, Normal};
+use cenote_pool::VdevKind::{Disk, Mirror};
+use cenote_pool::create::NewDevice;
+use cenote_runtime::{Rng, Runtime};
+use cenote_tasks::{attach, detach, resilver};
+use cenote_testkit::image::Image;
+
+use crate::check::{Unsure, check_sound, compare};
+use crate::cuts::{Replay, moments, number, simulate};
+use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::power_cut::Cutter;
+use crate::run::{Run, recover};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+const RUNS: usize = 6;
+/// Power cuts of a run.
+const CUTS: usize = 16;
+
+/// The pool on disks of which the last is not part of it.
+async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
+    let mut images = layout.blank();
+    images.push(Image::new(layout.shape().size_bytes));
+    let disks = Disks::new(rt, layout.shape(), images);
+    let engine = create(rt, layout, &disks.devices_but(&[layout.disk_count()])).await;
+    let world = Worker::new_world(&engine).await;
+    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
+    worker.run(STEPS).await;
+    (disks, engine, worker)
+}
+
+/// The leaves of the first vdev.
+fn leaves(engine: &Engine) -> Vec<Guid> {
+    let top = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+    top.leaves().map(|leaf| leaf.guid).collect()
+}
+
+/// The last disk joins the first vdev while the work goes on.
+async fn join(rt: &Runtime, disks: &Disks, engine: &Engine, worker: &mut Worker) {
+    let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
+    let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
+    let (engine, first) = (engine.clone(), leaves(engine)[0]);
+    let joining = rt.spawn(async move { attach(&engine, first, new).await });
+    worker.run(STEPS).await;
+    joining.await.unwrap().unwrap();
+}
+
+/// All disks of the first vdev but the last one leave.
+async fn take_over(engine: &Engine) {
+    while let [first, _, ..] = leaves(engine)[..] {
+        detach(engine, first).await.unwrap();
+    }
+}
+
+fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
+    let pools: [&[Vdev]; 3] =
+        [&[(Disk, 0, 1, Normal)], &[(Mirror, 0, 2, Normal)], &[(Disk, 0, 1, Normal), (Disk, 0, 1, Log)]];
+    for vdevs in pools {
+        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+        let seeds = Runtime::real(Some(1));
+        for _ in 0..RUNS {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test, seed };
+            run(seed, &layout);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_joins_under_work_has_everything() {
+    on_pools("a_disk_that_joins_under_work_has_everything", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            join(&rt, &disks, &engine, &mut worker).await;
+            worker.run(STEPS / 4).await;
+            take_over(&engine).await;
+            worker.run(STEPS / 4).await;
+            worker.sync().await;
+            let first = layout.vdevs[0].2;
+            let world = worker.world().clone();
+            let disks = Disks::new(&rt, layout.shape(), disks.images());
+            let gone: Vec<usize> = (0..first).collect();
+            let mos = open(&rt, disks.devices_but(&gone)).await.unwrap();
+            compare(&mos, &world, &Unsure::new()).await.unwrap();
+            check_sound(&mos).await.unwrap();
+        });
+    });
+}
+
+/// After a cut, everything that survived is there; a resilver brings it to the disk that joined, if it did.
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let disks = Disks::new(rt, layout.shape(), images);
+    let pool = recover(rt, disks.devices()).await?;
+    let expected = run.expect(&pool, at).await?;
+    resilver(&pool.engine, |_| {}).await.map_err(|error| error.to_string())?;
+    let has_joined = leaves(&pool.engine).len() > layout.vdevs[0].2;
+    take_over(&pool.engine).await;
+    expected.compare(&pool.engine).await.map_err(|why| format!("joined: {has_joined}: {why}"))?;
+    let mos = pool.engine.mos().await.map_err(|error| error.to_string())?;
+    check_sound(&mos).await.map_err(|why| format!("joined: {has_joined}: {why}"))
+}
+
+#[test]
+fn power_cuts_while_a_disk_joins() {
+    on_pools("power_cuts_while_a_disk_joins", |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let before = disks.images();
+            disks.take_journal();
+            drop(worker);
+            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            join(&rt, &disks, &engine, &mut worker).await;
+            worker.into_run(before)
+        });
+        let mut rng = Rng::stream(seed, 1);
+        let mut cutter = Cutter::new(&run.journal, run.before.clone());
+        for moment in moments(&run.journal, CUTS, &mut rng) {
+            let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
+            let run = &run;
+            let survived =
+                simulate(rng.next_u64(), |rt| async move { survive(&rt, layout, images, run, moment).await });
+            survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
+        }
+    });
+}

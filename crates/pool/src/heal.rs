@@ -1,0 +1,122 @@
+//! Healing: what leaves lack of blocks is put together from the others and written to them.
+//!
+//! Idea: [`mod@crate::recover`] reads everything that is there of a copy, finds the true block and names each range
+//! that differs from it, with what should be there. Writing that is all: data and parity, in any kind of vdev.
+//! So what a resilver brings has been verified, and a leaf that holds it already is not written to.
+//!
+//! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is not
+//! given away ([`crate::alloc::Allocator::keep_freed`]).
+//!
+//! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
+
+use crate::pool::Pool;
+use crate::recover::{ColumnFault, recover};
+use crate::vdev::VdevTree;
+use crate::vdev::leaf::Leaf;
+use crate::vdev::map::BlockMap;
+use crate::verify::VerifyItem;
+use crate::verify::targets::Target;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use futures::StreamExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Copies that are healed at once.
+const AT_ONCE: usize = 16;
+
+/// What came of healing some blocks.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Healed {
+    /// Bytes of blocks, all copies, that were put together.
+    pub read_bytes: u64,
+    /// Bytes that were written to leaves that lacked them.
+    pub written_bytes: u64,
+    /// Leaves that lack something still: it could not be put together, or not be written.
+    pub unhealed: BTreeSet<Guid>,
+    /// Copies that could not be put together.
+    pub lost_copies: u64,
+}
+
+impl Healed {
+    /// The sum of both.
+    pub fn add(&mut self, more: Healed) {
+        self.read_bytes += more.read_bytes;
+        self.written_bytes += more.written_bytes;
+        self.unhealed.extend(more.unhealed);
+        self.lost_copies += more.lost_copies;
+    }
+}
+
+impl Pool {
+    /// Leaves in use that lack something, and the first and last txg of it. One whose labels are old lacks
+    /// anything if nothing says what.
+    pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
+        let vdevs = self.vdevs();
+        let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
+        let lacks = |leaf: &Arc<Leaf>| match &self.missing_txgs(leaf.guid)[..] {
+            [] if leaf.is_stale() => Some((leaf.guid, (TXG_INITIAL, self.uberblock().txg))),
+            [] => None,
+            [first, .., last] => Some((leaf.guid, (first.0, last.1))),
+            [only] => Some((leaf.guid, *only)),
+        };
+        in_use.filter_map(lacks).collect()
+    }
+
+    /// Whether a leaf with a device may lack a block that was born then.
+    pub fn may_lack(&self, bp: &Blkptr) -> bool {
+        let vdevs = self.vdevs();
+        vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, bp.physical_birth()))
+    }
+
+    /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that durable.
+    pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
+        let (mut targets, _) = self.targets(&blocks).await;
+        targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
+        let step = |target: Target| {
+            let pool = self.clone();
+            async move { pool.heal(&target).await }
+        };
+        let mut healed = Healed::default();
+        let mut done = std::pin::pin!(self.runtime().map_bounded(AT_ONCE, targets, step));
+        while let Some(one) = done.next().await {
+            healed.add(one);
+        }
+        healed
+    }
+
+    async fn heal(&self, target: &Target) -> Healed {
+        let (vdevs, birth) = (self.vdevs(), target.bp.physical_birth());
+        let mut healed = Healed::default();
+        let (Ok(map), Ok(check)) = (vdevs.map(&target.dva, target.psize, birth), target.check(self.salt()))
+        else {
+            healed.lost_copies = 1;
+            return healed;
+        };
+        let lacking = lacking(&vdevs, &map, birth);
+        if lacking.is_empty() {
+            return healed;
+        }
+        healed.read_bytes = target.psize as u64;
+        let Ok(recovered) = recover(self, &vdevs, &map, target.psize, &check).await else {
+            (healed.unhealed, healed.lost_copies) = (lacking, 1);
+            return healed;
+        };
+        for fault in recovered.faults {
+            let ColumnFault { leaf, offset_bytes, truth, .. } = fault;
+            let bytes = truth.len() as u64;
+            match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
+                true => _ = healed.unhealed.insert(leaf.guid),
+                false => healed.written_bytes += bytes,
+            }
+        }
+        healed
+    }
+}
+
+/// Leaves of a block that may lack it.
+fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: Txg) -> BTreeSet<Guid> {
+    let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
+    let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));
+    leaves.filter(|leaf| vdevs.lacks(leaf, birth)).map(|leaf| leaf.guid).collect()
+}
