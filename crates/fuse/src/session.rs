@@ -219,6 +219,8 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool) -> io::Re
     }
 }
 
+/// Not `ASYNC_DIO`: with it, the kernel does not drop what it has cached when an asynchronous direct write
+/// ends (`fuse_aio_complete`), and what a buffered read fetched meanwhile stays there, out of date.
 fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     use abi::init::*;
     let always = ASYNC_READ
@@ -228,7 +230,6 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
         | IOCTL_DIR
         | DO_READDIRPLUS
         | READDIRPLUS_AUTO
-        | ASYNC_DIO
         | PARALLEL_DIROPS
         | MAX_PAGES
         | CACHE_SYMLINKS

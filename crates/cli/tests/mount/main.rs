@@ -3,6 +3,7 @@
 //! Needs root and /dev/fuse, and says so where they are missing (`CENOTE_REQUIRE_FUSE=1`: fails).
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that can't go on must stop")]
 
+mod aio;
 #[path = "../common/disks.rs"]
 mod disks;
 mod mapped;
@@ -14,6 +15,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use disks::noise;
 use mounted::Pool;
@@ -330,5 +332,42 @@ fn appended_and_truncated_files_have_the_right_ends() {
     reader.read_to_end(&mut text).unwrap();
     assert_eq!(text, b"line 9end\0\0\0\0\0");
     drop((file, reader));
+    mounted.unmount();
+}
+
+#[test]
+fn after_an_asynchronous_direct_write_nobody_reads_what_was_there_before() {
+    let Some(pool) = Pool::new() else { return };
+    let mounted = pool.mount("tank");
+    const BYTES: usize = 640 << 10;
+    let path = mounted.path("file");
+    // The alignment that direct writes need.
+    let mut room = vec![0; BYTES + 4096];
+    let aligned = room.as_ptr().align_offset(4096);
+    let data = &mut room[aligned..aligned + BYTES];
+    fs::write(&path, &*data).unwrap();
+    let direct = OFlags::DIRECT.bits() as i32;
+    let file = OpenOptions::new().write(true).custom_flags(direct).open(&path).unwrap();
+    let aio = aio::Aio::new();
+    let is_over = AtomicBool::new(false);
+    // A panic before the readers are told to end would wait for them for ever.
+    let stale = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::read(&path).unwrap();
+                }
+            });
+        }
+        let stale = (1..=300).find(|round| {
+            data.fill(*round as u8);
+            aio.write_all_at(&file, data, 0);
+            fs::read(&path).unwrap() != data
+        });
+        is_over.store(true, Ordering::Relaxed);
+        stale
+    });
+    assert_eq!(stale, None, "the round after which a read shows what was there before");
+    drop(file);
     mounted.unmount();
 }
