@@ -265,12 +265,12 @@ impl Mounts {
     /// # Errors
     /// The first that is in use; those that were unmounted before it stay so.
     #[boxed]
-    pub async fn set_aside(&self, name: &str, force: bool) -> Result<Vec<DatasetId>, MountsError> {
+    pub async fn set_aside(&self, name: &str) -> Result<Vec<DatasetId>, MountsError> {
         let ids = {
             let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
         };
-        self.unmount_below(Some(name), force).await?;
+        self.unmount_below(Some(name), false).await?;
         Ok(ids)
     }
 

@@ -106,12 +106,11 @@ impl Session {
     pub async fn with_unmounted<T>(
         &self,
         name: &str,
-        force: bool,
         work: impl AsyncFnOnce() -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let name = name.split('@').next().unwrap_or(name);
         let Some(pool) = self.held_by_name(super::pool_of(name)) else { return work().await };
-        let aside = pool.mounts.set_aside(name, force).await.map_err(refused)?;
+        let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
         let done = work().await;
         pool.engine.sync_all().await?;
         for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
@@ -196,14 +195,14 @@ impl Session {
     }
 
     /// Closes an open pool.
-    pub async fn let_go(&self, pool: &OpenPool, force: bool, state: PoolState) -> Result<(), CliError> {
+    pub async fn let_go(&self, pool: &OpenPool, state: PoolState) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         let _turn = pools.turn.lock().await;
         self.note_command(&pool.engine);
         match state {
-            PoolState::Exported => pool.export(force).await.map_err(not_exported)?,
+            PoolState::Exported => pool.export(false).await.map_err(not_exported)?,
             state => {
-                pool.mounts.unmount_below(None, force).await.map_err(refused)?;
+                pool.mounts.unmount_below(None, false).await.map_err(refused)?;
                 pool.engine.close(state).await?;
             }
         }

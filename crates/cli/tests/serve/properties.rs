@@ -163,11 +163,23 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.done("zfs list -H -o name -t snapshot"), "tank/a/c@s\n");
     assert!(bench.fails("zfs rename tank/a/c tank/a/d").contains("busy"));
 
-    // By force it is taken away even from those who use it.
-    bench.fails("zfs destroy -r tank/a/c");
-    bench.done("zfs destroy -rf tank/a/c");
-    assert_eq!(rustix::io::write(&file, b"lost").unwrap_err(), rustix::io::Errno::IO);
+    // As with OpenZFS on Linux, nobody loses what they use, not even by force.
+    for command in [
+        "zfs destroy -r tank/a/c",
+        "zfs destroy -rf tank/a/c",
+        "zfs rename -f tank/a/c tank/a/d",
+        "zfs unmount -f tank/a/c",
+        "zfs unmount -fa",
+        "zpool export -f tank",
+        "zpool destroy -f tank",
+    ] {
+        assert!(bench.fails(command).contains("busy"), "{command}");
+    }
+    assert_eq!(rustix::io::write(&file, b" and ever").unwrap(), 9);
+    assert_eq!(fs::read_to_string(bench.path("other/x")).unwrap(), "after and ever");
     drop(file);
+    bench.done("zfs mount -a");
+    bench.done("zfs destroy -rf tank/a/c");
     assert_eq!(bench.done("zfs list -H -o name"), "tank\ntank/a\n");
     // An unknown option is one, for scripts that try.
     assert!(bench.fails("zfs unmount -? tank").contains("invalid option"));

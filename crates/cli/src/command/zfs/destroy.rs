@@ -47,7 +47,7 @@ pub struct Destroy {
     /// Say it in a form for scripts
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// Destroy held or cloned snapshots once their holds and clones are gone
@@ -188,7 +188,7 @@ impl Destroy {
                     let done = cenote_tasks::destroy_dataset(engine, &name).await;
                     done.map_err(cannot(format!("destroy '{name}'")))
                 };
-                session.with_unmounted(&name, self.force, destroy).await
+                session.with_unmounted(&name, destroy).await
             };
             match done {
                 Err(error) if self.is_recursive() => outcome = outcome.and(error.tell(&name)),

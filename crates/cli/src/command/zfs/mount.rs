@@ -54,7 +54,7 @@ pub struct Unmount {
     /// All file systems of all pools
     #[arg(short = 'a', conflicts_with = "name")]
     pub all: bool,
-    /// Even if it is in use
+    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// Unload the keys that are not needed any more, too
@@ -146,7 +146,7 @@ impl Unmount {
         if self.all {
             let mut outcome = Outcome::Done;
             for pool in pools.all() {
-                if let Err(error) = pool.mounts.unmount_below(None, self.force).await {
+                if let Err(error) = pool.mounts.unmount_below(None, false).await {
                     say_bare(&error);
                     outcome = Outcome::Failed;
                 } else if self.unload_keys {
@@ -163,7 +163,7 @@ impl Unmount {
         for pool in pools.all() {
             for (mounted, dir) in pool.mounts.list() {
                 if is_meant(&mounted, &dir) {
-                    pool.mounts.unmount_below(Some(&mounted), self.force).await.map_err(refused)?;
+                    pool.mounts.unmount_below(Some(&mounted), false).await.map_err(refused)?;
                     if self.unload_keys {
                         session.unload_keys(&pool, Some(&mounted)).await?;
                     }

@@ -27,7 +27,7 @@ pub struct Rename {
     /// What is mounted stays mounted where it is
     #[arg(short = 'u')]
     pub no_remount: bool,
-    /// Take what is mounted away from whoever uses it
+    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// The dataset or snapshot
@@ -74,7 +74,7 @@ impl Rename {
                     }
                     false => {
                         let rename = async || Ok(cenote_tasks::rename(engine, &self.from, &to).await);
-                        session.with_unmounted(&self.from, self.force, rename).await?
+                        session.with_unmounted(&self.from, rename).await?
                     }
                 };
                 renamed.map_err(|error| match error {

@@ -77,10 +77,7 @@ impl Export {
         for found in session.pools_to_change(&self.pools).await? {
             let exported = async {
                 if let Some(pool) = session.held(&found) {
-                    return session
-                        .let_go(&pool, self.force, PoolState::Exported)
-                        .await
-                        .map(|()| Outcome::Done);
+                    return session.let_go(&pool, PoolState::Exported).await.map(|()| Outcome::Done);
                 }
                 if !self.force {
                     session.check_unused(&found)?;
@@ -98,7 +95,7 @@ impl Destroy {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let found = session.find_pool(&self.pool).await?;
         if let Some(pool) = session.held(&found) {
-            return session.let_go(&pool, self.force, PoolState::Destroyed).await.map(|()| Outcome::Done);
+            return session.let_go(&pool, PoolState::Destroyed).await.map(|()| Outcome::Done);
         }
         if !self.force {
             session.check_unused(&found)?;
