@@ -193,10 +193,17 @@ impl Session {
         each_once(names).map(|name| self.pick(&discovery, name)).collect()
     }
 
-    /// The same for display: pools that are missing are reported, and the others are still shown.
+    /// The same for display: pools that are missing are reported, and the others are still shown. That this
+    /// machine has no pools is no error, as in OpenZFS; that named disks have none is one.
     pub async fn find_pools_to_show(&self, names: &[String]) -> Result<(Vec<FoundPool>, Outcome), CliError> {
         if names.is_empty() {
-            return Ok((self.find_pools(names).await?, Outcome::Done));
+            return match self.find_pools(names).await {
+                Err(CliError::NotFound(why)) if self.disks.is_empty() => {
+                    say!("{why}");
+                    Ok((Vec::new(), Outcome::Done))
+                }
+                found => Ok((found?, Outcome::Done)),
+            };
         }
         let discovery = if self.pools.is_some() { Discovery::default() } else { self.discover().await };
         let (mut pools, mut missing) = (Vec::new(), Vec::new());

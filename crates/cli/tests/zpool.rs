@@ -21,6 +21,23 @@ fn without_names(line: &str) -> String {
     line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// Without `--disks`, whatever this machine has is shown: usually nothing.
+#[test]
+fn a_machine_without_pools_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["zpool list", "zpool status"] {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.env("CENOTE_SOCKET", folder.path().join("none")).env_remove("CENOTE_DISKS");
+        let output = program.args(command.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+        assert!(!output.stdout.is_empty(), "{command}: {output:?}");
+        // Disks that are named are meant: without a pool, something is wrong.
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
+        let named = program.args(command.split(' ')).arg("--disks").arg(folder.path()).output().unwrap();
+        assert_eq!(named.status.code(), Some(1), "{command}: {named:?}");
+    }
+}
+
 #[test]
 fn files_with_known_errors_are_those_that_the_kernel_could_not_read() {
     let pool = golden("errlog");
