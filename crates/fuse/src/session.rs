@@ -172,6 +172,13 @@ impl Notifier {
         self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(0).u64(0));
     }
 
+    /// Attributes of a node are out of date, its content is not. As an exception, an operation may say this:
+    /// the kernel waits for nothing.
+    pub fn attributes_changed(&self, node: Node) {
+        // A negative offset: no content.
+        self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
+    }
+
     /// What a name in a directory stands for is out of date, be it a node or that there is none.
     pub fn name_changed(&self, dir: Node, name: &[u8]) {
         // `fuse_notify_inval_entry_out`: parent (8), namelen (4), flags (4); then the name and a NUL.

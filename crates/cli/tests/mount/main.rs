@@ -10,6 +10,7 @@ mod mapped;
 mod mounted;
 mod names;
 mod trouble;
+mod writing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};

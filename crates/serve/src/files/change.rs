@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
+use cenote_fs::attr::pflags;
 use cenote_fs::write::{CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
 use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal, Timestamp};
 use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, XattrMode};
-use cenote_fuse::{Caller, Errno, Node, Result, SetAttr};
+use cenote_fuse::{Caller, Errno, Node, Result, SetAttr, Vfs};
 
 use super::attr::timestamp;
 use super::errno::{errno, errno_below};
@@ -204,17 +205,23 @@ impl Files {
     ) -> Result<()> {
         let object = self.own(node)?;
         let need = Need::Write(data.len() as u64 + NAME_BYTES);
-        self.change(need, Some(object), async |fs, change| {
-            if kill_suid_sgid {
-                kill_set_ids(fs, change, object).await?;
-            }
-            fs.write(change, object, offset, data).await
-        })
-        .await
+        let killed = self.change(need, Some(object), async |fs, change| {
+            let killed = kill_suid_sgid && kill_set_ids(fs, change, object).await?;
+            fs.write(change, object, offset, data).await?;
+            Ok(killed)
+        });
+        // The kernel expects a write to change times and sizes only.
+        if killed.await?
+            && let Some(notifier) = self.0.notifier.get()
+        {
+            notifier.attributes_changed(node);
+        }
+        Ok(())
     }
 
     pub(super) async fn set_attr(&self, node: Node, set: SetAttr) -> Result<ObjectId> {
         let object = self.own(node)?;
+        self.check_appending(object, &set).await?;
         let need = match set.size_bytes {
             Some(_) => Need::Free,
             None => Need::Write(NAME_BYTES),
@@ -242,6 +249,18 @@ impl Files {
         })
         .await?;
         Ok(object)
+    }
+
+    /// A file that can only be appended to keeps its owner, permissions and times, except that it can be
+    /// touched. Linux refuses this itself where it knows such files; those of FUSE it doesn't.
+    async fn check_appending(&self, object: ObjectId, set: &SetAttr) -> Result<()> {
+        let is_time = |time: Option<TimeOrNow>| matches!(time, Some(TimeOrNow::Time(_)));
+        let is_refused = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        if !is_refused && !is_time(set.atime) && !is_time(set.mtime) {
+            return Ok(());
+        }
+        let attr = self.head().view().attr(object).await.map_err(|e| errno(&e))?;
+        if attr.flags & pflags::APPENDONLY != 0 { Err(Errno::PERM) } else { Ok(()) }
     }
 
     /// A file was read: notes the time, before the reader goes on and perhaps sets it. That it could not be
@@ -302,13 +321,19 @@ impl Files {
         let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
         const ZERO_KEEP: u32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
-        // Blocks are never written over, so room can't be reserved for a file: that there is room now is all
-        // that can be said, as OpenZFS says it.
         let need = match mode {
             PUNCH | FALLOC_FL_ZERO_RANGE | ZERO_KEEP => Need::Free,
-            0 | FALLOC_FL_KEEP_SIZE => Need::Write(len.saturating_add(len / 10)),
+            0 | FALLOC_FL_KEEP_SIZE => Need::Write(NAME_BYTES),
             _ => return Err(Errno::OPNOTSUPP),
         };
+        // Blocks are never written over, so room can't be reserved for a file: that there is room now is all
+        // that can be said, with the margin that OpenZFS takes (`zfs_fallocate_reserve_percent`).
+        if matches!(need, Need::Write(_)) {
+            let room = self.statfs().await?;
+            if len.saturating_add(len / 10) > room.available.saturating_mul(room.block_bytes.into()) {
+                return Err(Errno::NOSPC);
+            }
+        }
         self.change(need, Some(object), async |fs, change| match mode {
             PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end).await,
             FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end).await,
@@ -367,13 +392,15 @@ impl Files {
 }
 
 /// Clears set-user-id, and set-group-id where the group may execute: someone else has changed the file.
-async fn kill_set_ids(fs: &FsWriter, change: Change<'_>, object: ObjectId) -> Result<(), FsError> {
+/// Answers whether there was anything to clear.
+async fn kill_set_ids(fs: &FsWriter, change: Change<'_>, object: ObjectId) -> Result<bool, FsError> {
     let attr = fs.view().attr(object).await?;
     let mode = attr.permissions();
     let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
     let killed = mode & !(S_ISUID | group);
-    if attr.kind() != FileKind::Directory && killed != mode {
-        fs.set_attr(change, object, &FsSetAttr { mode: Some(killed), ..FsSetAttr::default() }).await?;
+    if attr.kind() == FileKind::Directory || killed == mode {
+        return Ok(false);
     }
-    Ok(())
+    fs.set_attr(change, object, &FsSetAttr { mode: Some(killed), ..FsSetAttr::default() }).await?;
+    Ok(true)
 }
