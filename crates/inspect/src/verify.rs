@@ -2,8 +2,9 @@
 //!
 //! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); the blocks
 //! themselves are read later in disk order, many at once ([`check`]). Both proceed together, in windows, so
-//! memory does not grow with the pool. Each block is met once, however many snapshots, clones or dedup references share it, so its
-//! space can be summed and compared with the allocations in the space maps ([`space`]).
+//! memory does not grow with the pool. Each block is met once, however many snapshots, clones or dedup
+//! references share it, so its space can be summed and compared with the allocations in the space maps
+//! ([`space`]).
 //!
 //! ```text
 //!   uberblock -> tree, logs, pending frees --pointers--> census ----> counts        as zdb -b

@@ -1,11 +1,12 @@
 //! Healing: what leaves lack of blocks is put together from the others and written to them.
 //!
-//! Idea: [`mod@crate::recover`] reads everything that is there of a copy, finds the true block and names each range
-//! that differs from it, with what should be there. Writing that is all: data and parity, in any kind of vdev.
-//! So what a resilver brings has been verified, and a leaf that holds it already is not written to.
+//! Idea: [`mod@crate::recover`] reads everything that is there of a copy, finds the true block and names
+//! each range that differs from it, with what should be there. Writing that is all: data and parity, in any
+//! kind of vdev. So what a resilver brings has been verified, and a leaf that holds it already is not
+//! written to.
 //!
-//! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is not
-//! given away ([`crate::alloc::Allocator::keep_freed`]).
+//! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is
+//! not given away ([`crate::alloc::Allocator::keep_freed`]).
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
@@ -69,7 +70,8 @@ impl Pool {
         vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, bp.physical_birth()))
     }
 
-    /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that durable.
+    /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
+    /// durable.
     pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
         let (mut targets, _) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));

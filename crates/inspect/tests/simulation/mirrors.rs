@@ -1,6 +1,6 @@
-//! Disks that join a mirror while it is worked on, and take over from those that were there: nothing that was
-//! written before, meanwhile or afterwards may be missing from them. The same holds if the power is cut on the
-//! way.
+//! Disks that join a mirror while it is worked on, and take over from those that were there: nothing that
+//! was written before, meanwhile or afterwards may be missing from them. The same holds if the power is cut
+//! on the way.
 
 use std::sync::Arc;
 
