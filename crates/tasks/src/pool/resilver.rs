@@ -111,7 +111,7 @@ pub(crate) async fn resilver_fully(engine: &Engine, leaf: Guid) -> Result<()> {
     let done = resilver(engine, |_| {}).await?;
     if done.incomplete.contains(&leaf) {
         let why = "the device could not be brought all that it should hold: see `zpool status`. What is \
-                   there stays in use, and `zpool online` tries again";
+                   there stays in use, and `cenote zpool resilver` tries again";
         return Err(DatasetError::unsuitable(engine.pool().name(), why));
     }
     Ok(())
