@@ -100,8 +100,11 @@ impl Engine {
 
     /// The same at the pace that changes in memory ask for.
     pub(crate) async fn sync_gently(&self) -> Result<()> {
-        let percent = self.0.throttle.percent();
-        self.0.pool.read().queue_settings().set_dirty_percent(percent);
+        // A txg under way may be one that somebody waits for.
+        if self.0.syncing.try_lock().is_ok() {
+            let percent = self.0.throttle.percent();
+            self.0.pool.read().queue_settings().set_dirty_percent(percent);
+        }
         self.write_soon(self.last_changed()).await
     }
 
