@@ -39,9 +39,7 @@ use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use cenote_format::words::Phys;
 use cenote_object::dead_tree::Mark;
 use cenote_object::object::SPILL_BLOCK;
-use cenote_object::objset::{
-    GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
-};
+use cenote_object::objset::{META_DNODE_OBJECT, dnodes_of_block, objects_of_head};
 use cenote_object::trail::OpenedBlocks;
 use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 
@@ -188,16 +186,8 @@ impl Tree {
         if head && !set.zil_header.log.is_hole() {
             met.push(Met::Log(Log { dataset: node.place.dataset, header: set.zil_header }));
         }
-        let objects = [
-            (META_DNODE_OBJECT, set.meta_dnode),
-            (PROJECTUSED_OBJECT, set.projectused_dnode),
-            (GROUPUSED_OBJECT, set.groupused_dnode),
-            (USERUSED_OBJECT, set.userused_dnode),
-        ];
-        for (object, dnode) in objects {
-            if let Some(dnode) = dnode {
-                self.expand_dnode(node, object, &dnode, met);
-            }
+        for (object, dnode) in objects_of_head(set) {
+            self.expand_dnode(node, object, &dnode, met);
         }
     }
 

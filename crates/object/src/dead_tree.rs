@@ -28,9 +28,7 @@ use futures::future::join_all;
 
 use crate::error::{DatasetError, Result};
 use crate::object::SPILL_BLOCK;
-use crate::objset::{
-    GROUPUSED_OBJECT, META_DNODE_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT, dnodes_of_block,
-};
+use crate::objset::{META_DNODE_OBJECT, dnodes_of_block, objects_of_head};
 use crate::trail::OpenedBlocks;
 
 /// Blocks read ahead.
@@ -246,14 +244,8 @@ impl Node {
             Holds::Nothing => {}
             Holds::Objset => {
                 let set = ObjsetPhys::decode(block, endian).map_err(damaged)?;
-                let objects = [
-                    (META_DNODE_OBJECT, set.meta_dnode),
-                    (PROJECTUSED_OBJECT, set.projectused_dnode),
-                    (GROUPUSED_OBJECT, set.groupused_dnode),
-                    (USERUSED_OBJECT, set.userused_dnode),
-                ];
-                for (object, dnode) in objects {
-                    dnode.iter().for_each(|dnode| self.add_object(object, dnode, &mut children));
+                for (object, dnode) in objects_of_head(set) {
+                    self.add_object(object, &dnode, &mut children);
                 }
             }
             Holds::Dnodes => {

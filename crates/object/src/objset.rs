@@ -48,6 +48,17 @@ pub const PROJECTUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 2);
 /// `DMU_META_DNODE_OBJECT`: the object of dnodes.
 pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
 
+/// The objects whose dnodes are in the head of a set, those that there are: all of its blocks lie below them.
+pub fn objects_of_head(head: ObjsetPhys) -> impl Iterator<Item = (ObjectId, Dnode)> {
+    let objects = [
+        (META_DNODE_OBJECT, head.meta_dnode),
+        (PROJECTUSED_OBJECT, head.projectused_dnode),
+        (GROUPUSED_OBJECT, head.groupused_dnode),
+        (USERUSED_OBJECT, head.userused_dnode),
+    ];
+    objects.into_iter().filter_map(|(object, dnode)| Some((object, dnode?)))
+}
+
 /// An opened object set. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Objset {
