@@ -196,15 +196,16 @@ impl BlockCache {
         }
         let now_ns = now_ns(pool);
         let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
-        let mut missing = Vec::new();
+        let (mut names, mut missing) = (Vec::new(), Vec::new());
         for (bp, ctx) in requests {
-            let hit = self.cached(&bp).and_then(|block| self.look_up(&block, &bp, &ctx, now_ns));
+            let name = self.cached(&bp);
+            let hit = name.as_ref().and_then(|block| self.look_up(block, &bp, &ctx, now_ns));
             if hit.is_none() {
+                names.push(name);
                 missing.push((bp, ctx));
             }
             results.push(hit.map(Ok));
         }
-        let names: Vec<Option<Identity>> = missing.iter().map(|(bp, _)| self.cached(bp)).collect();
         let mut read = names.into_iter().zip(pool.read_many(missing).await);
         let fetched = results.into_iter().map(|hit| match hit {
             Some(hit) => Some(hit),
