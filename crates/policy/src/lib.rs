@@ -20,4 +20,4 @@ pub mod policy;
 pub mod replay;
 pub mod trace;
 
-pub use policy::{Access, BlockId, Class, Policy, PolicyName};
+pub use policy::{Access, BadPolicy, BlockId, Class, Policy, PolicyName};

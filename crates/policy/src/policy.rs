@@ -118,6 +118,17 @@ impl PolicyName {
         }
     }
 
+    /// A policy that a living cache can go by.
+    ///
+    /// # Errors
+    /// There is none of that name, or it would have to know the future.
+    pub fn living(text: &str) -> Result<PolicyName, BadPolicy> {
+        match text.parse()? {
+            PolicyName::Belady => Err(BadPolicy::NeedsFuture),
+            name => Ok(name),
+        }
+    }
+
     /// What it is, in a few words.
     pub fn about(self) -> &'static str {
         match self {
@@ -157,19 +168,25 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// There is no policy of that name.
+/// Why a name is not that of a policy to go by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no cache policy {text:?}; there are {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
-pub struct NoSuchPolicy {
-    /// What was asked for.
-    pub text: String,
+pub enum BadPolicy {
+    /// There is none of that name.
+    #[error("no cache policy {text:?}; there are {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
+    Unknown {
+        /// What was asked for.
+        text: String,
+    },
+    /// No living cache can go by it.
+    #[error("`belady` needs the future: it is for `cenote trace replay`")]
+    NeedsFuture,
 }
 
 impl FromStr for PolicyName {
-    type Err = NoSuchPolicy;
+    type Err = BadPolicy;
 
-    fn from_str(text: &str) -> Result<PolicyName, NoSuchPolicy> {
+    fn from_str(text: &str) -> Result<PolicyName, BadPolicy> {
         let named = PolicyName::ALL.into_iter().find(|name| name.name() == text);
-        named.ok_or_else(|| NoSuchPolicy { text: text.to_owned() })
+        named.ok_or_else(|| BadPolicy::Unknown { text: text.to_owned() })
     }
 }

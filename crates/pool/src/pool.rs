@@ -23,7 +23,7 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::vdev::missed::Missed;
-use crate::vdev::queue::{ClassLoad, IoClass, Settings};
+use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
 use crate::vdev::{VdevTree, build};
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -54,7 +54,7 @@ struct Live {
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
-    settings: Arc<Settings>,
+    settings: Arc<QueueSettings>,
     current: RwLock<Current>,
 }
 
@@ -108,7 +108,7 @@ impl Pool {
     /// Missing devices are no error here, only when something that they alone hold is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
-        let (missed, settings) = (Arc::<Missed>::default(), Arc::<Settings>::default());
+        let (missed, settings) = (Arc::<Missed>::default(), Arc::<QueueSettings>::default());
         let material = build::Material {
             runtime: rt,
             uberblock,
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// What the queues of its devices go by.
-    pub fn queue_settings(&self) -> &Settings {
+    pub fn queue_settings(&self) -> &QueueSettings {
         &self.live.settings
     }
 

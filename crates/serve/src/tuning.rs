@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use cenote_cache::CacheOptions;
 use cenote_engine::{Engine, default_dirty_bytes_max};
-use cenote_policy::PolicyName;
-use cenote_pool::Settings;
+use cenote_policy::{BadPolicy, PolicyName};
+use cenote_pool::{BadQueueSetting, QueueSettings};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
@@ -31,7 +31,7 @@ const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 pub struct Tuning {
     values: Mutex<Values>,
     defaults: Values,
-    queues: Settings,
+    queues: QueueSettings,
 }
 
 #[derive(Clone)]
@@ -72,16 +72,11 @@ pub enum BadTunable {
         least_bytes: u64,
     },
     /// No living cache can go by this policy.
-    #[error("{name}: {why}")]
-    Policy {
-        /// The name.
-        name: String,
-        /// Why.
-        why: String,
-    },
+    #[error("{ARC_POLICY}: {0}")]
+    Policy(#[from] BadPolicy),
     /// A tunable of queues.
     #[error(transparent)]
-    Queue(#[from] cenote_pool::BadTunable),
+    Queue(#[from] BadQueueSetting),
 }
 
 impl Tuning {
@@ -89,12 +84,12 @@ impl Tuning {
     pub fn new(runtime: &Runtime, cache: CacheOptions) -> Tuning {
         let (arc_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
         let values = Values { arc_bytes, policy, dirty_bytes: default_dirty_bytes_max(runtime) };
-        Tuning { values: values.clone().into(), defaults: values, queues: Settings::default() }
+        Tuning { values: values.clone().into(), defaults: values, queues: QueueSettings::default() }
     }
 
     /// All tunables, by name.
     pub fn list(&self) -> Vec<Tunable> {
-        let defaults: BTreeMap<String, u32> = Settings::default().all().into_iter().collect();
+        let defaults: BTreeMap<String, u32> = QueueSettings::default().all().into_iter().collect();
         let of_queues = self.queues.all().into_iter().map(|(name, value)| {
             let default = defaults.get(&name).map(u32::to_string).unwrap_or_default();
             Tunable { name, value: value.to_string(), default }
@@ -117,7 +112,7 @@ impl Tuning {
     /// There is none of that name, or it can't have that value; nothing was changed.
     pub fn set(&self, name: &str, value: &str) -> Result<(), BadTunable> {
         if name == ARC_POLICY {
-            self.values.lock().policy = policy(value)?;
+            self.values.lock().policy = PolicyName::living(value)?;
             return Ok(());
         }
         let number: u64 =
@@ -150,21 +145,6 @@ impl Tuning {
             let set = pool.queue_settings().set(&name, value.into());
             debug_assert_eq!(set, Ok(()), "{name}");
         }
-    }
-}
-
-/// A policy that does not have to know the future.
-///
-/// # Errors
-/// There is none of that name, or it has to.
-pub fn policy(name: &str) -> Result<PolicyName, BadTunable> {
-    let bad = |why: String| BadTunable::Policy { name: ARC_POLICY.into(), why };
-    match name.parse() {
-        Ok(PolicyName::Belady) => {
-            Err(bad("`belady` needs the future: it is for `cenote trace replay`".into()))
-        }
-        Ok(name) => Ok(name),
-        Err(error) => Err(bad(cenote_policy::policy::NoSuchPolicy::to_string(&error))),
     }
 }
 

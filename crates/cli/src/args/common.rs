@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use cenote_policy::PolicyName;
-use cenote_serve::tuning;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Options of every command.
@@ -41,7 +40,7 @@ pub struct Common {
     pub cache: Option<String>,
     /// Which blocks stay in memory: lru, arc, zol-0.6.2, zol-0.6.3, openzfs-2.3, s3-fifo, sieve, w-tinylfu
     /// or lirs [default: openzfs-2.3]
-    #[arg(long, value_name = "NAME", value_parser = living_policy)]
+    #[arg(long, value_name = "NAME", value_parser = PolicyName::living)]
     pub cache_policy: Option<PolicyName>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
@@ -77,11 +76,6 @@ impl Common {
         self.cache_policy = later.cache_policy.or(self.cache_policy);
         self.threads = later.threads.or(self.threads);
     }
-}
-
-/// A policy that does not have to know the future.
-fn living_policy(text: &str) -> Result<PolicyName, String> {
-    tuning::policy(text).map_err(|error| error.to_string())
 }
 
 /// Adds the common options to a command and its subcommands, except where they define one themselves.

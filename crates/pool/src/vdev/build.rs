@@ -3,7 +3,7 @@
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::missed::Missed;
-use super::queue::{Queue, Settings};
+use super::queue::{Queue, QueueSettings};
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
@@ -24,7 +24,7 @@ pub(crate) struct Material<'a> {
     /// The txgs that leaves missed.
     pub(crate) missed: &'a Arc<Missed>,
     /// What the queues of leaves go by.
-    pub(crate) settings: &'a Arc<Settings>,
+    pub(crate) settings: &'a Arc<QueueSettings>,
     /// Leaves of the preceding tree: they go on, in the state that they have now.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }

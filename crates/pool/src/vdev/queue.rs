@@ -14,7 +14,7 @@
 //! their offsets, in one direction; but what has waited for [`DEADLINE`] goes first.
 //!
 //! Two bounds move. *Async writes*: the more changes are in memory, the more of them are under way
-//! ([`Settings::async_writes_max`]), so that a txg is written gently while there is time. *Background work*
+//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time. *Background work*
 //! (scrub, removal, initialize, rebuild): while users' operations are under way it gets a few operations
 //! after each of theirs and no more; its maximum only after users have been quiet for some operations.
 //!
@@ -37,7 +37,7 @@ use cenote_runtime::{Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-pub use settings::{BadTunable, Settings};
+pub use settings::{BadQueueSetting, QueueSettings};
 
 /// What waited so long goes before all others of its class.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -108,7 +108,7 @@ impl IoClass {
 /// Decides what a device does next.
 pub(crate) struct Queue {
     runtime: Runtime,
-    settings: Arc<Settings>,
+    settings: Arc<QueueSettings>,
     state: Mutex<State>,
     /// Operations that wait or are under way, without a lock.
     depth: AtomicU64,
@@ -199,7 +199,7 @@ struct Waiting<'a> {
 }
 
 impl Queue {
-    pub(crate) fn new(runtime: &Runtime, settings: &Arc<Settings>) -> Queue {
+    pub(crate) fn new(runtime: &Runtime, settings: &Arc<QueueSettings>) -> Queue {
         let (state, depth) = Default::default();
         Queue { runtime: runtime.clone(), settings: settings.clone(), state, depth }
     }
@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    fn depart(&mut self, class: IoClass, settings: &Settings) {
+    fn depart(&mut self, class: IoClass, settings: &QueueSettings) {
         if class.is_background() {
             if self.users == 0 {
                 self.credit = self.credit.saturating_add(1);
@@ -290,23 +290,23 @@ impl State {
         }
     }
 
-    fn finish(&mut self, class: IoClass, settings: &Settings) {
+    fn finish(&mut self, class: IoClass, settings: &QueueSettings) {
         self.lines[class as usize].active -= 1;
         self.active -= 1;
         self.depart(class, settings);
     }
 
     /// Whether one more operation of a class may be under way.
-    fn may_start(&self, class: IoClass, settings: &Settings) -> bool {
+    fn may_start(&self, class: IoClass, settings: &QueueSettings) -> bool {
         self.active < settings.max_active() && self.lines[class as usize].active < self.most(class, settings)
     }
 
-    fn least(&self, class: IoClass, settings: &Settings) -> u32 {
+    fn least(&self, class: IoClass, settings: &QueueSettings) -> u32 {
         let least = settings.min_active(class);
         if class.is_background() && self.users > 0 { least.min(self.credit) } else { least }
     }
 
-    fn most(&self, class: IoClass, settings: &Settings) -> u32 {
+    fn most(&self, class: IoClass, settings: &QueueSettings) -> u32 {
         let least = settings.min_active(class);
         match class {
             IoClass::AsyncWrite => settings.async_writes_max(),
@@ -317,19 +317,19 @@ impl State {
         }
     }
 
-    fn next_class(&self, settings: &Settings) -> Option<IoClass> {
+    fn next_class(&self, settings: &QueueSettings) -> Option<IoClass> {
         if self.active >= settings.max_active() {
             return None;
         }
         let waits = |class: &IoClass| !self.lines[*class as usize].waiting.is_empty();
-        let under = |bound: fn(&State, IoClass, &Settings) -> u32| {
+        let under = |bound: fn(&State, IoClass, &QueueSettings) -> u32| {
             let mut classes = IoClass::ALL.into_iter().filter(waits);
             classes.find(|class| self.lines[*class as usize].active < bound(self, *class, settings))
         };
         under(State::least).or_else(|| under(State::most))
     }
 
-    fn start_next(&mut self, settings: &Settings, now: Instant) {
+    fn start_next(&mut self, settings: &QueueSettings, now: Instant) {
         while let Some(class) = self.next_class(settings) {
             let swept_to = self.swept_to;
             let Some((place, waiter)) = self.lines[class as usize].take(swept_to, now) else { return };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cenote_serve::tuning::policy;
+use cenote_policy::PolicyName;
 use serde::Deserialize;
 
 use super::{LogFormat, Serve};
@@ -53,7 +53,7 @@ impl Config {
             Some(readers) if !(1..=64).contains(&readers) => return Err("readers: from 1 to 64".into()),
             _ => {}
         }
-        if let Some(Err(error)) = config.cache_policy.as_deref().map(policy) {
+        if let Some(Err(error)) = config.cache_policy.as_deref().map(PolicyName::living) {
             return Err(format!("cache-policy: {error}"));
         }
         Ok(config)
@@ -71,7 +71,7 @@ impl Config {
         common.cache = common.cache.take().or(self.cache);
         if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
             // It was checked when the file was read.
-            common.cache_policy = policy(name).ok();
+            common.cache_policy = PolicyName::living(name).ok();
         }
         common.threads = common.threads.or(self.threads);
         if serve.pools.is_empty() {

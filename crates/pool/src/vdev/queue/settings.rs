@@ -26,7 +26,7 @@ const NIA_DELAY: usize = 4;
 
 /// What all queues of a pool go by.
 #[derive(Debug)]
-pub struct Settings {
+pub struct QueueSettings {
     min: [AtomicU32; IoClass::ALL.len()],
     max: [AtomicU32; IoClass::ALL.len()],
     others: [AtomicU32; OTHERS.len()],
@@ -36,7 +36,7 @@ pub struct Settings {
 
 /// A tunable that can't be set so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadTunable {
+pub enum BadQueueSetting {
     /// There is none of this name.
     #[error("no tunable {name:?}")]
     Unknown {
@@ -57,9 +57,9 @@ pub enum BadTunable {
     },
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for QueueSettings {
+    fn default() -> QueueSettings {
+        QueueSettings {
             min: ACTIVE.map(|(min, _)| min.into()),
             max: ACTIVE.map(|(_, max)| max.into()),
             others: OTHERS.map(|(_, value)| value.into()),
@@ -68,7 +68,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl QueueSettings {
     /// All tunables with their values, by name.
     pub fn all(&self) -> Vec<(String, u32)> {
         let bounds = IoClass::ALL.into_iter().zip(self.min.iter().zip(&self.max));
@@ -87,14 +87,15 @@ impl Settings {
     ///
     /// # Errors
     /// There is none of that name, or the value is out of range.
-    pub fn set(&self, name: &str, value: u64) -> Result<(), BadTunable> {
-        let (cell, least, most) = self.find(name).ok_or_else(|| BadTunable::Unknown { name: name.into() })?;
+    pub fn set(&self, name: &str, value: u64) -> Result<(), BadQueueSetting> {
+        let (cell, least, most) =
+            self.find(name).ok_or_else(|| BadQueueSetting::Unknown { name: name.into() })?;
         match u32::try_from(value) {
             Ok(fits) if (least..=most).contains(&fits) => {
                 cell.store(fits, Ordering::Relaxed);
                 Ok(())
             }
-            _ => Err(BadTunable::OutOfRange { name: name.into(), value, least, most }),
+            _ => Err(BadQueueSetting::OutOfRange { name: name.into(), value, least, most }),
         }
     }
 
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn async_writes_grow_with_what_has_changed() {
-        let settings = Settings::default();
+        let settings = QueueSettings::default();
         let most = |percent| {
             settings.set_dirty_percent(percent);
             settings.async_writes_max()
@@ -170,12 +171,12 @@ mod tests {
 
     #[test]
     fn all_tunables_can_be_set_by_name_within_bounds() {
-        let settings = Settings::default();
+        let settings = QueueSettings::default();
         for (name, _) in settings.all() {
             settings.set(&name, 7).unwrap_or_else(|error| panic!("{error}"));
-            assert!(matches!(settings.set(&name, 1 << 40), Err(BadTunable::OutOfRange { .. })));
+            assert!(matches!(settings.set(&name, 1 << 40), Err(BadQueueSetting::OutOfRange { .. })));
         }
         assert!(settings.all().iter().all(|(_, value)| *value == 7));
-        assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadTunable::Unknown { .. })));
+        assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadQueueSetting::Unknown { .. })));
     }
 }

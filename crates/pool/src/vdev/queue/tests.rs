@@ -10,7 +10,7 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn queue(runtime: &Runtime) -> Arc<Queue> {
-    Arc::new(Queue::new(runtime, &Arc::new(Settings::default())))
+    Arc::new(Queue::new(runtime, &Arc::new(QueueSettings::default())))
 }
 
 fn total(load: [ClassLoad; IoClass::ALL.len()], of: fn(&ClassLoad) -> u64) -> u64 {
