@@ -14,9 +14,10 @@
 //! their offsets, in one direction; but what has waited for [`DEADLINE`] goes first.
 //!
 //! Two bounds move. *Async writes*: the more changes are in memory, the more of them are under way
-//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time. *Background work*
-//! (scrub, removal, initialize, rebuild): while users' operations are under way it gets a few operations
-//! after each of theirs and no more; its maximum only after users have been quiet for some operations.
+//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time.
+//! *Background work* (scrub, removal, initialize, rebuild): while users' operations are under way it gets a
+//! few operations after each of theirs and no more; its maximum only after users have been quiet for some
+//! operations.
 //!
 //! Locking: one mutex a queue, held for a decision, never across an await. All methods may be called
 //! concurrently. A future that is dropped while it waits leaves the queue; one that is dropped later gives
