@@ -14,6 +14,7 @@ mod keys;
 mod near;
 mod progress;
 mod replay;
+mod returning;
 mod rewind;
 mod target;
 mod writing;

@@ -30,6 +30,11 @@ const LINES: &str = "\
     zpool attach tank a c
     zpool detach tank c
     zpool resilver tank
+    zpool offline tank b
+    ! zpool offline tank a
+    zpool online tank b
+    zpool clear tank
+    zpool reopen tank
     zpool sync
     zpool checkpoint tank
     zpool checkpoint -d tank

@@ -128,6 +128,35 @@ fn a_disk_that_was_away_is_brought_what_it_missed() {
 }
 
 #[test]
+fn a_disk_goes_out_of_use_and_comes_back_with_what_it_missed() {
+    for (layout, away, back) in [
+        ("mirror a b", "offline", "online tank b"),
+        ("raidz a b c", "offline", "online tank b"),
+        ("mirror a b c", "offline -f", "clear tank"),
+    ] {
+        let disks = Disks::new(&[128; 3]);
+        disks.cenote(&format!("zpool create tank {layout}"), &[]);
+        fill(&disks, 1);
+        disks.cenote(&format!("zpool {away} tank b"), &[]);
+        let state = if away == "offline" { "OFFLINE" } else { "FAULTED" };
+        let status = disks.cenote("zpool status tank", &[]);
+        assert!(status.contains(state) && status.contains("DEGRADED"), "{status}");
+        if layout != "mirror a b c" {
+            disks.fails("zpool offline tank a", "cannot offline a: no valid replicas");
+        }
+        let before = fs::read(disks.path().join("b")).unwrap();
+        fill(&disks, 2);
+        assert!(fs::read(disks.path().join("b")).unwrap() == before, "{layout}: written while out of use");
+        disks.cenote(&format!("zpool {back}"), &[]);
+        let status = disks.cenote("zpool status tank", &[]);
+        assert!(status.contains("state: ONLINE") && status.contains("scan: resilvered "), "{status}");
+        disks.zdb_is_content();
+        fs::remove_file(disks.path().join("a")).unwrap();
+        (1..3).for_each(|seed| assert_filled(&disks, seed));
+    }
+}
+
+#[test]
 fn properties_features_and_names_are_changed() {
     let disks = Disks::new(&[128]);
     disks.cenote("zpool create -o compatibility=openzfs-2.0-linux tank a", &[]);

@@ -64,6 +64,8 @@ struct Current {
     config: Arc<PoolConfig>,
     found: Arc<FoundPool>,
     vdevs: Arc<VdevTree>,
+    /// Leaves that are out of use until the pool is opened again.
+    aside: BTreeSet<Guid>,
 }
 
 /// Context of a read: what the block is, and the key for it.
@@ -120,8 +122,12 @@ impl Pool {
         };
         let vdevs = Arc::new(build::build(&found.config, &material));
         let may_be_live = found.state() == PoolState::Active && !found.is_writable();
-        let current =
-            Current { config: Arc::new(found.config.clone()), found: Arc::new(found.clone()), vdevs };
+        let current = Current {
+            config: Arc::new(found.config.clone()),
+            found: Arc::new(found.clone()),
+            vdevs,
+            aside: BTreeSet::new(),
+        };
         let live = Live {
             runtime: rt.clone(),
             name: found.config.name.clone(),
@@ -195,29 +201,40 @@ impl Pool {
             may_be_live: self.live.may_be_live,
             missed,
             settings: self.live.settings.clone(),
-            current: Current { config: Arc::new(trusted.config), found, vdevs }.into(),
+            current: Current { config: Arc::new(trusted.config), found, vdevs, aside: BTreeSet::new() }
+                .into(),
         };
         Ok(Pool { live: Arc::new(live), ..self.clone() })
     }
 
     /// From now on the pool has these vdevs: every operation that begins later uses them, through whatever
-    /// view of the pool. `joining` are devices of new leaves, which lack what was written in the txgs
-    /// `lacking`, first and last. Devices that no leaf has any more are let go, and closed once no operation
-    /// uses them.
+    /// view of the pool. `joining` are devices of leaves that join or come back; `lacking` is a leaf that
+    /// lacks what was written in some txgs, first and last. Devices that no leaf in use has any more are
+    /// let go, and closed once no operation uses them.
     pub fn set_vdevs(
         &self,
-        vdevs: Vec<VdevConfig>,
+        mut vdevs: Vec<VdevConfig>,
         joining: BTreeMap<Guid, FoundDevice>,
-        lacking: Option<(Txg, Txg)>,
+        lacking: Option<(Guid, (Txg, Txg))>,
     ) {
-        for (leaf, txgs) in joining.keys().flat_map(|leaf| lacking.map(|txgs| (*leaf, txgs))) {
+        if let Some((leaf, txgs)) = lacking {
             self.live.missed.note_all(leaf, txgs);
         }
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
         found.devices.extend(joining);
-        let stay: BTreeSet<Guid> = vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
-        found.devices.retain(|guid, _| stay.contains(guid));
+        for leaf in &current.aside {
+            vdevs
+                .iter_mut()
+                .find_map(|top| top.leaf_mut(*leaf))
+                .into_iter()
+                .for_each(|leaf| leaf.offline = true);
+        }
+        let leaves = || vdevs.iter().flat_map(VdevConfig::leaves);
+        let stay: BTreeSet<Guid> = leaves().map(|leaf| leaf.guid).collect();
+        let away: BTreeSet<Guid> =
+            leaves().filter(|leaf| leaf.offline || leaf.faulted).map(|leaf| leaf.guid).collect();
+        found.devices.retain(|guid, _| stay.contains(guid) && !away.contains(guid));
         self.live.missed.keep_only(&stay);
         let config = PoolConfig { vdevs, ..PoolConfig::clone(&current.config) };
         let material = build::Material {
@@ -230,7 +247,22 @@ impl Pool {
             earlier: current.vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&config, &material));
-        *current = Current { config: Arc::new(config), found: Arc::new(found), vdevs };
+        (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
+        current.aside.retain(|leaf| stay.contains(leaf));
+    }
+
+    /// With the next tree, a leaf is out of use until the pool is opened again; or is not.
+    pub fn set_aside(&self, leaf: Guid, is_aside: bool) {
+        let mut current = self.live.current.write();
+        match is_aside {
+            true => current.aside.insert(leaf),
+            false => current.aside.remove(&leaf),
+        };
+    }
+
+    /// Whether a leaf is out of use until the pool is opened again.
+    pub fn is_set_aside(&self, leaf: Guid) -> bool {
+        self.live.current.read().aside.contains(&leaf)
     }
 
     fn current(&self) -> Current {
@@ -295,6 +327,13 @@ impl Pool {
     /// Errors so far of each leaf that has a device, by guid.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
+    }
+
+    /// Errors of a leaf, or of all, count from 0 again.
+    pub fn clear_errors(&self, only: Option<Guid>) {
+        let vdevs = self.vdevs();
+        let leaves = vdevs.leaves().iter().filter(|leaf| only.is_none_or(|only| only == leaf.guid));
+        leaves.for_each(|leaf| leaf.clear_errors());
     }
 
     /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.

@@ -4,6 +4,7 @@ pub(crate) mod auxiliary;
 pub(crate) mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod features;
+pub(crate) mod leaves;
 pub(crate) mod resilver;
 pub(crate) mod scan;
 pub(crate) mod settings;

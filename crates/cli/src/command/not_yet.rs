@@ -14,20 +14,14 @@ use crate::session::meant;
 type Missing = (&'static [&'static str], &'static str);
 
 const ZPOOL: &[Missing] = &[
-    (&["clear"], "Error counts are not kept: each command starts at zero, so there is nothing to clear"),
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
     (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
-    (
-        &["offline", "online"],
-        "A device not named by --disks counts as missing. To record that, import the pool with OpenZFS",
-    ),
     (&["prefetch"], "Each command reads what it needs; nothing stays in memory when it ends"),
     (&["reguid"], "Import the pool with OpenZFS and give it a new guid there"),
     (
         &["remove"],
         "`cenote zpool detach` removes a device from a mirror. For others, import the pool with OpenZFS",
     ),
-    (&["reopen"], "Each command opens the devices again"),
     (
         &["replace"],
         "In a mirror or a single disk, `cenote zpool attach` the new device, then `detach` the old one. \

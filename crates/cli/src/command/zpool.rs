@@ -19,6 +19,7 @@ mod import_json;
 mod import_text;
 mod iostat;
 mod leaf_work;
+mod leaves;
 mod list;
 mod manage;
 mod pool_json;
@@ -70,6 +71,14 @@ pub enum Zpool {
     Attach(devices::Attach),
     /// Remove a device from a mirror
     Detach(devices::Detach),
+    /// Take devices out of use
+    Offline(leaves::Offline),
+    /// Bring devices back into use
+    Online(leaves::Online),
+    /// Count errors from 0 again; bring faulted devices back
+    Clear(leaves::Clear),
+    /// Look for devices again that were not there
+    Reopen(leaves::Reopen),
     /// Bring devices what they lack
     Resilver(resilver::Resilver),
     /// Set a property or enable a feature
@@ -337,6 +346,10 @@ impl Zpool {
             Zpool::Add(add) => add.run(session).await,
             Zpool::Attach(attach) => attach.run(session).await,
             Zpool::Detach(detach) => detach.run(session).await,
+            Zpool::Offline(offline) => offline.run(session).await,
+            Zpool::Online(online) => online.run(session).await,
+            Zpool::Clear(clear) => clear.run(session).await,
+            Zpool::Reopen(reopen) => reopen.run(session).await,
             Zpool::Resilver(resilver) => resilver.run(session).await,
             Zpool::Set(set) => set.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,

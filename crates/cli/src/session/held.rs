@@ -44,10 +44,15 @@ impl Session {
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
         // What is said below is about the txg on disk: all that was done before is to be in it.
         pool.engine.sync_all().await?;
-        let discovery = discover(self.runtime(), &pool.devices).await;
+        // Devices may have joined since it was opened.
+        let mut places = pool.devices.clone();
+        let now = pool.engine.pool().found();
+        let joined = now.devices.values().map(|device| PathBuf::from(&device.path));
+        places.extend(joined.filter(|path| !pool.devices.contains(path)));
+        let discovery = discover(self.runtime(), &places).await;
         let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid);
         // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
-        Ok(found.unwrap_or_else(|| FoundPool::clone(&pool.engine.pool().found())))
+        Ok(found.unwrap_or_else(|| FoundPool::clone(&now)))
     }
 
     /// All open pools, or those of these names.

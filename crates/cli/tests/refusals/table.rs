@@ -141,6 +141,16 @@ pub const VERBS: &[(&str, Verb)] = &[
         ]),
     ),
     ("zpool detach", Changes(&[("{P} nosuch", 1), ("{P} {IMAGE}", 1), ("nosuch a", 1)])),
+    (
+        "zpool offline",
+        Changes(&[("{P} nosuch", 1), ("{P} {IMAGE}", 1), ("-t {P} {IMAGE}", 1), ("nosuch a", 1)]),
+    ),
+    (
+        "zpool online",
+        Changes(&[("{P} nosuch", 1), ("-e {P} {IMAGE}", 1), ("{P} {IMAGE}", 0), ("nosuch a", 1)]),
+    ),
+    ("zpool clear", Changes(&[("{P} nosuch", 1), ("{P}", 0), ("nosuch", 1)])),
+    ("zpool reopen", Changes(&[("{P}", 0), ("nosuch", 1)])),
     ("zpool resilver", Changes(&[("nosuch", 1), ("{P}", 0)])),
     (
         "zpool set",

@@ -9,6 +9,7 @@ mod bench;
 mod config;
 mod events;
 mod keys;
+mod leaves;
 mod properties;
 mod snapshots;
 mod tuning;

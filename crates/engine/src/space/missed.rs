@@ -6,7 +6,6 @@
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_dtl_dirty`, `vdev_dtl_sync`).
 
-use cenote_format::label::VdevConfig;
 use cenote_format::space_map::MapType;
 use cenote_format::units::{Guid, ObjectId, Txg};
 use cenote_object::Result;
@@ -38,14 +37,14 @@ pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
 /// Writes a leaf's log anew; makes one if it has none.
 async fn write_log(context: &mut SyncContext, leaf: Guid, runs: &[(Txg, Txg)]) -> Result<()> {
     let edit = context.edit();
-    let known = find_leaf(&mut context.engine.config.lock().vdev_tree, leaf).map(|config| config.dtl);
+    let known = context.engine.config.lock().vdev_tree.leaf_mut(leaf).map(|config| config.dtl);
     // A leaf that the configuration does not name any more needs none.
     let Some(known) = known else { return Ok(()) };
     let log = match known {
         ObjectId(0) if runs.is_empty() => return Ok(()),
         ObjectId(0) => {
             let log = SpaceMapEdit::create(&edit, LOG_BLOCK_BYTES, 0).await?;
-            if let Some(config) = find_leaf(&mut context.engine.config.lock().vdev_tree, leaf) {
+            if let Some(config) = context.engine.config.lock().vdev_tree.leaf_mut(leaf) {
                 config.dtl = log.object();
             }
             context.config_changed = true;
@@ -65,11 +64,4 @@ fn missed(&(first, last): &(Txg, Txg)) -> SpaceMapChange {
         offset_bytes: first.0,
         run_bytes: last.0 - first.0 + 1,
     }
-}
-
-fn find_leaf(vdev: &mut VdevConfig, leaf: Guid) -> Option<&mut VdevConfig> {
-    if vdev.children.is_empty() {
-        return (vdev.guid == leaf).then_some(vdev);
-    }
-    vdev.children.iter_mut().find_map(|child| find_leaf(child, leaf))
 }

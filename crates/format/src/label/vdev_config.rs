@@ -246,6 +246,14 @@ impl VdevConfig {
     pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         self.walk().filter(|vdev| vdev.is_leaf())
     }
+
+    /// The leaf of that guid.
+    pub fn leaf_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
+        if self.children.is_empty() {
+            return (self.guid == guid).then_some(self);
+        }
+        self.children.iter_mut().find_map(|child| child.leaf_mut(guid))
+    }
 }
 
 /// Labels say `is_log`; newer ones name the class.

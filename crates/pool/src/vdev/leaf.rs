@@ -201,6 +201,15 @@ impl Leaf {
         self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts from 0 again; if it did not answer, it gets another chance.
+    pub(crate) fn clear_errors(&self) {
+        let state = &self.state;
+        for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {
+            count.store(0, Ordering::Relaxed);
+        }
+        state.hung.store(false, Ordering::Relaxed);
+    }
+
     pub(crate) fn errors(&self) -> ErrorCounts {
         ErrorCounts {
             read: self.state.read_errors.load(Ordering::Relaxed),

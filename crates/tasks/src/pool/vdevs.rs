@@ -63,14 +63,16 @@ pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> 
     resilver_fully(engine, leaf.await?).await
 }
 
-/// Takes a device out of a mirror. It is part of no pool afterwards.
+/// Takes a device out of a mirror. If it is here, it is part of no pool afterwards.
 ///
 /// # Errors
 /// It is in no mirror.
 #[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
     let device = engine.run(move |context| Box::pin(async move { detach_sync(context, leaf).await })).await?;
-    clear_labels(&*device.device).await?;
+    if let Some(device) = device {
+        clear_labels(&*device.device).await?;
+    }
     Ok(())
 }
 
@@ -137,14 +139,15 @@ async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Re
     let path = path_of(context, to);
     // Whatever is under way may have begun with the old tree.
     let lacking = (TXG_INITIAL, Txg(context.txg().0 + TXG_CONCURRENT_STATES));
-    take_tree(context, config, device, Some(lacking)).await?;
+    take_tree(context, config, device, Some((guid, lacking))).await?;
     make_vdev_zaps(context).await?;
     begin_resilver(context, lacking).await?;
     context.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await?;
     Ok(guid)
 }
 
-async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevice> {
+/// Answers its device, if that is here.
+async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<Option<FoundDevice>> {
     refuse_checkpoint(context).await?;
     refuse_removal(context)?;
     let mut config = context.config().clone();
@@ -157,7 +160,6 @@ async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevic
         return Err(refused("only applicable to mirror and replacing vdevs"));
     }
     let device = context.pool().device(guid);
-    let device = device.ok_or_else(|| refused("its device is not here"))?;
     let lagging = context.pool().lagging_leaves();
     let is_whole =
         |leaf: &VdevConfig| context.pool().device(leaf.guid).is_some() && !lagging.contains(&leaf.guid);
@@ -189,12 +191,12 @@ async fn detach_sync(context: &mut SyncContext, guid: Guid) -> Result<FoundDevic
 }
 
 /// The txg is written to this tree of vdevs from now on. Devices that join get labels that belong to no
-/// pool yet; they lack what was written in the txgs `lacking`.
-async fn take_tree(
+/// pool yet. `lacking` is a leaf that lacks what was written in some txgs.
+pub(crate) async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,
     joining: BTreeMap<Guid, FoundDevice>,
-    lacking: Option<(Txg, Txg)>,
+    lacking: Option<(Guid, (Txg, Txg))>,
 ) -> Result<()> {
     for top in &config.vdev_tree.children {
         for leaf in top.leaves().filter(|leaf| context.pool().device(leaf.guid).is_none()) {

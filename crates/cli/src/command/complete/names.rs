@@ -35,7 +35,8 @@ fn kind(verbs: &[&str], operands: usize) -> Kind {
         (["zpool", "get"], 0) => Kind::Properties(&ZPOOL_PROPS),
         (["zpool", "set"], 0) => Kind::Settings(&ZPOOL_PROPS),
         (["zpool", "get"], 2..) => Kind::Vdevs(1),
-        (["zpool", "attach" | "detach"], 1) => Kind::Vdevs(0),
+        (["zpool", "attach" | "detach" | "clear"], 1) => Kind::Vdevs(0),
+        (["zpool", "offline" | "online"], 1..) => Kind::Vdevs(0),
         (["zpool", "create" | "labelclear" | "version"], _) | (["zpool", "add" | "attach"], 1..) => {
             Kind::Other
         }

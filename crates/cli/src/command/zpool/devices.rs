@@ -307,14 +307,18 @@ fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
     }
 }
 
-/// A leaf by its path, the last component of it, or its guid.
-fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
+/// A leaf by its path, here or as the pool has it, the last component of it, or its guid.
+pub fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
     let absolute = std::path::absolute(typed).ok();
+    let found = mos.pool().found();
+    let is_path = |path: &str| {
+        let path = Path::new(path);
+        absolute.as_deref() == Some(path) || path.file_name().is_some_and(|name| name == typed)
+    };
     let is_meant = |leaf: &&VdevConfig| {
-        let path = leaf.path.as_deref().map(Path::new);
         leaf.guid.to_string() == typed
-            || path.is_some_and(|path| absolute.as_deref() == Some(path))
-            || path.and_then(Path::file_name).is_some_and(|name| name == typed)
+            || leaf.path.as_deref().is_some_and(is_path)
+            || found.device(leaf.guid).is_some_and(|device| is_path(&device.path))
     };
     mos.pool().vdevs().tops().flat_map(VdevConfig::leaves).find(is_meant).map(|leaf| leaf.guid)
 }

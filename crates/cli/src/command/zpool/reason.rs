@@ -147,8 +147,7 @@ fn lost(health: &PoolHealth) -> Option<Reason> {
         return reason(
             None,
             "Devices were taken out of use because of persistent errors, and too few are left.",
-            "Use 'zpool clear' of OpenZFS if they are healthy; otherwise 'cenote rescue' copies out what is \
-             readable.",
+            "Use 'zpool clear' if they are healthy; otherwise 'cenote rescue' copies out what is readable.",
         );
     }
     if !opens && any(health, is_cut_short) {
@@ -172,7 +171,7 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
         return reason(
             None,
             "Devices were taken out of use because of persistent errors; redundancy covers them.",
-            "Replace the faulted devices, or use 'zpool clear' of OpenZFS if they are healthy.",
+            "Replace the faulted devices, or use 'zpool clear' if they are healthy.",
         );
     }
     if any(health, is_missing) {
@@ -196,7 +195,7 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
         return reason(
             None,
             "Devices were taken offline by the administrator; redundancy covers them.",
-            "Bring them online with 'zpool online' of OpenZFS, or replace them.",
+            "Bring them online with 'zpool online', or replace them.",
         );
     }
     if any(health, |vdev| vdev.state == VdevState::Removed) {

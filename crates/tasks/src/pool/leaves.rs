@@ -1,0 +1,126 @@
+//! Leaves that go out of use and come back: `zpool offline`, `online`, `clear`, `reopen`.
+//!
+//! ```text
+//!            offline, fault              online, clear
+//!   ONLINE -----------------> OFFLINE,  --------------> ONLINE, lacks what its DTL says --resilver--> ONLINE
+//!      '------- gone -------> FAULTED,     reopen
+//!                             UNAVAIL
+//! ```
+//!
+//! Idea: a leaf out of use is part of the tree without a device: whatever should go there is noted in its
+//! DTL, by txg. So it can come back with what it held, and a resilver brings the rest. Its device is
+//! closed, so that it can be taken away. Nothing goes out of use that others do not make up for.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_offline`, `vdev_fault`, `vdev_online`, `vdev_clear`), `vdev_reopen`.
+
+use std::collections::BTreeMap;
+
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
+use cenote_object::{DatasetError, Result};
+use cenote_pool::FoundDevice;
+
+use crate::pool::vdevs::take_tree;
+
+/// How a leaf goes out of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// Until it is brought online.
+    Offline,
+    /// The same, but no longer than until the pool is opened again.
+    OfflineForNow,
+    /// Until it is cleared.
+    Faulted,
+}
+
+/// How leaves come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// One that is offline.
+    Online,
+    /// Also one that is faulted; errors are counted from 0 again.
+    Cleared,
+    /// Those whose devices were not there.
+    Reopened,
+}
+
+/// Takes a leaf out of use. One that is out of use already stays as it is.
+///
+/// # Errors
+/// There is no such leaf, or other devices do not have all that it holds.
+#[boxed]
+pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { take_out_sync(context, leaf, how).await })).await
+}
+
+/// Brings leaves back into use, `only` one or all; `devices` are those that were closed or not there. What
+/// they lack, a resilver has to bring.
+///
+/// # Errors
+/// There is no such leaf; a txg could not be written.
+#[boxed]
+pub async fn bring_back(
+    engine: &Engine,
+    only: Option<Guid>,
+    how: Back,
+    devices: BTreeMap<Guid, FoundDevice>,
+) -> Result<()> {
+    let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
+    engine.run(move |context| Box::pin(task(context))).await?;
+    if how == Back::Cleared {
+        engine.pool().clear_errors(only);
+    }
+    Ok(())
+}
+
+async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Result<()> {
+    let mut config = context.config().clone();
+    let refused = |why: &str| DatasetError::unsuitable(context.pool().name(), why);
+    let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
+    if leaf.offline || leaf.faulted || context.pool().is_set_aside(guid) {
+        return Ok(());
+    }
+    if !context.pool().can_spare(guid) {
+        return Err(refused("no valid replicas"));
+    }
+    match how {
+        Away::Offline => leaf.offline = true,
+        Away::OfflineForNow => context.pool().set_aside(guid, true),
+        Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some("external".into())),
+    }
+    // What it was given by those under way is never flushed.
+    let lacking = (guid, (context.txg(), Txg(context.txg().0 + TXG_CONCURRENT_STATES)));
+    take_tree(context, config, BTreeMap::new(), Some(lacking)).await
+}
+
+async fn bring_back_sync(
+    context: &mut SyncContext,
+    only: Option<Guid>,
+    how: Back,
+    devices: BTreeMap<Guid, FoundDevice>,
+) -> Result<()> {
+    let mut config = context.config().clone();
+    let guids: Vec<Guid> = config.vdev_tree.leaves().map(|leaf| leaf.guid).collect();
+    if only.is_some_and(|only| !guids.contains(&only)) {
+        return Err(DatasetError::unsuitable(context.pool().name(), "no such device in pool"));
+    }
+    let mut has_changed = !devices.is_empty();
+    for guid in guids.into_iter().filter(|guid| only.is_none_or(|only| only == *guid)) {
+        let Some(leaf) = config.vdev_tree.leaf_mut(guid) else { continue };
+        let before = leaf.clone();
+        if how == Back::Online {
+            leaf.offline = false;
+            has_changed |= context.pool().is_set_aside(guid);
+            context.pool().set_aside(guid, false);
+        }
+        if how == Back::Cleared && !leaf.offline {
+            (leaf.faulted, leaf.degraded, leaf.removed, leaf.aux_state) = (false, false, false, None);
+        }
+        has_changed |= *leaf != before;
+    }
+    match has_changed {
+        true => take_tree(context, config, devices, None).await,
+        false => Ok(()),
+    }
+}
