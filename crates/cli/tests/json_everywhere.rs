@@ -35,6 +35,8 @@ const LINES: &str = "\
     zpool online tank b
     zpool clear tank
     zpool reopen tank
+    zpool scrub tank
+    ! zpool scrub -s tank
     zpool sync
     zpool checkpoint tank
     zpool checkpoint -d tank

@@ -291,9 +291,9 @@ fn a_missing_verb_leads_to_no_other_verb() {
         let output = bench.run(tool, line);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, scrub) = errors("zpool", "scrub tank");
+    let (status, split) = errors("zpool", "split tank attic");
     assert_eq!(status, Some(1));
-    assert!(scrub.contains("`zpool scrub` is not in Cenote yet. `cenote verify POOL`"), "{scrub}");
+    assert!(split.contains("`zpool split` is not in Cenote yet. Import the pool"), "{split}");
     let (_, unmount) = errors("zfs", "unmount tank");
     assert!(!unmount.contains("similar") && !unmount.contains("did you mean"), "{unmount}");
     // An unknown verb is answered with the most similar one.

@@ -156,6 +156,48 @@ fn a_disk_goes_out_of_use_and_comes_back_with_what_it_missed() {
     }
 }
 
+/// Overwrites parts of a disk, labels excluded.
+fn spoil(disks: &Disks, name: &str) {
+    let path = disks.path().join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len() - (1 << 20);
+    for block in bytes[5 << 20..end].chunks_mut(64 << 10).step_by(3) {
+        block.fill(0xb5);
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_scrub_repairs_what_a_disk_holds_wrongly_and_says_what_it_cannot() {
+    for layout in ["mirror a b", "raidz a b c", "draid1:1d:3c a b c"] {
+        let disks = Disks::new(&[128; 3]);
+        disks.cenote(&format!("zpool create tank {layout}"), &[]);
+        (1..4).for_each(|seed| fill(&disks, seed));
+        spoil(&disks, "b");
+        assert_eq!(disks.run("verify tank", &[]).status.code(), Some(3), "{layout}");
+        disks.cenote("zpool scrub tank", &[]);
+        let status = disks.cenote("zpool status tank", &[]);
+        assert!(
+            status.contains("scan: scrub repaired ") && status.contains(" with 0 errors on "),
+            "{status}"
+        );
+        assert!(!status.contains("scrub repaired 0B"), "{status}");
+        disks.cenote("verify tank", &[]);
+        disks.zdb_is_content();
+        fs::remove_file(disks.path().join("a")).unwrap();
+        (1..4).for_each(|seed| assert_filled(&disks, seed));
+    }
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create tank a", &[]);
+    (1..4).for_each(|seed| fill(&disks, seed));
+    spoil(&disks, "a");
+    let scrubbed = disks.run("zpool scrub tank", &[]);
+    let said = String::from_utf8(scrubbed.stderr).unwrap();
+    assert!(scrubbed.status.code() == Some(3) && said.contains("blocks could not be repaired"), "{said}");
+    let history = disks.cenote("zpool history -i tank", &[]);
+    assert!(history.contains("scan setup func=1 mintxg=0 maxtxg="), "{history}");
+}
+
 #[test]
 fn properties_features_and_names_are_changed() {
     let disks = Disks::new(&[128]);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_format::bpobj::{BptreeEntry, BptreePhys};
+use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::dsl::names::{self, pool as directory_names};
 use cenote_format::features::{Feature, SPA_FEATURES};
 use cenote_format::nvlist::Nvlist;
@@ -29,6 +30,8 @@ use crate::keys::Keyring;
 
 /// The directory below the root that is charged for what is being freed, `FREE_DIR_NAME`.
 pub const FREE_DIR_NAME: &str = "$FREE";
+/// The directory that all others are cloned from, `ORIGIN_DIR_NAME`.
+pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// The directory of what the MOS takes, `MOS_DIR_NAME`.
 pub const MOS_DIR_NAME: &str = "$MOS";
 
@@ -323,6 +326,74 @@ impl Mos {
     #[boxed]
     pub async fn dataset_by_id(&self, id: DatasetId) -> Result<Dataset> {
         Dataset::open_by_id(self, id).await
+    }
+
+    /// What lies on disk of a file system, volume or snapshot: no name is looked for.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    #[boxed]
+    pub async fn dataset_phys(&self, id: DatasetId) -> Result<DslDatasetPhys> {
+        let dnode = self.objset().dnode(ObjectId(id.0)).await?;
+        let phys = DslDatasetPhys::decode(dnode.bonus(), dnode.endian());
+        phys.map_err(|e| self.objset().format(ObjectId(id.0), e))
+    }
+
+    /// The datasets that come right after one in their chains: its next snapshot or head, and its clones'
+    /// oldest snapshots or heads. After none: where all chains begin.
+    ///
+    /// # Errors
+    /// A dataset is damaged.
+    #[boxed]
+    pub async fn datasets_after(&self, id: Option<DatasetId>) -> Result<Vec<DatasetId>> {
+        let Some(id) = id else {
+            // In newer pools all chains begin at a snapshot of the empty `$ORIGIN`.
+            let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else {
+                return self.first_datasets(ObjectId(0)).await;
+            };
+            let origin = self.dataset_phys(DatasetId(dir.phys().head_dataset.0)).await?.prev_snapshot;
+            let mut after = self.datasets_after(Some(DatasetId(origin.0))).await?;
+            after.retain(|id| id.0 != dir.phys().head_dataset.0);
+            return Ok(after);
+        };
+        let phys = self.dataset_phys(id).await?;
+        let next = phys.next_snapshot;
+        let mut after: Vec<DatasetId> = (next.0 != 0).then_some(DatasetId(next.0)).into_iter().collect();
+        if phys.num_children > 1 {
+            let clones = match phys.next_clones_zap {
+                ObjectId(0) => Vec::new(),
+                list => Zap::open_id(self.objset(), list).await?.to_vec().await?,
+            };
+            // Older pools don't list them.
+            match clones.len() as u64 == phys.num_children - 1 {
+                true => {
+                    let numbers = clones.iter().filter_map(|clone| clone.value.as_u64());
+                    after.extend(numbers.map(DatasetId));
+                }
+                false => after.extend(self.first_datasets(ObjectId(id.0)).await?),
+            }
+        }
+        after.retain(|id| id.0 != 0);
+        Ok(after)
+    }
+
+    /// The oldest of each head's chain, of chains that begin at `origin`.
+    async fn first_datasets(&self, origin: ObjectId) -> Result<Vec<DatasetId>> {
+        let mut firsts = Vec::new();
+        for head in self.all_datasets().await? {
+            let (mut first, mut phys) = (head.id(), *head.phys());
+            // A snapshot whose next is another one has this chain's as a clone.
+            while phys.prev_snapshot.0 != 0 {
+                let before = self.dataset_phys(DatasetId(phys.prev_snapshot.0)).await?;
+                if before.next_snapshot != ObjectId(first.0) {
+                    break;
+                }
+                (first, phys) = (DatasetId(phys.prev_snapshot.0), before);
+            }
+            let is_new = phys.prev_snapshot == origin && !firsts.contains(&first);
+            firsts.extend(is_new.then_some(first));
+        }
+        Ok(firsts)
     }
 
     /// All file systems and volumes, parents before children, siblings by name.

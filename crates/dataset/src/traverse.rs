@@ -26,6 +26,7 @@
 
 mod log;
 mod pending;
+mod position;
 
 use bytes::Bytes;
 use cenote_codec::compress::Compression;
@@ -45,6 +46,7 @@ use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 
 pub use log::{Log, LogBlocks};
 pub use pending::pending_blocks;
+pub use position::Position;
 
 /// Maximum number of metadata blocks opened at once.
 const BATCH_BLOCKS: usize = 256;
@@ -78,6 +80,8 @@ struct Node {
     place: Zbookmark,
     born_after: Txg,
     holds: Holds,
+    /// Of its object's indirect blocks, for those.
+    fanout_shift: u8,
 }
 
 /// The content of a metadata block.
@@ -96,10 +100,36 @@ pub struct Tree {
     pool: Pool,
     /// Nothing is visited but what was born later.
     born_after: Txg,
+    /// Blocks to be opened, the next one last, in the order of visits ([`Position`]).
     pending: Vec<Node>,
-    /// For a tree that is being freed: how far that has come.
-    mark: Option<Mark>,
+    scope: Scope,
     opened: OpenedBlocks,
+}
+
+/// What a walk visits.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// Everything below its root, in datasets too.
+    All,
+    /// Of one object set, what does not lie before a position.
+    Objset(Position),
+    /// Of a tree that is being freed, what is left.
+    Left(Option<Mark>),
+}
+
+/// An object set to walk over.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Its dataset; 0 is the MOS, without the datasets that it names.
+    pub dataset: DatasetId,
+    /// Where it lies.
+    pub root: Blkptr,
+    /// It has an intent log.
+    pub head: bool,
+    /// Nothing is visited but what was born later.
+    pub born_after: Txg,
+    /// Where to begin.
+    pub from: Position,
 }
 
 impl Tree {
@@ -110,7 +140,7 @@ impl Tree {
 
     /// The same over what was born after a txg.
     pub fn born_after(pool: &Pool, root: Blkptr, txg: Txg, met: &mut Vec<Met>) -> Tree {
-        let mut tree = Tree { born_after: txg, ..Tree::with_mark(pool, None) };
+        let mut tree = Tree { born_after: txg, ..Tree::within(pool, Scope::All) };
         tree.visit(root, Zbookmark::default(), txg, Some(Holds::Objset { head: false }), met);
         tree
     }
@@ -118,15 +148,33 @@ impl Tree {
     /// A walk over the rest of a destroyed dataset's tree, which is freed from the leaves, in order, up to
     /// its mark.
     pub fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
-        let mut tree = Tree::with_mark(pool, Mark::of(entry.resume));
+        let mut tree = Tree::within(pool, Scope::Left(Mark::of(entry.resume)));
         let place = Zbookmark { dataset: DatasetId(u64::MAX), ..Zbookmark::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
         tree
     }
 
-    fn with_mark(pool: &Pool, mark: Option<Mark>) -> Tree {
+    /// A walk over one object set.
+    pub fn of_objset(pool: &Pool, part: &Part, met: &mut Vec<Met>) -> Tree {
+        let mut tree = Tree::within(pool, Scope::Objset(part.from));
+        let place = Zbookmark { dataset: part.dataset, ..Zbookmark::default() };
+        tree.enter(part.root, place, part.born_after, part.head, met);
+        tree
+    }
+
+    fn within(pool: &Pool, scope: Scope) -> Tree {
         let opened = OpenedBlocks::default();
-        Tree { pool: pool.clone(), born_after: Txg(0), pending: Vec::new(), mark, opened }
+        Tree { pool: pool.clone(), born_after: Txg(0), pending: Vec::new(), scope, opened }
+    }
+
+    /// Where the rest of an object set begins; `None`: nothing is left.
+    pub fn position(&self) -> Option<Position> {
+        let next = self.pending.last()?;
+        let is_root = matches!(next.holds, Holds::Objset { .. });
+        match self.scope {
+            Scope::Objset(from) if is_root => Some(from),
+            _ => Some(Position::at(&next.place, next.fanout_shift)),
+        }
     }
 
     /// Opens some blocks and appends their content to `met`. Returns `false` when nothing is left.
@@ -135,28 +183,36 @@ impl Tree {
         if batch.is_empty() {
             return false;
         }
-        let context = |node: &Node| ReadContext::new(node.place);
-        let (sealed, open): (Vec<Node>, Vec<Node>) =
-            batch.into_iter().partition(|node| node.bp.is_encrypted());
-        let requests = open.iter().map(|node| (node.bp, context(node))).collect();
-        let mut results = self.pool.read_many(requests).await;
-        let pool = self.pool.clone();
-        let raw = sealed.iter().map(|node| {
-            let (pool, ctx) = (&pool, context(node));
-            async move { read_sealed(pool, &node.bp, &ctx).await }
-        });
-        results.extend(futures::future::join_all(raw).await);
-        // The last block pushed is opened first: reversed, objects come in order.
-        let opened: Vec<_> = open.into_iter().chain(sealed).zip(results).collect();
-        for (node, result) in opened.into_iter().rev() {
+        // What a block leads to takes its place: read in any order, opened in theirs.
+        let blocks = self.read(&batch).await;
+        let mut below = Vec::with_capacity(batch.len());
+        for (node, result) in batch.into_iter().zip(blocks) {
+            let rest = self.pending.len();
             match result {
                 Ok(block) => self.expand(&node, &block, met),
                 // Verification reports the block itself when it reads all its copies.
                 Err(error) if error.is_damage() => {}
                 Err(error) => met.push(Met::Nonsense { place: node.place, why: error.to_string() }),
             }
+            below.push(self.pending.split_off(rest));
         }
+        self.pending.extend(below.into_iter().rev().flat_map(|nodes| nodes.into_iter().rev()));
         true
+    }
+
+    /// Reads blocks, in disk order.
+    async fn read(&self, batch: &[Node]) -> Vec<Result<Bytes, PoolError>> {
+        let context = |node: &Node| ReadContext::new(node.place);
+        let (sealed, open): (Vec<&Node>, Vec<&Node>) = batch.iter().partition(|node| node.bp.is_encrypted());
+        let requests = open.iter().map(|node| (node.bp, context(node))).collect();
+        let mut open = self.pool.read_many(requests).await.into_iter();
+        let sealed = sealed.iter().map(|node| {
+            let ctx = context(node);
+            async move { read_sealed(&self.pool, &node.bp, &ctx).await }
+        });
+        let mut sealed = futures::future::join_all(sealed).await.into_iter();
+        let one = |node: &Node| if node.bp.is_encrypted() { sealed.next() } else { open.next() };
+        batch.iter().filter_map(one).collect()
     }
 
     fn take_batch(&mut self) -> Vec<Node> {
@@ -225,7 +281,8 @@ impl Tree {
         if let Some(bp) = dnode.spill() {
             self.visit(bp, Zbookmark { level: 0, block: SPILL_BLOCK, ..place }, node.born_after, None, met);
         }
-        if place.dataset.0 == 0 && dnode.bonus_type == ObjectType::DSL_DATASET {
+        let is_dataset = place.dataset.0 == 0 && dnode.bonus_type == ObjectType::DSL_DATASET;
+        if is_dataset && matches!(self.scope, Scope::All) {
             match DslDatasetPhys::decode(dnode.bonus(), dnode.endian()) {
                 Ok(dataset) => self.visit_dataset(DatasetId(object.0), &dataset, met),
                 Err(error) => met.push(nonsense(place, &error)),
@@ -234,16 +291,18 @@ impl Tree {
     }
 
     fn visit_dataset(&mut self, dataset: DatasetId, phys: &DslDatasetPhys, met: &mut Vec<Met>) {
-        let holds = Holds::Objset { head: !phys.is_snapshot() };
         let place = Zbookmark { dataset, ..Zbookmark::default() };
-        // A head's log counts even if nothing else has changed since its snapshot.
-        let older = phys.bp.logical_birth() <= phys.prev_snapshot_txg;
-        if older && !phys.is_snapshot() && phys.bp.kind() == BlkptrKind::Normal {
-            self.pending.push(Node { bp: phys.bp, place, born_after: phys.prev_snapshot_txg, holds });
-            return;
-        }
         let born_after = phys.prev_snapshot_txg.max(self.born_after);
-        self.visit(phys.bp, place, born_after, Some(holds), met);
+        self.enter(phys.bp, place, born_after, !phys.is_snapshot(), met);
+    }
+
+    fn enter(&mut self, bp: Blkptr, place: Zbookmark, born_after: Txg, head: bool, met: &mut Vec<Met>) {
+        let holds = Holds::Objset { head };
+        // A head's log counts even if nothing else has changed since its snapshot.
+        if head && bp.logical_birth() <= born_after && bp.kind() == BlkptrKind::Normal {
+            return self.pending.push(Node { bp, place, born_after, holds, fanout_shift: 0 });
+        }
+        self.visit(bp, place, born_after, Some(holds), met);
     }
 
     fn visit(
@@ -262,7 +321,13 @@ impl Tree {
             _ => 0,
         };
         let is_objset = matches!(holds, Some(Holds::Objset { .. }));
-        if !is_objset && self.mark.is_some_and(|mark| mark.is_past(&place, fanout_shift)) {
+        let is_past = match self.scope {
+            _ if is_objset => false,
+            Scope::All => false,
+            Scope::Objset(from) => from.is_past(&place, fanout_shift),
+            Scope::Left(mark) => mark.is_some_and(|mark| mark.is_past(&place, fanout_shift)),
+        };
+        if is_past {
             return;
         }
         if !is_objset && bp.level() != place.level {
@@ -278,7 +343,7 @@ impl Tree {
         if let Some(holds) = holds
             && (place.level == 0 || !bp.is_embedded())
         {
-            self.pending.push(Node { bp, place, born_after, holds });
+            self.pending.push(Node { bp, place, born_after, holds, fanout_shift });
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::context::SyncContext;
 use crate::handles::Handles;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
+use crate::scanning::Scanning;
 use crate::sharing::release::SharedBlocks;
 use crate::space::maps::SpaceMaps;
 use crate::store::policy::StoragePolicy;
@@ -71,8 +72,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: Mutex<Vec<Task>>,
     /// Held while tasks change which datasets there are, and by who looks one up to open it.
     pub(crate) names: tokio::sync::RwLock<()>,
-    /// One resilver runs at a time.
-    pub(crate) resilvering: Arc<tokio::sync::Mutex<()>>,
+    /// Scrubs and resilvers.
+    pub(crate) scanning: Scanning,
     /// One txg is written at a time.
     pub(crate) syncing: tokio::sync::Mutex<()>,
     /// How the pool was found, if whoever opened it says so.
@@ -173,11 +174,6 @@ impl Engine {
     /// whole, and can be walked while others change the pool.
     pub fn keep_freed(&self) -> KeptSpace {
         self.0.allocator.keep_freed()
-    }
-
-    /// Waits until no other resilver runs, and lets none begin until this is dropped.
-    pub async fn resilver_turn(&self) -> tokio::sync::OwnedMutexGuard<()> {
-        self.0.resilvering.clone().lock_owned().await
     }
 
     /// What of the pool is allocated.

@@ -23,6 +23,7 @@
 //!   store, sharing, space        where blocks go: policy, deduplication, space maps
 //!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
 //!   logs, zil                    the intent log
+//!   scanning                     who scrubs or resilvers now
 //!   open, state, rewind          a pool taken and given back
 //! ```
 //!
@@ -53,6 +54,7 @@ mod pending_frees;
 mod rewind;
 mod room;
 mod run;
+mod scanning;
 mod sharing;
 pub mod space;
 mod space_check;
@@ -73,6 +75,7 @@ pub use open::NewEngine;
 pub use open_dataset::OpenDataset;
 pub use rewind::OlderState;
 pub use room::Need;
+pub use scanning::Pass;
 pub use space_check::SpaceCheck;
 pub use throttle::default_dirty_bytes_max;
 pub use txgs::Hold;

@@ -20,6 +20,7 @@ use cenote_pool::{Pool, VdevState};
 use crate::engine::{Engine, Features, Shared};
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
+use crate::scanning::Scanning;
 use crate::sharing::release::SharedBlocks;
 use crate::space::maps::SpaceMaps;
 use crate::space::{checkpoint, removed};
@@ -134,7 +135,7 @@ impl Engine {
             first_tasks: Vec::new().into(),
             tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
-            resilvering: Arc::default(),
+            scanning: Scanning::default(),
             syncing: tokio::sync::Mutex::default(),
             taking: OnceLock::new(),
             history_listener: OnceLock::new(),

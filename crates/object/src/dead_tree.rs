@@ -73,7 +73,7 @@ impl Mark {
 }
 
 /// Leaves below the first `blocks` blocks of a level.
-fn leaves_before(blocks: u64, level: u8, fanout_shift: u8) -> u64 {
+pub fn leaves_before(blocks: u64, level: u8, fanout_shift: u8) -> u64 {
     let shift = u32::from(fanout_shift) * u32::from(level);
     blocks.saturating_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,4 @@
-//! Healing: what leaves lack of blocks is put together from the others and written to them.
+//! Healing: what leaves lack of blocks, or hold wrongly, is put together from the others and written to them.
 //!
 //! Idea: [`mod@crate::recover`] reads everything that is there of a copy, finds the true block and names
 //! each range that differs from it, with what should be there. Writing that is all: data and parity, in any
@@ -104,8 +104,14 @@ impl Pool {
             (healed.unhealed, healed.lost_copies) = (lacking, 1);
             return healed;
         };
-        for fault in recovered.faults {
-            let ColumnFault { leaf, offset_bytes, truth, .. } = fault;
+        healed.add(self.write_truth(recovered.faults).await);
+        healed
+    }
+
+    /// Writes what should be where it is not.
+    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>) -> Healed {
+        let mut healed = Healed::default();
+        for ColumnFault { leaf, offset_bytes, truth, .. } in faults {
             let bytes = truth.len() as u64;
             match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
                 true => _ = healed.unhealed.insert(leaf.guid),

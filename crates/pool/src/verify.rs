@@ -22,6 +22,7 @@ mod examine;
 pub(crate) mod targets;
 
 use crate::batches::cut;
+use crate::heal::Healed;
 use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -86,28 +87,40 @@ impl Pool {
     /// are not reported.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
+        self.examine(blocks, false).await.0
+    }
+
+    /// The same; what is bad and can be rebuilt is written again. The blocks must stay where they are
+    /// meanwhile, as for [`Pool::heal_many`].
+    #[boxed]
+    pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
+        self.examine(blocks, true).await
+    }
+
+    async fn examine(&self, blocks: Vec<VerifyItem>, heals: bool) -> (Vec<Finding>, Healed) {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
         let batches = cut(targets, BATCH_TARGETS, BATCH_BYTES, |target| target.psize as u64);
         let step = |batch: Vec<Target>| {
             let pool = self.clone();
-            async move { pool.examine_batch(batch).await }
+            async move { pool.examine_batch(batch, heals).await }
         };
-        let mut lost = Vec::new();
+        let mut all = Examined::default();
         if batches.len() <= 1 {
             for batch in batches {
-                step(batch).await.add_to(&mut findings, &mut lost);
+                all.add(step(batch).await);
             }
         } else {
             let width = self.runtime().parallelism();
             let mut done = std::pin::pin!(self.runtime().map_bounded(width, batches, step));
             while let Some(examined) = done.next().await {
-                examined.add_to(&mut findings, &mut lost);
+                all.add(examined);
             }
         }
-        findings.extend(judge(lost));
+        findings.extend(all.findings);
+        findings.extend(judge(all.lost));
         findings.sort_by_key(|finding| finding.item);
-        findings
+        (findings, all.healed)
     }
 }
 
@@ -117,12 +130,14 @@ struct Examined {
     findings: Vec<Finding>,
     /// Copies that can't be rebuilt.
     lost: Vec<Target>,
+    healed: Healed,
 }
 
 impl Examined {
-    fn add_to(self, findings: &mut Vec<Finding>, lost: &mut Vec<Target>) {
-        findings.extend(self.findings);
-        lost.extend(self.lost);
+    fn add(&mut self, more: Examined) {
+        self.findings.extend(more.findings);
+        self.lost.extend(more.lost);
+        self.healed.add(more.healed);
     }
 }
 

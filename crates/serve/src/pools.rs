@@ -24,6 +24,7 @@ use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
+use cenote_tasks::keep_scanning;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,8 @@ pub struct OpenPool {
     pub counters: BTreeMap<Guid, Arc<Counters>>,
     /// When it was opened.
     pub since: Instant,
+    /// Scrubs and resilvers go on while this is there.
+    scanning: Mutex<Option<AbortOnDrop<()>>>,
     /// Txgs are written, and devices watched, while these are there.
     _background: [AbortOnDrop<()>; 2],
 }
@@ -109,12 +112,26 @@ impl OpenPool {
         let watch = pools.events.clone().watch(engine.weak(), name.into(), guid);
         let since = engine.runtime().now();
         let _background = [engine.sync_in_background(), engine.runtime().spawn(watch).abort_on_drop()];
-        OpenPool { name: name.into(), guid, engine, mounts, devices, counters, since, _background }
+        let (events, pool) = (pools.events.clone(), name.to_owned());
+        let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
+        let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
+        let scanning = Some(scanning).into();
+        OpenPool { name: name.into(), guid, engine, mounts, devices, counters, since, scanning, _background }
     }
 
     /// Something has happened to it.
     pub fn post(&self, events: &Events, class: &'static str) {
         events.post(class, &self.name, self.guid, Nvlist::new());
+    }
+
+    /// Ends what works in the background, and leaves the pool in this state.
+    ///
+    /// # Errors
+    /// The last txg could not be written.
+    #[boxed]
+    pub async fn close(&self, state: PoolState) -> Result<(), ExportError> {
+        self.scanning.lock().take();
+        Ok(self.engine.close(state).await?)
     }
 
     /// Unmounts everything and leaves the pool exported.
@@ -124,9 +141,12 @@ impl OpenPool {
     #[boxed]
     pub async fn export(&self, force: bool) -> Result<(), ExportError> {
         self.mounts.unmount_below(None, force).await?;
-        Ok(self.engine.close(PoolState::Exported).await?)
+        self.close(PoolState::Exported).await
     }
 }
+
+/// A scan could not go on: metadata can't be read. It is tried again at the next order.
+const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
 
 /// Why a pool is still open.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync`).
 
 use cenote_boxed::boxed;
+use cenote_dataset::mos::ORIGIN_DIR_NAME;
 use cenote_dataset::{Dataset, DatasetKind, Value, name};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::{Engine, SpaceCheck, SyncContext};
@@ -21,7 +22,7 @@ use cenote_object::{DatasetError, Result};
 use crate::counts::count_if_others_are;
 use crate::crypt::{NewCrypt, check_encryption, encrypt, plan_encryption};
 use crate::destroy::remove_head;
-use crate::make::{ORIGIN_DIR_NAME, make_dir, make_head};
+use crate::make::{make_dir, make_head};
 use crate::new_dataset::{Fill, Settings};
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
 

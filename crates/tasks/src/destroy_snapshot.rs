@@ -29,6 +29,7 @@ use crate::counts::count;
 use crate::destroy::{clear_bootfs, drop_features, free_zapified};
 use crate::make::{add_number, remove_number};
 use crate::mark::leave_bookmarks;
+use crate::pool::scan::state as scan;
 use crate::remapped::{forget_key, leave_remapped, remove_key_of_clones};
 use crate::set::refreservation;
 use crate::snapshot::note_snapshots_changed;
@@ -107,6 +108,7 @@ async fn remove_snapshot(context: &mut SyncContext, id: ObjectId, full: &str) ->
     let snapshot = context.dataset_phys(id).await?;
     let keeps_key = leave_bookmarks(context, &snapshot).await?;
     drop_features(context, id).await?;
+    scan::destroyed(context, id, snapshot.next_snapshot).await?;
     unlink_from_previous(context, id, &snapshot).await?;
 
     let next_id = snapshot.next_snapshot;

@@ -9,7 +9,7 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, leaves, resilver, scan, auxiliary, settings, features, upgrade, checkpoint
+//!   pool       create, vdevs, leaves, scan, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -54,7 +54,9 @@ pub use pool::auxiliary::{add_cache, add_spares};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
 pub use pool::leaves::{Away, Back, bring_back, take_out};
-pub use pool::resilver::{ResilverProgress, Resilvered, resilver};
+pub use pool::scan::{
+    ScanProgress, Scanned, ScrubRange, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
+};
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::vdevs::{add_vdevs, attach, detach};
 pub use promote::promote;

@@ -3,6 +3,7 @@
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync_dd`,
 //! `dsl_dataset_snapshot_sync_impl`).
 
+use cenote_dataset::mos::ORIGIN_DIR_NAME;
 use cenote_engine::SyncContext;
 use cenote_engine::account::Account;
 use cenote_engine::store::space_delta::SpaceDelta;
@@ -22,8 +23,6 @@ use cenote_object::{NewObject, NewZap, Result, Zap, ZapEdit};
 use crate::counts::count;
 use crate::remapped::hand_down_remapped;
 
-/// The directory and the snapshot that all datasets descend from, `ORIGIN_DIR_NAME`.
-pub(crate) const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// The txg in which that was made, by the books: before any other.
 const ORIGIN_TXG: Txg = Txg(1);
 

@@ -5,7 +5,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod features;
 pub(crate) mod leaves;
-pub(crate) mod resilver;
 pub(crate) mod scan;
 pub(crate) mod settings;
 pub(crate) mod upgrade;

@@ -18,6 +18,7 @@ use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
 use crate::make::make_snapshot;
 use crate::new_dataset::Settings;
+use crate::pool::scan::state::snapshotted;
 use crate::set::{SetAt, check_setting, refreservation, store_setting};
 
 /// Takes snapshots of several datasets at one moment, all or none: names like `pool/a@s`. All that was
@@ -85,6 +86,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
     for (head, own) in heads {
         let id = ObjectId(head.id().0);
         let snapshot = make_snapshot(context, id, &own, refreservation(context, id).await?).await?;
+        snapshotted(context, id, snapshot).await?;
         note_ivset(context, &head, snapshot).await?;
         note_snapshots_changed(context, head.dir().id()).await?;
         let full = format!("{}@{own}", head.name());

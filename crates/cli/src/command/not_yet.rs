@@ -27,11 +27,6 @@ const ZPOOL: &[Missing] = &[
         "In a mirror or a single disk, `cenote zpool attach` the new device, then `detach` the old one. \
              In RAID-Z and dRAID, import the pool with OpenZFS",
     ),
-    (
-        &["scrub"],
-        "`cenote verify POOL` reads and checks every copy but repairs nothing. To repair, \
-         import the pool with OpenZFS",
-    ),
     (&["split"], "Import the pool with OpenZFS and split it there"),
     (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
 ];

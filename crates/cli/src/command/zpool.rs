@@ -26,7 +26,7 @@ mod pool_json;
 mod properties;
 mod reason;
 pub mod repeat;
-mod resilver;
+mod scan;
 mod set;
 mod status;
 mod tree;
@@ -79,8 +79,10 @@ pub enum Zpool {
     Clear(leaves::Clear),
     /// Look for devices again that were not there
     Reopen(leaves::Reopen),
+    /// Verify every block and repair what is damaged
+    Scrub(scan::Scrub),
     /// Bring devices what they lack
-    Resilver(resilver::Resilver),
+    Resilver(scan::Resilver),
     /// Set a property or enable a feature
     Set(set::Set),
     /// Enable all features, or list the missing ones
@@ -350,6 +352,7 @@ impl Zpool {
             Zpool::Online(online) => online.run(session).await,
             Zpool::Clear(clear) => clear.run(session).await,
             Zpool::Reopen(reopen) => reopen.run(session).await,
+            Zpool::Scrub(scrub) => scrub.run(session).await,
             Zpool::Resilver(resilver) => resilver.run(session).await,
             Zpool::Set(set) => set.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,

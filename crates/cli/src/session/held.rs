@@ -208,7 +208,7 @@ impl Session {
             PoolState::Exported => pool.export(false).await.map_err(not_exported)?,
             state => {
                 pool.mounts.unmount_below(None, false).await.map_err(refused)?;
-                pool.engine.close(state).await?;
+                pool.close(state).await.map_err(not_exported)?;
             }
         }
         pools.remove(&pool.name);

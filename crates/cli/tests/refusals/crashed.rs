@@ -50,6 +50,8 @@ pub fn make_pool(folder: &Path) -> String {
         drop(hold);
         fs.commit(None).await.unwrap();
     });
+    // Its tasks may have the disks open still.
+    drop(rt);
     // Otherwise a no-op, such as `mkdir -p` of an existing folder, would export the pool.
     mark_exported(folder);
     POOL.into()

@@ -151,6 +151,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("zpool clear", Changes(&[("{P} nosuch", 1), ("{P}", 0), ("nosuch", 1)])),
     ("zpool reopen", Changes(&[("{P}", 0), ("nosuch", 1)])),
+    ("zpool scrub", Changes(&[("nosuch", 1), ("-p {P}", 1), ("-s {P}", 1), ("-e {P}", 1), ("-p -s {P}", 2)])),
     ("zpool resilver", Changes(&[("nosuch", 1), ("{P}", 0)])),
     (
         "zpool set",

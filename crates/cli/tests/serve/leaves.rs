@@ -58,3 +58,24 @@ fn devices_leave_an_open_pool_and_come_back() {
         fs::rename(bench.path("aside"), bench.path("d").join(lost)).unwrap();
     }
 }
+
+#[test]
+fn a_scrub_runs_in_the_background_and_is_shown() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    fs::write(bench.path("mnt/file"), vec![7; 30_000_000]).unwrap();
+    assert!(bench.fails("zpool scrub -p tank").contains("there is no active scrub"));
+    bench.done("zpool scrub tank");
+    bench.done("zpool wait -t scrub tank");
+    let status = bench.done("zpool status tank");
+    assert!(status.contains("scan: scrub repaired 0B in 00:00:0"), "{status}");
+    bench.done("zpool scrub -w -C tank");
+    let last = bench.done("zpool get -H -o value last_scrubbed_txg tank");
+    assert!(last.trim().parse::<u64>().unwrap() > 0, "{last}");
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}

@@ -3,7 +3,7 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`] and [`full`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`], [`scans`] and [`full`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod check;
@@ -16,4 +16,5 @@ mod model;
 mod pools;
 mod power_cut;
 mod run;
+mod scans;
 mod work;

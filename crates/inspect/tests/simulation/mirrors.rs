@@ -11,7 +11,7 @@ use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevKind::{Disk, Mirror};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime};
-use cenote_tasks::{attach, detach, resilver};
+use cenote_tasks::{attach, detach, run_scan};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
@@ -49,9 +49,12 @@ async fn join(rt: &Runtime, disks: &Disks, engine: &Engine, worker: &mut Worker)
     let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
     let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
     let (engine, first) = (engine.clone(), leaves(engine)[0]);
-    let joining = rt.spawn(async move { attach(&engine, first, new).await });
+    let joining = rt.spawn(async move {
+        attach(&engine, first, new).await?;
+        run_scan(&engine, &|_| {}).await
+    });
     worker.run(STEPS).await;
-    joining.await.unwrap().unwrap();
+    assert!(joining.await.unwrap().unwrap().incomplete.is_empty());
 }
 
 /// All disks of the first vdev but the last one leave.
@@ -107,7 +110,7 @@ async fn survive(
     let disks = Disks::new(rt, layout.shape(), images);
     let pool = recover(rt, disks.devices()).await?;
     let expected = run.expect(&pool, at).await?;
-    resilver(&pool.engine, |_| {}).await.map_err(|error| error.to_string())?;
+    run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
     let has_joined = leaves(&pool.engine).len() > layout.vdevs[0].2;
     take_over(&pool.engine).await;
     expected.compare(&pool.engine).await.map_err(|why| format!("joined: {has_joined}: {why}"))?;

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use cenote_dataset::Mos;
 use cenote_device::Device;
 use cenote_engine::Engine;
 use cenote_format::units::{ObjectId, Txg};
@@ -59,8 +60,22 @@ pub struct Recovered {
 /// Opens the pool that a cut left.
 pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let mos = open(rt, devices).await?;
-    let found = mos.uberblock().txg;
     check_sound(&mos).await?;
+    let recovered = replay(rt, mos).await?;
+    if !recovered.replayed.is_empty() {
+        let mos = recovered.engine.mos().await.map_err(|error| error.to_string())?;
+        check_sound(&mos).await.map_err(|why| format!("after replay: {why}"))?;
+    }
+    Ok(recovered)
+}
+
+/// The same for a pool of which a disk holds rubbish.
+pub async fn recover_damaged(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
+    replay(rt, open(rt, devices).await?).await
+}
+
+async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
+    let found = mos.uberblock().txg;
     let engine = Engine::start(&mos).await.map_err(|error| error.to_string())?;
     drop(mos);
     let mut replayed = Vec::new();
@@ -71,10 +86,6 @@ pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Reco
         replayed.push(name);
     }
     engine.sync_all().await.map_err(|error| error.to_string())?;
-    if !replayed.is_empty() {
-        let mos = engine.mos().await.map_err(|error| error.to_string())?;
-        check_sound(&mos).await.map_err(|why| format!("after replay: {why}"))?;
-    }
     Ok(Recovered { engine, found, replayed })
 }
 

@@ -175,6 +175,10 @@ impl Worker {
     }
 
     /// The current state, including changes.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub fn world(&self) -> &World {
         &self.world
     }

@@ -5,7 +5,7 @@ use super::{Examined, Fault, Finding};
 use crate::check::Check;
 use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::Pool;
-use crate::recover::{CopyError, FaultKind, Recovered, recover};
+use crate::recover::{ColumnFault, CopyError, FaultKind, Recovered, recover};
 use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};
 use cenote_codec::raidz;
@@ -20,7 +20,7 @@ struct Asked {
 }
 
 impl Pool {
-    pub(super) async fn examine_batch(&self, batch: Vec<Target>) -> Examined {
+    pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: bool) -> Examined {
         let (vdevs, mut extents) = (self.vdevs(), Extents::default());
         let asked: Vec<Option<Asked>> =
             batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
@@ -36,7 +36,12 @@ impl Pool {
             self.runtime().work(WorkKind::ParityGenerate, target.psize as u64).await;
             if !asked.is_right(&fetched, &check, target.psize, &mut scratch) {
                 match self.examine_closely(&vdevs, &asked.map, &check, target.psize).await {
-                    Ok(recovered) => examined.findings.extend(findings(&vdevs, &target, recovered)),
+                    Ok(recovered) => {
+                        examined.findings.extend(findings(&vdevs, &target, &recovered));
+                        if heals {
+                            examined.healed.add(self.write_truth(recovered.faults).await);
+                        }
+                    }
                     Err(_) => examined.lost.push(target),
                 }
             }
@@ -61,10 +66,11 @@ impl Pool {
     }
 }
 
-fn findings(vdevs: &VdevTree, target: &Target, recovered: Recovered) -> impl Iterator<Item = Finding> {
+fn findings(vdevs: &VdevTree, target: &Target, recovered: &Recovered) -> Vec<Finding> {
     let whole = target.finding(Fault::Checksum);
     // A leaf being filled lacks data; that is not damage.
-    recovered.faults.into_iter().filter(|fault| !vdevs.is_lagging(&fault.leaf)).map(move |fault| Finding {
+    let faults = recovered.faults.iter().filter(|fault| !vdevs.is_lagging(&fault.leaf));
+    let finding = |fault: &ColumnFault| Finding {
         leaf: Some(fault.leaf.guid),
         offset_bytes: fault.offset_bytes,
         len_bytes: fault.len as u64,
@@ -74,7 +80,8 @@ fn findings(vdevs: &VdevTree, target: &Target, recovered: Recovered) -> impl Ite
             FaultKind::WrongParity => Fault::Parity,
         },
         ..whole.clone()
-    })
+    };
+    faults.map(finding).collect()
 }
 
 fn ask<'a>(vdevs: &'a VdevTree, extents: &mut Extents<'a>, target: &Target) -> Option<Asked> {

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use cenote_boxed::boxed;
 use cenote_cache::CacheOptions;
 use cenote_dataset::keys::Keyring;
+use cenote_dataset::mos::ORIGIN_DIR_NAME;
 use cenote_dataset::mos::{FREE_DIR_NAME, MOS_DIR_NAME};
 use cenote_dataset::spacemaps::metaslab_extent;
 use cenote_dataset::{DatasetKind, KeySource, Value};
@@ -38,7 +39,7 @@ use cenote_runtime::Runtime;
 
 use crate::create::{is_case_insensitive, set_at_creation};
 use crate::crypt::{NewCrypt, encrypt};
-use crate::make::{ORIGIN_DIR_NAME, make_dir, make_head, make_snapshot};
+use crate::make::{make_dir, make_head, make_snapshot};
 use crate::new_dataset::{Fill, Settings};
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::features::{enable_feature, make_feature_tables};

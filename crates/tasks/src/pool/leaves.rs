@@ -71,6 +71,7 @@ pub async fn bring_back(
     if how == Back::Cleared {
         engine.pool().clear_errors(only);
     }
+    engine.order_scan();
     Ok(())
 }
 

@@ -1,118 +1,278 @@
-//! What the pool says of its last resilver, or of the one in progress.
+//! Scans: a scrub verifies every block and writes again what is wrong; a resilver brings devices what they
+//! lack. Others go on reading and writing.
 //!
-//! Idea: a resilver that runs is noted as OpenZFS notes one that has just begun: the range of txgs, a queue
-//! of datasets that is empty, and no place reached. So OpenZFS continues it at import, from the beginning,
-//! and `zpool status` shows it.
+//! ```text
+//!   begin     the pool says which blocks, by birth, and that a scan is in progress   (state)
+//!   slice     some seconds of it, over the tree of the last txg on disk              (walk)
+//!             freed space is kept meanwhile, so that the tree stays whole
+//!   note      the pool says how far it has come                                      (state)
+//!   end       a resilver: DTLs shrink, reads may choose the devices
+//! ```
 //!
-//! Source: OpenZFS `dsl_scan.c` (`dsl_scan_setup_sync`, `dsl_scan_done`), `vdev.c`
-//! (`vdev_dtl_should_excise`).
+//! Idea: what there is to do, and how far it has come, is in the pool, in OpenZFS's form and order. So a scan
+//! goes on after an export or a power cut, here or in OpenZFS, and goes on here if OpenZFS began it. Whoever
+//! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
+//!
+//! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
+//! subtrees with blocks of that time are visited. What is there already is not written again.
+//!
+//! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
+//!
+//! Locking: one scan at a time ([`Engine::scan_turn`]). It may be dropped at any await: the pool still says
+//! what is left.
+//!
+//! Source: OpenZFS `dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`).
 
-use std::collections::BTreeMap;
+mod plan;
+pub(crate) mod state;
+mod walk;
 
-use cenote_engine::SyncContext;
-use cenote_format::dnode::ObjectType;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::label::VdevConfig;
-use cenote_format::scan::ScanPhys;
-use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
-use cenote_format::words::Phys;
-use cenote_object::{NewZap, Result, ZapEdit, ZapValue};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// `POOL_SCAN_RESILVER`.
-const RESILVER: u64 = 2;
-/// `DSS_SCANNING`.
-const SCANNING: u64 = 1;
-/// `DSS_FINISHED`.
-const FINISHED: u64 = 2;
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, Pass, WeakEngine};
+use cenote_format::scan::{ScanFunc, ScanPhys};
+use cenote_format::units::{Guid, Txg};
+use cenote_object::{DatasetError, Result};
+use cenote_pool::{IoClass, Pool};
+use futures::future::{Either, select};
+use tokio::sync::watch;
 
-/// What a resilver has done.
-pub(crate) struct Done {
-    /// Leaves that were brought all that was born up to a txg.
-    pub(crate) upto: BTreeMap<Guid, Txg>,
-    pub(crate) examined_bytes: u64,
-    pub(crate) processed_bytes: u64,
-    pub(crate) errors: u64,
+use state::{Done, Noted, is_at_the_beginning, is_running};
+use walk::Slice;
+
+/// How far a scan has come.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// A resilver rather than a scrub.
+    pub is_resilver: bool,
+    /// Allocated bytes that were looked at.
+    pub done_bytes: u64,
+    /// Allocated bytes of the pool when it began. A resilver passes over what is older than what is missing.
+    pub total_bytes: u64,
 }
 
-/// A resilver of what was born in these txgs, first and last, begins.
-pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Txg, Txg)) -> Result<()> {
-    let before = context.mos().await?.scan_status().await?;
-    let (min_txg, max_txg) = (Txg(first.0.saturating_sub(1)), last);
-    let is_same = |scan: &ScanPhys| (scan.func, scan.state, scan.max_txg) == (RESILVER, SCANNING, max_txg);
-    if before.as_ref().is_some_and(|scan| is_same(scan) && scan.min_txg == min_txg) {
-        return Ok(());
-    }
-    let edit = context.edit();
-    if let Some(queue) = before.map(|scan| scan.queue).filter(|queue| *queue != ObjectId(0)) {
-        edit.destroy(queue).await?;
-    }
-    let vdevs = context.pool().vdevs();
-    let allocator = context.allocator();
-    let spaces = vdevs.tops().filter_map(|top| allocator.vdev_space(VdevId(top.id)));
-    let scan = ScanPhys {
-        func: RESILVER,
-        state: SCANNING,
-        queue: NewZap::of(ObjectType::SCAN_QUEUE).create(&edit).await?,
-        min_txg,
-        max_txg,
-        cur_min_txg: min_txg,
-        cur_max_txg: max_txg,
-        start_time_s: context.now_s(),
-        to_examine_bytes: spaces.map(|space| space.allocated_bytes).sum(),
-        ..empty(context)?
-    };
-    put(context, &scan).await?;
-    context.log_event("scan setup", &format!("func=2 mintxg={min_txg} maxtxg={max_txg}")).await
+/// What scans did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Scanned {
+    /// Leaves that lack nothing any more.
+    pub complete: Vec<Guid>,
+    /// Leaves that still do: they fail, or others don't have what they lack.
+    pub incomplete: Vec<Guid>,
+    /// Bytes written to devices.
+    pub written_bytes: u64,
+    /// Blocks that nobody has whole, and metadata that makes no sense.
+    pub errors: u64,
 }
 
-/// It is done.
-pub(crate) async fn end_resilver(context: &mut SyncContext, done: Done) -> Result<()> {
-    let scan = match context.mos().await?.scan_status().await? {
-        Some(scan) => scan,
-        None => empty(context)?,
-    };
-    if scan.queue != ObjectId(0) {
-        context.edit().destroy(scan.queue).await?;
-    }
-    let scan = ScanPhys {
-        state: FINISHED,
-        queue: ObjectId(0),
-        end_time_s: context.now_s(),
-        examined_bytes: done.examined_bytes,
-        processed_bytes: done.processed_bytes,
-        errors: done.errors,
-        ..scan
-    };
-    put(context, &scan).await?;
-    let what = format!("func=2 mintxg={} maxtxg={} errors={}", scan.min_txg, scan.max_txg, scan.errors);
-    context.log_event("scan done", &what).await?;
-    if forget_marks(&mut context.config().vdev_tree, &done.upto) {
-        context.config_has_changed();
-    }
-    for (leaf, txg) in done.upto {
-        context.pool().caught_up(leaf, txg);
-    }
+/// Which blocks a scrub verifies.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubRange {
+    /// Those born after this txg.
+    pub after: Txg,
+    /// Those born in this txg at the latest; none: up to now.
+    pub upto: Option<Txg>,
+}
+
+/// A scrub is to run, or goes on if it was paused. It is done by [`run_scan`].
+///
+/// # Errors
+/// A scan runs already.
+#[boxed]
+pub async fn start_scrub(engine: &Engine, range: ScrubRange) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { state::start_scrub(context, range).await })).await?;
+    engine.order_scan();
     Ok(())
 }
 
-/// OpenZFS marks leaves that are being filled; answers whether any was.
-fn forget_marks(vdev: &mut VdevConfig, complete: &BTreeMap<Guid, Txg>) -> bool {
-    let mut was = vdev.resilver_txg != Txg(0) && complete.contains_key(&vdev.guid);
-    if was {
-        vdev.resilver_txg = Txg(0);
-    }
-    for child in &mut vdev.children {
-        was |= forget_marks(child, complete);
-    }
-    was
+/// The scrub that runs is to go on later.
+///
+/// # Errors
+/// None runs.
+#[boxed]
+pub async fn pause_scrub(engine: &Engine) -> Result<()> {
+    engine.run(|context| Box::pin(state::pause_scrub(context))).await?;
+    engine.order_scan();
+    Ok(())
 }
 
-async fn put(context: &SyncContext, scan: &ScanPhys) -> Result<()> {
-    let edit = context.edit();
-    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
-    directory.update(names::SCAN, &ZapValue::from_words(&scan.to_words())).await
+/// The scrub that runs, or is paused, ends.
+///
+/// # Errors
+/// There is none.
+#[boxed]
+pub async fn cancel_scrub(engine: &Engine) -> Result<()> {
+    engine.run(|context| Box::pin(state::cancel_scrub(context))).await?;
+    engine.order_scan();
+    Ok(())
 }
 
-fn empty(context: &SyncContext) -> Result<ScanPhys> {
-    ScanPhys::from_words(&[0; 24]).map_err(|_| context.damaged("can't note a scan"))
+/// Brings every device that is in use what it lacks, then goes on with the scrub that the pool says is in
+/// progress; returns when there is nothing left to do, or the scrub is paused.
+///
+/// # Errors
+/// The pool's metadata can't be read, or a txg not be written. Devices that fail are in the result.
+#[boxed]
+pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<Scanned> {
+    let _alone = engine.scan_turn().await;
+    let mut run = Run {
+        engine,
+        orders: engine.scan_orders(),
+        done: Scanned::default(),
+        failed: BTreeSet::new(),
+        is_resumed: true,
+        has_nonsense: false,
+    };
+    let outcome = run.finish(progress).await;
+    engine.set_scan_pass(None);
+    outcome.map(|()| run.done)
+}
+
+/// Scans whenever there is something to scan, as long as the engine lives.
+pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
+    let Ok(mut orders) = engine.upgrade().map(|engine| engine.scan_orders()) else { return };
+    loop {
+        let Ok(engine) = engine.upgrade() else { return };
+        if let Err(error) = run_scan(&engine, &|_| {}).await {
+            failed(error);
+        }
+        drop(engine);
+        if orders.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Run<'a> {
+    engine: &'a Engine,
+    orders: watch::Receiver<u64>,
+    done: Scanned,
+    /// Leaves that can't be brought all that they lack: not in this run.
+    failed: BTreeSet<Guid>,
+    /// The scan was begun by somebody else; whether its devices failed is not known.
+    is_resumed: bool,
+    /// Metadata make no sense: what lies below was not visited.
+    has_nonsense: bool,
+}
+
+impl Run<'_> {
+    async fn finish(&mut self, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<()> {
+        let mut pass: Option<Pass> = None;
+        loop {
+            self.orders.mark_unchanged();
+            let behind = self.behind();
+            let scan = self.engine.mos().await?.scan_status().await?.filter(is_running);
+            let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {
+                if !self.begin_resilver(&behind).await? {
+                    return Ok(());
+                }
+                self.is_resumed = false;
+                continue;
+            };
+            if scan.is_paused() {
+                return Ok(());
+            }
+            let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
+            self.engine.set_scan_pass(Some(*since));
+            let errors = write_errors(&self.engine.pool());
+            let mut slice = Slice::new(self.engine, &scan);
+            let interrupted = {
+                let (walk, orders) = (std::pin::pin!(slice.run()), std::pin::pin!(self.orders.changed()));
+                match select(walk, orders).await {
+                    Either::Left((done, _)) => done.map(|()| false)?,
+                    Either::Right(_) => true,
+                }
+            };
+            if interrupted {
+                continue;
+            }
+            self.failed.extend(slice.healed.unhealed.iter().copied());
+            self.failed.extend(failing(&errors, &write_errors(&self.engine.pool())));
+            self.has_nonsense |= slice.nonsense > 0;
+            since.done_bytes += slice.examined_bytes;
+            let is_resilver = ScanFunc::from(scan.func) == ScanFunc::Resilver;
+            let done_bytes = scan.examined_bytes + slice.examined_bytes;
+            progress(ScanProgress { is_resilver, done_bytes, total_bytes: scan.to_examine_bytes });
+            self.done.written_bytes += slice.healed.written_bytes;
+            self.done.errors += slice.lost + slice.nonsense;
+            let is_last = slice.plan.is_done();
+            let noted = Noted::of(&scan, &slice);
+            let done = is_last.then(|| self.done_of(&scan, &behind));
+            self.engine.run(move |context| Box::pin(state::note(context, noted, done))).await?;
+            if is_last {
+                pass = None;
+                self.is_resumed = false;
+            }
+        }
+    }
+
+    /// What leaves in use lack, without those that failed.
+    fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
+        let mut behind = self.engine.pool().behind();
+        behind.retain(|leaf, _| !self.failed.contains(leaf));
+        behind
+    }
+
+    /// Answers `false` if no leaf lacks anything.
+    async fn begin_resilver(&mut self, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Result<bool> {
+        let Some(range) = whole_range(behind) else { return Ok(false) };
+        self.engine.run(move |context| Box::pin(state::begin_resilver(context, range))).await?;
+        // From then on, no new block is born in what leaves lack.
+        while self.engine.pool().uberblock().txg < range.1 {
+            self.engine.force_sync().await?;
+        }
+        Ok(true)
+    }
+
+    /// A scan is done.
+    fn done_of(&mut self, scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Done {
+        let mut upto = BTreeMap::new();
+        if ScanFunc::from(scan.func) == ScanFunc::Resilver {
+            for (leaf, (_, last)) in behind {
+                match self.failed.contains(leaf) || self.has_nonsense {
+                    true => {
+                        self.failed.insert(*leaf);
+                        self.done.incomplete.push(*leaf);
+                    }
+                    false => {
+                        upto.insert(*leaf, (*last).min(scan.max_txg));
+                        self.done.complete.push(*leaf);
+                    }
+                }
+            }
+        }
+        Done { upto }
+    }
+}
+
+/// Whether the scan in progress brings leaves all that they lacked when it began. One that somebody else
+/// began, and that met errors, may have left something out.
+fn is_enough(scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>, is_resumed: bool) -> bool {
+    let Some((first, _)) = whole_range(behind) else { return true };
+    let is_in_doubt = is_resumed && !is_at_the_beginning(scan) && scan.errors > 0;
+    let last = behind.values().map(|txgs| txgs.0).max().unwrap_or(first);
+    let is_covered = scan.min_txg < first && last <= scan.max_txg;
+    ScanFunc::from(scan.func) == ScanFunc::Resilver && is_covered && !is_in_doubt
+}
+
+/// From the first to the last txg that any leaf lacks.
+fn whole_range(behind: &BTreeMap<Guid, (Txg, Txg)>) -> Option<(Txg, Txg)> {
+    Some((behind.values().map(|txgs| txgs.0).min()?, behind.values().map(|txgs| txgs.1).max()?))
+}
+
+fn write_errors(pool: &Pool) -> BTreeMap<Guid, u64> {
+    pool.error_counters().into_iter().map(|(leaf, errors)| (leaf, errors.write)).collect()
+}
+
+/// Leaves that failed to take something meanwhile.
+fn failing<'a>(
+    before: &'a BTreeMap<Guid, u64>,
+    after: &'a BTreeMap<Guid, u64>,
+) -> impl Iterator<Item = Guid> + 'a {
+    after.iter().filter(|(leaf, errors)| before.get(leaf) != Some(errors)).map(|(leaf, _)| *leaf)
+}
+
+/// How blocks are read and written by scans.
+fn of_scans(pool: &Pool) -> Pool {
+    pool.for_class(IoClass::Scrub)
 }

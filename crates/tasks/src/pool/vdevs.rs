@@ -8,7 +8,7 @@
 //!
 //! Idea: a change of the tree of vdevs is one task. From then on everything is written with the new tree. A
 //! device that joins a mirror lacks all that was written before: its DTL says so, from the first txg to those
-//! that are under way, until a resilver has brought it ([`super::resilver`]). The devices' labels, the
+//! that are under way, until a resilver has brought it ([`super::scan`]). The devices' labels, the
 //! configuration in the MOS and the uberblock change together, as they do with each txg.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_add`, `spa_vdev_attach`, `spa_vdev_detach`), `vdev.c`
@@ -30,8 +30,7 @@ use cenote_pool::label::{clear_labels, init_device};
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::{empty_metaslabs, guid_sum, make_vdev_zaps};
-use crate::pool::resilver::resilver_fully;
-use crate::pool::scan::begin_resilver;
+use crate::pool::scan::state::begin_resilver;
 
 /// Adds top-level vdevs. What was on their devices is lost; blocks go to them once this returns, as the
 /// pool on disk has them.
@@ -51,16 +50,17 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
     Ok(())
 }
 
-/// Makes a device hold the same as the leaf `to`, which is a disk of its own or in a mirror. It has
-/// everything when this returns; if this is dropped before, the device is part of the mirror and lacks what
-/// its DTL says.
+/// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
+/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it. Answers its guid.
 ///
 /// # Errors
 /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
 #[boxed]
-pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
+pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<Guid> {
     let leaf = engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await }));
-    resilver_fully(engine, leaf.await?).await
+    let leaf = leaf.await?;
+    engine.order_scan();
+    Ok(leaf)
 }
 
 /// Takes a device out of a mirror. If it is here, it is part of no pool afterwards.

@@ -11,7 +11,7 @@ use cenote_object::Objset;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind};
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{NewPool, attach, detach};
+use cenote_tasks::{NewPool, attach, detach, run_scan};
 
 use crate::common::{Load, Model, POOL, fill, work};
 
@@ -75,6 +75,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         let (c, watched_c) = disk(&rt, "c");
         let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, last, c).await.unwrap();
+        run_scan(&engine, &|_| {}).await.unwrap();
         let mirror = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
         detach(&engine, mirror.children[0].guid).await.unwrap();
         assert!(watched_a.upgrade().is_none(), "it is still open");

@@ -18,6 +18,7 @@ use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside};
 use super::properties::Properties;
+use super::scan::scan;
 use super::tree::{self, Style};
 use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
@@ -60,9 +61,9 @@ pub struct Add {
 #[derive(Debug, Args)]
 #[command(
     after_help = "DEVICE is a single disk, which becomes a mirror, or a member of a mirror. Before the \
-        command ends, the new device is brought everything (resilvered), each block verified. If the command \
-        is interrupted, the device is part of the pool and lacks some of it: `cenote zpool resilver` goes \
-        on, and so does OpenZFS at import.\n\n\
+        command ends, the new device is brought everything (resilvered), each block verified; the daemon \
+        does it in the background. If the command is interrupted, the device is part of the pool and lacks \
+        some of it: `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
         Example: cenote zpool attach tank /img/a /img/b"
 )]
 pub struct Attach {
@@ -72,7 +73,7 @@ pub struct Attach {
     /// Accepted for compatibility: blocks are found in the pool's tree and brought in disk order
     #[arg(short = 's')]
     pub sequential: bool,
-    /// Accepted for compatibility: the command ends when the device has everything
+    /// Wait until the device has everything, as without a daemon
     #[arg(short = 'w')]
     pub wait: bool,
     /// Accepted for compatibility: ashift is the mirror's
@@ -261,7 +262,7 @@ impl Attach {
             for new in opened {
                 cenote_tasks::attach(engine, leaf, new).await.map_err(cannot(&what))?;
             }
-            Ok(())
+            scan(session, engine, self.wait).await
         };
         session.change_pool(&self.pool, work).await
     }

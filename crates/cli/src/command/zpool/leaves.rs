@@ -10,7 +10,7 @@ use cenote_tasks::{Away, Back, bring_back, take_out};
 use clap::Args;
 
 use super::devices::leaf;
-use super::resilver::bring;
+use super::scan::scan;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say_bare;
@@ -43,7 +43,8 @@ pub struct Offline {
 
 /// `zpool online`
 #[derive(Debug, Args)]
-#[command(after_help = "Before the command ends, the devices are brought what they missed (resilvered).\n\n\
+#[command(after_help = "The devices are brought what they missed (resilvered): in the daemon in the \
+        background, otherwise before the command ends.\n\n\
         Example: cenote zpool online tank /img/b")]
 pub struct Online {
     /// Not supported
@@ -138,7 +139,7 @@ impl Online {
                 done.map_err(cannot(format!("online {typed}")))?;
                 warn(engine, leaf, typed);
             }
-            bring(engine).await
+            scan(session, engine, false).await
         };
         session.change_pool(&self.pool, work).await
     }
@@ -157,7 +158,7 @@ impl Clear {
             };
             let devices = session.returning(engine, only).await?;
             bring_back(engine, only, Back::Cleared, devices).await?;
-            bring(engine).await
+            scan(session, engine, false).await
         };
         session.change_pool(&self.pool, work).await
     }
@@ -169,7 +170,7 @@ impl Reopen {
         let work = async |engine: &Engine, _: &String| {
             let devices = session.returning(engine, None).await?;
             bring_back(engine, None, Back::Reopened, devices).await?;
-            if self.no_resilver { Ok(Outcome::Done) } else { bring(engine).await }
+            if self.no_resilver { Ok(Outcome::Done) } else { scan(session, engine, false).await }
         };
         session.change_each(&self.pools, |pool| pool.as_str(), work).await
     }

@@ -104,7 +104,12 @@ impl Status {
         let dedup = if self.dedup { dedup::paragraph(&mos, self.form.exact()).await? } else { String::new() };
         // Errors met while reading so far are part of the health.
         let health = mos.pool().status();
-        let work = work::lines(&mos, &health.root, &usage).await?;
+        let pass = session.held(found).and_then(|pool| pool.engine.scan_pass());
+        let pass = pass.map(|pass| work::Pace {
+            done_bytes: pass.done_bytes,
+            seconds: session.runtime().now().since(pass.since).as_secs(),
+        });
+        let work = work::lines(&mos, &health.root, &usage, pass).await?;
         Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, damaged })
     }
 

@@ -160,6 +160,7 @@ async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u6
 
 async fn scan(mos: &Mos, func: u64) -> Result<Option<u64>, CliError> {
     let scan = mos.scan_status().await?.filter(|scan| scan.func == func && scan.state == SCANNING);
+    let scan = scan.filter(|scan| !scan.is_paused());
     Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
 }
 

@@ -1,8 +1,8 @@
 //! Long-running work recorded in the pool: the lines `scan:`, `remove:`, `checkpoint:` and `expand:` of
 //! `zpool status`.
 //!
-//! Work that was in progress when the pool was last written is shown with its progress but without its speed,
-//! which is not on disk.
+//! Work in progress is shown with its speed and the time left if the daemon does it now; of what was in
+//! progress when the pool was last written, only how far it had come is on disk.
 //!
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_rebuild_status_impl`, `print_removal_status`,
 //! `print_checkpoint_status`, `print_raidz_expand_status`.
@@ -19,10 +19,30 @@ use cenote_pool::{VdevKind, VdevStatus};
 use crate::outcome::CliError;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
+/// How fast the daemon scans.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Bytes since it began, or went on.
+    pub done_bytes: u64,
+    /// Seconds since then.
+    pub seconds: u64,
+}
+
+impl Pace {
+    fn bytes_per_second(self) -> Option<u64> {
+        self.done_bytes.checked_div(self.seconds).filter(|rate| *rate > 0)
+    }
+}
+
 /// The lines about all finished and unfinished work.
-pub async fn lines(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
+pub async fn lines(
+    mos: &Mos,
+    root: &VdevStatus,
+    usage: &[VdevUsage],
+    pace: Option<Pace>,
+) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
-    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?);
+    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace);
     out += &removal(mos, root).await?;
     if let Some(checkpoint) = mos.checkpoint().await? {
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
@@ -37,15 +57,15 @@ fn time(seconds: u64) -> String {
 }
 
 /// A scrub is always shown; of resilvers and rebuilds, the newest or the one in progress.
-fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)]) -> String {
+fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)], pace: Option<Pace>) -> String {
     let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
     let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
     let is_active = |scan: &ScanPhys| ScanState::from(scan.state) == ScanState::Scanning;
     let mut out = String::new();
     match (func, scan) {
-        (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub"),
+        (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub", pace),
         (ScanFunc::Resilver, Some(scan)) if is_active(scan) || scan.end_time_s > newest_rebuild => {
-            return scan_line(scan, "resilver");
+            return scan_line(scan, "resilver", pace);
         }
         _ => {}
     }
@@ -53,7 +73,7 @@ fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)]) -> St
     out
 }
 
-fn scan_line(scan: &ScanPhys, what: &str) -> String {
+fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
     let (start, end) = (time(scan.start_time_s), time(scan.end_time_s));
     let processed = nice_bytes(scan.processed_bytes);
     let (done, verb) = match what {
@@ -70,12 +90,20 @@ fn scan_line(scan: &ScanPhys, what: &str) -> String {
             let all = nice_bytes(scan.to_examine_bytes);
             let to_issue = scan.to_examine_bytes.saturating_sub(scan.skipped_bytes);
             let examined = nice_bytes(scan.examined_bytes);
-            let percent = 100.0 * scan.examined_bytes as f64 / to_issue.max(1) as f64;
+            // What was written since it began adds to what it meets.
+            let percent = (100.0 * scan.examined_bytes as f64 / to_issue.max(1) as f64).min(100.0);
             let progress = if scan.is_paused() { "paused, started" } else { "in progress since" };
-            let estimate = if scan.is_paused() { "" } else { ", no estimated completion time" };
+            let rate = pace.and_then(Pace::bytes_per_second).filter(|_| !scan.is_paused());
+            let at = rate.map_or_else(String::new, |rate| format!(" at {}/s", nice_bytes(rate)));
+            let left = to_issue.saturating_sub(scan.examined_bytes);
+            let estimate = match rate {
+                _ if scan.is_paused() => String::new(),
+                Some(rate) => format!(", {} to go", days_and_clock(left / rate)),
+                None => ", no estimated completion time".into(),
+            };
             format!(
-                "  scan: {what} {progress} {start}\n\t{examined} / {all} scanned, {examined} / {} issued\n\
-                 \t{processed} {verb}, {percent:.2}% done{estimate}\n",
+                "  scan: {what} {progress} {start}\n\t{examined} / {all} scanned{at}, {examined} / {} \
+                 issued{at}\n\t{processed} {verb}, {percent:.2}% done{estimate}\n",
                 nice_bytes(to_issue)
             )
         }

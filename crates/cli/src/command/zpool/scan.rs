@@ -1,0 +1,152 @@
+//! `zpool scrub`, `zpool resilver`: every block verified and repaired, and devices brought what they lack.
+//!
+//! In the daemon scans run in the background. Alone, a command scans until it is done; what it leaves when it
+//! is interrupted, the next one goes on with, and so does OpenZFS at import.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_scrub`, `zpool_do_resilver`), including the wording.
+
+use cenote_engine::Engine;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::scan::{ScanFunc, ScanState};
+use cenote_format::units::Txg;
+use cenote_tasks::{ScrubRange, cancel_scrub, pause_scrub, run_scan, start_scrub};
+use clap::Args;
+
+use crate::command::not_yet;
+use crate::command::zfs::refusal::cannot;
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Progress, Session};
+
+/// `zpool scrub`
+#[derive(Debug, Args)]
+#[command(after_help = "Every copy and parity column of every block is read and verified; what is wrong is \
+        written again. The daemon does it in the background, gently while others work: `cenote zpool status` \
+        shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
+        same command goes on where it was, and so does OpenZFS.\n\n\
+        Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
+        Example: cenote zpool scrub tank")]
+pub struct Scrub {
+    /// Pause; `zpool scrub` goes on
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
+    pub pause: bool,
+    /// Stop for good
+    #[arg(short = 's', conflicts_with = "wait")]
+    pub stop: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
+    pub wait: bool,
+    /// Only what was born after the last complete scrub
+    #[arg(short = 'C', conflicts_with_all = ["pause", "stop", "errors"])]
+    pub since_last: bool,
+    /// Not supported
+    #[arg(short = 'e', hide = true)]
+    pub errors: bool,
+    /// Pools
+    #[arg(required = true)]
+    pub pools: Vec<String>,
+}
+
+/// `zpool resilver`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Devices that were away while others wrote, or that joined a mirror, lack blocks, and the \
+        pool knows which. They are put together from the other devices, verified, and written: in the daemon \
+        in the background, otherwise before the command ends. With nothing to bring, nothing is written.\n\n\
+        Example: cenote zpool resilver tank"
+)]
+pub struct Resilver {
+    /// Pools
+    #[arg(required = true)]
+    pub pools: Vec<String>,
+}
+
+impl Scrub {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if self.errors {
+            let instead = "`cenote zpool scrub` without -e verifies everything";
+            return Err(not_yet::option("zpool scrub -e", instead));
+        }
+        let work = async |engine: &Engine, pool: &String| match () {
+            () if self.pause => {
+                let paused = pause_scrub(engine).await;
+                paused.map_err(cannot(format!("pause scrubbing {pool}")))?;
+                Ok(Outcome::Done)
+            }
+            () if self.stop => {
+                let ended = cancel_scrub(engine).await;
+                ended.map_err(cannot(format!("cancel scrubbing {pool}")))?;
+                Ok(Outcome::Done)
+            }
+            () => {
+                // Without a daemon nobody goes on with a scrub but this.
+                let is_ours = session.pools().is_none() && is_scrubbing(engine).await?;
+                if !is_ours {
+                    let range = self.range(engine).await?;
+                    start_scrub(engine, range).await.map_err(cannot(format!("scrub {pool}")))?;
+                }
+                scan(session, engine, self.wait).await
+            }
+        };
+        session.change_each(&self.pools, |pool| pool.as_str(), work).await
+    }
+
+    async fn range(&self, engine: &Engine) -> Result<ScrubRange, CliError> {
+        let mos = engine.mos().await?;
+        let last = match self.since_last {
+            true => mos.directory_u64(names::LAST_SCRUBBED_TXG).await?.unwrap_or(0),
+            false => 0,
+        };
+        Ok(ScrubRange { after: Txg(last), upto: None })
+    }
+}
+
+impl Resilver {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let work = async |engine: &Engine, _: &String| {
+            engine.order_scan();
+            scan(session, engine, false).await
+        };
+        session.change_each(&self.pools, |pool| pool.as_str(), work).await
+    }
+}
+
+/// Scans until nothing is left to scan; tells which devices could not be brought what they lack, and what
+/// could not be repaired. In the daemon the pool does that by itself, and only those who `wait` see it.
+pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, CliError> {
+    if session.pools().is_some() && !wait {
+        return Ok(Outcome::Done);
+    }
+    let progress = Progress::bytes(0, false);
+    let shown = |now: cenote_tasks::ScanProgress| {
+        progress.total(now.total_bytes);
+        progress.set(now.done_bytes);
+    };
+    let done = run_scan(engine, &shown).await;
+    progress.finish();
+    let done = done?;
+    let mut outcome = Outcome::Done;
+    let health = engine.pool().status();
+    let mut names = Vec::new();
+    health.root.walk(&mut |vdev| names.extend(done.incomplete.contains(&vdev.guid).then_some(&vdev.name)));
+    for name in names {
+        say!("{name} could not be brought all that it lacks: see `cenote zpool status`");
+        outcome = Outcome::Failed;
+    }
+    if done.errors > 0 {
+        say!("{} blocks could not be repaired: `cenote verify` says which files they are of", done.errors);
+        outcome = outcome.and(Outcome::Damaged);
+    }
+    Ok(outcome)
+}
+
+async fn is_scrubbing(engine: &Engine) -> Result<bool, CliError> {
+    let scan = engine.mos().await?.scan_status().await?;
+    Ok(scan.is_some_and(|scan| {
+        ScanFunc::from(scan.func) == ScanFunc::Scrub
+            && ScanState::from(scan.state) == ScanState::Scanning
+            && !scan.is_paused()
+    }))
+}

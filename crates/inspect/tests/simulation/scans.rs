@@ -1,0 +1,206 @@
+//! Scrubs of pools with a disk that holds rubbish, and that others work on meanwhile: afterwards the disk has
+//! everything. The same holds if the scrub is paused or cancelled on the way, and if the power is cut.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_device::{Delayed, Device, Latency};
+use cenote_engine::Engine;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::scan::{ScanFunc, ScanPhys, ScanState};
+use cenote_pool::VdevClass::Normal;
+use cenote_pool::VdevKind::{Mirror, Raidz};
+use cenote_runtime::{Rng, Runtime};
+use cenote_tasks::{ScrubRange, cancel_scrub, pause_scrub, run_scan, start_scrub};
+use cenote_testkit::image::Image;
+
+use crate::check::{Unsure, check_sound, compare};
+use crate::cuts::{Replay, moments, number, simulate};
+use crate::model::World;
+use crate::pools::{Disks, Layout, create, open};
+use crate::power_cut::Cutter;
+use crate::run::{Run, recover_damaged};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+/// Runs for each layout.
+const RUNS: usize = 3;
+/// Power cuts of a run.
+const CUTS: usize = 12;
+/// So slow that a scrub takes many slices.
+const SLOW: Latency =
+    Latency { fixed: Duration::from_millis(500), jitter: Duration::from_millis(500), bytes_per_s: None };
+const BLOCK_BYTES: usize = 4096;
+
+fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
+    for vdev in [(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal), (Raidz, 2, 5, Normal)] {
+        let layout = Layout { vdevs: vec![vdev], sector_bytes: 512 };
+        let seeds = Runtime::real(Some(1));
+        for _ in 0..RUNS {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test, seed };
+            run(seed, &layout);
+        }
+    }
+}
+
+/// A pool on disks whose first one was partly overwritten.
+async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Worker) {
+    let disks = Disks::new(rt, layout.shape(), layout.blank());
+    let engine = create(rt, layout, &disks.devices()).await;
+    let mut worker = Worker::begin(rt, engine.clone(), &disks, Worker::new_world(&engine).await).await;
+    worker.run(STEPS).await;
+    worker.sync().await;
+    let world = worker.world().clone();
+    drop((worker, engine));
+    let mut images = disks.images();
+    spoil(&mut images[0], layout, rt);
+    let disks = Disks::new(rt, layout.shape(), images);
+    let slow =
+        disks.devices().into_iter().map(|disk| Arc::new(Delayed::new(disk, SLOW, rt)) as Arc<dyn Device>);
+    let mos = open(rt, slow.collect()).await.unwrap();
+    let engine = Engine::start(&mos).await.unwrap();
+    let worker = Worker::begin(rt, engine, &disks, world).await;
+    (disks, worker)
+}
+
+/// Half of the blocks that hold anything, labels excluded, hold something else.
+fn spoil(image: &mut Image, layout: &Layout, rt: &Runtime) {
+    let mut rng = Rng::stream(rt.random_u64(), 2);
+    let end = layout.shape().size_bytes - VDEV_LABEL_START_SIZE;
+    for at in (VDEV_LABEL_START_SIZE..end).step_by(BLOCK_BYTES) {
+        let is_empty = image.read(at, BLOCK_BYTES).iter().all(|byte| *byte == 0);
+        if !is_empty && rng.below(2) == 0 {
+            image.write(at, &[0xb5; BLOCK_BYTES]);
+        }
+    }
+}
+
+async fn scan_of(engine: &Engine) -> ScanPhys {
+    engine.mos().await.unwrap().scan_status().await.unwrap().unwrap()
+}
+
+/// Scrubs while others work; answers in how many slices.
+async fn scrub(rt: &Runtime, worker: &mut Worker, engine: &Engine) -> usize {
+    start_scrub(engine, ScrubRange::default()).await.unwrap();
+    let slices = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (scanner, seen) = (engine.clone(), slices.clone());
+    let count = move |_| _ = seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let scrubbing = rt.spawn(async move { run_scan(&scanner, &count).await });
+    worker.run(STEPS).await;
+    let done = scrubbing.await.unwrap().unwrap();
+    assert_eq!(done.errors, 0);
+    slices.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// No disk holds anything wrong, and all is there without as many of the other disks as the layout can do
+/// without.
+async fn check_first_disk(rt: &Runtime, layout: &Layout, disks: &Disks, world: &World) {
+    let again = Disks::new(rt, layout.shape(), disks.images());
+    check_sound(&open(rt, again.devices()).await.unwrap()).await.unwrap();
+    let (_, parity, count, _) = layout.vdevs[0];
+    let can_go = if parity == 0 { count - 1 } else { parity };
+    let gone: Vec<usize> = (1..=can_go).collect();
+    let again = Disks::new(rt, layout.shape(), disks.images());
+    compare(&open(rt, again.devices_but(&gone)).await.unwrap(), world, &Unsure::new()).await.unwrap();
+}
+
+#[test]
+fn a_scrub_repairs_a_disk_while_others_work() {
+    on_pools("a_scrub_repairs_a_disk_while_others_work", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, mut worker) = begin(&rt, layout).await;
+            let engine = worker.engine().clone();
+            let slices = scrub(&rt, &mut worker, &engine).await;
+            assert!(slices > 0);
+            worker.sync().await;
+            let scan = scan_of(&engine).await;
+            assert_eq!(ScanState::from(scan.state), ScanState::Finished);
+            assert!(scan.processed_bytes > 0 && scan.errors == 0, "{scan:?}");
+            check_first_disk(&rt, layout, &disks, &worker.world().clone()).await;
+        });
+    });
+}
+
+#[test]
+fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
+    let layout = Layout { vdevs: vec![(Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    simulate(number("CENOTE_SEED").unwrap_or(7), |rt| async move {
+        let (disks, mut worker) = begin(&rt, &layout).await;
+        let engine = worker.engine().clone();
+        start_scrub(&engine, ScrubRange::default()).await.unwrap();
+        let scanner = engine.clone();
+        let scrubbing = rt.spawn(async move { run_scan(&scanner, &|_| {}).await });
+        while scan_of(&engine).await.examined_bytes == 0 {
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        pause_scrub(&engine).await.unwrap();
+        scrubbing.await.unwrap().unwrap();
+        let paused = scan_of(&engine).await;
+        assert!(paused.is_paused() && paused.bookmark.dataset.0 + paused.bookmark.object.0 > 0, "{paused:?}");
+        assert!(start_scrub(&engine, ScrubRange::default()).await.is_ok(), "it goes on");
+        run_scan(&engine, &|_| {}).await.unwrap();
+        assert_eq!(ScanState::from(scan_of(&engine).await.state), ScanState::Finished);
+        worker.sync().await;
+        check_first_disk(&rt, &layout, &disks, &worker.world().clone()).await;
+
+        start_scrub(&engine, ScrubRange::default()).await.unwrap();
+        let twice = start_scrub(&engine, ScrubRange::default()).await.unwrap_err().to_string();
+        assert!(twice.contains("currently scrubbing"), "{twice}");
+        cancel_scrub(&engine).await.unwrap();
+        let ended = scan_of(&engine).await;
+        assert_eq!(ScanState::from(ended.state), ScanState::Canceled);
+        assert!(pause_scrub(&engine).await.is_err() && cancel_scrub(&engine).await.is_err());
+    });
+}
+
+/// After a cut, the scrub goes on where it was; then the first disk has all that survived.
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let disks = Disks::new(rt, layout.shape(), images);
+    let pool = recover_damaged(rt, disks.devices()).await?;
+    let expected = run.expect(&pool, at).await?;
+    let scan = pool.engine.mos().await.unwrap().scan_status().await.unwrap();
+    if !scan.as_ref().is_some_and(|scan| ScanFunc::from(scan.func) == ScanFunc::Scrub) {
+        return Ok(());
+    }
+    run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
+    let scan = scan_of(&pool.engine).await;
+    if ScanState::from(scan.state) != ScanState::Finished || scan.errors > 0 {
+        return Err(format!("{scan:?}"));
+    }
+    pool.engine.sync_all().await.map_err(|error| error.to_string())?;
+    expected.compare(&pool.engine).await?;
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    check_sound(&open(rt, disks.devices()).await?).await
+}
+
+#[test]
+fn a_scrub_goes_on_after_a_power_cut() {
+    on_pools("a_scrub_goes_on_after_a_power_cut", |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, worker) = begin(&rt, layout).await;
+            let (engine, world) = (worker.engine().clone(), worker.world().clone());
+            drop(worker);
+            let before = disks.images();
+            disks.take_journal();
+            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            scrub(&rt, &mut worker, &engine).await;
+            worker.into_run(before)
+        });
+        let mut rng = Rng::stream(seed, 1);
+        let mut cutter = Cutter::new(&run.journal, run.before.clone());
+        for moment in moments(&run.journal, CUTS, &mut rng) {
+            let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
+            let run = &run;
+            let survived =
+                simulate(rng.next_u64(), |rt| async move { survive(&rt, layout, images, run, moment).await });
+            survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
+        }
+    });
+}

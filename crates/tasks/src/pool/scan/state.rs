@@ -1,0 +1,358 @@
+//! What the pool says of its last scan, or of the one in progress: begun, noted, paused, ended.
+//!
+//! Idea: the state is OpenZFS's, `dsl_scan_phys_t`, with a queue of datasets beside it. Progress is noted
+//! as a change of it, since tasks may have changed it meanwhile: a dataset that waits to be scanned may
+//! have been destroyed, or have become a snapshot's next version.
+//!
+//! Source: OpenZFS `dsl_scan.c` (`dsl_scan_setup_sync`, `dsl_scan_done`, `dsl_scan_ds_destroyed`,
+//! `dsl_scan_ds_snapshotted`), `vdev.c` (`vdev_dtl_should_excise`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cenote_dataset::Mos;
+use cenote_dataset::traverse::Position;
+use cenote_engine::SyncContext;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::errlog::BlockBookmark;
+use cenote_format::label::VdevConfig;
+use cenote_format::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanFunc, ScanPhys, ScanState};
+use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
+use cenote_format::words::Phys;
+use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
+
+use super::ScrubRange;
+use super::plan::{NOTHING, Waiting, bookmark, position};
+use super::walk::{Slice, allocated_bytes};
+
+/// `POOL_SCAN_SCRUB`.
+const SCRUB: u64 = 1;
+/// `POOL_SCAN_RESILVER`.
+const RESILVER: u64 = 2;
+/// `DSS_SCANNING`.
+const SCANNING: u64 = 1;
+/// `DSS_FINISHED`.
+const FINISHED: u64 = 2;
+/// `DSS_CANCELED`.
+const CANCELED: u64 = 3;
+
+/// What a slice has changed.
+pub(super) struct Noted {
+    /// The scan that it is of.
+    func: u64,
+    start_time_s: u64,
+    /// What was being walked over when it began.
+    before: DatasetId,
+    bookmark: BlockBookmark,
+    txgs: (Txg, Txg),
+    again_is_done: bool,
+    taken: BTreeSet<DatasetId>,
+    added: Vec<Waiting>,
+    /// The dataset at which it ended, and the txg whose tree it walked over.
+    ended_at: Option<Waiting>,
+    txg: Txg,
+    examined_bytes: u64,
+    processed_bytes: u64,
+    errors: u64,
+}
+
+impl Noted {
+    pub(super) fn of(scan: &ScanPhys, slice: &Slice<'_>) -> Noted {
+        let plan = &slice.plan;
+        Noted {
+            func: scan.func,
+            start_time_s: scan.start_time_s,
+            before: plan.noted,
+            bookmark: plan.bookmark(),
+            txgs: plan.current.map_or((scan.cur_min_txg, scan.cur_max_txg), |current| current.txgs),
+            again_is_done: plan.current.is_none_or(|current| current.dataset != plan.noted),
+            taken: plan.taken.clone(),
+            added: plan.added.values().copied().collect(),
+            ended_at: slice.ended_at,
+            txg: slice.txg,
+            examined_bytes: slice.examined_bytes,
+            processed_bytes: slice.healed.written_bytes,
+            errors: slice.lost + slice.nonsense,
+        }
+    }
+}
+
+/// What a scan that is done has reached.
+pub(super) struct Done {
+    /// Leaves that were brought all that was born up to a txg.
+    pub(super) upto: BTreeMap<Guid, Txg>,
+}
+
+/// The datasets that wait to be scanned.
+pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<DatasetId, Txg>> {
+    if scan.queue == ObjectId(0) {
+        return Ok(BTreeMap::new());
+    }
+    let entries = Zap::open_id(mos.objset(), scan.queue).await?.to_vec().await?;
+    let number = |name: &[u8]| u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok();
+    let entry =
+        |entry: &cenote_object::ZapEntry| Some((DatasetId(number(&entry.name)?), Txg(entry.value.as_u64()?)));
+    Ok(entries.iter().filter_map(entry).collect())
+}
+
+/// A resilver of what was born in these txgs, first and last, begins; a scrub in progress ends.
+pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Txg, Txg)) -> Result<()> {
+    let txgs = (Txg(first.0.saturating_sub(1)), last);
+    if let Some(scan) = scan(context).await?.filter(is_running) {
+        let is_begun = scan.func == RESILVER && (scan.min_txg, scan.max_txg) == txgs;
+        if is_begun && is_at_the_beginning(&scan) {
+            return Ok(());
+        }
+        let what = format!("errors={}", scan.errors);
+        context.log_event("scan aborted, restarting", &what).await?;
+    }
+    begin(context, RESILVER, txgs).await
+}
+
+/// A scrub begins, or goes on.
+pub(super) async fn start_scrub(context: &mut SyncContext, range: ScrubRange) -> Result<()> {
+    if let Some(before) = scan(context).await?.filter(is_running) {
+        let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
+        return match before.is_paused() {
+            true => put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await,
+            false if before.func == RESILVER => refused("currently resilvering"),
+            false => refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub"),
+        };
+    }
+    let upto = range.upto.unwrap_or(context.txg());
+    begin(context, SCRUB, (range.after, upto)).await
+}
+
+/// A scrub pauses.
+pub(super) async fn pause_scrub(context: &mut SyncContext) -> Result<()> {
+    let scan = running_scrub(context).await?;
+    if scan.is_paused() {
+        return Err(DatasetError::unsuitable(context.pool().name(), "scrub is paused"));
+    }
+    put(context, &ScanPhys { flags: scan.flags | DSF_SCRUB_PAUSED, ..scan }).await?;
+    context.log_event("scan paused", "func=1").await
+}
+
+/// A scrub ends.
+pub(super) async fn cancel_scrub(context: &mut SyncContext) -> Result<()> {
+    let scan = running_scrub(context).await?;
+    context.log_event("scan cancelled", &format!("errors={}", scan.errors)).await?;
+    end(context, scan, CANCELED).await
+}
+
+async fn running_scrub(context: &SyncContext) -> Result<ScanPhys> {
+    let scan = scan(context).await?.filter(|scan| is_running(scan) && scan.func == SCRUB);
+    scan.ok_or_else(|| DatasetError::unsuitable(context.pool().name(), "there is no active scrub"))
+}
+
+/// A slice of it is done; `done`: it was the last.
+pub(super) async fn note(context: &mut SyncContext, noted: Noted, done: Option<Done>) -> Result<()> {
+    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+    if (scan.func, scan.start_time_s) != (noted.func, noted.start_time_s) {
+        return Ok(());
+    }
+    scan.examined_bytes += noted.examined_bytes;
+    scan.processed_bytes += noted.processed_bytes;
+    scan.errors += noted.errors;
+    let Some(done) = done else {
+        let mut added = noted.added;
+        if scan.bookmark.dataset == noted.before {
+            scan.bookmark = noted.bookmark;
+            (scan.cur_min_txg, scan.cur_max_txg) = noted.txgs;
+            if noted.again_is_done {
+                scan.flags &= !DSF_VISIT_DS_AGAIN;
+            }
+            // What was meanwhile done to the one noted before has been noted with it.
+            if let Some(now) = noted.ended_at.filter(|now| now.dataset != noted.before) {
+                match now_instead(context, &now, noted.txg).await? {
+                    Some(same) if same == now.dataset => {}
+                    Some(taken) if !now.is_snapshot => scan.bookmark.dataset = taken,
+                    _ => {
+                        scan.bookmark = bookmark(NOTHING, Position::default());
+                        added.push(now);
+                    }
+                }
+            }
+        } else if let Some(now) = noted.ended_at.filter(|now| now.dataset != noted.before) {
+            // Another one is to be walked over first: this one waits, from its beginning.
+            added.push(now);
+        }
+        let edit = context.edit();
+        let queue = ZapEdit::new(&edit, scan.queue);
+        for dataset in &noted.taken {
+            if queue.get(&key(*dataset)).await?.is_some() {
+                queue.remove(&key(*dataset)).await?;
+            }
+        }
+        for waiting in added {
+            if let Some(dataset) = now_instead(context, &waiting, noted.txg).await? {
+                queue.update(&key(dataset), waiting.born_after.0).await?;
+            }
+        }
+        return put(context, &scan).await;
+    };
+    let (func, min, max, errors) = (scan.func, scan.min_txg, scan.max_txg, scan.errors);
+    let what = format!("func={func} mintxg={min} maxtxg={max} errors={errors}");
+    context.log_event("scan done", &what).await?;
+    end(context, scan, FINISHED).await?;
+    if func == SCRUB {
+        let edit = context.edit();
+        let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+        directory.update(names::LAST_SCRUBBED_TXG, max.0).await?;
+    }
+    if forget_marks(&mut context.config().vdev_tree, &done.upto) {
+        context.config_has_changed();
+    }
+    for (leaf, txg) in done.upto {
+        context.pool().caught_up(leaf, txg);
+    }
+    Ok(())
+}
+
+/// A snapshot of a head was taken: it has all that was to be scanned of the head.
+pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snapshot: ObjectId) -> Result<()> {
+    let (head, snapshot) = (DatasetId(head.0), DatasetId(snapshot.0));
+    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+    wait_instead(context, &scan, head, Some(snapshot)).await?;
+    if scan.bookmark.dataset == head {
+        scan.bookmark.dataset = snapshot;
+        put(context, &scan).await?;
+    }
+    Ok(())
+}
+
+/// A dataset is being destroyed. What others have of a snapshot is its next version's from now on, which is
+/// scanned anew.
+pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: ObjectId) -> Result<()> {
+    let (id, next) = (DatasetId(id.0), (next.0 != 0).then_some(DatasetId(next.0)));
+    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+    wait_instead(context, &scan, id, next).await?;
+    if scan.bookmark.dataset == id {
+        if let Some(next) = next {
+            let edit = context.edit();
+            ZapEdit::new(&edit, scan.queue).update(&key(next), scan.cur_min_txg.0).await?;
+        }
+        scan.bookmark = bookmark(NOTHING, Position::default());
+        scan.flags &= !DSF_VISIT_DS_AGAIN;
+        put(context, &scan).await?;
+    }
+    Ok(())
+}
+
+/// The version that has to be scanned now instead of one that was found in the tree of `txg`: the oldest
+/// that has its blocks. A head may have snapshots since; a snapshot, or a dataset, may be gone.
+async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result<Option<DatasetId>> {
+    let is_there = match context.mos().await?.dataset_phys(found.dataset).await {
+        // Its number may have become another one's.
+        Ok(phys) => phys.creation_txg == found.creation_txg,
+        Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => false,
+        Err(error) => return Err(error),
+    };
+    let (mut id, since) = match (is_there, found.is_snapshot) {
+        (true, true) => return Ok(Some(found.dataset)),
+        (true, false) => (ObjectId(found.dataset.0), txg),
+        (false, false) => return Ok(None),
+        (false, true) => (context.dir_phys(found.dir).await?.head_dataset, found.born_after),
+    };
+    loop {
+        let phys = context.dataset_phys(id).await?;
+        if phys.prev_snapshot_txg <= since || phys.prev_snapshot.0 == 0 {
+            return Ok(Some(DatasetId(id.0)));
+        }
+        id = phys.prev_snapshot;
+    }
+}
+
+/// In the queue, one dataset takes the place of another.
+async fn wait_instead(
+    context: &SyncContext,
+    scan: &ScanPhys,
+    old: DatasetId,
+    new: Option<DatasetId>,
+) -> Result<()> {
+    let edit = context.edit();
+    let queue = ZapEdit::new(&edit, scan.queue);
+    let Some(born_after) = queue.get(&key(old)).await? else { return Ok(()) };
+    queue.remove(&key(old)).await?;
+    match new {
+        Some(new) => queue.update(&key(new), born_after).await,
+        None => Ok(()),
+    }
+}
+
+/// The name of a dataset in the queue (`zap_add_int_key`).
+fn key(dataset: DatasetId) -> String {
+    format!("{:x}", dataset.0)
+}
+
+async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, Txg)) -> Result<()> {
+    let before = scan(context).await?;
+    let edit = context.edit();
+    if let Some(queue) = before.map(|scan| scan.queue).filter(|queue| *queue != ObjectId(0)) {
+        edit.destroy(queue).await?;
+    }
+    let mut scan = ScanPhys {
+        func,
+        state: SCANNING,
+        queue: NewZap::of(ObjectType::SCAN_QUEUE).create(&edit).await?,
+        min_txg,
+        max_txg,
+        cur_min_txg: min_txg,
+        cur_max_txg: max_txg,
+        start_time_s: context.now_s(),
+        to_examine_bytes: allocated_bytes(context.pool().vdevs().tops(), context.allocator()),
+        ..empty(context)?
+    };
+    // Blocks of deduplication tables are met in the tree.
+    scan.ddt_bookmark.class = scan.ddt_class_max + 1;
+    put(context, &scan).await?;
+    context.log_event("scan setup", &format!("func={func} mintxg={min_txg} maxtxg={max_txg}")).await
+}
+
+async fn end(context: &mut SyncContext, scan: ScanPhys, state: u64) -> Result<()> {
+    if scan.queue != ObjectId(0) {
+        context.edit().destroy(scan.queue).await?;
+    }
+    let flags = scan.flags & !DSF_SCRUB_PAUSED;
+    put(context, &ScanPhys { state, queue: ObjectId(0), end_time_s: context.now_s(), flags, ..scan }).await
+}
+
+/// OpenZFS marks leaves that are being filled; answers whether any was.
+fn forget_marks(vdev: &mut VdevConfig, complete: &BTreeMap<Guid, Txg>) -> bool {
+    let mut was = vdev.resilver_txg != Txg(0) && complete.contains_key(&vdev.guid);
+    if was {
+        vdev.resilver_txg = Txg(0);
+    }
+    for child in &mut vdev.children {
+        was |= forget_marks(child, complete);
+    }
+    was
+}
+
+/// Nothing has been scanned yet.
+pub(super) fn is_at_the_beginning(scan: &ScanPhys) -> bool {
+    scan.bookmark.dataset.0 == 0 && position(&scan.bookmark) == Position::default()
+}
+
+/// A scrub or resilver is in progress, or paused.
+pub(super) fn is_running(scan: &ScanPhys) -> bool {
+    let func = ScanFunc::from(scan.func);
+    ScanState::from(scan.state) == ScanState::Scanning && matches!(func, ScanFunc::Scrub | ScanFunc::Resilver)
+}
+
+async fn scan(context: &SyncContext) -> Result<Option<ScanPhys>> {
+    let directory = Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
+    let Some(value) = directory.lookup(names::SCAN.as_bytes()).await? else { return Ok(None) };
+    let words: Vec<u64> = value.words().collect();
+    ScanPhys::from_words(&words).map(Some).map_err(|_| context.damaged("the scan's state makes no sense"))
+}
+
+async fn put(context: &SyncContext, scan: &ScanPhys) -> Result<()> {
+    let edit = context.edit();
+    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+    directory.update(names::SCAN, &ZapValue::from_words(&scan.to_words())).await
+}
+
+fn empty(context: &SyncContext) -> Result<ScanPhys> {
+    ScanPhys::from_words(&[0; 24]).map_err(|_| context.damaged("can't note a scan"))
+}

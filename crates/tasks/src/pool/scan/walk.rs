@@ -1,0 +1,203 @@
+//! A slice of a scan: some seconds of it, over the tree of the last txg on disk.
+//!
+//! ```text
+//!   plan --> object set --> pointers --> window --sorted by address--> scrub: read all, write what is wrong
+//!                                                                      resilver: write what leaves lack
+//! ```
+//!
+//! Idea: pointers are collected in the order of the tree, and blocks are read in that of the disk. A slice
+//! ends with an empty window, so that its place in the tree says what is done.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cenote_dataset::Mos;
+use cenote_dataset::traverse::{Log, Met, Tree};
+use cenote_engine::Engine;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::scan::{ScanFunc, ScanPhys};
+use cenote_format::units::{Txg, VdevId};
+use cenote_object::Result;
+use cenote_pool::{Fault, Healed, Pool, VdevConfig, VerifyItem, Zbookmark};
+
+use super::plan::{Plan, Waiting};
+use super::state::{is_at_the_beginning, queue_of};
+
+/// Blocks that are read together: enough to go over the disks in order.
+const WINDOW_BLOCKS: usize = 16 << 10;
+/// How long pointers are collected and blocks read before the place is noted.
+const SLICE: Duration = Duration::from_secs(5);
+
+/// A slice of a scan.
+pub(super) struct Slice<'a> {
+    engine: &'a Engine,
+    scan: &'a ScanPhys,
+    pool: Pool,
+    /// What is left after it.
+    pub(super) plan: Plan,
+    window: Vec<VerifyItem>,
+    pub(super) healed: Healed,
+    pub(super) examined_bytes: u64,
+    /// Blocks that nobody has whole.
+    pub(super) lost: u64,
+    /// Metadata that make no sense.
+    pub(super) nonsense: u64,
+    /// The txg whose tree it walks over.
+    pub(super) txg: Txg,
+    /// The dataset at which it ended.
+    pub(super) ended_at: Option<Waiting>,
+}
+
+impl<'a> Slice<'a> {
+    pub(super) fn new(engine: &'a Engine, scan: &'a ScanPhys) -> Slice<'a> {
+        Slice {
+            engine,
+            scan,
+            pool: super::of_scans(&engine.pool()),
+            plan: Plan::of(scan, Default::default()),
+            window: Vec::new(),
+            healed: Healed::default(),
+            examined_bytes: 0,
+            lost: 0,
+            nonsense: 0,
+            txg: Txg(0),
+            ended_at: None,
+        }
+    }
+
+    /// Scans for a while.
+    pub(super) async fn run(&mut self) -> Result<()> {
+        let until = self.engine.runtime().now() + SLICE;
+        // In this order: what the tree refers to is not given away before it has been walked over.
+        let _kept = self.engine.keep_freed();
+        let mos = self.engine.mos().await?;
+        self.txg = mos.uberblock().txg;
+        self.plan = Plan::of(self.scan, queue_of(&mos, self.scan).await?);
+        if is_at_the_beginning(self.scan) {
+            self.visit_apart(&mos).await?;
+        }
+        while let Some(part) = self.plan.next(&mos).await? {
+            let mut met = Vec::new();
+            let mut tree = Tree::of_objset(mos.pool(), &part, &mut met);
+            loop {
+                self.take(&mut met).await;
+                if self.window.len() >= WINDOW_BLOCKS {
+                    self.flush_window().await;
+                }
+                // The way back to where it began is no progress.
+                if self.engine.runtime().now() >= until
+                    && let Some(position) = tree.position().filter(|position| *position > part.from)
+                {
+                    self.plan.reached(position);
+                    return self.end(&mos).await;
+                }
+                if !tree.step(&mut met).await {
+                    break;
+                }
+            }
+            self.take(&mut met).await;
+            self.plan.finish(&mos).await?;
+        }
+        self.end(&mos).await
+    }
+
+    async fn end(&mut self, mos: &Mos) -> Result<()> {
+        self.ended_at = self.plan.current_dataset(mos).await?;
+        self.flush_window().await;
+        // What a flush fails to bring shows in the counters.
+        drop(self.pool.flush(Txg(self.pool.uberblock().txg.0 + 1)).await);
+        Ok(())
+    }
+
+    fn is_resilver(&self) -> bool {
+        ScanFunc::from(self.scan.func) == ScanFunc::Resilver
+    }
+
+    /// Trees that the tree of the pool does not lead to: of a checkpoint, and of destroyed datasets.
+    async fn visit_apart(&mut self, mos: &Mos) -> Result<()> {
+        let mut met = Vec::new();
+        if let Some(checkpoint) = mos.checkpoint().await? {
+            let mut tree = Tree::born_after(mos.pool(), checkpoint.rootbp, self.scan.min_txg, &mut met);
+            self.walk(&mut tree, met).await;
+        }
+        for entry in mos.pending_destroys().await? {
+            let mut met = Vec::new();
+            let mut tree = Tree::resume(mos.pool(), &entry, &mut met);
+            self.walk(&mut tree, met).await;
+        }
+        Ok(())
+    }
+
+    async fn walk(&mut self, tree: &mut Tree, mut met: Vec<Met>) {
+        loop {
+            self.take(&mut met).await;
+            if self.window.len() >= WINDOW_BLOCKS {
+                self.flush_window().await;
+            }
+            if !tree.step(&mut met).await {
+                break;
+            }
+        }
+        self.take(&mut met).await;
+    }
+
+    async fn take(&mut self, met: &mut Vec<Met>) {
+        for met in met.drain(..) {
+            match met {
+                Met::Block { bp, place } => self.meet(bp, place),
+                Met::Log(log) => self.visit_log(&log).await,
+                Met::Nonsense { .. } => self.nonsense += 1,
+            }
+        }
+    }
+
+    /// What was born later is another one's, or was written to all devices.
+    fn meet(&mut self, bp: Blkptr, place: Zbookmark) {
+        let max_txg = self.plan.current.map_or(self.scan.max_txg, |current| current.txgs.1);
+        if bp.kind() != BlkptrKind::Normal || bp.logical_birth() > max_txg {
+            return;
+        }
+        self.examined_bytes += bp.asize().0;
+        if !self.is_resilver() || self.pool.may_lack(&bp) {
+            self.window.push(VerifyItem { bp, place });
+        }
+    }
+
+    async fn flush_window(&mut self) {
+        let blocks = std::mem::take(&mut self.window);
+        if blocks.is_empty() {
+            return;
+        }
+        if self.is_resilver() {
+            let healed = self.pool.heal_many(blocks).await;
+            self.lost += healed.lost_copies;
+            return self.healed.add(healed);
+        }
+        let (findings, healed) = self.pool.scrub_many(blocks).await;
+        let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
+        self.lost += lost.map(|finding| finding.item).collect::<BTreeSet<_>>().len() as u64;
+        self.healed.add(healed);
+    }
+
+    /// The end of a log was never written, or torn: that is no loss.
+    async fn visit_log(&mut self, log: &Log) {
+        let last = Txg(self.pool.uberblock().txg.0 + 1);
+        for (bp, place) in log.blocks(&self.pool, last).await.live {
+            let healed = match self.is_resilver() {
+                true => self.pool.heal_many(vec![VerifyItem { bp, place }]).await,
+                false => self.pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
+            };
+            if healed.lost_copies == 0 {
+                self.healed.add(healed);
+            }
+        }
+    }
+}
+
+/// What all vdevs have allocated.
+pub(super) fn allocated_bytes<'a>(
+    tops: impl Iterator<Item = &'a VdevConfig>,
+    allocator: &cenote_pool::alloc::Allocator,
+) -> u64 {
+    tops.filter_map(|top| allocator.vdev_space(VdevId(top.id))).map(|space| space.allocated_bytes).sum()
+}
