@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, Pass, WeakEngine};
 use cenote_format::scan::{ScanFunc, ScanPhys};
-use cenote_format::units::{Guid, Txg};
+use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::{IoClass, Pool};
 use futures::future::{Either, select};
@@ -172,6 +172,7 @@ impl Run<'_> {
             if scan.is_paused() {
                 return Ok(());
             }
+            self.sync_through(scan.max_txg).await?;
             let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
             self.engine.set_scan_pass(Some(*since));
             let errors = write_errors(&self.engine.pool());
@@ -217,11 +218,17 @@ impl Run<'_> {
     async fn begin_resilver(&mut self, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Result<bool> {
         let Some(range) = whole_range(behind) else { return Ok(false) };
         self.engine.run(move |context| Box::pin(state::begin_resilver(context, range))).await?;
-        // From then on, no new block is born in what leaves lack.
-        while self.engine.pool().uberblock().txg < range.1 {
+        Ok(true)
+    }
+
+    /// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and
+    /// the tree has all that was. It is one of those under way at most, whatever the pool says.
+    async fn sync_through(&self, max_txg: Txg) -> Result<()> {
+        let under_way = Txg(self.engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
+        while self.engine.pool().uberblock().txg < max_txg.min(under_way) {
             self.engine.force_sync().await?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// A scan is done.

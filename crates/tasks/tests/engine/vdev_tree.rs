@@ -76,6 +76,10 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, last, c).await.unwrap();
         run_scan(&engine, &|_| {}).await.unwrap();
+        // What was under way when it joined may have gone to the old tree alone: it was on disk before the
+        // walk.
+        let scan = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
+        assert!(engine.pool().uberblock().txg > scan.max_txg, "{scan:?}");
         let mirror = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
         detach(&engine, mirror.children[0].guid).await.unwrap();
         assert!(watched_a.upgrade().is_none(), "it is still open");
