@@ -199,12 +199,7 @@ impl Mos {
     /// What is noted makes no sense.
     #[boxed]
     pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
-        let Some(value) = self.0.directory.lookup(directory_names::SCAN.as_bytes()).await? else {
-            return Ok(None);
-        };
-        let words: Vec<u64> = value.words().collect();
-        let scan = ScanPhys::from_words(&words);
-        scan.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
+        scan_in(&self.0.directory).await
     }
 
     /// Blocks that are free for users and not yet on the vdevs: lists that the next txgs work off
@@ -416,6 +411,17 @@ impl Mos {
         }
         Ok(())
     }
+}
+
+/// What an object directory says of the last scan: [`Mos::scan_status`] for those who have nothing else open.
+///
+/// # Errors
+/// What is noted makes no sense.
+#[boxed]
+pub async fn scan_in(directory: &Zap) -> Result<Option<ScanPhys>> {
+    let Some(value) = directory.lookup(directory_names::SCAN.as_bytes()).await? else { return Ok(None) };
+    let words: Vec<u64> = value.words().collect();
+    ScanPhys::from_words(&words).map(Some).map_err(|e| directory.object().format(e))
 }
 
 /// Bytes of `uberblock_t` that a checkpoint keeps, at most.

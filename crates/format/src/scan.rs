@@ -178,6 +178,21 @@ const _: () = {
 };
 
 impl ScanPhys {
+    /// A scrub, in whatever state.
+    pub fn is_scrub(&self) -> bool {
+        ScanFunc::from(self.func) == ScanFunc::Scrub
+    }
+
+    /// A resilver, in whatever state.
+    pub fn is_resilver(&self) -> bool {
+        ScanFunc::from(self.func) == ScanFunc::Resilver
+    }
+
+    /// In progress, or paused.
+    pub fn is_running(&self) -> bool {
+        ScanState::from(self.state) == ScanState::Scanning
+    }
+
     /// Paused by `zpool scrub -p`.
     pub fn is_paused(&self) -> bool {
         self.flags & DSF_SCRUB_PAUSED != 0

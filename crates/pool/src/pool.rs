@@ -223,12 +223,10 @@ impl Pool {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
         found.devices.extend(joining);
-        for leaf in &current.aside {
-            vdevs
-                .iter_mut()
-                .find_map(|top| top.leaf_mut(*leaf))
-                .into_iter()
-                .for_each(|leaf| leaf.offline = true);
+        for aside in &current.aside {
+            if let Some(leaf) = vdevs.iter_mut().find_map(|top| top.leaf_mut(*aside)) {
+                leaf.offline = true;
+            }
         }
         let leaves = || vdevs.iter().flat_map(VdevConfig::leaves);
         let stay: BTreeSet<Guid> = leaves().map(|leaf| leaf.guid).collect();

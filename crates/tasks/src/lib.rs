@@ -55,7 +55,7 @@ pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
 pub use pool::leaves::{Away, Back, bring_back, take_out};
 pub use pool::scan::{
-    ScanProgress, Scanned, ScrubRange, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
+    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
 };
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::vdevs::{add_vdevs, attach, detach};

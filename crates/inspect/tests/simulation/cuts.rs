@@ -116,6 +116,23 @@ pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     moments
 }
 
+/// Cuts one run at so many moments, each of which it has to survive.
+pub fn survives_cuts(
+    seed: u64,
+    layout: &Layout,
+    run: &Run,
+    count: usize,
+    survive: impl AsyncFn(&Runtime, &Layout, Vec<Image>, &Run, Moment) -> Result<(), String>,
+) {
+    let mut rng = Rng::stream(seed, 1);
+    let mut cutter = Cutter::new(&run.journal, run.before.clone());
+    for moment in moments(&run.journal, count, &mut rng) {
+        let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
+        let survived = simulate(rng.next_u64(), async |rt| survive(&rt, layout, images, run, moment).await);
+        survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
+    }
+}
+
 /// Cuts one run at many moments.
 fn cut_run(test: &str, seed: u64, layout: &Layout) {
     let mut rng = Rng::stream(seed, 1);

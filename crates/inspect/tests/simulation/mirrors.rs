@@ -10,14 +10,13 @@ use cenote_format::units::{Guid, VdevId};
 use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevKind::{Disk, Mirror};
 use cenote_pool::create::NewDevice;
-use cenote_runtime::{Rng, Runtime};
+use cenote_runtime::Runtime;
 use cenote_tasks::{attach, detach, run_scan};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, moments, number, simulate};
+use crate::cuts::{Replay, number, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, create, open};
-use crate::power_cut::Cutter;
 use crate::run::{Run, recover};
 use crate::work::Worker;
 
@@ -132,14 +131,6 @@ fn power_cuts_while_a_disk_joins() {
             join(&rt, &disks, &engine, &mut worker).await;
             worker.into_run(before)
         });
-        let mut rng = Rng::stream(seed, 1);
-        let mut cutter = Cutter::new(&run.journal, run.before.clone());
-        for moment in moments(&run.journal, CUTS, &mut rng) {
-            let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
-            let run = &run;
-            let survived =
-                simulate(rng.next_u64(), |rt| async move { survive(&rt, layout, images, run, moment).await });
-            survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
-        }
+        survives_cuts(seed, layout, &run, CUTS, survive);
     });
 }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use cenote_device::{Delayed, Device, Latency};
 use cenote_engine::Engine;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::scan::{ScanFunc, ScanPhys, ScanState};
+use cenote_format::scan::{ScanPhys, ScanState};
+use cenote_format::units::Txg;
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{Mirror, Raidz};
 use cenote_runtime::{Rng, Runtime};
-use cenote_tasks::{ScrubRange, cancel_scrub, pause_scrub, run_scan, start_scrub};
+use cenote_tasks::{cancel_scrub, pause_scrub, run_scan, start_scrub};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, moments, number, simulate};
+use crate::cuts::{Replay, number, simulate, survives_cuts};
 use crate::model::World;
 use crate::pools::{Disks, Layout, create, open};
-use crate::power_cut::Cutter;
 use crate::run::{Run, recover_damaged};
 use crate::work::Worker;
 
@@ -82,7 +82,7 @@ async fn scan_of(engine: &Engine) -> ScanPhys {
 
 /// Scrubs while others work; answers in how many slices.
 async fn scrub(rt: &Runtime, worker: &mut Worker, engine: &Engine) -> usize {
-    start_scrub(engine, ScrubRange::default()).await.unwrap();
+    start_scrub(engine, Txg(0)).await.unwrap();
     let slices = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (scanner, seen) = (engine.clone(), slices.clone());
     let count = move |_| _ = seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
     simulate(number("CENOTE_SEED").unwrap_or(7), |rt| async move {
         let (disks, mut worker) = begin(&rt, &layout).await;
         let engine = worker.engine().clone();
-        start_scrub(&engine, ScrubRange::default()).await.unwrap();
+        start_scrub(&engine, Txg(0)).await.unwrap();
         let scanner = engine.clone();
         let scrubbing = rt.spawn(async move { run_scan(&scanner, &|_| {}).await });
         while scan_of(&engine).await.examined_bytes == 0 {
@@ -138,14 +138,14 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
         scrubbing.await.unwrap().unwrap();
         let paused = scan_of(&engine).await;
         assert!(paused.is_paused() && paused.bookmark.dataset.0 + paused.bookmark.object.0 > 0, "{paused:?}");
-        assert!(start_scrub(&engine, ScrubRange::default()).await.is_ok(), "it goes on");
+        assert!(start_scrub(&engine, Txg(0)).await.is_ok(), "it goes on");
         run_scan(&engine, &|_| {}).await.unwrap();
         assert_eq!(ScanState::from(scan_of(&engine).await.state), ScanState::Finished);
         worker.sync().await;
         check_first_disk(&rt, &layout, &disks, &worker.world().clone()).await;
 
-        start_scrub(&engine, ScrubRange::default()).await.unwrap();
-        let twice = start_scrub(&engine, ScrubRange::default()).await.unwrap_err().to_string();
+        start_scrub(&engine, Txg(0)).await.unwrap();
+        let twice = start_scrub(&engine, Txg(0)).await.unwrap_err().to_string();
         assert!(twice.contains("currently scrubbing"), "{twice}");
         cancel_scrub(&engine).await.unwrap();
         let ended = scan_of(&engine).await;
@@ -166,7 +166,7 @@ async fn survive(
     let pool = recover_damaged(rt, disks.devices()).await?;
     let expected = run.expect(&pool, at).await?;
     let scan = pool.engine.mos().await.unwrap().scan_status().await.unwrap();
-    if !scan.as_ref().is_some_and(|scan| ScanFunc::from(scan.func) == ScanFunc::Scrub) {
+    if !scan.is_some_and(|scan| scan.is_scrub()) {
         return Ok(());
     }
     run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
@@ -193,14 +193,6 @@ fn a_scrub_goes_on_after_a_power_cut() {
             scrub(&rt, &mut worker, &engine).await;
             worker.into_run(before)
         });
-        let mut rng = Rng::stream(seed, 1);
-        let mut cutter = Cutter::new(&run.journal, run.before.clone());
-        for moment in moments(&run.journal, CUTS, &mut rng) {
-            let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
-            let run = &run;
-            let survived =
-                simulate(rng.next_u64(), |rt| async move { survive(&rt, layout, images, run, moment).await });
-            survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
-        }
+        survives_cuts(seed, layout, &run, CUTS, survive);
     });
 }

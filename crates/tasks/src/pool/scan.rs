@@ -31,21 +31,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, Pass, WeakEngine};
-use cenote_format::scan::{ScanFunc, ScanPhys};
+use cenote_format::scan::ScanPhys;
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
-use cenote_pool::{IoClass, Pool};
+use cenote_pool::Pool;
 use futures::future::{Either, select};
 use tokio::sync::watch;
 
-use state::{Done, Noted, is_at_the_beginning, is_running};
+use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
 /// How far a scan has come.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ScanProgress {
-    /// A resilver rather than a scrub.
-    pub is_resilver: bool,
     /// Allocated bytes that were looked at.
     pub done_bytes: u64,
     /// Allocated bytes of the pool when it began. A resilver passes over what is older than what is missing.
@@ -65,22 +63,13 @@ pub struct Scanned {
     pub errors: u64,
 }
 
-/// Which blocks a scrub verifies.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubRange {
-    /// Those born after this txg.
-    pub after: Txg,
-    /// Those born in this txg at the latest; none: up to now.
-    pub upto: Option<Txg>,
-}
-
-/// A scrub is to run, or goes on if it was paused. It is done by [`run_scan`].
+/// A scrub of what was born after a txg is to run, or goes on if it was paused. It is done by [`run_scan`].
 ///
 /// # Errors
 /// A scan runs already.
 #[boxed]
-pub async fn start_scrub(engine: &Engine, range: ScrubRange) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { state::start_scrub(context, range).await })).await?;
+pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { state::start_scrub(context, after).await })).await?;
     engine.order_scan();
     Ok(())
 }
@@ -161,7 +150,7 @@ impl Run<'_> {
         loop {
             self.orders.mark_unchanged();
             let behind = self.behind();
-            let scan = self.engine.mos().await?.scan_status().await?.filter(is_running);
+            let scan = self.engine.mos().await?.scan_status().await?.filter(goes_on);
             let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {
                 if !self.begin_resilver(&behind).await? {
                     return Ok(());
@@ -176,7 +165,7 @@ impl Run<'_> {
             let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
             self.engine.set_scan_pass(Some(*since));
             let errors = write_errors(&self.engine.pool());
-            let mut slice = Slice::new(self.engine, &scan);
+            let mut slice = Slice::new(self.engine, &scan).await?;
             let interrupted = {
                 let (walk, orders) = (std::pin::pin!(slice.run()), std::pin::pin!(self.orders.changed()));
                 match select(walk, orders).await {
@@ -191,14 +180,14 @@ impl Run<'_> {
             self.failed.extend(failing(&errors, &write_errors(&self.engine.pool())));
             self.has_nonsense |= slice.nonsense > 0;
             since.done_bytes += slice.examined_bytes;
-            let is_resilver = ScanFunc::from(scan.func) == ScanFunc::Resilver;
-            let done_bytes = scan.examined_bytes + slice.examined_bytes;
-            progress(ScanProgress { is_resilver, done_bytes, total_bytes: scan.to_examine_bytes });
+            let done_bytes = scan.examined_bytes.saturating_add(slice.examined_bytes);
+            progress(ScanProgress { done_bytes, total_bytes: scan.to_examine_bytes });
             self.done.written_bytes += slice.healed.written_bytes;
             self.done.errors += slice.lost + slice.nonsense;
             let is_last = slice.plan.is_done();
-            let noted = Noted::of(&scan, &slice);
-            let done = is_last.then(|| self.done_of(&scan, &behind));
+            let noted = Noted::of(&scan, &slice).await?;
+            drop(slice);
+            let done = is_last.then(|| self.complete(&scan, &behind));
             self.engine.run(move |context| Box::pin(state::note(context, noted, done))).await?;
             if is_last {
                 pass = None;
@@ -231,24 +220,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A scan is done.
-    fn done_of(&mut self, scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Done {
+    /// A scan is done: answers which leaves were brought all that was born up to which txg.
+    fn complete(&mut self, scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>) -> BTreeMap<Guid, Txg> {
         let mut upto = BTreeMap::new();
-        if ScanFunc::from(scan.func) == ScanFunc::Resilver {
-            for (leaf, (_, last)) in behind {
-                match self.failed.contains(leaf) || self.has_nonsense {
-                    true => {
-                        self.failed.insert(*leaf);
-                        self.done.incomplete.push(*leaf);
-                    }
-                    false => {
-                        upto.insert(*leaf, (*last).min(scan.max_txg));
-                        self.done.complete.push(*leaf);
-                    }
+        for (leaf, (_, last)) in behind.iter().filter(|_| scan.is_resilver()) {
+            match self.failed.contains(leaf) || self.has_nonsense {
+                true => {
+                    self.failed.insert(*leaf);
+                    self.done.incomplete.push(*leaf);
+                }
+                false => {
+                    upto.insert(*leaf, (*last).min(scan.max_txg));
+                    self.done.complete.push(*leaf);
                 }
             }
         }
-        Done { upto }
+        upto
     }
 }
 
@@ -259,7 +246,7 @@ fn is_enough(scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>, is_resumed: b
     let is_in_doubt = is_resumed && !is_at_the_beginning(scan) && scan.errors > 0;
     let last = behind.values().map(|txgs| txgs.0).max().unwrap_or(first);
     let is_covered = scan.min_txg < first && last <= scan.max_txg;
-    ScanFunc::from(scan.func) == ScanFunc::Resilver && is_covered && !is_in_doubt
+    scan.is_resilver() && is_covered && !is_in_doubt
 }
 
 /// From the first to the last txg that any leaf lacks.
@@ -277,9 +264,4 @@ fn failing<'a>(
     after: &'a BTreeMap<Guid, u64>,
 ) -> impl Iterator<Item = Guid> + 'a {
     after.iter().filter(|(leaf, errors)| before.get(leaf) != Some(errors)).map(|(leaf, _)| *leaf)
-}
-
-/// How blocks are read and written by scans.
-fn of_scans(pool: &Pool) -> Pool {
-    pool.for_class(IoClass::Scrub)
 }

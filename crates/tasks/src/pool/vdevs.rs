@@ -51,16 +51,15 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
 }
 
 /// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
-/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it. Answers its guid.
+/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it.
 ///
 /// # Errors
 /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
 #[boxed]
-pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<Guid> {
-    let leaf = engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await }));
-    let leaf = leaf.await?;
+pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await })).await?;
     engine.order_scan();
-    Ok(leaf)
+    Ok(())
 }
 
 /// Takes a device out of a mirror. If it is here, it is part of no pool afterwards.
@@ -103,7 +102,7 @@ async fn add_vdevs_sync(
 }
 
 /// Answers the new leaf.
-async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Result<Guid> {
+async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Result<()> {
     refuse_checkpoint(context).await?;
     refuse_removal(context)?;
     let mut config = context.config().clone();
@@ -142,8 +141,7 @@ async fn attach_sync(context: &mut SyncContext, to: Guid, new: &NewDevice) -> Re
     take_tree(context, config, device, Some((guid, lacking))).await?;
     make_vdev_zaps(context).await?;
     begin_resilver(context, lacking).await?;
-    context.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await?;
-    Ok(guid)
+    context.log_event("vdev attach", &format!("attach vdev={} to vdev={path}", new.path)).await
 }
 
 /// Answers its device, if that is here.

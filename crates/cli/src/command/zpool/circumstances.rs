@@ -2,7 +2,6 @@
 
 use cenote_dataset::{FeatureState, Mos};
 use cenote_format::features::SPA_VERSION_FEATURES;
-use cenote_format::scan::{ScanFunc, ScanState};
 use cenote_pool::{FoundPool, PoolState};
 
 use crate::outcome::CliError;
@@ -46,15 +45,11 @@ impl Circumstances {
     /// What an open pool shows.
     pub async fn of_pool(mos: &Mos) -> Result<Circumstances, CliError> {
         let scan = mos.scan_status().await?;
-        let resilvers = |scan: &cenote_format::scan::ScanPhys| {
-            ScanFunc::from(scan.func) == ScanFunc::Resilver
-                && ScanState::from(scan.state) == ScanState::Scanning
-        };
         let features = mos.features().await?;
         let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
         let found = Circumstances::of_found(&mos.pool().found());
         Ok(Circumstances {
-            resilvering: scan.as_ref().is_some_and(resilvers),
+            resilvering: scan.is_some_and(|scan| scan.is_resilver() && scan.is_running()),
             data_errors: mos.error_log().await?.len(),
             lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
             ..found

@@ -17,6 +17,19 @@ use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
+/// Devices of a pool.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Not supported
+    #[arg(long, hide = true)]
+    pub power: bool,
+    /// The pool
+    pub pool: String,
+    /// Devices: path, the last component of it, or guid
+    #[arg(required = true, value_name = "DEVICE")]
+    pub devices: Vec<String>,
+}
+
 /// `zpool offline`
 #[derive(Debug, Args)]
 #[command(
@@ -31,14 +44,9 @@ pub struct Offline {
     /// Only until the pool is exported: for pools of the daemon
     #[arg(short = 't')]
     pub temporary: bool,
-    /// Not supported
-    #[arg(long, hide = true)]
-    pub power: bool,
-    /// The pool
-    pub pool: String,
-    /// Devices: path, the last component of it, or guid
-    #[arg(required = true, value_name = "DEVICE")]
-    pub devices: Vec<String>,
+    /// Which devices
+    #[command(flatten)]
+    pub which: Which,
 }
 
 /// `zpool online`
@@ -50,14 +58,9 @@ pub struct Online {
     /// Not supported
     #[arg(short = 'e', hide = true)]
     pub expand: bool,
-    /// Not supported
-    #[arg(long, hide = true)]
-    pub power: bool,
-    /// The pool
-    pub pool: String,
-    /// Devices: path, the last component of it, or guid
-    #[arg(required = true, value_name = "DEVICE")]
-    pub devices: Vec<String>,
+    /// Which devices
+    #[command(flatten)]
+    pub which: Which,
 }
 
 /// `zpool clear`
@@ -95,12 +98,12 @@ pub struct Reopen {
 impl Offline {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.power {
+        if self.which.power {
             return Err(not_yet::option("zpool offline --power", POWER));
         }
         let how = match () {
             () if self.fault => Away::Faulted,
-            () if self.temporary && session.held_by_name(&self.pool).is_none() => {
+            () if self.temporary && session.held_by_name(&self.which.pool).is_none() => {
                 return Err(CliError::Refused(
                     "-t lasts until the pool is exported, which is the end of this command: leave it out, or \
                      keep the pool open with `cenote serve`"
@@ -111,20 +114,20 @@ impl Offline {
             () => Away::Offline,
         };
         let work = async |engine: &Engine| {
-            for typed in &self.devices {
+            for typed in &self.which.devices {
                 let leaf = named(engine, "offline", typed).await?;
                 take_out(engine, leaf, how).await.map_err(cannot(format!("offline {typed}")))?;
             }
             Ok(())
         };
-        session.change_pool(&self.pool, work).await
+        session.change_pool(&self.which.pool, work).await
     }
 }
 
 impl Online {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.power {
+        if self.which.power {
             return Err(not_yet::option("zpool online --power", POWER));
         }
         if self.expand {
@@ -132,7 +135,7 @@ impl Online {
             return Err(not_yet::option("zpool online -e", instead));
         }
         let work = async |engine: &Engine| {
-            for typed in &self.devices {
+            for typed in &self.which.devices {
                 let leaf = named(engine, "online", typed).await?;
                 let devices = session.returning(engine, Some(leaf)).await?;
                 let done = bring_back(engine, Some(leaf), Back::Online, devices).await;
@@ -141,7 +144,7 @@ impl Online {
             }
             scan(session, engine, false).await
         };
-        session.change_pool(&self.pool, work).await
+        session.change_pool(&self.which.pool, work).await
     }
 }
 

@@ -7,9 +7,8 @@
 
 use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::scan::{ScanFunc, ScanState};
 use cenote_format::units::Txg;
-use cenote_tasks::{ScrubRange, cancel_scrub, pause_scrub, run_scan, start_scrub};
+use cenote_tasks::{cancel_scrub, pause_scrub, run_scan, start_scrub};
 use clap::Args;
 
 use crate::command::not_yet;
@@ -83,8 +82,8 @@ impl Scrub {
                 // Without a daemon nobody goes on with a scrub but this.
                 let is_ours = session.pools().is_none() && is_scrubbing(engine).await?;
                 if !is_ours {
-                    let range = self.range(engine).await?;
-                    start_scrub(engine, range).await.map_err(cannot(format!("scrub {pool}")))?;
+                    let after = self.after(engine).await?;
+                    start_scrub(engine, after).await.map_err(cannot(format!("scrub {pool}")))?;
                 }
                 scan(session, engine, self.wait).await
             }
@@ -92,13 +91,13 @@ impl Scrub {
         session.change_each(&self.pools, |pool| pool.as_str(), work).await
     }
 
-    async fn range(&self, engine: &Engine) -> Result<ScrubRange, CliError> {
-        let mos = engine.mos().await?;
+    /// The txg after which what is to be verified was born.
+    async fn after(&self, engine: &Engine) -> Result<Txg, CliError> {
         let last = match self.since_last {
-            true => mos.directory_u64(names::LAST_SCRUBBED_TXG).await?.unwrap_or(0),
-            false => 0,
+            true => engine.mos().await?.directory_u64(names::LAST_SCRUBBED_TXG).await?,
+            false => None,
         };
-        Ok(ScrubRange { after: Txg(last), upto: None })
+        Ok(Txg(last.unwrap_or(0)))
     }
 }
 
@@ -144,9 +143,5 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
 
 async fn is_scrubbing(engine: &Engine) -> Result<bool, CliError> {
     let scan = engine.mos().await?.scan_status().await?;
-    Ok(scan.is_some_and(|scan| {
-        ScanFunc::from(scan.func) == ScanFunc::Scrub
-            && ScanState::from(scan.state) == ScanState::Scanning
-            && !scan.is_paused()
-    }))
+    Ok(scan.is_some_and(|scan| scan.is_scrub() && scan.is_running() && !scan.is_paused()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cenote_dataset::Mos;
 use cenote_format::dsl::names::vdev_zap;
-use cenote_format::scan::VdevWorkState;
+use cenote_format::scan::{ScanPhys, VdevWorkState};
 use cenote_object::Zap;
 use cenote_pool::{VdevKind, VdevStatus};
 use clap::{Args, ValueEnum};
@@ -19,11 +19,6 @@ use crate::session::{Session, print};
 
 /// How often it is looked whether the work is done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A scrub, and a resilver, in `ScanPhys::func`.
-const SCRUB: u64 = 1;
-const RESILVER: u64 = 2;
-/// At work, in `ScanPhys::state`.
-const SCANNING: u64 = 1;
 
 /// Work that takes time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -144,8 +139,8 @@ async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u6
                 let destroys = !mos.pending_destroys().await?.is_empty();
                 (freeing > 0 || destroys).then_some(freeing)
             }
-            Activity::Scrub => scan(mos, SCRUB).await?,
-            Activity::Resilver => scan(mos, RESILVER).await?,
+            Activity::Scrub => scan(mos, ScanPhys::is_scrub).await?,
+            Activity::Resilver => scan(mos, ScanPhys::is_resilver).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
             Activity::Remove => is_removing(mos).then_some(0),
             Activity::Initialize => leaf_work(mos, vdev_zap::INITIALIZE_STATE).await?,
@@ -158,9 +153,9 @@ async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u6
     Ok(all)
 }
 
-async fn scan(mos: &Mos, func: u64) -> Result<Option<u64>, CliError> {
-    let scan = mos.scan_status().await?.filter(|scan| scan.func == func && scan.state == SCANNING);
-    let scan = scan.filter(|scan| !scan.is_paused());
+async fn scan(mos: &Mos, is_it: impl Fn(&ScanPhys) -> bool) -> Result<Option<u64>, CliError> {
+    let scan = mos.scan_status().await?;
+    let scan = scan.filter(|scan| is_it(scan) && scan.is_running() && !scan.is_paused());
     Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
 }
 

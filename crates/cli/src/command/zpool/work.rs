@@ -60,11 +60,10 @@ fn time(seconds: u64) -> String {
 fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)], pace: Option<Pace>) -> String {
     let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
     let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
-    let is_active = |scan: &ScanPhys| ScanState::from(scan.state) == ScanState::Scanning;
     let mut out = String::new();
     match (func, scan) {
         (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub", pace),
-        (ScanFunc::Resilver, Some(scan)) if is_active(scan) || scan.end_time_s > newest_rebuild => {
+        (ScanFunc::Resilver, Some(scan)) if scan.is_running() || scan.end_time_s > newest_rebuild => {
             return scan_line(scan, "resilver", pace);
         }
         _ => {}

@@ -53,8 +53,6 @@ pub(super) struct Plan {
     queue: BTreeMap<DatasetId, Txg>,
     /// The current one is to be visited again, for what was born later.
     again: bool,
-    /// What the pool says is being walked over.
-    pub(super) noted: DatasetId,
     pub(super) taken: BTreeSet<DatasetId>,
     pub(super) added: BTreeMap<DatasetId, Waiting>,
 }
@@ -71,7 +69,6 @@ impl Plan {
             current: (dataset != NOTHING).then_some(current),
             queue,
             again: scan.flags & DSF_VISIT_DS_AGAIN != 0,
-            noted: dataset,
             taken: BTreeSet::new(),
             added: BTreeMap::new(),
         }

@@ -10,20 +10,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_dataset::Mos;
+use cenote_dataset::mos::scan_in;
 use cenote_dataset::traverse::Position;
 use cenote_engine::SyncContext;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
 use cenote_format::label::VdevConfig;
-use cenote_format::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanFunc, ScanPhys, ScanState};
-use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
+use cenote_format::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanPhys};
+use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
-use super::ScrubRange;
 use super::plan::{NOTHING, Waiting, bookmark, position};
-use super::walk::{Slice, allocated_bytes};
+use super::walk::Slice;
 
 /// `POOL_SCAN_SCRUB`.
 const SCRUB: u64 = 1;
@@ -48,8 +48,8 @@ pub(super) struct Noted {
     again_is_done: bool,
     taken: BTreeSet<DatasetId>,
     added: Vec<Waiting>,
-    /// The dataset at which it ended, and the txg whose tree it walked over.
-    ended_at: Option<Waiting>,
+    /// The dataset at which it ended, if it began at another one; and the txg whose tree it walked over.
+    moved_to: Option<Waiting>,
     txg: Txg,
     examined_bytes: u64,
     processed_bytes: u64,
@@ -57,30 +57,24 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    pub(super) fn of(scan: &ScanPhys, slice: &Slice<'_>) -> Noted {
-        let plan = &slice.plan;
-        Noted {
+    pub(super) async fn of(scan: &ScanPhys, slice: &Slice<'_>) -> Result<Noted> {
+        let (plan, before) = (&slice.plan, scan.bookmark.dataset);
+        Ok(Noted {
             func: scan.func,
             start_time_s: scan.start_time_s,
-            before: plan.noted,
+            before,
             bookmark: plan.bookmark(),
             txgs: plan.current.map_or((scan.cur_min_txg, scan.cur_max_txg), |current| current.txgs),
-            again_is_done: plan.current.is_none_or(|current| current.dataset != plan.noted),
+            again_is_done: plan.current.is_none_or(|current| current.dataset != before),
             taken: plan.taken.clone(),
             added: plan.added.values().copied().collect(),
-            ended_at: slice.ended_at,
-            txg: slice.txg,
+            moved_to: plan.current_dataset(&slice.mos).await?.filter(|now| now.dataset != before),
+            txg: slice.mos.uberblock().txg,
             examined_bytes: slice.examined_bytes,
             processed_bytes: slice.healed.written_bytes,
             errors: slice.lost + slice.nonsense,
-        }
+        })
     }
-}
-
-/// What a scan that is done has reached.
-pub(super) struct Done {
-    /// Leaves that were brought all that was born up to a txg.
-    pub(super) upto: BTreeMap<Guid, Txg>,
 }
 
 /// The datasets that wait to be scanned.
@@ -98,8 +92,8 @@ pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<Data
 /// A resilver of what was born in these txgs, first and last, begins; a scrub in progress ends.
 pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Txg, Txg)) -> Result<()> {
     let txgs = (Txg(first.0.saturating_sub(1)), last);
-    if let Some(scan) = scan(context).await?.filter(is_running) {
-        let is_begun = scan.func == RESILVER && (scan.min_txg, scan.max_txg) == txgs;
+    if let Some(scan) = scan(context).await?.filter(goes_on) {
+        let is_begun = scan.is_resilver() && (scan.min_txg, scan.max_txg) == txgs;
         if is_begun && is_at_the_beginning(&scan) {
             return Ok(());
         }
@@ -110,17 +104,16 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
 }
 
 /// A scrub begins, or goes on.
-pub(super) async fn start_scrub(context: &mut SyncContext, range: ScrubRange) -> Result<()> {
-    if let Some(before) = scan(context).await?.filter(is_running) {
+pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result<()> {
+    if let Some(before) = scan(context).await?.filter(goes_on) {
         let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
         return match before.is_paused() {
             true => put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await,
-            false if before.func == RESILVER => refused("currently resilvering"),
+            false if before.is_resilver() => refused("currently resilvering"),
             false => refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub"),
         };
     }
-    let upto = range.upto.unwrap_or(context.txg());
-    begin(context, SCRUB, (range.after, upto)).await
+    begin(context, SCRUB, (after, context.txg())).await
 }
 
 /// A scrub pauses.
@@ -141,69 +134,82 @@ pub(super) async fn cancel_scrub(context: &mut SyncContext) -> Result<()> {
 }
 
 async fn running_scrub(context: &SyncContext) -> Result<ScanPhys> {
-    let scan = scan(context).await?.filter(|scan| is_running(scan) && scan.func == SCRUB);
+    let scan = scan(context).await?.filter(|scan| scan.is_running() && scan.is_scrub());
     scan.ok_or_else(|| DatasetError::unsuitable(context.pool().name(), "there is no active scrub"))
 }
 
-/// A slice of it is done; `done`: it was the last.
-pub(super) async fn note(context: &mut SyncContext, noted: Noted, done: Option<Done>) -> Result<()> {
-    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+/// A slice of it is done. It was the last if there is `complete`: leaves that were brought all that was born
+/// up to a txg.
+pub(super) async fn note(
+    context: &mut SyncContext,
+    noted: Noted,
+    complete: Option<BTreeMap<Guid, Txg>>,
+) -> Result<()> {
+    let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
     if (scan.func, scan.start_time_s) != (noted.func, noted.start_time_s) {
         return Ok(());
     }
-    scan.examined_bytes += noted.examined_bytes;
-    scan.processed_bytes += noted.processed_bytes;
-    scan.errors += noted.errors;
-    let Some(done) = done else {
-        let mut added = noted.added;
-        if scan.bookmark.dataset == noted.before {
-            scan.bookmark = noted.bookmark;
-            (scan.cur_min_txg, scan.cur_max_txg) = noted.txgs;
-            if noted.again_is_done {
-                scan.flags &= !DSF_VISIT_DS_AGAIN;
-            }
-            // What was meanwhile done to the one noted before has been noted with it.
-            if let Some(now) = noted.ended_at.filter(|now| now.dataset != noted.before) {
-                match now_instead(context, &now, noted.txg).await? {
-                    Some(same) if same == now.dataset => {}
-                    Some(taken) if !now.is_snapshot => scan.bookmark.dataset = taken,
-                    _ => {
-                        scan.bookmark = bookmark(NOTHING, Position::default());
-                        added.push(now);
-                    }
-                }
-            }
-        } else if let Some(now) = noted.ended_at.filter(|now| now.dataset != noted.before) {
+    scan.examined_bytes = scan.examined_bytes.saturating_add(noted.examined_bytes);
+    scan.processed_bytes = scan.processed_bytes.saturating_add(noted.processed_bytes);
+    scan.errors = scan.errors.saturating_add(noted.errors);
+    match complete {
+        Some(complete) => note_end(context, scan, complete).await,
+        None => note_place(context, scan, noted).await,
+    }
+}
+
+async fn note_place(context: &mut SyncContext, mut scan: ScanPhys, noted: Noted) -> Result<()> {
+    let Noted { mut added, moved_to, txg, .. } = noted;
+    let is_as_before = scan.bookmark.dataset == noted.before;
+    if is_as_before {
+        scan.bookmark = noted.bookmark;
+        (scan.cur_min_txg, scan.cur_max_txg) = noted.txgs;
+        if noted.again_is_done {
+            scan.flags &= !DSF_VISIT_DS_AGAIN;
+        }
+    }
+    // What was meanwhile done to the one noted before has been noted with it.
+    if let Some(now) = moved_to {
+        match now_instead(context, &now, txg).await? {
             // Another one is to be walked over first: this one waits, from its beginning.
-            added.push(now);
-        }
-        let edit = context.edit();
-        let queue = ZapEdit::new(&edit, scan.queue);
-        for dataset in &noted.taken {
-            if queue.get(&key(*dataset)).await?.is_some() {
-                queue.remove(&key(*dataset)).await?;
+            _ if !is_as_before => added.push(now),
+            Some(same) if same == now.dataset => {}
+            Some(taken) if !now.is_snapshot => scan.bookmark.dataset = taken,
+            _ => {
+                scan.bookmark = bookmark(NOTHING, Position::default());
+                added.push(now);
             }
         }
-        for waiting in added {
-            if let Some(dataset) = now_instead(context, &waiting, noted.txg).await? {
-                queue.update(&key(dataset), waiting.born_after.0).await?;
-            }
+    }
+    let edit = context.edit();
+    let queue = ZapEdit::new(&edit, scan.queue);
+    for dataset in &noted.taken {
+        if queue.get(&key(*dataset)).await?.is_some() {
+            queue.remove(&key(*dataset)).await?;
         }
-        return put(context, &scan).await;
-    };
+    }
+    for waiting in added {
+        if let Some(dataset) = now_instead(context, &waiting, txg).await? {
+            queue.update(&key(dataset), waiting.born_after.0).await?;
+        }
+    }
+    put(context, &scan).await
+}
+
+async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<Guid, Txg>) -> Result<()> {
     let (func, min, max, errors) = (scan.func, scan.min_txg, scan.max_txg, scan.errors);
     let what = format!("func={func} mintxg={min} maxtxg={max} errors={errors}");
     context.log_event("scan done", &what).await?;
     end(context, scan, FINISHED).await?;
-    if func == SCRUB {
+    if scan.is_scrub() {
         let edit = context.edit();
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
         directory.update(names::LAST_SCRUBBED_TXG, max.0).await?;
     }
-    if forget_marks(&mut context.config().vdev_tree, &done.upto) {
+    if forget_marks(&mut context.config().vdev_tree, &complete) {
         context.config_has_changed();
     }
-    for (leaf, txg) in done.upto {
+    for (leaf, txg) in complete {
         context.pool().caught_up(leaf, txg);
     }
     Ok(())
@@ -212,7 +218,7 @@ pub(super) async fn note(context: &mut SyncContext, noted: Noted, done: Option<D
 /// A snapshot of a head was taken: it has all that was to be scanned of the head.
 pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snapshot: ObjectId) -> Result<()> {
     let (head, snapshot) = (DatasetId(head.0), DatasetId(snapshot.0));
-    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+    let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
     wait_instead(context, &scan, head, Some(snapshot)).await?;
     if scan.bookmark.dataset == head {
         scan.bookmark.dataset = snapshot;
@@ -225,7 +231,7 @@ pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snaps
 /// scanned anew.
 pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: ObjectId) -> Result<()> {
     let (id, next) = (DatasetId(id.0), (next.0 != 0).then_some(DatasetId(next.0)));
-    let Some(mut scan) = scan(context).await?.filter(is_running) else { return Ok(()) };
+    let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
     wait_instead(context, &scan, id, next).await?;
     if scan.bookmark.dataset == id {
         if let Some(next) = next {
@@ -291,6 +297,9 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
     if let Some(queue) = before.map(|scan| scan.queue).filter(|queue| *queue != ObjectId(0)) {
         edit.destroy(queue).await?;
     }
+    let vdevs = context.pool().vdevs();
+    let allocator = context.allocator();
+    let spaces = vdevs.tops().filter_map(|top| allocator.vdev_space(VdevId(top.id)));
     let mut scan = ScanPhys {
         func,
         state: SCANNING,
@@ -300,7 +309,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
         cur_min_txg: min_txg,
         cur_max_txg: max_txg,
         start_time_s: context.now_s(),
-        to_examine_bytes: allocated_bytes(context.pool().vdevs().tops(), context.allocator()),
+        to_examine_bytes: spaces.map(|space| space.allocated_bytes).sum(),
         ..empty(context)?
     };
     // Blocks of deduplication tables are met in the tree.
@@ -335,16 +344,12 @@ pub(super) fn is_at_the_beginning(scan: &ScanPhys) -> bool {
 }
 
 /// A scrub or resilver is in progress, or paused.
-pub(super) fn is_running(scan: &ScanPhys) -> bool {
-    let func = ScanFunc::from(scan.func);
-    ScanState::from(scan.state) == ScanState::Scanning && matches!(func, ScanFunc::Scrub | ScanFunc::Resilver)
+pub(super) fn goes_on(scan: &ScanPhys) -> bool {
+    scan.is_running() && (scan.is_scrub() || scan.is_resilver())
 }
 
 async fn scan(context: &SyncContext) -> Result<Option<ScanPhys>> {
-    let directory = Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
-    let Some(value) = directory.lookup(names::SCAN.as_bytes()).await? else { return Ok(None) };
-    let words: Vec<u64> = value.words().collect();
-    ScanPhys::from_words(&words).map(Some).map_err(|_| context.damaged("the scan's state makes no sense"))
+    scan_in(&Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?).await
 }
 
 async fn put(context: &SyncContext, scan: &ScanPhys) -> Result<()> {

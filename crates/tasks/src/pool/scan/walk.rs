@@ -12,15 +12,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cenote_dataset::Mos;
-use cenote_dataset::traverse::{Log, Met, Tree};
+use cenote_dataset::traverse::{Log, Met, Position, Tree};
 use cenote_engine::Engine;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
-use cenote_format::scan::{ScanFunc, ScanPhys};
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::scan::ScanPhys;
+use cenote_format::units::Txg;
 use cenote_object::Result;
-use cenote_pool::{Fault, Healed, Pool, VdevConfig, VerifyItem, Zbookmark};
+use cenote_pool::alloc::KeptSpace;
+use cenote_pool::{Fault, Healed, IoClass, Pool, VerifyItem, Zbookmark};
+use cenote_runtime::Instant;
 
-use super::plan::{Plan, Waiting};
+use super::plan::Plan;
 use super::state::{is_at_the_beginning, queue_of};
 
 /// Blocks that are read together: enough to go over the disks in order.
@@ -30,8 +32,11 @@ const SLICE: Duration = Duration::from_secs(5);
 
 /// A slice of a scan.
 pub(super) struct Slice<'a> {
-    engine: &'a Engine,
     scan: &'a ScanPhys,
+    /// What the tree refers to is not given away before it has been walked over.
+    _kept: KeptSpace,
+    /// With the tree.
+    pub(super) mos: Mos,
     pool: Pool,
     /// What is left after it.
     pub(super) plan: Plan,
@@ -42,103 +47,90 @@ pub(super) struct Slice<'a> {
     pub(super) lost: u64,
     /// Metadata that make no sense.
     pub(super) nonsense: u64,
-    /// The txg whose tree it walks over.
-    pub(super) txg: Txg,
-    /// The dataset at which it ended.
-    pub(super) ended_at: Option<Waiting>,
 }
 
 impl<'a> Slice<'a> {
-    pub(super) fn new(engine: &'a Engine, scan: &'a ScanPhys) -> Slice<'a> {
-        Slice {
-            engine,
+    pub(super) async fn new(engine: &Engine, scan: &'a ScanPhys) -> Result<Slice<'a>> {
+        // Before the tree is looked at.
+        let _kept = engine.keep_freed();
+        let mos = engine.mos().await?;
+        Ok(Slice {
             scan,
-            pool: super::of_scans(&engine.pool()),
-            plan: Plan::of(scan, Default::default()),
+            _kept,
+            pool: mos.pool().for_class(IoClass::Scrub),
+            plan: Plan::of(scan, queue_of(&mos, scan).await?),
+            mos,
             window: Vec::new(),
             healed: Healed::default(),
             examined_bytes: 0,
             lost: 0,
             nonsense: 0,
-            txg: Txg(0),
-            ended_at: None,
-        }
+        })
     }
 
     /// Scans for a while.
     pub(super) async fn run(&mut self) -> Result<()> {
-        let until = self.engine.runtime().now() + SLICE;
-        // In this order: what the tree refers to is not given away before it has been walked over.
-        let _kept = self.engine.keep_freed();
-        let mos = self.engine.mos().await?;
-        self.txg = mos.uberblock().txg;
-        self.plan = Plan::of(self.scan, queue_of(&mos, self.scan).await?);
+        let (mos, until) = (self.mos.clone(), self.pool.runtime().now() + SLICE);
         if is_at_the_beginning(self.scan) {
             self.visit_apart(&mos).await?;
         }
         while let Some(part) = self.plan.next(&mos).await? {
             let mut met = Vec::new();
-            let mut tree = Tree::of_objset(mos.pool(), &part, &mut met);
-            loop {
-                self.take(&mut met).await;
-                if self.window.len() >= WINDOW_BLOCKS {
-                    self.flush_window().await;
-                }
-                // The way back to where it began is no progress.
-                if self.engine.runtime().now() >= until
-                    && let Some(position) = tree.position().filter(|position| *position > part.from)
-                {
+            let tree = Tree::of_objset(mos.pool(), &part, &mut met);
+            // The way back to where it began is no progress.
+            let is_over = |at: Position, now: Instant| now >= until && at > part.from;
+            match self.walk(tree, met, is_over).await {
+                Some(position) => {
                     self.plan.reached(position);
-                    return self.end(&mos).await;
-                }
-                if !tree.step(&mut met).await {
                     break;
                 }
+                None => self.plan.finish(&mos).await?,
             }
-            self.take(&mut met).await;
-            self.plan.finish(&mos).await?;
         }
-        self.end(&mos).await
-    }
-
-    async fn end(&mut self, mos: &Mos) -> Result<()> {
-        self.ended_at = self.plan.current_dataset(mos).await?;
         self.flush_window().await;
         // What a flush fails to bring shows in the counters.
-        drop(self.pool.flush(Txg(self.pool.uberblock().txg.0 + 1)).await);
+        drop(self.pool.flush(self.next_txg()).await);
         Ok(())
     }
 
-    fn is_resilver(&self) -> bool {
-        ScanFunc::from(self.scan.func) == ScanFunc::Resilver
+    fn next_txg(&self) -> Txg {
+        Txg(self.pool.uberblock().txg.0 + 1)
     }
 
     /// Trees that the tree of the pool does not lead to: of a checkpoint, and of destroyed datasets.
     async fn visit_apart(&mut self, mos: &Mos) -> Result<()> {
         let mut met = Vec::new();
         if let Some(checkpoint) = mos.checkpoint().await? {
-            let mut tree = Tree::born_after(mos.pool(), checkpoint.rootbp, self.scan.min_txg, &mut met);
-            self.walk(&mut tree, met).await;
+            let tree = Tree::born_after(mos.pool(), checkpoint.rootbp, self.scan.min_txg, &mut met);
+            self.walk(tree, met, |_, _| false).await;
         }
         for entry in mos.pending_destroys().await? {
             let mut met = Vec::new();
-            let mut tree = Tree::resume(mos.pool(), &entry, &mut met);
-            self.walk(&mut tree, met).await;
+            let tree = Tree::resume(mos.pool(), &entry, &mut met);
+            self.walk(tree, met, |_, _| false).await;
         }
         Ok(())
     }
 
-    async fn walk(&mut self, tree: &mut Tree, mut met: Vec<Met>) {
+    /// Walks over a tree to its end, or until `is_over`; then it answers where the rest begins.
+    async fn walk(
+        &mut self,
+        mut tree: Tree,
+        mut met: Vec<Met>,
+        is_over: impl Fn(Position, Instant) -> bool,
+    ) -> Option<Position> {
         loop {
             self.take(&mut met).await;
             if self.window.len() >= WINDOW_BLOCKS {
                 self.flush_window().await;
             }
-            if !tree.step(&mut met).await {
-                break;
+            let now = self.pool.runtime().now();
+            let position = tree.position()?;
+            if is_over(position, now) {
+                return Some(position);
             }
+            tree.step(&mut met).await;
         }
-        self.take(&mut met).await;
     }
 
     async fn take(&mut self, met: &mut Vec<Met>) {
@@ -158,7 +150,7 @@ impl<'a> Slice<'a> {
             return;
         }
         self.examined_bytes += bp.asize().0;
-        if !self.is_resilver() || self.pool.may_lack(&bp) {
+        if !self.scan.is_resilver() || self.pool.may_lack(&bp) {
             self.window.push(VerifyItem { bp, place });
         }
     }
@@ -168,7 +160,7 @@ impl<'a> Slice<'a> {
         if blocks.is_empty() {
             return;
         }
-        if self.is_resilver() {
+        if self.scan.is_resilver() {
             let healed = self.pool.heal_many(blocks).await;
             self.lost += healed.lost_copies;
             return self.healed.add(healed);
@@ -181,9 +173,8 @@ impl<'a> Slice<'a> {
 
     /// The end of a log was never written, or torn: that is no loss.
     async fn visit_log(&mut self, log: &Log) {
-        let last = Txg(self.pool.uberblock().txg.0 + 1);
-        for (bp, place) in log.blocks(&self.pool, last).await.live {
-            let healed = match self.is_resilver() {
+        for (bp, place) in log.blocks(&self.pool, self.next_txg()).await.live {
+            let healed = match self.scan.is_resilver() {
                 true => self.pool.heal_many(vec![VerifyItem { bp, place }]).await,
                 false => self.pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
             };
@@ -192,12 +183,4 @@ impl<'a> Slice<'a> {
             }
         }
     }
-}
-
-/// What all vdevs have allocated.
-pub(super) fn allocated_bytes<'a>(
-    tops: impl Iterator<Item = &'a VdevConfig>,
-    allocator: &cenote_pool::alloc::Allocator,
-) -> u64 {
-    tops.filter_map(|top| allocator.vdev_space(VdevId(top.id))).map(|space| space.allocated_bytes).sum()
 }
