@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Blocks of metadata are always cached; blocks of files and volumes where [`CacheOptions::data`] says so: a
-//! program that reads each file once keeps its memory for metadata, a daemon serves from it.
+//! program that reads each file once keeps its memory for metadata, a daemon serves from it. What becomes
+//! resident is the dataset's choice, too ([`caching`]).
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard has one, the table of
 //! reads in flight another. The policy's may be held while a shard's is taken, not the other way round; none
@@ -25,6 +26,7 @@
 //! Source: OpenZFS `arc.c`; of its forms of a block only the decoded one.
 #![forbid(unsafe_code)]
 
+mod caching;
 mod flights;
 mod identity;
 mod record;
@@ -45,6 +47,7 @@ use identity::{Identity, Key};
 use shard::Shard;
 use stats::Counters;
 
+pub use caching::{Caching, CachingCell, Scope};
 pub use record::{LookUp, Recording};
 pub use stats::{CacheStats, ClassStats};
 
@@ -115,7 +118,13 @@ impl BlockCache {
     ///
     /// # Errors
     /// Those of [`Pool::read`]; a failed read leaves nothing in the cache.
-    pub async fn read(&self, pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
+    pub async fn read(
+        &self,
+        pool: &Pool,
+        bp: &Blkptr,
+        ctx: &ReadContext,
+        caching: Caching,
+    ) -> Result<Bytes, PoolError> {
         let Some(block) = self.cached(bp) else { return pool.read(bp, ctx).await };
         let now_ns = now_ns(pool);
         if let Some(bytes) = self.look_up(&block, bp, ctx, now_ns) {
@@ -123,7 +132,7 @@ impl BlockCache {
         }
         let read = async {
             let bytes = pool.read(bp, ctx).await?;
-            self.insert(&block, bytes.clone(), now_ns);
+            self.insert(&block, bytes.clone(), caching, now_ns);
             Ok(bytes)
         };
         self.in_flight.join(block.key, read).await
@@ -137,6 +146,7 @@ impl BlockCache {
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
+        caching: Caching,
         keep: impl Fn(usize) -> bool,
         mut each: impl FnMut(Result<Bytes, PoolError>),
     ) {
@@ -160,7 +170,7 @@ impl BlockCache {
                     continue;
                 }
                 if let (Ok(bytes), Some(block)) = (&block, self.cached(bp).filter(|_| keep(index))) {
-                    self.insert(&block, bytes.clone(), now_ns);
+                    self.insert(&block, bytes.clone(), caching, now_ns);
                 }
                 return each(block);
             }
@@ -175,9 +185,10 @@ impl BlockCache {
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
+        caching: Caching,
     ) -> Vec<Result<Bytes, PoolError>> {
         let mut results = Vec::with_capacity(requests.len());
-        self.read_each(pool, requests, |_| true, |block| results.push(block)).await;
+        self.read_each(pool, requests, caching, |_| true, |block| results.push(block)).await;
         results
     }
 
@@ -186,13 +197,14 @@ impl BlockCache {
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
+        caching: Caching,
     ) -> Vec<Result<Bytes, PoolError>> {
         if !self.data.load(Ordering::Relaxed) {
             return pool.read_many(requests).await;
         }
         // Many small reads of one block come at once: they share one flight.
         if let [(bp, ctx)] = &requests[..] {
-            return vec![self.read(pool, bp, ctx).await];
+            return vec![self.read(pool, bp, ctx, caching).await];
         }
         let now_ns = now_ns(pool);
         let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
@@ -211,7 +223,7 @@ impl BlockCache {
             Some(hit) => Some(hit),
             None => read.next().map(|(name, result)| {
                 if let (Some(name), Ok(bytes)) = (&name, &result) {
-                    self.insert(name, bytes.clone(), now_ns);
+                    self.insert(name, bytes.clone(), caching, now_ns);
                 }
                 result
             }),
@@ -220,9 +232,9 @@ impl BlockCache {
     }
 
     /// A txg has written a block: it is cached as if it had been read.
-    pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes) {
+    pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes, caching: Caching) {
         if let Some(block) = self.cached(bp) {
-            self.insert(&block, bytes.clone(), now_ns(pool));
+            self.insert(&block, bytes.clone(), caching, now_ns(pool));
         }
     }
 
@@ -356,8 +368,12 @@ impl BlockCache {
         found
     }
 
-    /// Makes a block resident and lets others go. One that is larger than the budget does not stay.
-    fn insert(&self, block: &Identity, bytes: Bytes, now_ns: u64) {
+    /// Makes a block resident, if its dataset wants that, and lets others go. One that is larger than the
+    /// budget does not stay.
+    fn insert(&self, block: &Identity, bytes: Bytes, caching: Caching, now_ns: u64) {
+        if !caching.primary.takes(block.class) {
+            return;
+        }
         let mut keeper = self.keeper.lock();
         let Keeper { policy, budget_bytes, evicted, .. } = &mut *keeper;
         let access = access(block.id, block.class, bytes.len(), now_ns);
@@ -370,7 +386,7 @@ impl BlockCache {
             if shard.holds(block.id) {
                 return;
             }
-            shard.insert(block, bytes);
+            shard.insert(block, bytes, caching.secondary.takes(block.class));
         }
         // The policy decides by what was hit until now.
         for shard in &self.shards {
@@ -385,9 +401,9 @@ impl BlockCache {
 
     /// Removes what the policy named. Its lock is held.
     fn evict(&self, evicted: &mut Vec<BlockId>) {
-        self.counters.evicted(evicted.len() as u64);
         for id in evicted.drain(..) {
-            self.shard(id).lock().remove(id);
+            let gone = self.shard(id).lock().remove(id);
+            self.counters.evicted(gone);
         }
     }
 

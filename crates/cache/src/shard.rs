@@ -18,6 +18,8 @@ const BATCH: usize = 32;
 struct Resident {
     key: Key,
     class: Class,
+    /// A cache device may take it.
+    is_l2_eligible: bool,
     bytes: Bytes,
 }
 
@@ -50,15 +52,18 @@ impl Shard {
         self.blocks.contains_key(&id)
     }
 
-    pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes) {
+    pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes, is_l2_eligible: bool) {
         self.content_bytes[block.class as usize] += bytes.len() as u64;
-        self.blocks.insert(block.id, Resident { key: block.key, class: block.class, bytes });
+        let resident = Resident { key: block.key, class: block.class, is_l2_eligible, bytes };
+        self.blocks.insert(block.id, resident);
     }
 
-    pub(crate) fn remove(&mut self, id: BlockId) {
-        if let Some(gone) = self.blocks.remove(&id) {
-            self.content_bytes[gone.class as usize] -= gone.bytes.len() as u64;
-        }
+    /// Answers what was there: its length, and whether a cache device may take it.
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(u64, bool)> {
+        let gone = self.blocks.remove(&id)?;
+        let len_bytes = gone.bytes.len() as u64;
+        self.content_bytes[gone.class as usize] -= len_bytes;
+        Some((len_bytes, gone.is_l2_eligible))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -13,6 +13,10 @@ pub struct CacheStats {
     pub metadata: ClassStats,
     /// Blocks evicted.
     pub evictions: u64,
+    /// Bytes evicted that a cache device may take (`evict_l2_eligible`).
+    pub evicted_l2_eligible_bytes: u64,
+    /// Bytes evicted that none may take (`evict_l2_ineligible`).
+    pub evicted_l2_ineligible_bytes: u64,
     /// Blocks in the cache now.
     pub blocks: u64,
     /// Bytes in the cache now, including bookkeeping.
@@ -45,6 +49,8 @@ impl CacheStats {
             sum.content_bytes += class.content_bytes;
         }
         self.evictions += other.evictions;
+        self.evicted_l2_eligible_bytes += other.evicted_l2_eligible_bytes;
+        self.evicted_l2_ineligible_bytes += other.evicted_l2_ineligible_bytes;
         self.blocks += other.blocks;
         self.bytes += other.bytes;
         self.budget_bytes += other.budget_bytes;
@@ -57,10 +63,13 @@ impl CacheStats {
             misses: now.misses.saturating_sub(before.misses),
             content_bytes: now.content_bytes,
         };
+        let count = |of: fn(&CacheStats) -> u64| of(self).saturating_sub(of(before));
         CacheStats {
             data: class(&self.data, &before.data),
             metadata: class(&self.metadata, &before.metadata),
-            evictions: self.evictions.saturating_sub(before.evictions),
+            evictions: count(|stats| stats.evictions),
+            evicted_l2_eligible_bytes: count(|stats| stats.evicted_l2_eligible_bytes),
+            evicted_l2_ineligible_bytes: count(|stats| stats.evicted_l2_ineligible_bytes),
             ..self.clone()
         }
     }
@@ -81,6 +90,8 @@ pub(crate) struct Counters {
     hits: [AtomicU64; 2],
     misses: [AtomicU64; 2],
     evictions: AtomicU64,
+    /// Bytes evicted that no cache device may take, and that one may.
+    evicted_bytes: [AtomicU64; 2],
 }
 
 impl Counters {
@@ -89,8 +100,13 @@ impl Counters {
         counters[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn evicted(&self, blocks: u64) {
-        self.evictions.fetch_add(blocks, Ordering::Relaxed);
+    /// A block of this length was evicted, and whether a cache device may take it. One that went before it
+    /// could be evicted counts, too.
+    pub(crate) fn evicted(&self, gone: Option<(u64, bool)>) {
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+        if let Some((len_bytes, is_l2_eligible)) = gone {
+            self.evicted_bytes[usize::from(is_l2_eligible)].fetch_add(len_bytes, Ordering::Relaxed);
+        }
     }
 
     /// The counts; what the cache holds is left at nought.
@@ -104,6 +120,8 @@ impl Counters {
             data: class(Class::Data),
             metadata: class(Class::Metadata),
             evictions: self.evictions.load(Ordering::Relaxed),
+            evicted_l2_eligible_bytes: self.evicted_bytes[1].load(Ordering::Relaxed),
+            evicted_l2_ineligible_bytes: self.evicted_bytes[0].load(Ordering::Relaxed),
             ..CacheStats::default()
         }
     }

@@ -20,7 +20,7 @@ fn cache(policy: PolicyName, blocks: usize) -> BlockCache {
 fn read(cache: &BlockCache, block: &Identity, now_ns: u64) -> bool {
     let hit = cache.find(block, now_ns).is_some();
     if !hit {
-        cache.insert(block, vec![7; 1000].into(), now_ns);
+        cache.insert(block, vec![7; 1000].into(), Caching::default(), now_ns);
     }
     hit
 }
@@ -67,7 +67,7 @@ fn what_is_larger_than_the_cache_does_not_push_others_out() {
     let cache = cache(PolicyName::OpenZfs, 4);
     let small = block(1, Class::Data);
     read(&cache, &small, 1);
-    cache.insert(&block(2, Class::Data), vec![0; 10_000].into(), 2);
+    cache.insert(&block(2, Class::Data), vec![0; 10_000].into(), Caching::default(), 2);
     assert_eq!(cache.stats().blocks, 1);
     assert!(read(&cache, &small, 3));
 }
@@ -94,7 +94,7 @@ fn a_recording_has_every_look_up_until_it_is_dropped() {
     assert!(!look_up(1));
     let recording = cache.record();
     assert!(!look_up(2));
-    cache.insert(&wanted, vec![7; 1000].into(), 2);
+    cache.insert(&wanted, vec![7; 1000].into(), Caching::default(), 2);
     assert!(look_up(3));
     let seen: Vec<_> = recording.take().iter().map(|seen| (seen.now_ns, seen.bytes, seen.is_hit)).collect();
     assert_eq!(seen, [(2, 8 << 9, false), (3, 1000, true)]);
@@ -117,4 +117,23 @@ fn plain_text_of_encrypted_blocks_goes_with_the_key() {
     cache.forget_encrypted();
     assert!(cache.find(&open, 2).is_some() && cache.find(&secret, 2).is_none());
     assert_eq!(cache.stats().blocks, 1);
+}
+
+#[test]
+fn a_dataset_says_what_of_it_is_cached_and_what_a_cache_device_may_take() {
+    for (primary, cached) in
+        [(Scope::All, [true, true]), (Scope::Metadata, [false, true]), (Scope::None, [false, false])]
+    {
+        let cache = cache(PolicyName::Lru, 8);
+        let insert = |n, class| {
+            let block = block(n, class);
+            cache.insert(&block, vec![7; 1000].into(), Caching { primary, secondary: Scope::Metadata }, n);
+            cache.find(&block, n).is_some()
+        };
+        assert_eq!([insert(1, Class::Data), insert(2, Class::Metadata)], cached, "{primary:?}");
+        cache.set_budget(0);
+        let stats = cache.stats();
+        let [data, metadata] = cached.map(|cached| 1000 * u64::from(cached));
+        assert_eq!((stats.evicted_l2_ineligible_bytes, stats.evicted_l2_eligible_bytes), (data, metadata));
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_cache::{Caching, CachingCell};
 use cenote_format::Phys;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
@@ -173,7 +174,8 @@ impl Dataset {
     #[boxed]
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
-        self.open_objset(key).await
+        let objset = self.open_objset(key).await?;
+        Ok(objset.cached_as(Arc::new(CachingCell::new(self.caching().await?))))
     }
 
     /// Its objects, as far as they are readable without its key (all of them if it isn't encrypted).
@@ -195,6 +197,16 @@ impl Dataset {
             Err(error) if error.is_locked() => self.objset_head().await,
             opened => opened,
         }
+    }
+
+    /// What of its blocks is cached: `primarycache`, `secondarycache`.
+    ///
+    /// # Errors
+    /// Its properties can't be read.
+    #[boxed]
+    pub async fn caching(&self) -> Result<Caching> {
+        let [primary, secondary] = self.numbers(["primarycache", "secondarycache"]).await?;
+        Ok(Caching::of_numbers(primary, secondary))
     }
 
     async fn open_objset(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset> {

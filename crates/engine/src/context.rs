@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_cache::CachingCell;
 use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::blkptr::Blkptr;
@@ -105,6 +106,7 @@ impl SyncContext {
         let policy = StoragePolicy::of(&self.mos().await?.dataset_by_id(dataset).await?).await?;
         let engine = &self.engine;
         let empty = Objset::empty(&self.syncing.pool, &engine.cache, dataset, policy.key.clone(), phys);
+        let empty = empty.cached_as(Arc::new(CachingCell::new(policy.caching)));
         let objset = LiveObjset::counted(empty, self.syncing.txg, engine.throttle.dirty());
         self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy), log: None });
         Ok(objset)
@@ -129,6 +131,7 @@ impl SyncContext {
             let mos = self.mos().await?;
             let policy = Arc::new(StoragePolicy::of(&mos.dataset_by_id(id).await?).await?);
             if let Some(dataset) = self.engine.datasets.lock().get_mut(&id) {
+                dataset.objset.view().caching().set(policy.caching);
                 dataset.log.as_ref().inspect(|log| log.set_policy(policy.log));
                 dataset.policy = policy;
             }

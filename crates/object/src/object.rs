@@ -186,7 +186,8 @@ impl Object {
                 Err(error) => slots.push((run.first.0, run.count, Err(error))),
             }
         }
-        let blocks = self.objset.cache().read_many(self.objset.pool(), requests).await;
+        let caching = self.objset.caching().get();
+        let blocks = self.objset.cache().read_many(self.objset.pool(), requests, caching).await;
         let mut blocks = blocks.into_iter();
         let mut runs = Vec::with_capacity(slots.len());
         for (parent, parents, bp) in slots {
@@ -216,7 +217,7 @@ impl Object {
     #[boxed]
     pub async fn read_metadata(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
         let ctx = self.objset.context(self.id, level, block);
-        Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx).await?)
+        Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx, self.objset.caching().get()).await?)
     }
 
     /// Reads one data block, whole, through the cache, with its byte order: for metadata objects. A hole is
@@ -366,7 +367,8 @@ impl Object {
             }
         }
         self.show_changes(&mut blocks, &mut waiting, &mut requests);
-        let results = self.objset.cache().read_data(self.objset.pool(), requests).await;
+        let caching = self.objset.caching().get();
+        let results = self.objset.cache().read_data(self.objset.pool(), requests, caching).await;
         for (index, result) in waiting.into_iter().zip(results) {
             blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
         }

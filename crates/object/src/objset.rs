@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_cache::BlockCache;
+use cenote_cache::{BlockCache, Caching, CachingCell};
 use cenote_format::FormatError;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
@@ -67,9 +67,12 @@ pub struct Objset {
     layers: Layers,
 }
 
+#[derive(Clone)]
 struct ObjsetTree {
     pool: Pool,
     cache: Arc<BlockCache>,
+    /// What of its blocks is cached; one for all states of the set.
+    caching: Arc<CachingCell>,
     dataset: DatasetId,
     key: Option<Arc<DatasetKey>>,
     bp: Blkptr,
@@ -91,14 +94,15 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
     ) -> Result<Objset> {
         let ctx = ReadContext::new(Zbookmark { dataset, ..Zbookmark::default() }).with_key(key.clone());
-        let block = cache.read(pool, &bp, &ctx).await?;
+        let block = cache.read(pool, &bp, &ctx, Caching::default()).await?;
         let phys = ObjsetPhys::decode(&block, bp.endian()).map_err(|source| DatasetError::Format {
             dataset,
             object: META_DNODE_OBJECT,
             source,
         })?;
         let meta = phys.meta_dnode.clone();
-        let tree = ObjsetTree { pool: pool.clone(), cache: cache.clone(), dataset, key, bp, phys, meta };
+        let (pool, cache, caching) = (pool.clone(), cache.clone(), Arc::default());
+        let tree = ObjsetTree { pool, cache, caching, dataset, key, bp, phys, meta };
         Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
     }
 
@@ -110,9 +114,22 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
         phys: ObjsetPhys,
     ) -> Objset {
-        let (pool, cache) = (pool.clone(), cache.clone());
-        let tree = ObjsetTree { pool, cache, dataset, key, bp: Blkptr::HOLE, phys, meta: None };
+        let (pool, cache, caching) = (pool.clone(), cache.clone(), Arc::default());
+        let tree = ObjsetTree { pool, cache, caching, dataset, key, bp: Blkptr::HOLE, phys, meta: None };
         Objset { tree: Arc::new(tree), layers: Layers::default() }
+    }
+
+    /// The same set, of which so much is cached as the cell says at each read. (Its head is in memory
+    /// anyway.)
+    #[must_use]
+    pub fn cached_as(self, caching: Arc<CachingCell>) -> Objset {
+        let tree = ObjsetTree { caching, ..Arc::unwrap_or_clone(self.tree) };
+        Objset { tree: Arc::new(tree), layers: self.layers }
+    }
+
+    /// What of its blocks is cached.
+    pub fn caching(&self) -> &Arc<CachingCell> {
+        &self.tree.caching
     }
 
     /// The same tree, seen through changes that are not on disk yet.

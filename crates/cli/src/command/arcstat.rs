@@ -146,6 +146,8 @@ fn as_json(shown: &[Sample]) -> Value {
             "data": class(&stats.data),
             "metadata": class(&stats.metadata),
             "evictions": stats.evictions,
+            "evict_l2_eligible": stats.evicted_l2_eligible_bytes,
+            "evict_l2_ineligible": stats.evicted_l2_ineligible_bytes,
             "blocks": stats.blocks,
             "bytes": stats.bytes,
             "budget_bytes": stats.budget_bytes,

@@ -92,3 +92,50 @@ fn what_is_read_can_be_recorded_and_replayed() {
     assert!(bench.fails("trace record tank t.csv.zst").contains("t.csv.zst"), "nothing is overwritten");
     assert!(bench.fails("trace record nosuch u.csv").contains("nosuch"));
 }
+
+#[test]
+fn datasets_say_what_of_them_is_cached() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} -O compression=off tank a", bench.text("mnt")));
+    let data = |of: &str| -> u64 {
+        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+        document["caches"]["total"]["data"][of].as_u64().unwrap()
+    };
+    let mut copies = 0;
+    let mut misses_of_copy = || {
+        let before = data("misses");
+        bench.done(&format!("cp tank:/x copy{copies}"));
+        copies += 1;
+        data("misses") - before
+    };
+    // The file system is mounted, and hears of a property that changes; what a txg writes follows it, too.
+    bench.done("zfs set primarycache=metadata tank");
+    fs::write(bench.path("mnt/x"), vec![7; 8 << 20]).unwrap();
+    bench.done("zpool sync tank");
+    assert_eq!(data("content_bytes"), 0);
+    assert!(misses_of_copy() >= 64 && misses_of_copy() >= 64);
+    assert_eq!(data("content_bytes"), 0);
+    bench.done("zfs set primarycache=all tank");
+    assert!(misses_of_copy() >= 64);
+    assert_eq!((misses_of_copy(), data("content_bytes")), (0, 8 << 20));
+    let metadata = || -> u64 {
+        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+        document["caches"]["total"]["metadata"]["content_bytes"].as_u64().unwrap()
+    };
+    bench.done("zfs create -o primarycache=none tank/none");
+    bench.done("zfs create -o primarycache=metadata tank/some");
+    let mut held = Vec::new();
+    for name in ["none", "some"] {
+        let before = metadata();
+        for n in 0..2000 {
+            fs::write(bench.path(&format!("mnt/{name}/{n}")), "x").unwrap();
+        }
+        bench.done("zpool sync tank");
+        held.push(metadata().saturating_sub(before));
+    }
+    // 2,000 dnodes take 1 MB; of `none`, only the MOS's blocks come into the cache.
+    assert!(held[0] + (1 << 20) <= held[1], "{held:?}");
+}

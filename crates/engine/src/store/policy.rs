@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use cenote_cache::Caching;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_dataset::Dataset;
@@ -36,6 +37,7 @@ pub(crate) struct StoragePolicy {
     pub(crate) reserved_bytes: u64,
     pub(crate) key: Option<Arc<DatasetKey>>,
     pub(crate) log: LogPolicy,
+    pub(crate) caching: Caching,
     /// Blocks of files and volumes that are alike are stored once.
     pub(crate) dedup: Option<Dedup>,
 }
@@ -86,6 +88,7 @@ impl StoragePolicy {
             key: None,
             dedup: None,
             log: LogPolicy::default(),
+            caching: Caching::default(),
         }
     }
 
@@ -104,6 +107,8 @@ impl StoragePolicy {
             "sync",
             "logbias",
             "dedup",
+            "primarycache",
+            "secondarycache",
         ];
         let [
             checksum,
@@ -115,6 +120,8 @@ impl StoragePolicy {
             sync,
             logbias,
             dedup,
+            primary,
+            secondary,
         ] = dataset.numbers(names).await?;
         let key = dataset.key().await?;
         let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
@@ -143,6 +150,7 @@ impl StoragePolicy {
             dedup: Dedup::of(dedup).filter(|_| key.is_none()),
             key,
             log: LogPolicy::of_numbers(sync, logbias),
+            caching: Caching::of_numbers(primary, secondary),
         })
     }
 

@@ -198,7 +198,7 @@ impl BlockSink for PoolSink {
         };
         // The next txg that changes this tree reads it again.
         if new.object_type != ObjectType::OBJSET {
-            syncing.cache.fill(&syncing.pool, &written.bp, &data);
+            syncing.cache.fill(&syncing.pool, &written.bp, &data, self.policy.caching);
         }
         if !written.keeps_place {
             self.bear(&written.bp);

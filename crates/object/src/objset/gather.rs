@@ -95,7 +95,8 @@ impl Objset {
                 }
             }
         };
-        self.cache().read_each(self.pool(), requests, keep, |block| hand_on(Some(block))).await;
+        let each = |block| hand_on(Some(block));
+        self.cache().read_each(self.pool(), requests, self.caching().get(), keep, each).await;
         hand_on(None);
     }
 

@@ -71,7 +71,8 @@ pub async fn write_objset(
     let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
     phys.meta_dnode = Some(meta);
     let bp = write_head(sink, old, &phys, fill).await?;
-    Objset::open(sink.pool(), old.cache(), old.dataset_id(), bp, old.key().cloned()).await
+    let written = Objset::open(sink.pool(), old.cache(), old.dataset_id(), bp, old.key().cloned()).await?;
+    Ok(written.cached_as(old.caching().clone()))
 }
 
 /// An object whose tree is written.

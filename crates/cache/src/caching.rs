@@ -1,0 +1,107 @@
+//! What of a dataset the caches take: properties `primarycache` and `secondarycache`.
+//!
+//! Idea: a plain value says it for one read. An open object set keeps it in a cell that all of its views
+//! share, so that `zfs set` reaches those who have it open. What is cached already stays until it is
+//! evicted, and is found as long.
+//!
+//! Source: OpenZFS `dmu_objset.c` (`primary_cache_changed_cb`), `dbuf.c` (`dbuf_is_l2cacheable`).
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use cenote_policy::Class;
+
+/// Which blocks a cache takes (`zfs_cache_type_t`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// None.
+    None = 0,
+    /// Those of metadata.
+    Metadata = 1,
+    /// All of them.
+    #[default]
+    All = 2,
+}
+
+/// What memory and cache devices take of a dataset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caching {
+    /// Memory.
+    pub primary: Scope,
+    /// Cache devices.
+    pub secondary: Scope,
+}
+
+impl Caching {
+    /// That of the numbers of the properties.
+    pub fn of_numbers(primary: u64, secondary: u64) -> Caching {
+        Caching { primary: Scope::of_number(primary), secondary: Scope::of_number(secondary) }
+    }
+}
+
+impl Scope {
+    /// That of a property's number; one that is unknown is the default.
+    fn of_number(number: u64) -> Scope {
+        match number {
+            0 => Scope::None,
+            1 => Scope::Metadata,
+            _ => Scope::All,
+        }
+    }
+
+    pub(crate) fn takes(self, class: Class) -> bool {
+        match self {
+            Scope::None => false,
+            Scope::Metadata => class == Class::Metadata,
+            Scope::All => true,
+        }
+    }
+}
+
+/// A [`Caching`] that may change while others look.
+#[derive(Debug)]
+pub struct CachingCell(AtomicU8);
+
+impl CachingCell {
+    /// A cell that says so.
+    pub fn new(caching: Caching) -> CachingCell {
+        CachingCell(AtomicU8::new(packed(caching)))
+    }
+
+    /// What it says.
+    pub fn get(&self) -> Caching {
+        let packed = u64::from(self.0.load(Ordering::Relaxed));
+        Caching::of_numbers(packed & 3, packed >> 2)
+    }
+
+    /// Says so from now on.
+    pub fn set(&self, caching: Caching) {
+        self.0.store(packed(caching), Ordering::Relaxed);
+    }
+}
+
+impl Default for CachingCell {
+    fn default() -> CachingCell {
+        CachingCell::new(Caching::default())
+    }
+}
+
+fn packed(Caching { primary, secondary }: Caching) -> u8 {
+    primary as u8 | (secondary as u8) << 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_says_what_was_put_into_it() {
+        let cell = CachingCell::default();
+        assert_eq!(cell.get(), Caching { primary: Scope::All, secondary: Scope::All });
+        for primary in [Scope::None, Scope::Metadata, Scope::All] {
+            for secondary in [Scope::All, Scope::Metadata, Scope::None] {
+                cell.set(Caching { primary, secondary });
+                assert_eq!(cell.get(), Caching { primary, secondary });
+            }
+        }
+    }
+}
