@@ -1,4 +1,4 @@
-//! What of a dataset the caches take: properties `primarycache` and `secondarycache`.
+//! What of a dataset the caches take: properties `primarycache`, `secondarycache` and `prefetch`.
 //!
 //! Idea: a plain value says it for one read. An open object set keeps it in a cell that all of its views
 //! share, so that `zfs set` reaches those who have it open. What is cached already stays until it is
@@ -22,19 +22,22 @@ pub enum Scope {
     All = 2,
 }
 
-/// What memory and cache devices take of a dataset.
+/// What memory and cache devices take of a dataset, and what of it is read ahead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Memory.
     pub primary: Scope,
     /// Cache devices.
     pub secondary: Scope,
+    /// Those who read ahead.
+    pub prefetch: Scope,
 }
 
 impl Caching {
     /// That of the numbers of the properties.
-    pub fn of_numbers(primary: u64, secondary: u64) -> Caching {
-        Caching { primary: Scope::of_number(primary), secondary: Scope::of_number(secondary) }
+    pub fn of_numbers(primary: u64, secondary: u64, prefetch: u64) -> Caching {
+        let [primary, secondary, prefetch] = [primary, secondary, prefetch].map(Scope::of_number);
+        Caching { primary, secondary, prefetch }
     }
 }
 
@@ -70,7 +73,7 @@ impl CachingCell {
     /// What it says.
     pub fn get(&self) -> Caching {
         let packed = u64::from(self.0.load(Ordering::Relaxed));
-        Caching::of_numbers(packed & 3, packed >> 2)
+        Caching::of_numbers(packed & 3, packed >> 2 & 3, packed >> 4)
     }
 
     /// Says so from now on.
@@ -85,8 +88,8 @@ impl Default for CachingCell {
     }
 }
 
-fn packed(Caching { primary, secondary }: Caching) -> u8 {
-    primary as u8 | (secondary as u8) << 2
+fn packed(Caching { primary, secondary, prefetch }: Caching) -> u8 {
+    primary as u8 | (secondary as u8) << 2 | (prefetch as u8) << 4
 }
 
 #[cfg(test)]
@@ -96,12 +99,11 @@ mod tests {
     #[test]
     fn a_cell_says_what_was_put_into_it() {
         let cell = CachingCell::default();
-        assert_eq!(cell.get(), Caching { primary: Scope::All, secondary: Scope::All });
-        for primary in [Scope::None, Scope::Metadata, Scope::All] {
-            for secondary in [Scope::All, Scope::Metadata, Scope::None] {
-                cell.set(Caching { primary, secondary });
-                assert_eq!(cell.get(), Caching { primary, secondary });
-            }
+        assert_eq!(cell.get(), Caching::default());
+        for n in 0..27 {
+            let caching = Caching::of_numbers(n % 3, n / 3 % 3, n / 9);
+            cell.set(caching);
+            assert_eq!(cell.get(), caching);
         }
     }
 }

@@ -9,6 +9,7 @@
 //!   read    shard: hit --> note it --(every 32nd)--> policy
 //!                  miss --> flight --> pool --> policy: who goes? --> shards
 //!   fill    what a txg wrote goes the way of a miss, without a read
+//!   ahead   so does what may be wanted soon (`data`, `prefetch`)
 //! ```
 //!
 //! Blocks of metadata are always cached; blocks of files and volumes where [`CacheOptions::data`] says so: a
@@ -27,11 +28,14 @@
 #![forbid(unsafe_code)]
 
 mod caching;
+mod data;
 mod flights;
 mod identity;
+mod prefetch;
 mod record;
 mod shard;
 mod stats;
+mod under_way;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -44,10 +48,15 @@ use parking_lot::Mutex;
 
 use flights::Flights;
 use identity::{Identity, Key};
-use shard::Shard;
+use shard::{Marks, Shard};
 use stats::Counters;
+use under_way::UnderWay;
 
 pub use caching::{Caching, CachingCell, Scope};
+pub use data::Looked;
+pub use prefetch::{
+    BadPrefetchSetting, Permit, Prefetch, PrefetchSettings, PrefetchStats, PrefetchValues, Seen,
+};
 pub use record::{LookUp, Recording};
 pub use stats::{CacheStats, ClassStats};
 
@@ -82,6 +91,8 @@ pub struct BlockCache {
     shards: Vec<Mutex<Shard>>,
     keeper: Mutex<Keeper>,
     in_flight: Flights<Key, Bytes>,
+    under_way: UnderWay,
+    prefetch: Prefetch,
     data: AtomicBool,
     /// Whether there is a recording: looked at for each block.
     records: AtomicBool,
@@ -107,6 +118,8 @@ impl BlockCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             keeper: Mutex::new(Keeper { policy, name, budget_bytes, evicted: Vec::new() }),
             in_flight: Flights::default(),
+            under_way: UnderWay::default(),
+            prefetch: Prefetch::new(budget_bytes),
             data: AtomicBool::new(data),
             records: AtomicBool::new(false),
             recording: Mutex::default(),
@@ -130,9 +143,25 @@ impl BlockCache {
         if let Some(bytes) = self.look_up(&block, bp, ctx, now_ns) {
             return Ok(bytes);
         }
+        if self.under_way.wait(&block.key).await
+            && let Some(bytes) = self.find_read_ahead(&block, now_ns)
+        {
+            return Ok(bytes);
+        }
+        self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
+    }
+
+    /// Reads a block that is not there, once for all who want it.
+    async fn read_missing(
+        &self,
+        pool: &Pool,
+        (block, bp, ctx): (&Identity, &Blkptr, &ReadContext),
+        caching: Caching,
+        now_ns: u64,
+    ) -> Result<Bytes, PoolError> {
         let read = async {
             let bytes = pool.read(bp, ctx).await?;
-            self.insert(&block, bytes.clone(), caching, now_ns);
+            self.insert(block, bytes.clone(), caching, now_ns);
             Ok(bytes)
         };
         self.in_flight.join(block.key, read).await
@@ -159,7 +188,14 @@ impl BlockCache {
             }
             found
         };
-        let hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
+        let mut hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
+        for (hit, (bp, _)) in hits.iter_mut().zip(&requests).filter(|(hit, _)| hit.is_none()) {
+            if let Some(block) = self.cached(bp)
+                && self.under_way.wait(&block.key).await
+            {
+                *hit = self.find_read_ahead(&block, now_ns);
+            }
+        }
         let missing: Vec<_> =
             requests.iter().zip(&hits).filter(|(_, hit)| hit.is_none()).map(|(r, _)| r.clone()).collect();
         let mut rest = requests.iter().zip(hits).enumerate();
@@ -192,45 +228,6 @@ impl BlockCache {
         results
     }
 
-    /// Reads blocks of a file or volume, decoded by all cores; returns the results in the requested order.
-    pub async fn read_data(
-        &self,
-        pool: &Pool,
-        requests: Vec<(Blkptr, ReadContext)>,
-        caching: Caching,
-    ) -> Vec<Result<Bytes, PoolError>> {
-        if !self.data.load(Ordering::Relaxed) {
-            return pool.read_many(requests).await;
-        }
-        // Many small reads of one block come at once: they share one flight.
-        if let [(bp, ctx)] = &requests[..] {
-            return vec![self.read(pool, bp, ctx, caching).await];
-        }
-        let now_ns = now_ns(pool);
-        let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
-        let (mut names, mut missing) = (Vec::new(), Vec::new());
-        for (bp, ctx) in requests {
-            let name = self.cached(&bp);
-            let hit = name.as_ref().and_then(|block| self.look_up(block, &bp, &ctx, now_ns));
-            if hit.is_none() {
-                names.push(name);
-                missing.push((bp, ctx));
-            }
-            results.push(hit.map(Ok));
-        }
-        let mut read = names.into_iter().zip(pool.read_many(missing).await);
-        let fetched = results.into_iter().map(|hit| match hit {
-            Some(hit) => Some(hit),
-            None => read.next().map(|(name, result)| {
-                if let (Some(name), Ok(bytes)) = (&name, &result) {
-                    self.insert(name, bytes.clone(), caching, now_ns);
-                }
-                result
-            }),
-        });
-        fetched.flatten().collect()
-    }
-
     /// A txg has written a block: it is cached as if it had been read.
     pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes, caching: Caching) {
         if let Some(block) = self.cached(bp) {
@@ -257,6 +254,11 @@ impl BlockCache {
                 shard.remove(id);
             }
         }
+    }
+
+    /// Whether blocks of files and volumes are cached.
+    pub fn caches_data(&self) -> bool {
+        self.data.load(Ordering::Relaxed)
     }
 
     /// Whether blocks of files and volumes are cached from now on.
@@ -291,15 +293,22 @@ impl BlockCache {
     pub fn set_budget(&self, budget_bytes: usize) {
         let mut keeper = self.keeper.lock();
         keeper.budget_bytes = budget_bytes;
+        self.prefetch.set_budget(budget_bytes);
         let Keeper { policy, evicted, .. } = &mut *keeper;
         policy.resize(budget_bytes as u64, evicted);
         self.evict(evicted);
+    }
+
+    /// What those who read ahead into it share.
+    pub fn prefetch(&self) -> &Prefetch {
+        &self.prefetch
     }
 
     /// Statistics so far.
     pub fn stats(&self) -> CacheStats {
         let keeper = self.keeper.lock();
         let mut stats = self.counters.stats();
+        stats.prefetch = self.prefetch.stats();
         stats.budget_bytes = keeper.budget_bytes as u64;
         stats.policy = Some(keeper.name);
         stats.gauges = keeper.policy.gauges();
@@ -315,7 +324,7 @@ impl BlockCache {
 
     /// What a block is called, if it is one to be cached.
     fn cached(&self, bp: &Blkptr) -> Option<Identity> {
-        let wanted = |block: &Identity| block.class == Class::Metadata || self.data.load(Ordering::Relaxed);
+        let wanted = |block: &Identity| block.class == Class::Metadata || self.caches_data();
         Identity::of(bp).filter(wanted)
     }
 
@@ -351,14 +360,31 @@ impl BlockCache {
     }
 
     fn find(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+        let found = self.find_uncounted(block, now_ns);
+        self.counters.looked_up(block.class, found.is_some());
+        found
+    }
+
+    /// Finds a block that was missing and has been read ahead meanwhile.
+    fn find_read_ahead(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+        let found = self.find_uncounted(block, now_ns)?;
+        self.prefetch.iohits.fetch_add(1, Ordering::Relaxed);
+        Some(found)
+    }
+
+    fn find_uncounted(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
         let mut shard = self.shard(block.id).lock();
-        let found = shard.get(block);
+        let (found, is_first_use) = shard.get(block).unzip();
+        // One that was read ahead is used for the first time: that it is there was the first use.
+        let is_first_use = is_first_use == Some(true);
         let heard = match &found {
-            Some(bytes) => shard.note(access(block.id, block.class, bytes.len(), now_ns)),
-            None => None,
+            Some(bytes) if !is_first_use => shard.note(access(block.id, block.class, bytes.len(), now_ns)),
+            _ => None,
         };
         drop(shard);
-        self.counters.looked_up(block.class, found.is_some());
+        if is_first_use {
+            self.prefetch.used.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(heard) = heard {
             let mut keeper = self.keeper.lock();
             heard.iter().for_each(|access| {
@@ -371,9 +397,13 @@ impl BlockCache {
     /// Makes a block resident, if its dataset wants that, and lets others go. One that is larger than the
     /// budget does not stay.
     fn insert(&self, block: &Identity, bytes: Bytes, caching: Caching, now_ns: u64) {
-        if !caching.primary.takes(block.class) {
-            return;
+        let marks = Marks { is_l2_eligible: caching.secondary.takes(block.class), is_read_ahead: false };
+        if caching.primary.takes(block.class) {
+            self.place(block, bytes, marks, now_ns);
         }
+    }
+
+    fn place(&self, block: &Identity, bytes: Bytes, marks: Marks, now_ns: u64) {
         let mut keeper = self.keeper.lock();
         let Keeper { policy, budget_bytes, evicted, .. } = &mut *keeper;
         let access = access(block.id, block.class, bytes.len(), now_ns);
@@ -386,7 +416,7 @@ impl BlockCache {
             if shard.holds(block.id) {
                 return;
             }
-            shard.insert(block, bytes, caching.secondary.takes(block.class));
+            shard.insert(block, bytes, marks);
         }
         // The policy decides by what was hit until now.
         for shard in &self.shards {
@@ -403,6 +433,9 @@ impl BlockCache {
     fn evict(&self, evicted: &mut Vec<BlockId>) {
         for id in evicted.drain(..) {
             let gone = self.shard(id).lock().remove(id);
+            if gone.is_some_and(|(_, marks)| marks.is_read_ahead) {
+                self.prefetch.wasted.fetch_add(1, Ordering::Relaxed);
+            }
             self.counters.evicted(gone);
         }
     }

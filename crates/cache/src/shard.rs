@@ -18,9 +18,17 @@ const BATCH: usize = 32;
 struct Resident {
     key: Key,
     class: Class,
-    /// A cache device may take it.
-    is_l2_eligible: bool,
+    marks: Marks,
     bytes: Bytes,
+}
+
+/// What else is known of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// A cache device may take it.
+    pub(crate) is_l2_eligible: bool,
+    /// It was read ahead, and nobody has wanted it yet.
+    pub(crate) is_read_ahead: bool,
 }
 
 #[derive(Default)]
@@ -32,8 +40,10 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn get(&self, block: &Identity) -> Option<Bytes> {
-        self.blocks.get(&block.id).filter(|found| found.key == block.key).map(|found| found.bytes.clone())
+    /// A block, and whether it was read ahead and is wanted for the first time.
+    pub(crate) fn get(&mut self, block: &Identity) -> Option<(Bytes, bool)> {
+        let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
+        Some((found.bytes.clone(), std::mem::take(&mut found.marks.is_read_ahead)))
     }
 
     /// Notes a hit. Returns what the policy should hear of, when there is enough of it.
@@ -52,18 +62,18 @@ impl Shard {
         self.blocks.contains_key(&id)
     }
 
-    pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes, is_l2_eligible: bool) {
+    pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes, marks: Marks) {
         self.content_bytes[block.class as usize] += bytes.len() as u64;
-        let resident = Resident { key: block.key, class: block.class, is_l2_eligible, bytes };
+        let resident = Resident { key: block.key, class: block.class, marks, bytes };
         self.blocks.insert(block.id, resident);
     }
 
-    /// Answers what was there: its length, and whether a cache device may take it.
-    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(u64, bool)> {
+    /// Answers what was there: its length, and its marks.
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(u64, Marks)> {
         let gone = self.blocks.remove(&id)?;
         let len_bytes = gone.bytes.len() as u64;
         self.content_bytes[gone.class as usize] -= len_bytes;
-        Some((len_bytes, gone.is_l2_eligible))
+        Some((len_bytes, gone.marks))
     }
 
     pub(crate) fn len(&self) -> usize {

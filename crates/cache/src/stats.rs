@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_policy::{Class, PolicyName};
 
+use crate::prefetch::PrefetchStats;
+use crate::shard::Marks;
+
 /// Statistics of a cache (`arcstats`).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CacheStats {
@@ -17,6 +20,8 @@ pub struct CacheStats {
     pub evicted_l2_eligible_bytes: u64,
     /// Bytes evicted that none may take (`evict_l2_ineligible`).
     pub evicted_l2_ineligible_bytes: u64,
+    /// What reading ahead has done.
+    pub prefetch: PrefetchStats,
     /// Blocks in the cache now.
     pub blocks: u64,
     /// Bytes in the cache now, including bookkeeping.
@@ -51,6 +56,7 @@ impl CacheStats {
         self.evictions += other.evictions;
         self.evicted_l2_eligible_bytes += other.evicted_l2_eligible_bytes;
         self.evicted_l2_ineligible_bytes += other.evicted_l2_ineligible_bytes;
+        self.prefetch = self.prefetch.zip(&other.prefetch, |sum, other| sum + other);
         self.blocks += other.blocks;
         self.bytes += other.bytes;
         self.budget_bytes += other.budget_bytes;
@@ -70,6 +76,10 @@ impl CacheStats {
             evictions: count(|stats| stats.evictions),
             evicted_l2_eligible_bytes: count(|stats| stats.evicted_l2_eligible_bytes),
             evicted_l2_ineligible_bytes: count(|stats| stats.evicted_l2_ineligible_bytes),
+            prefetch: PrefetchStats {
+                active_bytes: self.prefetch.active_bytes,
+                ..self.prefetch.zip(&before.prefetch, u64::saturating_sub)
+            },
             ..self.clone()
         }
     }
@@ -100,12 +110,11 @@ impl Counters {
         counters[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block of this length was evicted, and whether a cache device may take it. One that went before it
-    /// could be evicted counts, too.
-    pub(crate) fn evicted(&self, gone: Option<(u64, bool)>) {
+    /// A block of this length was evicted. One that went before it could be evicted counts, too.
+    pub(crate) fn evicted(&self, gone: Option<(u64, Marks)>) {
         self.evictions.fetch_add(1, Ordering::Relaxed);
-        if let Some((len_bytes, is_l2_eligible)) = gone {
-            self.evicted_bytes[usize::from(is_l2_eligible)].fetch_add(len_bytes, Ordering::Relaxed);
+        if let Some((len_bytes, marks)) = gone {
+            self.evicted_bytes[usize::from(marks.is_l2_eligible)].fetch_add(len_bytes, Ordering::Relaxed);
         }
     }
 

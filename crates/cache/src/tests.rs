@@ -127,7 +127,12 @@ fn a_dataset_says_what_of_it_is_cached_and_what_a_cache_device_may_take() {
         let cache = cache(PolicyName::Lru, 8);
         let insert = |n, class| {
             let block = block(n, class);
-            cache.insert(&block, vec![7; 1000].into(), Caching { primary, secondary: Scope::Metadata }, n);
+            cache.insert(
+                &block,
+                vec![7; 1000].into(),
+                Caching { primary, secondary: Scope::Metadata, ..Caching::default() },
+                n,
+            );
             cache.find(&block, n).is_some()
         };
         assert_eq!([insert(1, Class::Data), insert(2, Class::Metadata)], cached, "{primary:?}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_cache::{Caching, CachingCell};
+use cenote_cache::Caching;
 use cenote_format::Phys;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
@@ -175,7 +175,7 @@ impl Dataset {
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
         let objset = self.open_objset(key).await?;
-        Ok(objset.cached_as(Arc::new(CachingCell::new(self.caching().await?))))
+        Ok(objset.cached_as(self.caching().await?))
     }
 
     /// Its objects, as far as they are readable without its key (all of them if it isn't encrypted).
@@ -199,14 +199,15 @@ impl Dataset {
         }
     }
 
-    /// What of its blocks is cached: `primarycache`, `secondarycache`.
+    /// What of its blocks is cached: `primarycache`, `secondarycache`, `prefetch`.
     ///
     /// # Errors
     /// Its properties can't be read.
     #[boxed]
     pub async fn caching(&self) -> Result<Caching> {
-        let [primary, secondary] = self.numbers(["primarycache", "secondarycache"]).await?;
-        Ok(Caching::of_numbers(primary, secondary))
+        let [primary, secondary, prefetch] =
+            self.numbers(["primarycache", "secondarycache", "prefetch"]).await?;
+        Ok(Caching::of_numbers(primary, secondary, prefetch))
     }
 
     async fn open_objset(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_cache::CachingCell;
 use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::blkptr::Blkptr;
@@ -106,7 +105,7 @@ impl SyncContext {
         let policy = StoragePolicy::of(&self.mos().await?.dataset_by_id(dataset).await?).await?;
         let engine = &self.engine;
         let empty = Objset::empty(&self.syncing.pool, &engine.cache, dataset, policy.key.clone(), phys);
-        let empty = empty.cached_as(Arc::new(CachingCell::new(policy.caching)));
+        let empty = empty.cached_as(policy.caching);
         let objset = LiveObjset::counted(empty, self.syncing.txg, engine.throttle.dirty());
         self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy), log: None });
         Ok(objset)

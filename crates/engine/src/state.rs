@@ -106,6 +106,8 @@ impl Engine {
     /// It could not be written.
     #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<()> {
+        // Whoever reads ahead has the devices open.
+        self.0.cache.prefetch().end().await;
         let Some(taking) = self.0.taking.get() else { return self.sync_all().await };
         match self.has_changed() || taking.found_state != state {
             true => self.set_state(state, taking.host.clone()).await,

@@ -24,6 +24,7 @@ mod intent_log;
 pub mod live;
 pub mod object;
 pub mod objset;
+mod prefetch;
 pub mod trail;
 pub mod write;
 pub mod zap;

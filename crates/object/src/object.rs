@@ -368,7 +368,8 @@ impl Object {
         }
         self.show_changes(&mut blocks, &mut waiting, &mut requests);
         let caching = self.objset.caching().get();
-        let results = self.objset.cache().read_data(self.objset.pool(), requests, caching).await;
+        let looked = |looked| self.objset.prefetcher().note(self, range, looked);
+        let results = self.objset.cache().read_data(self.objset.pool(), requests, caching, looked).await;
         for (index, result) in waiting.into_iter().zip(results) {
             blocks[index].data = result.map(|bytes| Some(fit(bytes, size))).map_err(Into::into);
         }

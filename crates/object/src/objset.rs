@@ -30,11 +30,13 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeHead, DnodeTree};
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
+use cenote_pool::IoClass;
 use cenote_pool::{DatasetKey, Pool, PoolError, ReadContext, Zbookmark};
 
 use crate::error::{DatasetError, Result};
 use crate::live::layers::Layers;
 use crate::object::Object;
+use crate::prefetch::Prefetcher;
 
 pub use dnodes::{DnodeBatch, Dnodes};
 pub use gather::Gathered;
@@ -73,6 +75,8 @@ struct ObjsetTree {
     cache: Arc<BlockCache>,
     /// What of its blocks is cached; one for all states of the set.
     caching: Arc<CachingCell>,
+    /// Reads ahead; one for all states of the set.
+    prefetcher: Arc<Prefetcher>,
     dataset: DatasetId,
     key: Option<Arc<DatasetKey>>,
     bp: Blkptr,
@@ -101,8 +105,9 @@ impl Objset {
             source,
         })?;
         let meta = phys.meta_dnode.clone();
-        let (pool, cache, caching) = (pool.clone(), cache.clone(), Arc::default());
-        let tree = ObjsetTree { pool, cache, caching, dataset, key, bp, phys, meta };
+        let (pool, cache, caching, prefetcher) =
+            (pool.clone(), cache.clone(), Arc::default(), Arc::default());
+        let tree = ObjsetTree { pool, cache, caching, prefetcher, dataset, key, bp, phys, meta };
         Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
     }
 
@@ -114,17 +119,37 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
         phys: ObjsetPhys,
     ) -> Objset {
-        let (pool, cache, caching) = (pool.clone(), cache.clone(), Arc::default());
-        let tree = ObjsetTree { pool, cache, caching, dataset, key, bp: Blkptr::HOLE, phys, meta: None };
+        let (pool, cache, caching, prefetcher) =
+            (pool.clone(), cache.clone(), Arc::default(), Arc::default());
+        let (bp, meta) = (Blkptr::HOLE, None);
+        let tree = ObjsetTree { pool, cache, caching, prefetcher, dataset, key, bp, phys, meta };
         Objset { tree: Arc::new(tree), layers: Layers::default() }
     }
 
-    /// The same set, of which so much is cached as the cell says at each read. (Its head is in memory
-    /// anyway.)
+    /// The same set, just opened, of which so much is cached. (Its head is in memory anyway.)
     #[must_use]
-    pub fn cached_as(self, caching: Arc<CachingCell>) -> Objset {
-        let tree = ObjsetTree { caching, ..Arc::unwrap_or_clone(self.tree) };
+    pub fn cached_as(self, caching: Caching) -> Objset {
+        self.tree.caching.set(caching);
+        self
+    }
+
+    /// The same set as a later state of `earlier`: it is cached and read ahead as that is.
+    pub(crate) fn after(self, earlier: &Objset) -> Objset {
+        let ObjsetTree { caching, prefetcher, .. } = &*earlier.tree;
+        let (caching, prefetcher) = (caching.clone(), prefetcher.clone());
+        let tree = ObjsetTree { caching, prefetcher, ..Arc::unwrap_or_clone(self.tree) };
         Objset { tree: Arc::new(tree), layers: self.layers }
+    }
+
+    /// The same set for a task that reads ahead, which must not keep the prefetcher.
+    pub(crate) fn apart(&self, class: IoClass) -> Objset {
+        let (pool, prefetcher) = (self.tree.pool.for_class(class), Arc::default());
+        let tree = ObjsetTree { pool, prefetcher, ..(*self.tree).clone() };
+        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
+    }
+
+    pub(crate) fn prefetcher(&self) -> &Prefetcher {
+        &self.tree.prefetcher
     }
 
     /// What of its blocks is cached.

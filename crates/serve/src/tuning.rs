@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use cenote_cache::CacheOptions;
+use cenote_cache::{BadPrefetchSetting, CacheOptions, PrefetchSettings};
 use cenote_engine::{Engine, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
 use cenote_pool::{BadQueueSetting, QueueSettings};
@@ -32,6 +32,7 @@ pub struct Tuning {
     values: Mutex<Values>,
     defaults: Values,
     queues: QueueSettings,
+    prefetch: PrefetchSettings,
 }
 
 #[derive(Clone)]
@@ -74,6 +75,9 @@ pub enum BadTunable {
     /// No living cache can go by this policy.
     #[error("{ARC_POLICY}: {0}")]
     Policy(#[from] BadPolicy),
+    /// A tunable of reading ahead.
+    #[error(transparent)]
+    Prefetch(#[from] BadPrefetchSetting),
     /// A tunable of queues.
     #[error(transparent)]
     Queue(#[from] BadQueueSetting),
@@ -84,7 +88,8 @@ impl Tuning {
     pub fn new(runtime: &Runtime, cache: CacheOptions) -> Tuning {
         let (arc_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
         let values = Values { arc_bytes, policy, dirty_bytes: default_dirty_bytes_max(runtime) };
-        Tuning { values: values.clone().into(), defaults: values, queues: QueueSettings::default() }
+        let (queues, prefetch) = Default::default();
+        Tuning { values: values.clone().into(), defaults: values, queues, prefetch }
     }
 
     /// All tunables, by name.
@@ -94,13 +99,20 @@ impl Tuning {
             let default = defaults.get(&name).map(u32::to_string).unwrap_or_default();
             Tunable { name, value: value.to_string(), default }
         });
+        let defaults = PrefetchSettings::default().all();
+        let of_prefetch =
+            self.prefetch.all().into_iter().zip(defaults).map(|((name, value), (_, default))| Tunable {
+                name: name.into(),
+                value: value.to_string(),
+                default: default.to_string(),
+            });
         let own = |values: &Values| {
             [values.policy.to_string(), values.arc_bytes.to_string(), values.dirty_bytes.to_string()]
         };
         let names = [ARC_POLICY, ARC_MAX, DIRTY_MAX].into_iter();
         let own = names.zip(own(&self.values.lock())).zip(own(&self.defaults));
         let own = own.map(|((name, value), default)| Tunable { name: name.into(), value, default });
-        let mut all: Vec<Tunable> = own.chain(of_queues).collect();
+        let mut all: Vec<Tunable> = own.chain(of_queues).chain(of_prefetch).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -124,7 +136,10 @@ impl Tuning {
         match name {
             ARC_MAX => self.values.lock().arc_bytes = least(LEAST_ARC_BYTES)?,
             DIRTY_MAX => self.values.lock().dirty_bytes = least(LEAST_DIRTY_BYTES)?,
-            _ => self.queues.set(name, number)?,
+            _ => match self.prefetch.set(name, number) {
+                Err(BadPrefetchSetting::Unknown { .. }) => self.queues.set(name, number)?,
+                set => set?,
+            },
         }
         Ok(())
     }
@@ -137,6 +152,11 @@ impl Tuning {
         cache.set_budget(usize::try_from(arc_bytes / pools.max(1) as u64).unwrap_or(usize::MAX));
         if cache.policy() != policy {
             cache.set_policy(policy);
+        }
+        for (name, value) in self.prefetch.all() {
+            // It was accepted when it was set.
+            let set = cache.prefetch().settings().set(name, value);
+            debug_assert_eq!(set, Ok(()), "{name}");
         }
         engine.set_dirty_bytes_max(dirty_bytes);
         let pool = engine.pool();
@@ -167,6 +187,7 @@ mod tests {
             (ARC_MAX, "268435456", "1073741824"),
             (ARC_POLICY, "s3-fifo", "openzfs-2.3"),
             ("zfs_vdev_scrub_max_active", "1", "3"),
+            ("zfetch_max_distance", "8388608", "67108864"),
         ] {
             assert_eq!(value(&tuning, name), (old.into(), old.into()), "{name}");
             assert_eq!(tuning.set(name, new), Ok(()));
@@ -182,6 +203,7 @@ mod tests {
             (ARC_POLICY, "best"),
             (DIRTY_MAX, "5"),
             ("zfs_vdev_scrub_max_active", "0"),
+            ("zfs_prefetch_disable", "2"),
             ("zfs_nosuch", "1"),
         ] {
             assert!(tuning.set(name, bad).is_err(), "{name}={bad}");

@@ -2,12 +2,12 @@
 //!
 //! The first line is of the time since the pools were opened, each later one of its interval.
 //!
-//! Source: OpenZFS's `arcstat` (its default columns, without those of prefetch).
+//! Source: OpenZFS's `arcstat` (its default columns).
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cenote_cache::{CacheStats, ClassStats};
+use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
 use cenote_serve::pools::{OpenPool, Pools};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -22,8 +22,10 @@ use crate::session::{Session, print, print_json};
 #[derive(Debug, Args)]
 #[command(
     after_help = "A daemon (`cenote serve`) has to hold the pools. Columns: `dd` are blocks of files and \
-        volumes, `dm` all others; `read` look-ups, `h%` the part of them that were hits; `size` what the \
-        caches hold, `c` what they may hold. `-v` adds what each policy adapts.\n\n\
+        volumes, `dm` all others; `read` look-ups, `h%` the part of them that were hits; `pread` blocks to \
+        be read ahead, `ph%` the part of them that was cached, `used%` the part of those read ahead that \
+        somebody wanted; `size` what the caches hold, `c` what they may hold. `-v` adds what each policy \
+        adapts.\n\n\
         Example: cenote arcstat -v 5 3"
 )]
 pub struct Arcstat {
@@ -85,8 +87,10 @@ impl Arcstat {
     }
 
     fn as_text(&self, shown: &[Sample], session: &Session, is_first: bool) -> String {
-        const COLUMNS: [&str; 10] =
-            ["read", "h%", "ddread", "ddh%", "dmread", "dmh%", "evicted", "blocks", "size", "c"];
+        const COLUMNS: [&str; 13] = [
+            "read", "h%", "ddread", "ddh%", "dmread", "dmh%", "pread", "ph%", "used%", "evicted", "blocks",
+            "size", "c",
+        ];
         let head = [("time", Align::Left)].into_iter().chain(self.verbose.then_some(("pool", Align::Left)));
         let mut table = Table::new(head.chain(COLUMNS.map(|name| (name, Align::Right))));
         let now = date((session.runtime().unix_time_ns() / 1_000_000_000).cast_signed());
@@ -100,6 +104,12 @@ impl Arcstat {
             let reads = [&both, data, metadata]
                 .into_iter()
                 .flat_map(|class| [count(class.hits + class.misses), percent(class)]);
+            let PrefetchStats { io_issued, found, used, iohits, .. } = stats.prefetch;
+            let ahead = ClassStats { hits: found, misses: io_issued, content_bytes: 0 };
+            // Some of what an interval used was read before it.
+            let used = (used + iohits).min(io_issued);
+            let useful = ClassStats { hits: used, misses: io_issued - used, content_bytes: 0 };
+            let reads = reads.chain([count(found + io_issued), percent(&ahead), percent(&useful)]);
             let rest =
                 [count(stats.evictions), count(stats.blocks), bytes(stats.bytes), bytes(stats.budget_bytes)];
             let pool_cell = self.verbose.then(|| pool.clone());
@@ -134,6 +144,23 @@ fn percent(class: &ClassStats) -> String {
     }
 }
 
+fn prefetch(stats: &PrefetchStats) -> Value {
+    json!({
+        "hits": stats.hits,
+        "future": stats.future,
+        "stride": stats.stride,
+        "past": stats.past,
+        "misses": stats.misses,
+        "max_streams": stats.max_streams,
+        "io_issued": stats.io_issued,
+        "active_bytes": stats.active_bytes,
+        "found": stats.found,
+        "used": stats.used,
+        "iohits": stats.iohits,
+        "wasted": stats.wasted,
+    })
+}
+
 fn as_json(shown: &[Sample]) -> Value {
     let class = |class: &ClassStats| {
         let ClassStats { hits, misses, content_bytes } = class;
@@ -148,6 +175,7 @@ fn as_json(shown: &[Sample]) -> Value {
             "evictions": stats.evictions,
             "evict_l2_eligible": stats.evicted_l2_eligible_bytes,
             "evict_l2_ineligible": stats.evicted_l2_ineligible_bytes,
+            "prefetch": prefetch(&stats.prefetch),
             "blocks": stats.blocks,
             "bytes": stats.bytes,
             "budget_bytes": stats.budget_bytes,

@@ -24,6 +24,7 @@ fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold()
     let document: Value = serde_json::from_str(&bench.done("tunable --json zfs_arc_max")).unwrap();
     let default = document["tunables"]["zfs_arc_max"]["default"].as_str().unwrap();
     let data = |of: &str| cache()["data"][of].as_u64().unwrap();
+    bench.done("tunable zfs_prefetch_disable=1");
     bench.done("cp tank:/x copy");
     let (hits, misses) = (data("hits"), data("misses"));
     assert!(misses >= 24 << 3, "{misses} blocks were read");
@@ -104,6 +105,7 @@ fn datasets_say_what_of_them_is_cached() {
         let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
         document["caches"]["total"]["data"][of].as_u64().unwrap()
     };
+    bench.done("tunable zfs_prefetch_disable=1");
     let mut copies = 0;
     let mut misses_of_copy = || {
         let before = data("misses");
@@ -138,4 +140,36 @@ fn datasets_say_what_of_them_is_cached() {
     }
     // 2,000 dnodes take 1 MB; of `none`, only the MOS's blocks come into the cache.
     assert!(held[0] + (1 << 20) <= held[1], "{held:?}");
+}
+
+#[test]
+fn files_read_in_order_are_read_ahead_and_arcstat_says_how_much_of_it_was_wanted() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} -O compression=off tank a", bench.text("mnt")));
+    fs::write(bench.path("mnt/x"), vec![7; 32 << 20]).unwrap();
+    let ahead = |of: &str| -> u64 {
+        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+        document["caches"]["total"]["prefetch"][of].as_u64().unwrap()
+    };
+    let read_anew = |setting: &str| {
+        // Nothing of it is in memory, in the daemon or in the kernel.
+        bench.done("zpool export tank");
+        bench.done("zpool import tank");
+        bench.done(setting);
+        assert_eq!(fs::read(bench.path("mnt/x")).unwrap(), vec![7; 32 << 20]);
+    };
+    read_anew("tunable zfs_prefetch_disable=0");
+    assert!(ahead("hits") > 0 && ahead("io_issued") >= 100, "{}", bench.done("arcstat --json"));
+    assert!(ahead("used") + ahead("iohits") >= 100 && ahead("wasted") == 0);
+    assert!(bench.done("arcstat").contains("used%"));
+    bench.done("zfs set prefetch=none tank");
+    read_anew("tunable zfs_prefetch_disable=0");
+    assert_eq!(ahead("io_issued"), 0);
+    bench.done("zfs set prefetch=all tank");
+    read_anew("tunable zfs_prefetch_disable=1");
+    assert_eq!(ahead("io_issued"), 0);
+    assert!(bench.fails("tunable zfetch_max_streams=2000").contains("between 0 and 1024"));
 }

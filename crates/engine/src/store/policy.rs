@@ -109,6 +109,7 @@ impl StoragePolicy {
             "dedup",
             "primarycache",
             "secondarycache",
+            "prefetch",
         ];
         let [
             checksum,
@@ -122,6 +123,7 @@ impl StoragePolicy {
             dedup,
             primary,
             secondary,
+            prefetch,
         ] = dataset.numbers(names).await?;
         let key = dataset.key().await?;
         let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
@@ -150,7 +152,7 @@ impl StoragePolicy {
             dedup: Dedup::of(dedup).filter(|_| key.is_none()),
             key,
             log: LogPolicy::of_numbers(sync, logbias),
-            caching: Caching::of_numbers(primary, secondary),
+            caching: Caching::of_numbers(primary, secondary, prefetch),
         })
     }
 

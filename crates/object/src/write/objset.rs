@@ -72,7 +72,7 @@ pub async fn write_objset(
     phys.meta_dnode = Some(meta);
     let bp = write_head(sink, old, &phys, fill).await?;
     let written = Objset::open(sink.pool(), old.cache(), old.dataset_id(), bp, old.key().cloned()).await?;
-    Ok(written.cached_as(old.caching().clone()))
+    Ok(written.after(old))
 }
 
 /// An object whose tree is written.

@@ -1,0 +1,119 @@
+//! Blocks of files and volumes: many at once, and ahead of who wants them.
+//!
+//! Source: OpenZFS `dbuf.c` (`dbuf_prefetch`), `arc.c` (`arc_read` of a block that is being read).
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cenote_format::blkptr::Blkptr;
+use cenote_pool::{Pool, PoolError, ReadContext};
+
+use crate::identity::Identity;
+use crate::shard::Marks;
+use crate::{BlockCache, Caching, now_ns};
+
+/// What a reader found before anything is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Some blocks were not there.
+    pub missed: bool,
+    /// Some are still being read ahead.
+    pub late: bool,
+}
+
+/// A block that is not in the cache, and its place among those that are wanted.
+struct Missing {
+    index: usize,
+    block: Option<Identity>,
+    bp: Blkptr,
+    ctx: ReadContext,
+}
+
+impl BlockCache {
+    /// Reads blocks of a file or volume, decoded by all cores; returns the results in the requested order.
+    /// Calls `looked` before it waits for anything: then more can be asked for.
+    pub async fn read_data(
+        &self,
+        pool: &Pool,
+        requests: Vec<(Blkptr, ReadContext)>,
+        caching: Caching,
+        looked: impl FnOnce(Looked),
+    ) -> Vec<Result<Bytes, PoolError>> {
+        if !self.caches_data() {
+            looked(Looked { missed: true, late: false });
+            return pool.read_many(requests).await;
+        }
+        let now_ns = now_ns(pool);
+        let mut results: Vec<Option<Result<Bytes, PoolError>>> = Vec::with_capacity(requests.len());
+        let mut missing = Vec::new();
+        for (index, (bp, ctx)) in requests.into_iter().enumerate() {
+            let block = self.cached(&bp);
+            let hit = block.as_ref().and_then(|block| self.look_up(block, &bp, &ctx, now_ns));
+            if hit.is_none() {
+                missing.push(Missing { index, block, bp, ctx });
+            }
+            results.push(hit.map(Ok));
+        }
+        let is_late = |missing: &Missing| missing.block.is_some_and(|b| self.under_way.is_claimed(&b.key));
+        looked(Looked { missed: !missing.is_empty(), late: missing.iter().any(is_late) });
+        self.await_read_ahead(&mut missing, &mut results, now_ns).await;
+        // Many small reads of one block come at once: they share one flight.
+        if let [Missing { index, block: Some(block), bp, ctx }] = &missing[..] {
+            results[*index] = Some(self.read_missing(pool, (block, bp, ctx), caching, now_ns).await);
+        } else if !missing.is_empty() {
+            let requests = missing.iter().map(|missing| (missing.bp, missing.ctx.clone())).collect();
+            for (Missing { index, block, .. }, result) in missing.iter().zip(pool.read_many(requests).await) {
+                if let (Some(block), Ok(bytes)) = (block, &result) {
+                    self.insert(block, bytes.clone(), caching, now_ns);
+                }
+                results[*index] = Some(result);
+            }
+        }
+        results.into_iter().flatten().collect()
+    }
+
+    /// Takes out of `missing` what others are about to read.
+    async fn await_read_ahead(
+        &self,
+        missing: &mut Vec<Missing>,
+        results: &mut [Option<Result<Bytes, PoolError>>],
+        now_ns: u64,
+    ) {
+        for Missing { index, block, .. } in &*missing {
+            let Some(block) = block else { continue };
+            if self.under_way.wait(&block.key).await {
+                results[*index] = self.find_read_ahead(block, now_ns).map(Ok);
+            }
+        }
+        missing.retain(|missing| results[missing.index].is_none());
+    }
+
+    /// Reads blocks that may be wanted soon: those that are neither in the cache nor under way. Errors are
+    /// for who wants a block to find.
+    pub async fn read_ahead(&self, pool: &Pool, requests: Vec<(Blkptr, ReadContext)>, caching: Caching) {
+        let now_ns = now_ns(pool);
+        let mut window = self.under_way.window();
+        let (mut blocks, mut wanted) = (Vec::new(), Vec::new());
+        for (bp, ctx) in requests {
+            let Some(block) = self.cached(&bp).filter(|block| caching.primary.takes(block.class)) else {
+                continue;
+            };
+            if self.shard(block.id).lock().holds(block.id) {
+                self.prefetch.found.fetch_add(1, Ordering::Relaxed);
+            } else if window.claim(block.key) {
+                blocks.push(block);
+                wanted.push((bp, ctx));
+            }
+        }
+        self.prefetch.issued.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        let mut blocks = blocks.into_iter();
+        let each = |result: Result<Bytes, PoolError>| {
+            if let (Some(block), Ok(bytes)) = (blocks.next(), result) {
+                let is_l2_eligible = caching.secondary.takes(block.class);
+                self.place(&block, bytes, Marks { is_l2_eligible, is_read_ahead: true }, now_ns);
+            }
+            window.next_is_done();
+        };
+        pool.read_each(wanted, each).await;
+    }
+}

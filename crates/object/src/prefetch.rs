@@ -1,0 +1,147 @@
+//! Reading ahead of those who read files and volumes in order.
+//!
+//! Idea: all states of an open object set share one [`Prefetcher`], which sees each read of data
+//! ([`stream`] judges them) and starts tasks that read what will be wanted, a window each. A task has its own
+//! view of the set, and asks the pool's queues as [`IoClass::AsyncRead`], behind those who wait.
+//!
+//! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Nobody waits
+//! for a task but who wants one of its blocks, and that one reads the block itself if the task goes.
+//!
+//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. The list of tasks
+//! has one of its own, taken last.
+//!
+//! Memory: streams of [`MOST_OBJECTS`] objects; of windows, what [`cenote_cache::Prefetch::permit`] allows.
+//!
+//! Source: OpenZFS `dmu_zfetch.c`.
+
+mod stream;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use cenote_cache::{Looked, Permit, Scope};
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_pool::IoClass;
+use cenote_runtime::AbortOnDrop;
+use parking_lot::Mutex;
+
+use crate::live::layer::Shown;
+use crate::object::Object;
+
+use stream::{Access, Ahead, Streams, WINDOW_BYTES};
+
+const SHARDS: usize = 8;
+/// Objects that have streams.
+const MOST_OBJECTS: usize = 512;
+
+/// Reads ahead in one object set.
+#[derive(Default)]
+pub(crate) struct Prefetcher {
+    objects: [Mutex<BTreeMap<ObjectId, Streams>>; SHARDS],
+    tasks: Mutex<Vec<Task>>,
+}
+
+/// A task that reads a window, and whether it still does.
+struct Task {
+    alive: Weak<()>,
+    _task: AbortOnDrop<()>,
+}
+
+impl Prefetcher {
+    /// Blocks of an object's data are being read, and the cache has them or not.
+    pub(crate) fn note(&self, object: &Object, blocks: Range<u64>, looked: Looked) {
+        let (objset, last_block) = (object.objset(), object.dnode().max_block_id.0);
+        let (shared, caching) = (objset.cache().prefetch(), objset.caching().get());
+        let values = shared.settings().values();
+        let is_data = !object.dnode().object_type.is_metadata();
+        // In a program that keeps no data, whoever reads in order reads ahead himself.
+        if values.is_disabled
+            || caching.prefetch == Scope::None
+            || !is_data
+            || last_block < 2
+            || !objset.cache().caches_data()
+        {
+            return;
+        }
+        let most_bytes = shared.most_active_bytes();
+        let access = Access {
+            blocks,
+            last_block,
+            block_bytes: object.block_bytes().max(1),
+            now_ns: objset.pool().runtime().now().as_ns(),
+            looked,
+            with_data: caching.prefetch == Scope::All && caching.primary == Scope::All,
+            most_bytes,
+            is_full: shared.active_bytes() > most_bytes / 2,
+        };
+        let (seen, ahead) = {
+            let mut objects = self.objects[object.id().0 as usize % SHARDS].lock();
+            make_room(&mut objects, object.id());
+            objects.entry(object.id()).or_default().access(&access, &values)
+        };
+        shared.note(seen);
+        self.start(object, &ahead);
+    }
+
+    fn start(&self, object: &Object, ahead: &Ahead) {
+        let shared = object.objset().cache().prefetch();
+        let window = (WINDOW_BYTES / object.block_bytes().max(1)).max(1);
+        let mut at = ahead.data.start;
+        while at < ahead.data.end {
+            let end = (at + window).min(ahead.data.end);
+            let Some(permit) = shared.permit((end - at).saturating_mul(object.block_bytes())) else { return };
+            self.spawn(object, 0, at..end, permit);
+            at = end;
+        }
+        // Of indirect blocks, those that begin in the range: the one before it was asked for already.
+        let shift = object.dnode().fanout_shift();
+        let indirect = ahead.indirect.start.div_ceil(1 << shift)..ahead.indirect.end.div_ceil(1 << shift);
+        if object.dnode().levels > 1 && !indirect.is_empty() {
+            let bytes = (indirect.end - indirect.start) << object.dnode().indirect_block_shift;
+            if let Some(permit) = shared.permit(bytes) {
+                self.spawn(object, 1, indirect, permit);
+            }
+        }
+    }
+
+    fn spawn(&self, object: &Object, level: u8, blocks: Range<u64>, permit: Permit) {
+        let alive = Arc::new(());
+        let still = Arc::downgrade(&alive);
+        let objset = object.objset().apart(IoClass::AsyncRead);
+        let object = Object::new(objset, object.id(), object.dnode().clone());
+        let task = object.objset().pool().runtime().clone().spawn(async move {
+            object.read_ahead(level, blocks).await;
+            drop((permit, alive));
+        });
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| task.alive.strong_count() > 0);
+        tasks.push(Task { alive: still, _task: task.abort_on_drop() });
+    }
+}
+
+/// Makes room for an object's streams, where there are too many: those unused for the longest time go.
+fn make_room(objects: &mut BTreeMap<ObjectId, Streams>, object: ObjectId) {
+    if objects.len() >= MOST_OBJECTS / SHARDS && !objects.contains_key(&object) {
+        let oldest = objects.iter().min_by_key(|(_, streams)| streams.used_ns()).map(|(&id, _)| id);
+        oldest.map(|id| objects.remove(&id));
+    }
+}
+
+impl Object {
+    /// Reads blocks of a level that may be wanted soon. What can't be read is for others to find.
+    async fn read_ahead(&self, level: u8, blocks: Range<u64>) {
+        let objset = self.objset();
+        let mut requests = Vec::new();
+        for run in self.pointers(level, blocks).await {
+            for (block, bp) in (run.first.0..).map(BlockId).zip(run.pointers.unwrap_or_default()) {
+                // What has changed is not read from the pool.
+                let is_wanted = level > 0 || objset.layers().block(self.id(), block) == Shown::Below;
+                if !bp.is_hole() && is_wanted {
+                    requests.push((bp, objset.context(self.id(), level, block)));
+                }
+            }
+        }
+        objset.cache().read_ahead(objset.pool(), requests, objset.caching().get()).await;
+    }
+}
