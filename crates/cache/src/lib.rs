@@ -289,9 +289,17 @@ impl BlockCache {
         }
     }
 
+    /// Bytes in the cache, bookkeeping included.
+    pub fn bytes(&self) -> u64 {
+        self.keeper.lock().policy.resident_bytes()
+    }
+
     /// Changes the most bytes that it holds, and evicts what no longer fits.
     pub fn set_budget(&self, budget_bytes: usize) {
         let mut keeper = self.keeper.lock();
+        if keeper.budget_bytes == budget_bytes {
+            return;
+        }
         keeper.budget_bytes = budget_bytes;
         self.prefetch.set_budget(budget_bytes);
         let Keeper { policy, evicted, .. } = &mut *keeper;

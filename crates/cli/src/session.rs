@@ -76,14 +76,18 @@ fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("\n  {}: {}", problem.path, problem.why)).collect()
 }
 
+/// The size that an option says, if it is large enough for a cache.
+pub fn at_least_bytes(option: &str, typed: &str) -> Result<u64, CliError> {
+    let bytes = parse_bytes(typed).filter(|&bytes| bytes >= LEAST_CACHE_BYTES);
+    bytes.ok_or_else(|| CliError::Usage(format!("{option} {typed}: give a size of at least 64M")))
+}
+
 impl Session {
     /// Checks the common options and starts the runtime.
     pub fn new(common: Common, command: String) -> Result<Session, CliError> {
         let cache_bytes = match &common.cache {
             None => CACHE_BYTES,
-            Some(typed) => parse_bytes(typed)
-                .filter(|&bytes| bytes >= LEAST_CACHE_BYTES)
-                .ok_or_else(|| CliError::Usage(format!("--cache {typed}: give a size of at least 64M")))?,
+            Some(typed) => at_least_bytes("--cache", typed)?,
         };
         let policy = common.cache_policy.unwrap_or(PolicyName::OpenZfs);
         let disks = disks::named(&common.disks)?;

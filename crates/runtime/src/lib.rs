@@ -229,6 +229,15 @@ impl Runtime {
         }
     }
 
+    /// Bytes of memory that are left: what the program may use more than is in use now. In the simulator:
+    /// all of them.
+    pub fn available_memory_bytes(&self) -> u64 {
+        match &*self.backend {
+            Backend::Real(_) => memory::host_available_bytes(),
+            Backend::Simulated(sim) => sim.memory_bytes(),
+        }
+    }
+
     /// The simulator's report so far; `None` in the real back end.
     pub fn sim_report(&self) -> Option<SimReport> {
         match &*self.backend {

@@ -148,6 +148,9 @@ impl OpenPool {
 /// A scan could not go on: metadata can't be read. It is tried again at the next order.
 const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
 
+/// The least that all caches together get, however much has changed.
+const LEAST_CACHE_BYTES: u64 = 16 << 20;
+
 /// Why a pool is still open.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
@@ -223,6 +226,22 @@ impl Pools {
     /// Brings all tunables to all open pools.
     pub fn tune(&self) {
         let pools = self.all();
-        pools.iter().for_each(|pool| self.tuning.apply(&pool.engine, pools.len()));
+        pools.iter().for_each(|pool| self.tuning.apply(&pool.engine));
+        share(&pools, self.tuning.target_bytes());
     }
+
+    /// Brings what all pools hold in line with the memory that is left.
+    pub(crate) fn balance(&self, left_bytes: u64) {
+        let pools = self.all();
+        let held = pools.iter().map(|pool| pool.engine.cache().bytes() + pool.engine.dirty_bytes());
+        share(&pools, self.tuning.balance(held.sum(), left_bytes));
+    }
+}
+
+/// Shares what pools may hold among their caches: changes in memory come first.
+fn share(pools: &[Arc<OpenPool>], target_bytes: u64) {
+    let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
+    let each = target_bytes.saturating_sub(dirty_bytes).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
+    let each = usize::try_from(each).unwrap_or(usize::MAX);
+    pools.iter().for_each(|pool| pool.engine.cache().set_budget(each));
 }

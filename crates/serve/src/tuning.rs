@@ -1,7 +1,7 @@
 //! Tunables: what can be changed while pools are open, by OpenZFS's names where it has one.
 //!
 //! Idea: the daemon keeps the values. A pool that is opened gets them; one that is changed goes to all open
-//! pools at once. The memory for cached blocks is that of all pools together: each gets an equal part.
+//! pools at once. The memory for cached blocks is that of all pools together ([`crate::memory`]).
 //!
 //! Locking: one mutex, held while values are read or set, never across an await.
 //!
@@ -16,14 +16,22 @@ use cenote_pool::{BadQueueSetting, QueueSettings};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
-/// Memory for cached blocks of all pools.
+use crate::memory::Bounds;
+
+/// Memory of all pools, at most: for cached blocks, and for changes that are not on disk yet.
 pub const ARC_MAX: &str = "zfs_arc_max";
+/// The same, at least, however little memory is left.
+pub const ARC_MIN: &str = "zfs_arc_min";
+/// Memory to be left for others.
+pub const ARC_SYS_FREE: &str = "zfs_arc_sys_free";
 /// Which blocks stay in it; a name of Cenote's own.
 pub const ARC_POLICY: &str = "cenote_arc_policy";
 /// Changes of each pool that are not on disk yet, at most.
 pub const DIRTY_MAX: &str = "zfs_dirty_data_max";
 /// The smallest cache that still works: a few blocks of the largest size.
 const LEAST_ARC_BYTES: u64 = 64 << 20;
+/// The least that can stay of it.
+const LEAST_MIN_BYTES: u64 = 32 << 20;
 /// The least that may change before a txg has to be written.
 const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 
@@ -37,7 +45,9 @@ pub struct Tuning {
 
 #[derive(Clone)]
 struct Values {
-    arc_bytes: u64,
+    memory: Bounds,
+    /// What pools may hold now.
+    target_bytes: u64,
     policy: PolicyName,
     dirty_bytes: u64,
 }
@@ -86,8 +96,10 @@ pub enum BadTunable {
 impl Tuning {
     /// The defaults on this machine, with this cache for all pools together.
     pub fn new(runtime: &Runtime, cache: CacheOptions) -> Tuning {
-        let (arc_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
-        let values = Values { arc_bytes, policy, dirty_bytes: default_dirty_bytes_max(runtime) };
+        let (most_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
+        let memory = Bounds { most_bytes, ..Bounds::of_machine(runtime.memory_bytes()) };
+        let dirty_bytes = default_dirty_bytes_max(runtime);
+        let values = Values { memory, target_bytes: most_bytes, policy, dirty_bytes };
         let (queues, prefetch) = Default::default();
         Tuning { values: values.clone().into(), defaults: values, queues, prefetch }
     }
@@ -107,9 +119,12 @@ impl Tuning {
                 default: default.to_string(),
             });
         let own = |values: &Values| {
-            [values.policy.to_string(), values.arc_bytes.to_string(), values.dirty_bytes.to_string()]
+            let Bounds { most_bytes, least_bytes, keep_free_bytes } = values.memory;
+            let numbers = [most_bytes, least_bytes, keep_free_bytes, values.dirty_bytes];
+            let numbers = numbers.iter().map(u64::to_string);
+            numbers.chain([values.policy.to_string()]).collect::<Vec<String>>()
         };
-        let names = [ARC_POLICY, ARC_MAX, DIRTY_MAX].into_iter();
+        let names = [ARC_MAX, ARC_MIN, ARC_SYS_FREE, DIRTY_MAX, ARC_POLICY].into_iter();
         let own = names.zip(own(&self.values.lock())).zip(own(&self.defaults));
         let own = own.map(|((name, value), default)| Tunable { name: name.into(), value, default });
         let mut all: Vec<Tunable> = own.chain(of_queues).chain(of_prefetch).collect();
@@ -134,7 +149,13 @@ impl Tuning {
             false => Ok(number),
         };
         match name {
-            ARC_MAX => self.values.lock().arc_bytes = least(LEAST_ARC_BYTES)?,
+            ARC_MAX => {
+                let mut values = self.values.lock();
+                values.memory.most_bytes = least(LEAST_ARC_BYTES)?;
+                values.target_bytes = values.memory.most_bytes;
+            }
+            ARC_MIN => self.values.lock().memory.least_bytes = least(LEAST_MIN_BYTES)?,
+            ARC_SYS_FREE => self.values.lock().memory.keep_free_bytes = number,
             DIRTY_MAX => self.values.lock().dirty_bytes = least(LEAST_DIRTY_BYTES)?,
             _ => match self.prefetch.set(name, number) {
                 Err(BadPrefetchSetting::Unknown { .. }) => self.queues.set(name, number)?,
@@ -144,12 +165,23 @@ impl Tuning {
         Ok(())
     }
 
-    /// Brings all values to a pool, one of `pools` that are open.
-    pub(crate) fn apply(&self, engine: &Engine, pools: usize) {
-        let Values { arc_bytes, policy, dirty_bytes } = self.values.lock().clone();
+    /// What all pools may hold together from now on, when they hold so much and so much memory is left.
+    pub(crate) fn balance(&self, held_bytes: u64, left_bytes: u64) -> u64 {
+        let mut values = self.values.lock();
+        values.target_bytes = values.memory.next(values.target_bytes, held_bytes, left_bytes);
+        values.target_bytes
+    }
+
+    /// What all pools may hold together.
+    pub(crate) fn target_bytes(&self) -> u64 {
+        self.values.lock().target_bytes
+    }
+
+    /// Brings all values to an open pool.
+    pub(crate) fn apply(&self, engine: &Engine) {
+        let Values { policy, dirty_bytes, .. } = self.values.lock().clone();
         let cache = engine.cache();
         cache.set_data(true);
-        cache.set_budget(usize::try_from(arc_bytes / pools.max(1) as u64).unwrap_or(usize::MAX));
         if cache.policy() != policy {
             cache.set_policy(policy);
         }
@@ -185,6 +217,8 @@ mod tests {
         let tuning = Tuning::new(&runtime, CacheOptions::metadata(1 << 30));
         for (name, new, old) in [
             (ARC_MAX, "268435456", "1073741824"),
+            (ARC_MIN, "67108864", "134217728"),
+            (ARC_SYS_FREE, "0", "134217728"),
             (ARC_POLICY, "s3-fifo", "openzfs-2.3"),
             ("zfs_vdev_scrub_max_active", "1", "3"),
             ("zfetch_max_distance", "8388608", "67108864"),
@@ -199,6 +233,7 @@ mod tests {
         for (name, bad) in [
             (ARC_MAX, "1"),
             (ARC_MAX, "much"),
+            (ARC_MIN, "1"),
             (ARC_POLICY, "belady"),
             (ARC_POLICY, "best"),
             (DIRTY_MAX, "5"),

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
+use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{NotedPool, Pools};
 use cenote_serve::socket::Listener;
 use cenote_serve::tuning::Tuning;
@@ -31,7 +32,7 @@ use crate::args::common::Common;
 use crate::daemon::{Commands, SOCKET, VARIABLE};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, export_all, interrupted};
+use crate::session::{Session, at_least_bytes, export_all, interrupted};
 
 /// How long commands have to end when the daemon does.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -81,6 +82,10 @@ pub struct Serve {
     /// Let the kernel gather small writes; modification times are then the kernel's
     #[arg(long)]
     pub writeback: bool,
+    /// Memory of all pools, for cached blocks and for changes not on disk yet [default: all but 1G, at least
+    /// five eighths]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
     /// How messages are written [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -106,6 +111,7 @@ impl Serve {
         if self.log_format == Some(LogFormat::Json) {
             use_json();
         }
+        let memory = self.memory.as_deref().map(|typed| at_least_bytes("--memory", typed)).transpose()?;
         let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
@@ -115,8 +121,10 @@ impl Serve {
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
-        let tuning = Tuning::new(session.runtime(), session.cache_of_daemon());
+        let tuning = Tuning::new(session.runtime(), session.cache_of_daemon(memory));
         let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, tuning, state));
+        let memory = keep_memory(session.runtime().clone(), Arc::downgrade(&pools));
+        let _memory = session.runtime().spawn(memory).abort_on_drop();
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
 

@@ -13,6 +13,7 @@ use cenote_device::Gate;
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
+use cenote_serve::memory::Bounds;
 
 use super::Session;
 use super::replay::{now, say_replayed};
@@ -230,10 +231,13 @@ impl Session {
         }
     }
 
-    /// The cache of all pools of a daemon: a quarter of the memory, unless said otherwise.
-    pub fn cache_of_daemon(&self) -> CacheOptions {
-        let quarter = usize::try_from(self.runtime.memory_bytes() / 4).unwrap_or(usize::MAX);
-        let budget_bytes = if self.common.cache.is_some() { self.cache.budget_bytes } else { quarter };
+    /// The cache of all pools of a daemon: `memory` bytes, or what `--cache` says, or as OpenZFS on this
+    /// machine.
+    pub fn cache_of_daemon(&self, memory: Option<u64>) -> CacheOptions {
+        let machine = || Bounds::of_machine(self.runtime.memory_bytes()).most_bytes;
+        let typed = self.common.cache.as_ref().map(|_| self.cache.budget_bytes as u64);
+        let bytes = memory.or(typed).unwrap_or_else(machine);
+        let budget_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         CacheOptions { budget_bytes, data: true, ..self.cache }
     }
 

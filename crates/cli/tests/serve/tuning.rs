@@ -123,23 +123,22 @@ fn datasets_say_what_of_them_is_cached() {
     bench.done("zfs set primarycache=all tank");
     assert!(misses_of_copy() >= 64);
     assert_eq!((misses_of_copy(), data("content_bytes")), (0, 8 << 20));
-    let metadata = || -> u64 {
-        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-        document["caches"]["total"]["metadata"]["content_bytes"].as_u64().unwrap()
-    };
     bench.done("zfs create -o primarycache=none tank/none");
     bench.done("zfs create -o primarycache=metadata tank/some");
-    let mut held = Vec::new();
-    for name in ["none", "some"] {
-        let before = metadata();
-        for n in 0..2000 {
-            fs::write(bench.path(&format!("mnt/{name}/{n}")), "x").unwrap();
-        }
+    let misses_of_listing = |name: &str| -> u64 {
+        (0..1000).for_each(|n| fs::write(bench.path(&format!("mnt/{name}/{n}")), "").unwrap());
         bench.done("zpool sync tank");
-        held.push(metadata().saturating_sub(before));
-    }
-    // 2,000 dnodes take 1 MB; of `none`, only the MOS's blocks come into the cache.
-    assert!(held[0] + (1 << 20) <= held[1], "{held:?}");
+        let misses = || -> u64 {
+            let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+            document["caches"]["total"]["metadata"]["misses"].as_u64().unwrap()
+        };
+        bench.done(&format!("ls -l tank/{name}:/"));
+        let before = misses();
+        bench.done(&format!("ls -l tank/{name}:/"));
+        misses() - before
+    };
+    let (none, some) = (misses_of_listing("none"), misses_of_listing("some"));
+    assert!(none >= 20 && some <= 5, "{none} and {some} blocks were read again");
 }
 
 #[test]
@@ -172,4 +171,35 @@ fn files_read_in_order_are_read_ahead_and_arcstat_says_how_much_of_it_was_wanted
     read_anew("tunable zfs_prefetch_disable=1");
     assert_eq!(ahead("io_issued"), 0);
     assert!(bench.fails("tunable zfetch_max_streams=2000").contains("between 0 and 1024"));
+}
+
+#[test]
+fn the_daemon_keeps_within_its_memory_changes_included() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.signal(rustix::process::Signal::TERM);
+    bench.start(&["--memory", "96M"]);
+    assert_eq!(bench.done("tunable -H zfs_arc_max"), "zfs_arc_max\t100663296\t100663296\n");
+    for (pool, disk) in [("one", "a"), ("two", "b")] {
+        bench.done(&format!("zpool create -m {} -O compression=off {pool} {disk}", bench.text(pool)));
+        fs::write(bench.path(&format!("{pool}/x")), vec![7; 80 << 20]).unwrap();
+        bench.done(&format!("zpool sync {pool}"));
+        bench.done(&format!("cp {pool}:/x {pool}.copy"));
+    }
+    let held = |of: &str| -> u64 {
+        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+        document["caches"]["total"][of].as_u64().unwrap()
+    };
+    assert!(held("bytes") > 48 << 20 && held("bytes") <= 96 << 20, "{}", held("bytes"));
+    assert!(held("budget_bytes") <= 96 << 20);
+    // Nothing can be left for others that this machine does not have: the caches shrink until the least.
+    bench.done(&format!("tunable zfs_arc_min=32M zfs_arc_sys_free={}", 1_u64 << 60));
+    let begun = std::time::Instant::now();
+    while held("bytes") > 32 << 20 {
+        assert!(begun.elapsed() < crate::bench::PATIENCE, "{}", held("bytes"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(bench.fails("serve --memory 1K").contains("at least 64M"));
 }

@@ -26,6 +26,7 @@ pub struct Config {
     pub keys: Option<Vec<String>>,
     pub readers: Option<u16>,
     pub writeback: Option<bool>,
+    pub memory: Option<String>,
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
     pub cache_policy: Option<String>,
@@ -67,6 +68,7 @@ impl Config {
         serve.load_keys |= self.load_keys.unwrap_or(false);
         serve.readers = serve.readers.or(self.readers);
         serve.writeback |= self.writeback.unwrap_or(false);
+        serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
         common.cache = common.cache.take().or(self.cache);
         if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
@@ -109,6 +111,7 @@ mod tests {
             keys: Some(_),
             readers: Some(_),
             writeback: Some(_),
+            memory: Some(_),
             log_format: Some(_),
             cache: Some(_),
             cache_policy: Some(_),
