@@ -175,7 +175,8 @@ impl Dataset {
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
         let objset = self.open_objset(key).await?;
-        Ok(objset.cached_as(self.caching().await?))
+        // Lost properties must not make its objects unreadable.
+        Ok(objset.cached_as(self.caching().await.unwrap_or_default()))
     }
 
     /// Its objects, as far as they are readable without its key (all of them if it isn't encrypted).
@@ -200,11 +201,7 @@ impl Dataset {
     }
 
     /// What of its blocks is cached: `primarycache`, `secondarycache`, `prefetch`.
-    ///
-    /// # Errors
-    /// Its properties can't be read.
-    #[boxed]
-    pub async fn caching(&self) -> Result<Caching> {
+    async fn caching(&self) -> Result<Caching> {
         let [primary, secondary, prefetch] =
             self.numbers(["primarycache", "secondarycache", "prefetch"]).await?;
         Ok(Caching::of_numbers(primary, secondary, prefetch))

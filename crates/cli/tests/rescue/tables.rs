@@ -42,3 +42,29 @@ fn a_lost_table_of_attributes_loses_no_file() {
     }
     assert!(tried > 2, "{tried} blocks");
 }
+
+/// Destroys every copy of all tables of properties: what they say of caching matters to no rescue.
+#[test]
+fn lost_properties_lose_no_file() {
+    let pool = golden("single");
+    let images = copies(&pool);
+    let objects = json(&pool.images(), &["dump", "objects", "--mos", "single"]);
+    let mut tried = 0;
+    for object in objects["objects"].as_array().unwrap() {
+        if object["type"] != "DSL props" {
+            continue;
+        }
+        let object = object["object"].as_u64().unwrap().to_string();
+        let object = json(&pool.images(), &["dump", "object", "--mos", "single", &object]);
+        for block in object["blocks"].as_array().unwrap() {
+            if let Some(dvas) = block["pointer"]["dvas"].as_str().filter(|dvas| !dvas.is_empty()) {
+                destroy(images.path(), dvas);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 0);
+    let (to, _) = rescue(images.path(), "single", &["--dataset", "single/data"]);
+    let (right, wrong) = compare(&pool, "single/data", &to.path().join("single/data"));
+    assert!(right > 20 && wrong.is_empty(), "{right} right; {wrong:?}");
+}
