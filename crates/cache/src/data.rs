@@ -56,7 +56,12 @@ impl BlockCache {
         }
         let is_late = |missing: &Missing| missing.block.is_some_and(|b| self.under_way.is_claimed(&b.key));
         looked(Looked { missed: !missing.is_empty(), late: missing.iter().any(is_late) });
-        self.await_read_ahead(&mut missing, &mut results, now_ns).await;
+        for Missing { index, block, .. } in &missing {
+            if let Some(block) = block {
+                results[*index] = self.await_read_ahead(block, now_ns).await.map(Ok);
+            }
+        }
+        missing.retain(|missing| results[missing.index].is_none());
         // Many small reads of one block come at once: they share one flight.
         if let [Missing { index, block: Some(block), bp, ctx }] = &missing[..] {
             results[*index] = Some(self.read_missing(pool, (block, bp, ctx), caching, now_ns).await);
@@ -70,22 +75,6 @@ impl BlockCache {
             }
         }
         results.into_iter().flatten().collect()
-    }
-
-    /// Takes out of `missing` what others are about to read.
-    async fn await_read_ahead(
-        &self,
-        missing: &mut Vec<Missing>,
-        results: &mut [Option<Result<Bytes, PoolError>>],
-        now_ns: u64,
-    ) {
-        for Missing { index, block, .. } in &*missing {
-            let Some(block) = block else { continue };
-            if self.under_way.wait(&block.key).await {
-                results[*index] = self.find_read_ahead(block, now_ns).map(Ok);
-            }
-        }
-        missing.retain(|missing| results[missing.index].is_none());
     }
 
     /// Reads blocks that may be wanted soon: those that are neither in the cache nor under way. Errors are

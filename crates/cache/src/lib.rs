@@ -54,9 +54,7 @@ use under_way::UnderWay;
 
 pub use caching::{Caching, CachingCell, Scope};
 pub use data::Looked;
-pub use prefetch::{
-    BadPrefetchSetting, Permit, Prefetch, PrefetchSettings, PrefetchStats, PrefetchValues, Seen,
-};
+pub use prefetch::{Permit, Prefetch, PrefetchSettings, PrefetchStats, PrefetchValues, Seen};
 pub use record::{LookUp, Recording};
 pub use stats::{CacheStats, ClassStats};
 
@@ -143,9 +141,7 @@ impl BlockCache {
         if let Some(bytes) = self.look_up(&block, bp, ctx, now_ns) {
             return Ok(bytes);
         }
-        if self.under_way.wait(&block.key).await
-            && let Some(bytes) = self.find_read_ahead(&block, now_ns)
-        {
+        if let Some(bytes) = self.await_read_ahead(&block, now_ns).await {
             return Ok(bytes);
         }
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
@@ -190,10 +186,8 @@ impl BlockCache {
         };
         let mut hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
         for (hit, (bp, _)) in hits.iter_mut().zip(&requests).filter(|(hit, _)| hit.is_none()) {
-            if let Some(block) = self.cached(bp)
-                && self.under_way.wait(&block.key).await
-            {
-                *hit = self.find_read_ahead(&block, now_ns);
+            if let Some(block) = self.cached(bp) {
+                *hit = self.await_read_ahead(&block, now_ns).await;
             }
         }
         let missing: Vec<_> =
@@ -373,8 +367,12 @@ impl BlockCache {
         found
     }
 
-    /// Finds a block that was missing and has been read ahead meanwhile.
-    fn find_read_ahead(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+    /// A missing block that is being read ahead, when that is done; `None` if it is not, or could not be
+    /// read.
+    async fn await_read_ahead(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+        if !self.under_way.wait(&block.key).await {
+            return None;
+        }
         let found = self.find_uncounted(block, now_ns)?;
         self.prefetch.iohits.fetch_add(1, Ordering::Relaxed);
         Some(found)

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cenote_pool::BadSetting;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Windows under way at most.
@@ -48,29 +49,6 @@ pub struct PrefetchValues {
     pub is_disabled: bool,
 }
 
-/// A tunable that can't be set so.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadPrefetchSetting {
-    /// There is none of this name.
-    #[error("no tunable {name:?}")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// The value is out of range.
-    #[error("{name}: {value} is not between {least} and {most}")]
-    OutOfRange {
-        /// The name.
-        name: String,
-        /// What was asked for.
-        value: u64,
-        /// The least that it can be.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
-}
-
 impl Default for PrefetchSettings {
     fn default() -> PrefetchSettings {
         PrefetchSettings(TUNABLES.map(|(_, default, ..)| default.into()))
@@ -88,13 +66,13 @@ impl PrefetchSettings {
     ///
     /// # Errors
     /// There is none of that name, or the value is out of range.
-    pub fn set(&self, name: &str, value: u64) -> Result<(), BadPrefetchSetting> {
+    pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         let found = TUNABLES.iter().zip(&self.0).find(|((known, ..), _)| *known == name);
         let Some((&(_, _, least, most), cell)) = found else {
-            return Err(BadPrefetchSetting::Unknown { name: name.into() });
+            return Err(BadSetting::Unknown { name: name.into() });
         };
         if !(least..=most).contains(&value) {
-            return Err(BadPrefetchSetting::OutOfRange { name: name.into(), value, least, most });
+            return Err(BadSetting::OutOfRange { name: name.into(), value, least, most });
         }
         cell.store(value, Ordering::Relaxed);
         Ok(())

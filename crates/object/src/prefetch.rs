@@ -52,16 +52,13 @@ impl Prefetcher {
     /// Blocks of an object's data are being read, and the cache has them or not.
     pub(crate) fn note(&self, object: &Object, blocks: Range<u64>, looked: Looked) {
         let (objset, last_block) = (object.objset(), object.dnode().max_block_id.0);
+        // In a program that keeps no data, whoever reads in order reads ahead himself.
+        if last_block < 2 || object.dnode().object_type.is_metadata() || !objset.cache().caches_data() {
+            return;
+        }
         let (shared, caching) = (objset.cache().prefetch(), objset.caching().get());
         let values = shared.settings().values();
-        let is_data = !object.dnode().object_type.is_metadata();
-        // In a program that keeps no data, whoever reads in order reads ahead himself.
-        if values.is_disabled
-            || caching.prefetch == Scope::None
-            || !is_data
-            || last_block < 2
-            || !objset.cache().caches_data()
-        {
+        if values.is_disabled || caching.prefetch == Scope::None {
             return;
         }
         let most_bytes = shared.most_active_bytes();

@@ -48,7 +48,7 @@ pub use heal::Healed;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use pool::{Pool, ReadContext, Trusted};
 pub use vdev::VdevTree;
-pub use vdev::queue::{BadQueueSetting, ClassLoad, IoClass, QueueSettings};
+pub use vdev::queue::{BadSetting, ClassLoad, IoClass, QueueSettings};
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};

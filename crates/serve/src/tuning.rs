@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use cenote_cache::{BadPrefetchSetting, CacheOptions, PrefetchSettings};
+use cenote_cache::{CacheOptions, PrefetchSettings};
 use cenote_engine::{Engine, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
-use cenote_pool::{BadQueueSetting, QueueSettings};
+use cenote_pool::{BadSetting, QueueSettings};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
@@ -85,12 +85,9 @@ pub enum BadTunable {
     /// No living cache can go by this policy.
     #[error("{ARC_POLICY}: {0}")]
     Policy(#[from] BadPolicy),
-    /// A tunable of reading ahead.
+    /// A tunable of queues or of reading ahead.
     #[error(transparent)]
-    Prefetch(#[from] BadPrefetchSetting),
-    /// A tunable of queues.
-    #[error(transparent)]
-    Queue(#[from] BadQueueSetting),
+    Setting(#[from] BadSetting),
 }
 
 impl Tuning {
@@ -158,7 +155,7 @@ impl Tuning {
             ARC_SYS_FREE => self.values.lock().memory.keep_free_bytes = number,
             DIRTY_MAX => self.values.lock().dirty_bytes = least(LEAST_DIRTY_BYTES)?,
             _ => match self.prefetch.set(name, number) {
-                Err(BadPrefetchSetting::Unknown { .. }) => self.queues.set(name, number)?,
+                Err(BadSetting::Unknown { .. }) => self.queues.set(name, number)?,
                 set => set?,
             },
         }

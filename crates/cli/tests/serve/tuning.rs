@@ -6,6 +6,12 @@ use serde_json::Value;
 
 use crate::bench::{Bench, can_mount};
 
+/// What the caches of all pools count together.
+fn caches(bench: &Bench) -> Value {
+    let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
+    document["caches"]["total"].clone()
+}
+
 #[test]
 fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold() {
     if !can_mount() {
@@ -17,10 +23,7 @@ fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold()
     // Nothing is left of it but what is on disk.
     bench.done("zpool export tank");
     bench.done("zpool import tank");
-    let cache = || -> Value {
-        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-        document["caches"]["total"].clone()
-    };
+    let cache = || caches(&bench);
     let document: Value = serde_json::from_str(&bench.done("tunable --json zfs_arc_max")).unwrap();
     let default = document["tunables"]["zfs_arc_max"]["default"].as_str().unwrap();
     let data = |of: &str| cache()["data"][of].as_u64().unwrap();
@@ -101,10 +104,7 @@ fn datasets_say_what_of_them_is_cached() {
     }
     let bench = Bench::new(&["a"]);
     bench.done(&format!("zpool create -m {} -O compression=off tank a", bench.text("mnt")));
-    let data = |of: &str| -> u64 {
-        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-        document["caches"]["total"]["data"][of].as_u64().unwrap()
-    };
+    let data = |of: &str| caches(&bench)["data"][of].as_u64().unwrap();
     bench.done("tunable zfs_prefetch_disable=1");
     let mut copies = 0;
     let mut misses_of_copy = || {
@@ -128,10 +128,7 @@ fn datasets_say_what_of_them_is_cached() {
     let misses_of_listing = |name: &str| -> u64 {
         (0..1000).for_each(|n| fs::write(bench.path(&format!("mnt/{name}/{n}")), "").unwrap());
         bench.done("zpool sync tank");
-        let misses = || -> u64 {
-            let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-            document["caches"]["total"]["metadata"]["misses"].as_u64().unwrap()
-        };
+        let misses = || caches(&bench)["metadata"]["misses"].as_u64().unwrap();
         bench.done(&format!("ls -l tank/{name}:/"));
         let before = misses();
         bench.done(&format!("ls -l tank/{name}:/"));
@@ -149,10 +146,7 @@ fn files_read_in_order_are_read_ahead_and_arcstat_says_how_much_of_it_was_wanted
     let bench = Bench::new(&["a"]);
     bench.done(&format!("zpool create -m {} -O compression=off tank a", bench.text("mnt")));
     fs::write(bench.path("mnt/x"), vec![7; 32 << 20]).unwrap();
-    let ahead = |of: &str| -> u64 {
-        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-        document["caches"]["total"]["prefetch"][of].as_u64().unwrap()
-    };
+    let ahead = |of: &str| caches(&bench)["prefetch"][of].as_u64().unwrap();
     let read_anew = |setting: &str| {
         // Nothing of it is in memory, in the daemon or in the kernel.
         bench.done("zpool export tank");
@@ -188,10 +182,7 @@ fn the_daemon_keeps_within_its_memory_changes_included() {
         bench.done(&format!("zpool sync {pool}"));
         bench.done(&format!("cp {pool}:/x {pool}.copy"));
     }
-    let held = |of: &str| -> u64 {
-        let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
-        document["caches"]["total"][of].as_u64().unwrap()
-    };
+    let held = |of: &str| caches(&bench)[of].as_u64().unwrap();
     assert!(held("bytes") > 48 << 20 && held("bytes") <= 96 << 20, "{}", held("bytes"));
     assert!(held("budget_bytes") <= 96 << 20);
     // Nothing can be left for others that this machine does not have: the caches shrink until the least.

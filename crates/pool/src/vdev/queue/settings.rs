@@ -36,7 +36,7 @@ pub struct QueueSettings {
 
 /// A tunable that can't be set so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadQueueSetting {
+pub enum BadSetting {
     /// There is none of this name.
     #[error("no tunable {name:?}")]
     Unknown {
@@ -51,9 +51,9 @@ pub enum BadQueueSetting {
         /// What was asked for.
         value: u64,
         /// The least that it can be.
-        least: u32,
+        least: u64,
         /// The most.
-        most: u32,
+        most: u64,
     },
 }
 
@@ -87,15 +87,17 @@ impl QueueSettings {
     ///
     /// # Errors
     /// There is none of that name, or the value is out of range.
-    pub fn set(&self, name: &str, value: u64) -> Result<(), BadQueueSetting> {
-        let (cell, least, most) =
-            self.find(name).ok_or_else(|| BadQueueSetting::Unknown { name: name.into() })?;
+    pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
+        let (cell, least, most) = self.find(name).ok_or_else(|| BadSetting::Unknown { name: name.into() })?;
         match u32::try_from(value) {
             Ok(fits) if (least..=most).contains(&fits) => {
                 cell.store(fits, Ordering::Relaxed);
                 Ok(())
             }
-            _ => Err(BadQueueSetting::OutOfRange { name: name.into(), value, least, most }),
+            _ => {
+                let (least, most) = (least.into(), most.into());
+                Err(BadSetting::OutOfRange { name: name.into(), value, least, most })
+            }
         }
     }
 
@@ -174,9 +176,9 @@ mod tests {
         let settings = QueueSettings::default();
         for (name, _) in settings.all() {
             settings.set(&name, 7).unwrap_or_else(|error| panic!("{error}"));
-            assert!(matches!(settings.set(&name, 1 << 40), Err(BadQueueSetting::OutOfRange { .. })));
+            assert!(matches!(settings.set(&name, 1 << 40), Err(BadSetting::OutOfRange { .. })));
         }
         assert!(settings.all().iter().all(|(_, value)| *value == 7));
-        assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadQueueSetting::Unknown { .. })));
+        assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadSetting::Unknown { .. })));
     }
 }
