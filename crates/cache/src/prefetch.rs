@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cenote_pool::BadSetting;
+use cenote_pool::{BadSetting, Tunable, Tunables};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Windows under way at most.
@@ -17,8 +17,7 @@ const MOST_WINDOWS: usize = 512;
 /// A part of the cache that may wait to be wanted: as OpenZFS, 6 %.
 const ACTIVE_SHIFT: u32 = 4;
 
-/// Tunables: name, default, least and most.
-const TUNABLES: [(&str, u64, u64, u64); 9] = [
+const TUNABLES: [Tunable; 9] = [
     ("zfetch_hole_shift", 2, 0, 63),
     ("zfetch_max_distance", 64 << 20, 0, 1 << 32),
     ("zfetch_max_idistance", 128 << 20, 0, 1 << 32),
@@ -32,7 +31,7 @@ const TUNABLES: [(&str, u64, u64, u64); 9] = [
 
 /// The tunables of reading ahead, which may be changed at any time.
 #[derive(Debug)]
-pub struct PrefetchSettings([AtomicU64; TUNABLES.len()]);
+pub struct PrefetchSettings(Tunables<{ TUNABLES.len() }>);
 
 /// The tunables as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,15 +50,14 @@ pub struct PrefetchValues {
 
 impl Default for PrefetchSettings {
     fn default() -> PrefetchSettings {
-        PrefetchSettings(TUNABLES.map(|(_, default, ..)| default.into()))
+        PrefetchSettings(Tunables::new(&TUNABLES))
     }
 }
 
 impl PrefetchSettings {
     /// All tunables with their values, by name.
-    pub fn all(&self) -> Vec<(&'static str, u64)> {
-        let values = self.0.iter().map(|value| value.load(Ordering::Relaxed));
-        TUNABLES.iter().map(|(name, ..)| *name).zip(values).collect()
+    pub fn all(&self) -> Vec<(String, u64)> {
+        self.0.all()
     }
 
     /// Sets a tunable.
@@ -67,22 +65,14 @@ impl PrefetchSettings {
     /// # Errors
     /// There is none of that name, or the value is out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
-        let found = TUNABLES.iter().zip(&self.0).find(|((known, ..), _)| *known == name);
-        let Some((&(_, _, least, most), cell)) = found else {
-            return Err(BadSetting::Unknown { name: name.into() });
-        };
-        if !(least..=most).contains(&value) {
-            return Err(BadSetting::OutOfRange { name: name.into(), value, least, most });
-        }
-        cell.store(value, Ordering::Relaxed);
-        Ok(())
+        self.0.set(name, value)
     }
 
     /// All of them.
     pub fn values(&self) -> PrefetchValues {
         const SECOND_NS: u64 = 1_000_000_000;
         let [hole, max_distance, max_idistance, max_reorder, max_reap, streams, min_distance, min_reap, off] =
-            self.0.each_ref().map(|value| value.load(Ordering::Relaxed));
+            self.0.values();
         PrefetchValues {
             hole_shift: hole as u32,
             max_distance,

@@ -75,7 +75,7 @@ pub use open::NewEngine;
 pub use open_dataset::OpenDataset;
 pub use rewind::OlderState;
 pub use room::Need;
-pub use scanning::Pass;
+pub use scanning::{Pass, ScanSettings};
 pub use space_check::SpaceCheck;
 pub use throttle::default_dirty_bytes_max;
 pub use txgs::Hold;

@@ -1,15 +1,61 @@
-//! The scan of an open pool (scrub, resilver), as far as it is in memory: whose turn it is, and how fast it
-//! goes. What has been scanned is in the pool.
+//! The scan of an open pool (scrub, resilver), as far as it is in memory: whose turn it is, how fast it goes,
+//! and its tunables. What has been scanned is in the pool.
 //!
 //! Locking: `turn` is held by whoever scans; the others are locked for one look or change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use cenote_pool::{BadSetting, Tunable, Tunables};
 use cenote_runtime::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::engine::Engine;
+
+const TABLE: [Tunable; 3] = [
+    ("zfs_resilver_min_time_ms", 3000, 1, 600_000),
+    ("zfs_scan_suspend_progress", 0, 0, 1),
+    ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
+];
+
+/// The tunables of scans, which may be changed at any time.
+///
+/// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least so
+/// much of each txg. Its default for scrubs is one second: slices here are longer, since each costs a txg.
+#[derive(Debug)]
+pub struct ScanSettings(Tunables<{ TABLE.len() }>);
+
+impl Default for ScanSettings {
+    fn default() -> ScanSettings {
+        ScanSettings(Tunables::new(&TABLE))
+    }
+}
+
+impl ScanSettings {
+    /// All tunables with their values, by name.
+    pub fn all(&self) -> Vec<(String, u64)> {
+        self.0.all()
+    }
+
+    /// Sets a tunable.
+    ///
+    /// # Errors
+    /// There is none of that name, or the value is out of range.
+    pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
+        self.0.set(name, value)
+    }
+
+    /// How long a slice takes.
+    pub fn slice(&self, is_resilver: bool) -> Duration {
+        Duration::from_millis(self.0.get(if is_resilver { 0 } else { 2 }))
+    }
+
+    /// Scans stand still.
+    pub fn is_suspended(&self) -> bool {
+        self.0.get(1) != 0
+    }
+}
 
 /// What those who scan, start scans and look at them share.
 pub(crate) struct Scanning {
@@ -17,11 +63,13 @@ pub(crate) struct Scanning {
     /// Counts orders: scans that begin, pause, go on, end; devices that come back.
     orders: watch::Sender<u64>,
     pass: Mutex<Option<Pass>>,
+    settings: ScanSettings,
 }
 
 impl Default for Scanning {
     fn default() -> Scanning {
-        Scanning { turn: Arc::default(), orders: watch::Sender::new(0), pass: Mutex::default() }
+        let (turn, pass, settings) = Default::default();
+        Scanning { turn, orders: watch::Sender::new(0), pass, settings }
     }
 }
 
@@ -35,6 +83,11 @@ pub struct Pass {
 }
 
 impl Engine {
+    /// The tunables of scans; [`Engine::order_scan`] tells of changes.
+    pub fn scan_settings(&self) -> &ScanSettings {
+        &self.0.scanning.settings
+    }
+
     /// Waits until nobody else scans, and lets nobody else until this is dropped.
     pub async fn scan_turn(&self) -> OwnedMutexGuard<()> {
         self.0.scanning.turn.clone().lock_owned().await

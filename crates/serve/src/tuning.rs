@@ -7,10 +7,8 @@
 //!
 //! Source: zfs(4).
 
-use std::collections::BTreeMap;
-
 use cenote_cache::{CacheOptions, PrefetchSettings};
-use cenote_engine::{Engine, default_dirty_bytes_max};
+use cenote_engine::{Engine, ScanSettings, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
 use cenote_pool::{BadSetting, QueueSettings};
 use cenote_runtime::Runtime;
@@ -39,8 +37,31 @@ const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 pub struct Tuning {
     values: Mutex<Values>,
     defaults: Values,
+    tables: Tables,
+}
+
+/// Numbers that parts of the engine have in tables of their own.
+#[derive(Default)]
+struct Tables {
     queues: QueueSettings,
     prefetch: PrefetchSettings,
+    scans: ScanSettings,
+}
+
+impl Tables {
+    fn all(&self) -> Vec<(String, u64)> {
+        [self.queues.all(), self.prefetch.all(), self.scans.all()].concat()
+    }
+
+    fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
+        let tables = [
+            self.queues.set(name, value),
+            self.prefetch.set(name, value),
+            self.scans.set(name, value),
+        ];
+        let known = tables.into_iter().find(|set| !matches!(set, Err(BadSetting::Unknown { .. })));
+        known.unwrap_or_else(|| Err(BadSetting::Unknown { name: name.into() }))
+    }
 }
 
 #[derive(Clone)]
@@ -85,7 +106,7 @@ pub enum BadTunable {
     /// No living cache can go by this policy.
     #[error("{ARC_POLICY}: {0}")]
     Policy(#[from] BadPolicy),
-    /// A tunable of queues or of reading ahead.
+    /// A tunable of queues, of reading ahead, or of scans.
     #[error(transparent)]
     Setting(#[from] BadSetting),
 }
@@ -97,24 +118,17 @@ impl Tuning {
         let memory = Bounds { most_bytes, ..Bounds::of_machine(runtime.memory_bytes()) };
         let dirty_bytes = default_dirty_bytes_max(runtime);
         let values = Values { memory, target_bytes: most_bytes, policy, dirty_bytes };
-        let (queues, prefetch) = Default::default();
-        Tuning { values: values.clone().into(), defaults: values, queues, prefetch }
+        Tuning { values: values.clone().into(), defaults: values, tables: Tables::default() }
     }
 
     /// All tunables, by name.
     pub fn list(&self) -> Vec<Tunable> {
-        let defaults: BTreeMap<String, u32> = QueueSettings::default().all().into_iter().collect();
-        let of_queues = self.queues.all().into_iter().map(|(name, value)| {
-            let default = defaults.get(&name).map(u32::to_string).unwrap_or_default();
-            Tunable { name, value: value.to_string(), default }
+        let of_tables = self.tables.all().into_iter().zip(Tables::default().all());
+        let of_tables = of_tables.map(|((name, value), (_, default))| Tunable {
+            name,
+            value: value.to_string(),
+            default: default.to_string(),
         });
-        let defaults = PrefetchSettings::default().all();
-        let of_prefetch =
-            self.prefetch.all().into_iter().zip(defaults).map(|((name, value), (_, default))| Tunable {
-                name: name.into(),
-                value: value.to_string(),
-                default: default.to_string(),
-            });
         let own = |values: &Values| {
             let Bounds { most_bytes, least_bytes, keep_free_bytes } = values.memory;
             let numbers = [most_bytes, least_bytes, keep_free_bytes, values.dirty_bytes];
@@ -124,7 +138,7 @@ impl Tuning {
         let names = [ARC_MAX, ARC_MIN, ARC_SYS_FREE, DIRTY_MAX, ARC_POLICY].into_iter();
         let own = names.zip(own(&self.values.lock())).zip(own(&self.defaults));
         let own = own.map(|((name, value), default)| Tunable { name: name.into(), value, default });
-        let mut all: Vec<Tunable> = own.chain(of_queues).chain(of_prefetch).collect();
+        let mut all: Vec<Tunable> = own.chain(of_tables).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -154,10 +168,7 @@ impl Tuning {
             ARC_MIN => self.values.lock().memory.least_bytes = least(LEAST_MIN_BYTES)?,
             ARC_SYS_FREE => self.values.lock().memory.keep_free_bytes = number,
             DIRTY_MAX => self.values.lock().dirty_bytes = least(LEAST_DIRTY_BYTES)?,
-            _ => match self.prefetch.set(name, number) {
-                Err(BadSetting::Unknown { .. }) => self.queues.set(name, number)?,
-                set => set?,
-            },
+            _ => self.tables.set(name, number)?,
         }
         Ok(())
     }
@@ -182,18 +193,23 @@ impl Tuning {
         if cache.policy() != policy {
             cache.set_policy(policy);
         }
-        for (name, value) in self.prefetch.all() {
-            // It was accepted when it was set.
-            let set = cache.prefetch().settings().set(name, value);
-            debug_assert_eq!(set, Ok(()), "{name}");
-        }
         engine.set_dirty_bytes_max(dirty_bytes);
-        let pool = engine.pool();
-        for (name, value) in self.queues.all() {
-            // It was accepted when it was set.
-            let set = pool.queue_settings().set(&name, value.into());
-            debug_assert_eq!(set, Ok(()), "{name}");
+        let Tables { queues, prefetch, scans } = &self.tables;
+        let (pool, ahead) = (engine.pool(), cache.prefetch().settings());
+        bring(queues.all(), |name, value| pool.queue_settings().set(name, value));
+        bring(prefetch.all(), |name, value| ahead.set(name, value));
+        if engine.scan_settings().all() != scans.all() {
+            bring(scans.all(), |name, value| engine.scan_settings().set(name, value));
+            engine.order_scan();
         }
+    }
+}
+
+fn bring(values: Vec<(String, u64)>, set: impl Fn(&str, u64) -> Result<(), BadSetting>) {
+    for (name, value) in values {
+        // It was accepted when it was set.
+        let set = set(&name, value);
+        debug_assert_eq!(set, Ok(()), "{name}");
     }
 }
 
@@ -219,6 +235,7 @@ mod tests {
             (ARC_POLICY, "s3-fifo", "openzfs-2.3"),
             ("zfs_vdev_scrub_max_active", "1", "3"),
             ("zfetch_max_distance", "8388608", "67108864"),
+            ("zfs_scrub_min_time_ms", "1", "5000"),
         ] {
             assert_eq!(value(&tuning, name), (old.into(), old.into()), "{name}");
             assert_eq!(tuning.set(name, new), Ok(()));

@@ -38,7 +38,7 @@ use cenote_runtime::{Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-pub use settings::{BadSetting, QueueSettings};
+pub use settings::QueueSettings;
 
 /// What waited so long goes before all others of its class.
 const DEADLINE: Duration = Duration::from_millis(500);

@@ -158,7 +158,7 @@ impl Run<'_> {
                 self.is_resumed = false;
                 continue;
             };
-            if scan.is_paused() {
+            if scan.is_paused() || self.engine.scan_settings().is_suspended() {
                 return Ok(());
             }
             self.sync_through(scan.max_txg).await?;

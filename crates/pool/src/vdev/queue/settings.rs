@@ -6,81 +6,59 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::IoClass;
+use crate::tunables::{BadSetting, Tunable, Tunables};
 
-/// Least and most operations under way of each class, in the order of [`IoClass::ALL`].
-const ACTIVE: [(u32, u32); IoClass::ALL.len()] =
-    [(10, 10), (10, 10), (1, 3), (2, 10), (1, 3), (1, 2), (1, 1), (1, 2), (1, 3)];
-/// All others, with their defaults.
-const OTHERS: [(&str, u32); 5] = [
-    ("zfs_vdev_max_active", 1000),
-    ("zfs_vdev_async_write_active_min_dirty_percent", 30),
-    ("zfs_vdev_async_write_active_max_dirty_percent", 60),
-    ("zfs_vdev_nia_credit", 5),
-    ("zfs_vdev_nia_delay", 5),
+const CLASSES: usize = IoClass::ALL.len();
+/// Least and most operations under way of each class, in the order of [`IoClass::ALL`]; then all others.
+const TABLE: [Tunable; 2 * CLASSES + 5] = [
+    ("zfs_vdev_sync_read_min_active", 10, 1, 1000),
+    ("zfs_vdev_sync_read_max_active", 10, 1, 1000),
+    ("zfs_vdev_sync_write_min_active", 10, 1, 1000),
+    ("zfs_vdev_sync_write_max_active", 10, 1, 1000),
+    ("zfs_vdev_async_read_min_active", 1, 1, 1000),
+    ("zfs_vdev_async_read_max_active", 3, 1, 1000),
+    ("zfs_vdev_async_write_min_active", 2, 1, 1000),
+    ("zfs_vdev_async_write_max_active", 10, 1, 1000),
+    ("zfs_vdev_scrub_min_active", 1, 1, 1000),
+    ("zfs_vdev_scrub_max_active", 3, 1, 1000),
+    ("zfs_vdev_removal_min_active", 1, 1, 1000),
+    ("zfs_vdev_removal_max_active", 2, 1, 1000),
+    ("zfs_vdev_initializing_min_active", 1, 1, 1000),
+    ("zfs_vdev_initializing_max_active", 1, 1, 1000),
+    ("zfs_vdev_trim_min_active", 1, 1, 1000),
+    ("zfs_vdev_trim_max_active", 2, 1, 1000),
+    ("zfs_vdev_rebuild_min_active", 1, 1, 1000),
+    ("zfs_vdev_rebuild_max_active", 3, 1, 1000),
+    ("zfs_vdev_max_active", 1000, 1, 10_000),
+    ("zfs_vdev_async_write_active_min_dirty_percent", 30, 0, 100),
+    ("zfs_vdev_async_write_active_max_dirty_percent", 60, 1, 100),
+    ("zfs_vdev_nia_credit", 5, 1, 10_000),
+    ("zfs_vdev_nia_delay", 5, 1, 10_000),
 ];
-const MAX_ACTIVE: usize = 0;
-const RAMP_FROM: usize = 1;
-const RAMP_TO: usize = 2;
-const NIA_CREDIT: usize = 3;
-const NIA_DELAY: usize = 4;
+const MAX_ACTIVE: usize = 2 * CLASSES;
+const RAMP_FROM: usize = MAX_ACTIVE + 1;
+const RAMP_TO: usize = MAX_ACTIVE + 2;
+const NIA_CREDIT: usize = MAX_ACTIVE + 3;
+const NIA_DELAY: usize = MAX_ACTIVE + 4;
 
 /// What all queues of a pool go by.
 #[derive(Debug)]
 pub struct QueueSettings {
-    min: [AtomicU32; IoClass::ALL.len()],
-    max: [AtomicU32; IoClass::ALL.len()],
-    others: [AtomicU32; OTHERS.len()],
+    tunables: Tunables<{ TABLE.len() }>,
     /// Changes in memory, in percent of the most there may be; 100 when somebody waits for the txg.
     dirty_percent: AtomicU32,
 }
 
-/// A tunable that can't be set so.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadSetting {
-    /// There is none of this name.
-    #[error("no tunable {name:?}")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// The value is out of range.
-    #[error("{name}: {value} is not between {least} and {most}")]
-    OutOfRange {
-        /// The name.
-        name: String,
-        /// What was asked for.
-        value: u64,
-        /// The least that it can be.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
-}
-
 impl Default for QueueSettings {
     fn default() -> QueueSettings {
-        QueueSettings {
-            min: ACTIVE.map(|(min, _)| min.into()),
-            max: ACTIVE.map(|(_, max)| max.into()),
-            others: OTHERS.map(|(_, value)| value.into()),
-            dirty_percent: AtomicU32::new(100),
-        }
+        QueueSettings { tunables: Tunables::new(&TABLE), dirty_percent: AtomicU32::new(100) }
     }
 }
 
 impl QueueSettings {
     /// All tunables with their values, by name.
-    pub fn all(&self) -> Vec<(String, u32)> {
-        let bounds = IoClass::ALL.into_iter().zip(self.min.iter().zip(&self.max));
-        let of_classes = bounds.flat_map(|(class, (min, max))| {
-            let name = |bound: &str| format!("zfs_vdev_{}_{bound}_active", class.name());
-            [(name("max"), max.load(Ordering::Relaxed)), (name("min"), min.load(Ordering::Relaxed))]
-        });
-        let others = OTHERS.iter().zip(&self.others);
-        let others = others.map(|((name, _), value)| ((*name).to_owned(), value.load(Ordering::Relaxed)));
-        let mut all: Vec<(String, u32)> = of_classes.chain(others).collect();
-        all.sort();
-        all
+    pub fn all(&self) -> Vec<(String, u64)> {
+        self.tunables.all()
     }
 
     /// Sets a tunable.
@@ -88,17 +66,7 @@ impl QueueSettings {
     /// # Errors
     /// There is none of that name, or the value is out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
-        let (cell, least, most) = self.find(name).ok_or_else(|| BadSetting::Unknown { name: name.into() })?;
-        match u32::try_from(value) {
-            Ok(fits) if (least..=most).contains(&fits) => {
-                cell.store(fits, Ordering::Relaxed);
-                Ok(())
-            }
-            _ => {
-                let (least, most) = (least.into(), most.into());
-                Err(BadSetting::OutOfRange { name: name.into(), value, least, most })
-            }
-        }
+        self.tunables.set(name, value)
     }
 
     /// How much has changed in memory, in percent of the most; 100 when somebody waits for the txg.
@@ -106,45 +74,31 @@ impl QueueSettings {
         self.dirty_percent.store(percent, Ordering::Relaxed);
     }
 
-    /// The cell of a tunable, with its bounds.
-    fn find(&self, name: &str) -> Option<(&AtomicU32, u32, u32)> {
-        if let Some(at) = OTHERS.iter().position(|(other, _)| *other == name) {
-            let most = if at == RAMP_FROM || at == RAMP_TO { 100 } else { 10_000 };
-            return Some((&self.others[at], u32::from(at != RAMP_FROM), most));
-        }
-        let bound = name.strip_prefix("zfs_vdev_")?.strip_suffix("_active")?;
-        IoClass::ALL.into_iter().find_map(|class| match bound.strip_prefix(class.name())? {
-            "_min" => Some((&self.min[class as usize], 1, 1000)),
-            "_max" => Some((&self.max[class as usize], 1, 1000)),
-            _ => None,
-        })
-    }
-
     pub(super) fn min_active(&self, class: IoClass) -> u32 {
-        self.min[class as usize].load(Ordering::Relaxed)
+        self.number(2 * class as usize)
     }
 
     pub(super) fn max_active_of(&self, class: IoClass) -> u32 {
-        self.max[class as usize].load(Ordering::Relaxed).max(self.min_active(class))
+        self.number(2 * class as usize + 1).max(self.min_active(class))
     }
 
     pub(super) fn max_active(&self) -> u32 {
-        self.other(MAX_ACTIVE)
+        self.number(MAX_ACTIVE)
     }
 
     pub(super) fn background_credit(&self) -> u32 {
-        self.other(NIA_CREDIT)
+        self.number(NIA_CREDIT)
     }
 
     pub(super) fn background_delay(&self) -> u32 {
-        self.other(NIA_DELAY)
+        self.number(NIA_DELAY)
     }
 
     /// Async writes under way at most: from the minimum to the maximum as memory fills with changes
     /// (`vdev_queue_max_async_writes`).
     pub(super) fn async_writes_max(&self) -> u32 {
         let (least, most) = (self.min_active(IoClass::AsyncWrite), self.max_active_of(IoClass::AsyncWrite));
-        let (from, to) = (self.other(RAMP_FROM), self.other(RAMP_TO));
+        let (from, to) = (self.number(RAMP_FROM), self.number(RAMP_TO));
         match self.dirty_percent.load(Ordering::Relaxed) {
             dirty if dirty >= to => most,
             dirty if dirty <= from => least,
@@ -152,8 +106,9 @@ impl QueueSettings {
         }
     }
 
-    fn other(&self, at: usize) -> u32 {
-        self.others[at].load(Ordering::Relaxed)
+    /// A tunable; the table bounds it.
+    fn number(&self, at: usize) -> u32 {
+        self.tunables.get(at) as u32
     }
 }
 
@@ -169,6 +124,14 @@ mod tests {
             settings.async_writes_max()
         };
         assert_eq!([0, 30, 45, 60, 100].map(most), [2, 2, 6, 10, 10]);
+    }
+
+    #[test]
+    fn the_table_is_in_the_order_of_classes() {
+        for class in IoClass::ALL {
+            let name = TABLE[2 * class as usize].0;
+            assert_eq!(name, format!("zfs_vdev_{}_min_active", class.name()));
+        }
     }
 
     #[test]

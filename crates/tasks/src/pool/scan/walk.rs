@@ -27,12 +27,12 @@ use super::state::{is_at_the_beginning, queue_of};
 
 /// Blocks that are read together: enough to go over the disks in order.
 const WINDOW_BLOCKS: usize = 16 << 10;
-/// How long pointers are collected and blocks read before the place is noted.
-const SLICE: Duration = Duration::from_secs(5);
 
 /// A slice of a scan.
 pub(super) struct Slice<'a> {
     scan: &'a ScanPhys,
+    /// How long pointers are collected and blocks read before the place is noted.
+    length: Duration,
     /// What the tree refers to is not given away before it has been walked over.
     _kept: KeptSpace,
     /// With the tree.
@@ -56,6 +56,7 @@ impl<'a> Slice<'a> {
         let mos = engine.mos().await?;
         Ok(Slice {
             scan,
+            length: engine.scan_settings().slice(scan.is_resilver()),
             _kept,
             pool: mos.pool().for_class(IoClass::Scrub),
             plan: Plan::of(scan, queue_of(&mos, scan).await?),
@@ -70,7 +71,7 @@ impl<'a> Slice<'a> {
 
     /// Scans for a while.
     pub(super) async fn run(&mut self) -> Result<()> {
-        let (mos, until) = (self.mos.clone(), self.pool.runtime().now() + SLICE);
+        let (mos, until) = (self.mos.clone(), self.pool.runtime().now() + self.length);
         if is_at_the_beginning(self.scan) {
             self.visit_apart(&mos).await?;
         }
