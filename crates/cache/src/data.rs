@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
-use cenote_pool::{Pool, PoolError, ReadContext};
+use cenote_pool::{Pool, PoolError, ReadContext, Secondary};
 
 use crate::identity::Identity;
 use crate::shard::Marks;
-use crate::{BlockCache, Caching, now_ns};
+use crate::{BlockCache, Caching, now_ns, secondary};
 
 /// What a reader found before anything is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,7 +66,11 @@ impl BlockCache {
         if let [Missing { index, block: Some(block), bp, ctx }] = &missing[..] {
             results[*index] = Some(self.read_missing(pool, (block, bp, ctx), caching, now_ns).await);
         } else if !missing.is_empty() {
-            let requests = missing.iter().map(|missing| (missing.bp, missing.ctx.clone())).collect();
+            let offered = |Missing { block, bp, ctx, .. }: &Missing| match block {
+                Some(block) => (*bp, secondary(ctx, block, caching, Secondary::Demand)),
+                None => (*bp, ctx.clone()),
+            };
+            let requests = missing.iter().map(offered).collect();
             for (Missing { index, block, .. }, result) in missing.iter().zip(pool.read_many(requests).await) {
                 if let (Some(block), Ok(bytes)) = (block, &result) {
                     self.insert(block, bytes.clone(), caching, now_ns);
@@ -90,8 +94,8 @@ impl BlockCache {
             if self.shard(block.id).lock().holds(block.id) {
                 self.prefetch.found.fetch_add(1, Ordering::Relaxed);
             } else if window.claim(block.key) {
+                wanted.push((bp, secondary(&ctx, &block, caching, Secondary::Ahead)));
                 blocks.push(block);
-                wanted.push((bp, ctx));
             }
         }
         self.prefetch.issued.fetch_add(blocks.len() as u64, Ordering::Relaxed);
@@ -99,7 +103,8 @@ impl BlockCache {
         let each = |result: Result<Bytes, PoolError>| {
             if let (Some(block), Ok(bytes)) = (blocks.next(), result) {
                 let is_l2_eligible = caching.secondary.takes(block.class);
-                self.place(&block, bytes, Marks { is_l2_eligible, is_read_ahead: true }, now_ns);
+                let marks = Marks { is_l2_eligible, is_read_ahead: true, uses: 0 };
+                self.place(&block, bytes, marks, now_ns);
             }
             window.next_is_done();
         };

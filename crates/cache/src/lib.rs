@@ -43,7 +43,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
-use cenote_pool::{Pool, PoolError, ReadContext};
+use cenote_pool::{Pool, PoolError, ReadContext, Secondary};
 use parking_lot::Mutex;
 
 use flights::Flights;
@@ -82,6 +82,15 @@ impl CacheOptions {
     pub fn metadata(budget_bytes: usize) -> CacheOptions {
         CacheOptions { budget_bytes, policy: PolicyName::OpenZfs, data: false }
     }
+}
+
+/// What is known of a resident block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// It was read ahead, and nobody has wanted it yet.
+    pub is_read_ahead: bool,
+    /// How often it was found in the cache, up to 255 times.
+    pub uses: u8,
 }
 
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
@@ -155,8 +164,9 @@ impl BlockCache {
         caching: Caching,
         now_ns: u64,
     ) -> Result<Bytes, PoolError> {
+        let ctx = secondary(ctx, block, caching, Secondary::Demand);
         let read = async {
-            let bytes = pool.read(bp, ctx).await?;
+            let bytes = pool.read(bp, &ctx).await?;
             self.insert(block, bytes.clone(), caching, now_ns);
             Ok(bytes)
         };
@@ -190,8 +200,12 @@ impl BlockCache {
                 *hit = self.await_read_ahead(&block, now_ns).await;
             }
         }
+        let offered = |(bp, ctx): &(Blkptr, ReadContext)| match self.cached(bp) {
+            Some(block) => (*bp, secondary(ctx, &block, caching, Secondary::Demand)),
+            None => (*bp, ctx.clone()),
+        };
         let missing: Vec<_> =
-            requests.iter().zip(&hits).filter(|(_, hit)| hit.is_none()).map(|(r, _)| r.clone()).collect();
+            requests.iter().zip(&hits).filter(|(_, hit)| hit.is_none()).map(|(r, _)| offered(r)).collect();
         let mut rest = requests.iter().zip(hits).enumerate();
         pool.read_each(missing, |block| {
             for (index, ((bp, _), hit)) in rest.by_ref() {
@@ -248,6 +262,18 @@ impl BlockCache {
                 shard.remove(id);
             }
         }
+    }
+
+    /// What is known of a block that is resident.
+    pub fn resident(&self, bp: &Blkptr) -> Option<Resident> {
+        let block = Identity::of(bp)?;
+        let marks = self.shard(block.id).lock().marks(&block)?;
+        Some(Resident { is_read_ahead: marks.is_read_ahead, uses: marks.uses })
+    }
+
+    /// Whether it has had to let blocks go.
+    pub fn is_warm(&self) -> bool {
+        self.counters.has_evicted()
     }
 
     /// Whether blocks of files and volumes are cached.
@@ -403,7 +429,7 @@ impl BlockCache {
     /// Makes a block resident, if its dataset wants that, and lets others go. One that is larger than the
     /// budget does not stay.
     fn insert(&self, block: &Identity, bytes: Bytes, caching: Caching, now_ns: u64) {
-        let marks = Marks { is_l2_eligible: caching.secondary.takes(block.class), is_read_ahead: false };
+        let marks = Marks { is_l2_eligible: caching.secondary.takes(block.class), ..Marks::default() };
         if caching.primary.takes(block.class) {
             self.place(block, bytes, marks, now_ns);
         }
@@ -455,6 +481,12 @@ impl BlockCache {
 fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {
     let bytes = u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX);
     Access { id, bytes, class, now_ns, next_use: u64::MAX }
+}
+
+/// How a block is read that the cache lacks: whether cache devices may take it, too.
+fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Secondary) -> ReadContext {
+    let secondary = if caching.secondary.takes(block.class) { wanted } else { Secondary::No };
+    ReadContext { secondary, ..ctx.clone() }
 }
 
 fn now_ns(pool: &Pool) -> u64 {

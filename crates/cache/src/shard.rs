@@ -29,6 +29,8 @@ pub(crate) struct Marks {
     pub(crate) is_l2_eligible: bool,
     /// It was read ahead, and nobody has wanted it yet.
     pub(crate) is_read_ahead: bool,
+    /// How often it was found here, as far as that matters.
+    pub(crate) uses: u8,
 }
 
 #[derive(Default)]
@@ -43,7 +45,13 @@ impl Shard {
     /// A block, and whether it was read ahead and is wanted for the first time.
     pub(crate) fn get(&mut self, block: &Identity) -> Option<(Bytes, bool)> {
         let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
+        found.marks.uses = found.marks.uses.saturating_add(1);
         Some((found.bytes.clone(), std::mem::take(&mut found.marks.is_read_ahead)))
+    }
+
+    /// What is known of a block.
+    pub(crate) fn marks(&self, block: &Identity) -> Option<Marks> {
+        self.blocks.get(&block.id).filter(|found| found.key == block.key).map(|found| found.marks)
     }
 
     /// Notes a hit. Returns what the policy should hear of, when there is enough of it.

@@ -118,6 +118,10 @@ impl Counters {
         }
     }
 
+    pub(crate) fn has_evicted(&self) -> bool {
+        self.evictions.load(Ordering::Relaxed) > 0
+    }
+
     /// The counts; what the cache holds is left at nought.
     pub(crate) fn stats(&self) -> CacheStats {
         let class = |class: Class| ClassStats {

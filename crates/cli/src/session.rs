@@ -16,6 +16,7 @@ mod progress;
 mod replay;
 mod returning;
 mod rewind;
+mod second;
 mod target;
 mod writing;
 

@@ -261,6 +261,18 @@ async fn classes(objset: &Objset, config: &mut PoolConfig) -> Result<()> {
     Ok(())
 }
 
+impl Mos {
+    /// The pool's cache devices.
+    ///
+    /// # Errors
+    /// Their list can't be read.
+    #[boxed]
+    pub async fn cache_devices(&self) -> Result<Vec<VdevConfig>> {
+        let directory = Zap::open_id(self.objset(), DMU_POOL_DIRECTORY_OBJECT).await?;
+        auxiliary(self.objset(), &directory, names::L2CACHE).await
+    }
+}
+
 /// Hot spares or cache devices, which the MOS keeps beside the configuration.
 async fn auxiliary(objset: &Objset, directory: &Zap, name: &str) -> Result<Vec<VdevConfig>> {
     let Some(id) = directory.get_u64(name).await?.filter(|&id| id != 0).map(ObjectId) else {

@@ -10,6 +10,7 @@ use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::label::PoolConfig;
 use cenote_format::units::{DatasetId, Guid, Txg};
+use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::Pool;
 use cenote_pool::alloc::{AllocClass, Allocator, KeptSpace};
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     /// With the last uberblock on disk.
     pub(crate) pool: RwLock<Pool>,
     pub(crate) cache: Arc<BlockCache>,
+    pub(crate) cache_devices: CacheDevices,
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) keys: Arc<Keyring>,
     pub(crate) txgs: Arc<Txgs>,

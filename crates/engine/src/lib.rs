@@ -24,6 +24,7 @@
 //!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
 //!   logs, zil                    the intent log
 //!   scanning                     who scrubs or resilvers now
+//!   second                       cache devices (L2ARC)
 //!   open, state, rewind          a pool taken and given back
 //! ```
 //!
@@ -55,6 +56,7 @@ mod rewind;
 mod room;
 mod run;
 mod scanning;
+mod second;
 mod sharing;
 pub mod space;
 mod space_check;
@@ -67,6 +69,7 @@ mod txgs;
 mod writable;
 pub mod zil;
 
+pub use cenote_l2arc::{L2Settings, L2Stats};
 pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
 pub use host::Host;

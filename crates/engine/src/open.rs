@@ -13,6 +13,7 @@ use cenote_format::features::Feature;
 use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Txg, VdevId};
+use cenote_l2arc::CacheDevices;
 use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevState};
@@ -114,6 +115,7 @@ impl Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
         Engine(Arc::new(Shared {
+            cache_devices: CacheDevices::new(&runtime, from.pool.guid()),
             cache: from.cache,
             allocator: Arc::new(from.allocator),
             keys: from.keys,

@@ -25,6 +25,7 @@ pub mod features;
 pub mod gang;
 pub mod history;
 pub mod indirect;
+pub mod l2arc;
 pub mod label;
 pub mod nvlist;
 pub mod objset;

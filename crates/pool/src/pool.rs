@@ -22,6 +22,7 @@ use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
+use crate::second::{SecondLevel, Secondary};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
 use crate::vdev::{VdevTree, build};
@@ -55,6 +56,7 @@ struct Live {
     may_be_live: bool,
     missed: Arc<Missed>,
     settings: Arc<QueueSettings>,
+    second: RwLock<Option<Arc<dyn SecondLevel>>>,
     current: RwLock<Current>,
 }
 
@@ -75,12 +77,14 @@ pub struct ReadContext {
     pub place: Zbookmark,
     /// Opens encrypted blocks.
     pub key: Option<Arc<DatasetKey>>,
+    /// Whether cache devices may take it.
+    pub secondary: Secondary,
 }
 
 impl ReadContext {
     /// For a block that is not encrypted.
     pub fn new(place: Zbookmark) -> ReadContext {
-        ReadContext { place, key: None }
+        ReadContext { place, ..ReadContext::default() }
     }
 
     /// The same with a key, if there is one.
@@ -136,6 +140,7 @@ impl Pool {
             may_be_live,
             missed,
             settings,
+            second: RwLock::default(),
             current: current.into(),
         };
         let (reads, writes) = (IoClass::SyncRead, IoClass::AsyncWrite);
@@ -165,6 +170,18 @@ impl Pool {
     /// The class of writes through this view.
     pub(crate) fn writes(&self) -> IoClass {
         self.writes
+    }
+
+    /// Blocks are looked for there first, from now on, by all views that read for users.
+    pub fn set_second_level(&self, second: Option<Arc<dyn SecondLevel>>) {
+        *self.live.second.write() = second;
+    }
+
+    pub(crate) fn second_level(&self) -> Option<Arc<dyn SecondLevel>> {
+        match self.reads {
+            IoClass::SyncRead | IoClass::AsyncRead => self.live.second.read().clone(),
+            _ => None,
+        }
     }
 
     /// What the queues of its devices go by.
@@ -201,6 +218,7 @@ impl Pool {
             may_be_live: self.live.may_be_live,
             missed,
             settings: self.live.settings.clone(),
+            second: RwLock::default(),
             current: Current { config: Arc::new(trusted.config), found, vdevs, aside: BTreeSet::new() }
                 .into(),
         };

@@ -4,6 +4,7 @@
 //!   embedded?   the payload is in the pointer
 //!   hole?       zeros
 //!   gang?       read the header, then each piece (`gang`)
+//!   cached?     a device of the second level may have it (`second`)
 //!   each copy:  map its address, read the data columns, verify;
 //!               or else every other copy and combination of columns (`recover`)
 //!   decrypt     if the crypt bit is set
@@ -16,10 +17,12 @@
 
 use crate::buffers;
 use crate::check::{Check, decompression_work};
+use crate::config::VdevClass;
 use crate::crypt;
 use crate::error::{PoolError, Result};
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{CopyError, recover};
+use crate::second::{Offer, SecondLevel, Secondary};
 use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::queue::IoClass;
 use crate::vdev::{VdevTree, leaf::Leaf};
@@ -53,9 +56,38 @@ impl Pool {
             BlkptrKind::Normal => {
                 let psize = checked_psize(bp, place)?;
                 let check = Check::of(bp, self.salt()).map_err(|source| damaged(bp, place, source))?;
-                self.read_copies(bp, psize, &check, place).await
+                let Some(second) = self.second_level() else {
+                    return self.read_copies(bp, psize, &check, place).await;
+                };
+                if let Some(stored) = self.read_second(&*second, bp, &check).await {
+                    return Ok(stored);
+                }
+                let stored = self.read_copies(bp, psize, &check, place).await?;
+                self.offer(&*second, bp, &stored, ctx.secondary);
+                Ok(stored)
             }
         }
+    }
+
+    /// Reads a block of the second level, if it is there and right.
+    async fn read_second(&self, second: &dyn SecondLevel, bp: &Blkptr, check: &Check<'_>) -> Option<Bytes> {
+        let stored = second.read(bp)?.await?;
+        self.runtime().work(check.work(), stored.len() as u64).await;
+        if check.verify(&stored).is_err() {
+            second.reject(bp);
+            return None;
+        }
+        Some(stored)
+    }
+
+    /// Offers a block that was read from the pool to the second level.
+    pub(crate) fn offer(&self, second: &dyn SecondLevel, bp: &Blkptr, stored: &Bytes, secondary: Secondary) {
+        if secondary == Secondary::No {
+            return;
+        }
+        let class = bp.dvas().next().and_then(|dva| self.vdevs().class_of(dva.vdev));
+        let is_special = class == Some(VdevClass::Special);
+        second.offer(bp, stored, Offer { is_ahead: secondary == Secondary::Ahead, is_special });
     }
 
     /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,

@@ -4,8 +4,8 @@
 //!   requests --sort by first address--> batches, a task each --> extents --> blocks --decode--> results
 //! ```
 //!
-//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device) is
-//! read alone by [`Pool::read`], which knows every way. Results come in the order of the requests, whatever
+//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device), and one
+//! that lies on a device of the second level, is read alone by [`Pool::read`], which knows every way. Results come in the order of the requests, whatever
 //! the order of reading.
 //!
 //! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::{Pool, ReadContext};
 use crate::read::{checked_psize, preferred};
+use crate::second::SecondLevel;
 use crate::vdev::VdevTree;
 use crate::vdev::map::BlockMap;
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use cenote_boxed::boxed;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
+use std::collections::BTreeMap;
 
 /// Stored bytes of a batch: large enough to merge reads, small enough to spread over cores.
 const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
@@ -70,17 +72,27 @@ impl Pool {
     ///
     /// Memory: the stored blocks with the gaps between them; the caller bounds how many it requests.
     pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
-        let (vdevs, mut extents) = (self.vdevs(), Extents::default());
-        let wanted: Vec<Option<Sought>> =
-            requests.iter().map(|(bp, ctx)| seek(&vdevs, &mut extents, bp, ctx)).collect();
-        let fetched = extents.fetch(self.reads()).await;
-        for ((bp, ctx), sought) in requests.iter().zip(wanted) {
+        let (vdevs, mut extents, second) = (self.vdevs(), Extents::default(), self.second_level());
+        let second = second.as_deref();
+        let is_second = |bp: &Blkptr| second.is_some_and(|second| second.has(bp));
+        let wanted: Vec<Option<Sought>> = requests
+            .iter()
+            .map(|(bp, ctx)| if is_second(bp) { None } else { seek(&vdevs, &mut extents, bp, ctx) })
+            .collect();
+        let from_second = read_second(second, &requests, &wanted);
+        let (fetched, mut from_second) = futures::join!(extents.fetch(self.reads()), from_second);
+        for (index, ((bp, ctx), sought)) in requests.iter().zip(wanted).enumerate() {
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
             let stored = sought.and_then(|sought| sought.put_together(&fetched, take));
+            let offered = stored.is_some().then_some(second).flatten();
+            let stored = stored.or_else(|| from_second.remove(&index));
             each(match stored.filter(|stored| self.is_right(bp, stored)) {
                 Some(stored) => {
+                    if let Some(second) = offered {
+                        self.offer(second, bp, &stored, ctx.secondary);
+                    }
                     self.charge(bp, stored.len()).await;
                     self.decode(bp, stored, ctx).await
                 }
@@ -98,6 +110,21 @@ impl Pool {
             self.runtime().work(check.work(), bytes as u64).await;
         }
     }
+}
+
+/// Reads what lies on devices of the second level: of those that are not sought in the pool, by index.
+async fn read_second(
+    second: Option<&dyn SecondLevel>,
+    requests: &[(Blkptr, ReadContext)],
+    wanted: &[Option<Sought>],
+) -> BTreeMap<usize, Bytes> {
+    let Some(second) = second else { return BTreeMap::new() };
+    let alone = requests.iter().zip(wanted).enumerate().filter(|(_, (_, sought))| sought.is_none());
+    let reads = alone.filter_map(|(index, ((bp, _), _))| {
+        let read = second.read(bp)?;
+        Some(async move { read.await.map(|stored| (index, stored)) })
+    });
+    futures::future::join_all(reads).await.into_iter().flatten().collect()
 }
 
 fn place(results: &mut [Option<Result<Bytes>>], batch: Vec<(usize, Result<Bytes>)>) {

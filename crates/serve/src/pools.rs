@@ -50,6 +50,8 @@ pub struct OpenPool {
     pub since: Instant,
     /// Scrubs and resilvers go on while this is there.
     scanning: Mutex<Option<AbortOnDrop<()>>>,
+    /// Cache devices are fed while this is there.
+    feeding: Mutex<Option<AbortOnDrop<()>>>,
     /// Txgs are written, and devices watched, while these are there.
     _background: [AbortOnDrop<()>; 2],
 }
@@ -116,7 +118,20 @@ impl OpenPool {
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
         let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
         let scanning = Some(scanning).into();
-        OpenPool { name: name.into(), guid, engine, mounts, devices, counters, since, scanning, _background }
+        let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
+        let feeding = Some(feeding).into();
+        OpenPool {
+            name: name.into(),
+            guid,
+            engine,
+            mounts,
+            devices,
+            counters,
+            since,
+            scanning,
+            feeding,
+            _background,
+        }
     }
 
     /// Something has happened to it.
@@ -131,6 +146,8 @@ impl OpenPool {
     #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<(), ExportError> {
         self.scanning.lock().take();
+        self.feeding.lock().take();
+        self.engine.cache_devices().end().await;
         Ok(self.engine.close(state).await?)
     }
 
@@ -233,7 +250,10 @@ impl Pools {
     /// Brings what all pools hold in line with the memory that is left.
     pub(crate) fn balance(&self, left_bytes: u64) {
         let pools = self.all();
-        let held = pools.iter().map(|pool| pool.engine.cache().bytes() + pool.engine.dirty_bytes());
+        let held = pools.iter().map(|pool| {
+            let engine = &pool.engine;
+            engine.cache().bytes() + engine.dirty_bytes() + engine.cache_devices().memory_bytes()
+        });
         share(&pools, self.tuning.balance(held.sum(), left_bytes));
     }
 }
@@ -242,6 +262,11 @@ impl Pools {
 fn share(pools: &[Arc<OpenPool>], target_bytes: u64) {
     let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
     let each = target_bytes.saturating_sub(dirty_bytes).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
-    let each = usize::try_from(each).unwrap_or(usize::MAX);
-    pools.iter().for_each(|pool| pool.engine.cache().set_budget(each));
+    for pool in pools {
+        // `l2arc_meta_percent`: what knows where blocks are on cache devices counts, too.
+        let devices = pool.engine.cache_devices();
+        devices.set_index_bytes(each / 3);
+        let left = each.saturating_sub(devices.memory_bytes()).max(each / 2);
+        pool.engine.cache().set_budget(usize::try_from(left).unwrap_or(usize::MAX));
+    }
 }

@@ -8,7 +8,7 @@
 //! Source: zfs(4).
 
 use cenote_cache::{CacheOptions, PrefetchSettings};
-use cenote_engine::{Engine, ScanSettings, default_dirty_bytes_max};
+use cenote_engine::{Engine, L2Settings, ScanSettings, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
 use cenote_pool::{BadSetting, QueueSettings};
 use cenote_runtime::Runtime;
@@ -46,11 +46,12 @@ struct Tables {
     queues: QueueSettings,
     prefetch: PrefetchSettings,
     scans: ScanSettings,
+    cache_devices: L2Settings,
 }
 
 impl Tables {
     fn all(&self) -> Vec<(String, u64)> {
-        [self.queues.all(), self.prefetch.all(), self.scans.all()].concat()
+        [self.queues.all(), self.prefetch.all(), self.scans.all(), self.cache_devices.all()].concat()
     }
 
     fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
@@ -58,6 +59,7 @@ impl Tables {
             self.queues.set(name, value),
             self.prefetch.set(name, value),
             self.scans.set(name, value),
+            self.cache_devices.set(name, value),
         ];
         let known = tables.into_iter().find(|set| !matches!(set, Err(BadSetting::Unknown { .. })));
         known.unwrap_or_else(|| Err(BadSetting::Unknown { name: name.into() }))
@@ -106,7 +108,7 @@ pub enum BadTunable {
     /// No living cache can go by this policy.
     #[error("{ARC_POLICY}: {0}")]
     Policy(#[from] BadPolicy),
-    /// A tunable of queues, of reading ahead, or of scans.
+    /// A tunable of queues, of reading ahead, of scans, or of cache devices.
     #[error(transparent)]
     Setting(#[from] BadSetting),
 }
@@ -194,10 +196,11 @@ impl Tuning {
             cache.set_policy(policy);
         }
         engine.set_dirty_bytes_max(dirty_bytes);
-        let Tables { queues, prefetch, scans } = &self.tables;
+        let Tables { queues, prefetch, scans, cache_devices } = &self.tables;
         let (pool, ahead) = (engine.pool(), cache.prefetch().settings());
         bring(queues.all(), |name, value| pool.queue_settings().set(name, value));
         bring(prefetch.all(), |name, value| ahead.set(name, value));
+        bring(cache_devices.all(), |name, value| engine.cache_devices().settings().set(name, value));
         if engine.scan_settings().all() != scans.all() {
             bring(scans.all(), |name, value| engine.scan_settings().set(name, value));
             engine.order_scan();

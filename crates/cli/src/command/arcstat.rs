@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
+use cenote_engine::L2Stats;
 use cenote_serve::pools::{OpenPool, Pools};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -25,7 +26,9 @@ use crate::session::{Session, print, print_json};
         volumes, `dm` all others; `read` look-ups, `h%` the part of them that were hits; `pread` blocks to \
         be read ahead, `ph%` the part of them that was cached, `used%` the part of those read ahead that \
         somebody wanted; `size` what the caches hold, `c` what they may hold. `-v` adds what each policy \
-        adapts.\n\n\
+        adapts. With cache devices: `l2read` reads of what memory lacked, `l2h%` the part of them that a \
+        cache device had, `l2bytes` what was read there, `l2asize` what they hold, `l2hdr` the memory that \
+        knows where.\n\n\
         Example: cenote arcstat -v 5 3"
 )]
 pub struct Arcstat {
@@ -51,6 +54,7 @@ pub struct Arcstat {
 struct Sample {
     pool: String,
     stats: CacheStats,
+    second: L2Stats,
 }
 
 impl Arcstat {
@@ -78,11 +82,15 @@ impl Arcstat {
     }
 
     fn samples(&self, pools: &Pools) -> Vec<Sample> {
-        let of = |pool: Arc<OpenPool>| Sample { pool: pool.name.clone(), stats: pool.engine.cache().stats() };
+        let of = |pool: Arc<OpenPool>| {
+            let (stats, second) = (pool.engine.cache().stats(), pool.engine.cache_devices().stats());
+            Sample { pool: pool.name.clone(), stats, second }
+        };
         let all: Vec<Sample> = pools.all().into_iter().map(of).collect();
         let mut sum = CacheStats::default();
         all.iter().for_each(|sample| sum.add(&sample.stats));
-        let total = Sample { pool: "total".into(), stats: sum };
+        let second = all.iter().fold(L2Stats::default(), |sum, sample| sum.zip(&sample.second, |a, b| a + b));
+        let total = Sample { pool: "total".into(), stats: sum, second };
         if self.verbose { all.into_iter().chain([total]).collect() } else { vec![total] }
     }
 
@@ -92,13 +100,17 @@ impl Arcstat {
             "size", "c",
         ];
         let head = [("time", Align::Left)].into_iter().chain(self.verbose.then_some(("pool", Align::Left)));
-        let mut table = Table::new(head.chain(COLUMNS.map(|name| (name, Align::Right))));
+        let has_second = shown.iter().any(|sample| sample.second.devices > 0);
+        let second: &[&str] =
+            if has_second { &["l2read", "l2h%", "l2bytes", "l2asize", "l2hdr"] } else { &[] };
+        let columns = COLUMNS.iter().chain(second);
+        let mut table = Table::new(head.chain(columns.map(|name| (*name, Align::Right))));
         let now = date((session.runtime().unix_time_ns() / 1_000_000_000).cast_signed());
         let time = now.split_whitespace().find(|word| word.contains(':')).unwrap_or(&now).to_owned();
         let count = |count: u64| if self.parsable { count.to_string() } else { nice_number(count) };
         let bytes = |bytes: u64| if self.parsable { bytes.to_string() } else { nice_bytes(bytes) };
         let mut gauges = String::new();
-        for Sample { pool, stats } in shown {
+        for Sample { pool, stats, second } in shown {
             let (data, metadata) = (&stats.data, &stats.metadata);
             let both = ClassStats { hits: stats.hits(), misses: stats.misses(), content_bytes: 0 };
             let reads = [&both, data, metadata]
@@ -113,7 +125,17 @@ impl Arcstat {
             let rest =
                 [count(stats.evictions), count(stats.blocks), bytes(stats.bytes), bytes(stats.budget_bytes)];
             let pool_cell = self.verbose.then(|| pool.clone());
-            table.row([time.clone()].into_iter().chain(pool_cell).chain(reads).chain(rest));
+            let L2Stats { hits, misses, read_bytes, asize, hdr_size, .. } = *second;
+            let from_second = ClassStats { hits, misses, content_bytes: 0 };
+            let second = [
+                count(hits + misses),
+                percent(&from_second),
+                bytes(read_bytes),
+                bytes(asize),
+                bytes(hdr_size),
+            ];
+            let second = second.into_iter().filter(|_| has_second);
+            table.row([time.clone()].into_iter().chain(pool_cell).chain(reads).chain(rest).chain(second));
             if let Some(policy) = stats.policy {
                 let adapted: Vec<String> =
                     stats.gauges.iter().map(|(name, value)| format!("{name} {}", bytes(*value))).collect();
@@ -133,7 +155,8 @@ impl Sample {
     fn since(&self, before: &[Sample]) -> Sample {
         let old = before.iter().find(|old| old.pool == self.pool);
         let stats = old.map_or_else(|| self.stats.clone(), |old| self.stats.since(&old.stats));
-        Sample { pool: self.pool.clone(), stats }
+        let second = old.map_or(self.second, |old| self.second.since(&old.second));
+        Sample { pool: self.pool.clone(), stats, second }
     }
 }
 
@@ -166,7 +189,9 @@ fn as_json(shown: &[Sample]) -> Value {
         let ClassStats { hits, misses, content_bytes } = class;
         json!({"hits": hits, "misses": misses, "content_bytes": content_bytes})
     };
-    let entry = |Sample { pool, stats }: &Sample| {
+    let entry = |Sample { pool, stats, second }: &Sample| {
+        let second: Map<String, Value> =
+            second.all().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
         let gauges: Map<String, Value> =
             stats.gauges.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         let entry = json!({
@@ -181,6 +206,7 @@ fn as_json(shown: &[Sample]) -> Value {
             "budget_bytes": stats.budget_bytes,
             "policy": stats.policy.map(|policy| policy.name()),
             "gauges": gauges,
+            "l2": second,
         });
         (pool.clone(), entry)
     };

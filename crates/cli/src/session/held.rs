@@ -141,6 +141,7 @@ impl Session {
         let devices = Devices { paths, counters };
         let pool = OpenPool::new(found.name(), found.guid(), engine, devices, root, pools);
         let pool = pools.insert(pool);
+        self.use_cache_devices(&pool.engine, &found.auxiliary).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         note(pools);

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod bench;
+mod cache_devices;
 mod config;
 mod events;
 mod keys;

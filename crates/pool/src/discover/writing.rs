@@ -4,7 +4,7 @@
 //! under a lock. Others may have written before the lock was taken, so the labels are read again
 //! afterwards.
 
-use super::{FoundPool, discover_devices};
+use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
 use cenote_boxed::boxed;
 use cenote_device::{Counted, Counters, Device, FileDevice, Gate, OpenOptions};
@@ -21,6 +21,24 @@ pub(crate) enum Base {
     Path(PathBuf),
     /// Opened by the caller, in the caller's way.
     Given(Arc<dyn Device>),
+}
+
+impl FoundDevice {
+    /// The device, open for reading and writing, locked so that no other program writes to it.
+    ///
+    /// # Errors
+    /// It is in use (and by whom), or may not be written.
+    pub fn open_for_writing(&self, rt: &Runtime) -> Result<Arc<dyn Device>> {
+        let Base::Path(path) = &self.base else { return Ok(self.device.clone()) };
+        let is_whole = self.path == path.to_string_lossy();
+        if !is_whole {
+            return Err(PoolError::Config {
+                pool: self.path.as_str().into(),
+                why: "a partition that the kernel does not know can't be opened for writing by itself".into(),
+            });
+        }
+        Ok(Arc::new(FileDevice::open(path, OpenOptions::EXCLUSIVE, rt)?))
+    }
 }
 
 impl FoundPool {

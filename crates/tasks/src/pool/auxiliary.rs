@@ -45,7 +45,7 @@ impl Role {
     }
 }
 
-/// Adds devices that keep copies of what is read often; this engine itself puts nothing there.
+/// Adds devices that keep copies of what is read often. [`Engine::use_cache_device`] uses them.
 ///
 /// # Errors
 /// A device fails.

@@ -1,0 +1,55 @@
+//! Cache devices of the daemon's pools: found where the other devices are, opened, and used.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::{FoundDevice, discover};
+
+use super::Session;
+use crate::message::say;
+use crate::outcome::CliError;
+
+impl Session {
+    /// Uses the cache devices that an open pool has and does not use yet. `found` are devices that are known;
+    /// others are looked for. A pool does without those that can't be used: they are told of. Without a
+    /// daemon there is nothing to do.
+    pub async fn use_cache_devices(
+        &self,
+        engine: &Engine,
+        found: &BTreeMap<Guid, FoundDevice>,
+    ) -> Result<(), CliError> {
+        let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().guid()));
+        let Some(pool) = open else { return Ok(()) };
+        let mut wanted = engine.mos().await?.cache_devices().await?;
+        let used = engine.cache_devices().devices();
+        wanted.retain(|vdev| !used.contains(&vdev.guid));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut found = found.clone();
+        if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
+            let mut places = pool.devices.clone();
+            places.extend(wanted.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from)));
+            let discovery = discover(self.runtime(), &places).await;
+            let here = discovery.pools.into_iter().find(|here| here.guid() == pool.guid);
+            found.extend(here.into_iter().flat_map(|here| here.auxiliary));
+        }
+        for vdev in wanted {
+            let Some(device) = found.get(&vdev.guid) else { continue };
+            let path = &device.path;
+            let opened = match device.open_for_writing(self.runtime()) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    say!("pool '{}' does without its cache device {path}: {error}", pool.name);
+                    continue;
+                }
+            };
+            if !engine.use_cache_device(vdev.guid, vdev.ashift, opened).await {
+                say!("pool '{}' does without its cache device {path}: it can't be used", pool.name);
+            }
+        }
+        Ok(())
+    }
+}

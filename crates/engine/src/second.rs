@@ -1,0 +1,44 @@
+//! Cache devices of an open pool: who reads the pool looks there first, and they are fed in the background.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use cenote_boxed::boxed;
+use cenote_device::Device;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::Guid;
+use cenote_l2arc::{CacheDevices, Use};
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// The pool's cache devices that are in use.
+    pub fn cache_devices(&self) -> &CacheDevices {
+        &self.0.cache_devices
+    }
+
+    /// A cache device of the pool is used from now on, opened for writing. Answers `false` if it is of no
+    /// use.
+    #[boxed]
+    pub async fn use_cache_device(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
+        let devices = self.cache_devices();
+        let is_used = devices.add(vdev, ashift, device).await;
+        if is_used {
+            self.pool().set_second_level(Some(Arc::new(devices.clone())));
+        }
+        is_used
+    }
+
+    /// Feeds the cache devices, until it is dropped. It does not keep the engine.
+    pub fn feed_cache_devices(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (devices, cache, warm) =
+            (self.0.cache_devices.clone(), self.0.cache.clone(), self.0.cache.clone());
+        let used = move |bp: &Blkptr| match cache.resident(bp) {
+            None => Use::Gone,
+            Some(resident) if resident.is_read_ahead => Use::Ahead,
+            Some(resident) if resident.uses == 0 => Use::Once,
+            Some(_) => Use::Often,
+        };
+        devices.keep_feeding(used, move || warm.is_warm())
+    }
+}

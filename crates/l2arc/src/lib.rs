@@ -1,0 +1,394 @@
+//! Cache devices (L2ARC): blocks that memory had no room for are found there instead of in the pool, and
+//! still are after the pool was exported and imported, here or by OpenZFS.
+//!
+//! ```text
+//!   read from the pool --offer--> staging --feed--> ring on a device --read--> verified by the block's pointer
+//!                                                     |                ^
+//!                                                     '-- log --> rebuild at import
+//! ```
+//!
+//! Idea: stored blocks go by on their way from the pool into memory (`cenote_pool::SecondLevel`): compressed,
+//! encrypted, just verified. A sample of them is written to the devices, at a steady rate. So nothing is
+//! compressed or encrypted twice, and memory needs to know nothing but a name and a place ([`index`]). Nothing
+//! on a device is believed: a block is verified by its pointer, whatever log and index say of it. A device
+//! that fails is let go; the pool has everything.
+//!
+//! OpenZFS feeds from the tails of its lists, what is about to be evicted, instead; and what a txg writes, too.
+//! Here a block that was written gets there when it was read again.
+//!
+//! Read in this order: [`CacheDevices`], `device` (one device), `ring` (its arithmetic), `index`, `staging`,
+//! `rebuild`; on disk: `cenote_format::l2arc`.
+//!
+//! Locking: all methods may be called concurrently. A round of feeding and a rebuild have a lock of their own
+//! (`turn`), held across awaits. The mutexes of index, staging, rings and the list of devices are held for a
+//! look or a change, never across an await; if two, in this order: list, index, ring.
+//!
+//! Memory: the index (some 30 bytes a block, bounded by [`CacheDevices::set_index_bytes`]), and two rounds of
+//! feeding.
+//!
+//! Source: OpenZFS `arc.c` ("Level 2 ARC", "Persistent L2ARC").
+#![forbid(unsafe_code)]
+
+mod device;
+mod index;
+mod rebuild;
+mod ring;
+mod settings;
+mod staging;
+mod stats;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use cenote_boxed::boxed;
+use cenote_device::Device;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::label::{LABEL_BYTES, VDEV_LABEL_END_SIZE};
+use cenote_format::units::Guid;
+use cenote_pool::{Offer, SecondLevel};
+use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+
+use device::CacheDevice;
+use index::{BlockName, Index, MAX_DEVICE_BYTES, MAX_DEVICES, Place};
+use rebuild::Rebuilt;
+use ring::Shape;
+use staging::{Staged, Staging};
+use stats::L2Counters;
+
+pub use settings::L2Settings;
+pub use stats::L2Stats;
+
+/// What memory knows of a block that waits for a place on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It is there no longer.
+    Gone,
+    /// It was read ahead, and nobody has wanted it.
+    Ahead,
+    /// It was wanted once.
+    Once,
+    /// It was wanted again.
+    Often,
+}
+
+/// The cache devices of a pool. Cloning it costs one atomic increment.
+#[derive(Clone)]
+pub struct CacheDevices(Arc<Shared>);
+
+struct Shared {
+    runtime: Runtime,
+    pool: Guid,
+    settings: L2Settings,
+    /// Looked at for each block.
+    has_devices: AtomicBool,
+    devices: RwLock<Vec<Arc<CacheDevice>>>,
+    index: Mutex<Index>,
+    most_index_bytes: AtomicU64,
+    staging: Mutex<Staging>,
+    /// Whose turn it is to be fed.
+    next: AtomicUsize,
+    turn: tokio::sync::Mutex<()>,
+    counters: L2Counters,
+}
+
+impl CacheDevices {
+    /// None yet.
+    pub fn new(runtime: &Runtime, pool: Guid) -> CacheDevices {
+        CacheDevices(Arc::new(Shared {
+            runtime: runtime.clone(),
+            pool,
+            settings: L2Settings::default(),
+            has_devices: AtomicBool::new(false),
+            devices: RwLock::default(),
+            index: Mutex::default(),
+            most_index_bytes: AtomicU64::new(u64::MAX),
+            staging: Mutex::default(),
+            next: AtomicUsize::new(0),
+            turn: tokio::sync::Mutex::default(),
+            counters: L2Counters::default(),
+        }))
+    }
+
+    /// Their tunables.
+    pub fn settings(&self) -> &L2Settings {
+        &self.0.settings
+    }
+
+    /// The most memory for knowing where blocks are.
+    pub fn set_index_bytes(&self, most_bytes: u64) {
+        self.0.most_index_bytes.store(most_bytes, Ordering::Relaxed);
+    }
+
+    /// Memory that they take now.
+    pub fn memory_bytes(&self) -> u64 {
+        self.0.index.lock().bytes() + self.0.staging.lock().bytes()
+    }
+
+    /// A device joins, opened for writing. What it holds is known once [`CacheDevices::keep_feeding`] has
+    /// read its log. Answers `false` if it is too small or too large to be of use, or there are too many.
+    #[boxed]
+    pub async fn add(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
+        let shared = &*self.0;
+        let _turn = shared.turn.lock().await;
+        let size_bytes = device.size_bytes() / LABEL_BYTES * LABEL_BYTES;
+        let end_bytes = size_bytes.saturating_sub(VDEV_LABEL_END_SIZE);
+        let persistent_from = shared.settings.persistent_from_bytes();
+        let shape = Shape::new(shared.pool, vdev, ashift, end_bytes, persistent_from);
+        if shape.capacity_bytes() < LEAST_RING_BYTES || size_bytes > MAX_DEVICE_BYTES {
+            return false;
+        }
+        let Some(number) = self.free_number() else { return false };
+        let (device, is_known) = CacheDevice::open(number, shape, device).await;
+        if !is_known {
+            shared.counters.rebuild_unsupported.one();
+            if device.write_header().await.is_none() {
+                return false;
+            }
+        }
+        shared.devices.write().push(Arc::new(device));
+        shared.has_devices.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// A device leaves; it is closed when the last read of it ends.
+    pub fn remove(&self, vdev: Guid) {
+        let shared = &*self.0;
+        let mut devices = shared.devices.write();
+        let Some(at) = devices.iter().position(|device| device.vdev == vdev) else { return };
+        let gone = devices.remove(at);
+        shared.index.lock().retain(|place| place.device != gone.number);
+        if devices.is_empty() {
+            shared.has_devices.store(false, Ordering::Relaxed);
+            shared.staging.lock().clear();
+        }
+    }
+
+    /// No device is used any more: those in use are closed, with what they hold, after the round under way.
+    #[boxed]
+    pub async fn end(&self) {
+        let _turn = self.0.turn.lock().await;
+        for vdev in self.devices() {
+            self.remove(vdev);
+        }
+    }
+
+    /// Those in use.
+    pub fn devices(&self) -> Vec<Guid> {
+        self.0.devices.read().iter().map(|device| device.vdev).collect()
+    }
+
+    /// Bytes that a device holds, and can hold.
+    pub fn space(&self, vdev: Guid) -> Option<(u64, u64)> {
+        let devices = self.0.devices.read();
+        let ring = devices.iter().find(|device| device.vdev == vdev)?.ring.lock();
+        Some((ring.used_bytes(), ring.shape.capacity_bytes()))
+    }
+
+    /// Feeds the devices for ever. `used` says what memory knows of a block; `is_warm`: it is full.
+    pub async fn keep_feeding(self, used: impl Fn(&Blkptr) -> Use, is_warm: impl Fn() -> bool) {
+        loop {
+            self.rebuild().await;
+            let round_bytes = self.0.settings.round_bytes(is_warm());
+            let written_bytes = self.feed(&used, round_bytes).await;
+            self.0.runtime.sleep(self.0.settings.pause(written_bytes > round_bytes / 2)).await;
+        }
+    }
+
+    /// Finds out what devices held before they joined.
+    #[boxed]
+    pub async fn rebuild(&self) {
+        let shared = &*self.0;
+        let _turn = shared.turn.lock().await;
+        let devices: Vec<_> = shared.devices.read().clone();
+        for device in devices.iter().filter(|device| device.is_to_rebuild.swap(false, Ordering::Relaxed)) {
+            if !shared.settings.rebuilds() {
+                continue;
+            }
+            let counters = &shared.counters;
+            let rebuilt = rebuild::walk(device, |block| {
+                let mut index = shared.index.lock();
+                rebuild::enter(device, &block, &mut index, counters);
+                index.bytes() <= shared.most_index_bytes.load(Ordering::Relaxed)
+            });
+            match rebuilt.await {
+                Rebuilt::Whole => counters.rebuild_success.one(),
+                Rebuilt::Damaged => counters.rebuild_cksum_lb_errors.one(),
+                Rebuilt::Full => counters.rebuild_lowmem.one(),
+            }
+            if device.ring.lock().log_count() == 0 {
+                device.ring.lock().forget_logs();
+            }
+        }
+    }
+
+    /// Writes blocks that wait to the device whose turn it is, `round_bytes` at most; answers how many bytes
+    /// were written.
+    pub async fn feed(&self, used: impl Fn(&Blkptr) -> Use, round_bytes: u64) -> u64 {
+        let shared = &*self.0;
+        let _turn = shared.turn.lock().await;
+        let Some(device) = self.next_device() else { return 0 };
+        let blocks = self.choose(&device, &used, round_bytes);
+        if blocks.is_empty() {
+            return 0;
+        }
+        shared.counters.writes_sent.one();
+        let Some(fed) = device.write(blocks).await else {
+            shared.counters.writes_error.one();
+            self.remove(device.vdev);
+            return 0;
+        };
+        shared.counters.writes_done.one();
+        shared.counters.write_bytes.add(fed.bytes);
+        shared.counters.log_blk_writes.add(fed.logs);
+        let mut index = shared.index.lock();
+        if fed.begins_anew {
+            let ring = device.ring.lock();
+            index.retain(|place| place.device != device.number || ring.is_there(place));
+        }
+        fed.blocks.into_iter().for_each(|(name, place)| index.insert(name, place));
+        fed.bytes
+    }
+
+    /// Statistics so far.
+    pub fn stats(&self) -> L2Stats {
+        let shared = &*self.0;
+        let mut stats = shared.counters.stats();
+        for device in shared.devices.read().iter() {
+            let ring = device.ring.lock();
+            stats.devices += 1;
+            stats.asize += ring.used_bytes();
+            stats.log_blk_count += ring.log_count();
+            stats.log_blk_asize += ring.log_asize();
+        }
+        let index = shared.index.lock();
+        (stats.bufs, stats.hdr_size) = (index.len(), index.bytes());
+        drop(index);
+        stats.staged_size = shared.staging.lock().bytes();
+        stats
+    }
+
+    /// Takes blocks out of staging: those that qualify and have no place yet, as many as fit.
+    fn choose(&self, device: &CacheDevice, used: &impl Fn(&Blkptr) -> Use, round_bytes: u64) -> Vec<Staged> {
+        let shared = &*self.0;
+        let index_is_full = {
+            let index = shared.index.lock();
+            index.bytes() > shared.most_index_bytes.load(Ordering::Relaxed)
+        };
+        if index_is_full {
+            shared.staging.lock().clear();
+            return Vec::new();
+        }
+        let (mfu_only, no_prefetch) = (shared.settings.is_mfu_only(), shared.settings.excludes_prefetch());
+        let qualifies = |block: &Staged| match used(&block.bp) {
+            Use::Often => true,
+            Use::Once => !mfu_only,
+            Use::Gone | Use::Ahead => !(mfu_only || no_prefetch && block.is_ahead),
+        };
+        let shape = device.ring.lock().shape;
+        let most_asize = round_bytes.min(shape.capacity_bytes() / 4);
+        let mut asize = 0;
+        let fits = |block: &Staged| {
+            asize += shape.asize(block.stored.len() as u64);
+            asize <= most_asize
+        };
+        shared.staging.lock().take(qualifies, fits)
+    }
+
+    fn next_device(&self) -> Option<Arc<CacheDevice>> {
+        let devices = self.0.devices.read();
+        let turn = self.0.next.fetch_add(1, Ordering::Relaxed);
+        devices.get(turn.checked_rem(devices.len())?).cloned()
+    }
+
+    fn free_number(&self) -> Option<u8> {
+        let devices = self.0.devices.read();
+        (0..MAX_DEVICES as u8).find(|number| devices.iter().all(|device| device.number != *number))
+    }
+
+    /// Where a block lies, if it is there still.
+    fn find(&self, bp: &Blkptr) -> Option<(Arc<CacheDevice>, BlockName, Place)> {
+        let shared = &*self.0;
+        if !shared.has_devices.load(Ordering::Relaxed) {
+            return None;
+        }
+        let name = BlockName::of(bp)?;
+        let place = shared.index.lock().get(name)?;
+        let devices = shared.devices.read();
+        let device = devices.iter().find(|device| device.number == place.device)?.clone();
+        let is_there = place.psize_bytes == bp.psize().0 && device.ring.lock().is_there(place);
+        is_there.then_some((device, name, place))
+    }
+}
+
+/// The smallest ring that is of use: a few blocks of the largest size.
+const LEAST_RING_BYTES: u64 = 64 << 20;
+
+impl SecondLevel for CacheDevices {
+    fn has(&self, bp: &Blkptr) -> bool {
+        self.find(bp).is_some()
+    }
+
+    fn read<'a>(&'a self, bp: &'a Blkptr) -> Option<BoxFuture<'a, Option<Bytes>>> {
+        let counters = &self.0.counters;
+        let Some((device, name, place)) = self.find(bp) else {
+            counters.misses.one();
+            return None;
+        };
+        if self.0.settings.reads_wait() && device.is_written_to.load(Ordering::Relaxed) {
+            counters.misses.one();
+            return None;
+        }
+        Some(Box::pin(async move {
+            let Some(stored) = device.read(place).await else {
+                counters.io_error.one();
+                self.0.index.lock().remove(name, place);
+                return None;
+            };
+            // It may have been written over meanwhile.
+            if !device.ring.lock().is_there(place) {
+                counters.evict_reading.one();
+                return None;
+            }
+            counters.hits.one();
+            counters.read_bytes.add(stored.len() as u64);
+            Some(stored)
+        }))
+    }
+
+    fn reject(&self, bp: &Blkptr) {
+        if let Some((_, name, place)) = self.find(bp) {
+            self.0.counters.cksum_bad.one();
+            self.0.index.lock().remove(name, place);
+        }
+    }
+
+    fn offer(&self, bp: &Blkptr, stored: &Bytes, offer: Offer) {
+        let shared = &*self.0;
+        if !shared.has_devices.load(Ordering::Relaxed)
+            || offer.is_special && shared.settings.excludes_special()
+        {
+            return;
+        }
+        let most_bytes = 2 * shared.settings.round_bytes(true);
+        let Some(name) = BlockName::of(bp) else { return };
+        if shared.staging.lock().bytes() + stored.len() as u64 > most_bytes || self.has(bp) {
+            return;
+        }
+        // What it is a part of may be much larger.
+        let stored = Bytes::copy_from_slice(stored);
+        let block = Staged { name, bp: *bp, stored, is_ahead: offer.is_ahead, passed: 0 };
+        shared.staging.lock().push(block);
+    }
+}
+
+impl std::fmt::Debug for CacheDevices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;
