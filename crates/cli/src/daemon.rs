@@ -21,14 +21,14 @@ use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
 
-use crate::args::{self, Cli, Command, Deferred};
+use crate::args::{self, Cli, Command, Common, Deferred};
 use crate::command::trace::TraceCommand;
-use crate::command::zfs::Zfs;
+use crate::command::zfs::delegated::{self, FILES_FOR_ADMINS};
 use crate::command::zpool::Zpool;
 use crate::message;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
-use crate::streams::{Client, Streams, streams, with_streams};
+use crate::streams::{Client, Streams, is_admin, streams, with_streams};
 
 /// Where the daemon listens, unless said otherwise.
 pub const SOCKET: &str = "/run/cenote/cenote.sock";
@@ -115,9 +115,7 @@ fn is_for_everybody(command: &Command) -> bool {
         Command::Zpool(Deferred(zpool)) => {
             matches!(zpool, Zpool::Status(_) | Zpool::List(_) | Zpool::Get(_) | Zpool::Version(_))
         }
-        Command::Zfs(Deferred(zfs)) => {
-            matches!(zfs, Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_))
-        }
+        Command::Zfs(Deferred(zfs)) => delegated::is_for_everybody(zfs),
         Command::Arcstat(_) => true,
         Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
@@ -138,7 +136,8 @@ impl Serving for Commands {
         let file = |fd| Arc::new(File::from(fd));
         let client = Client {
             cwd: Path::new(OsStr::from_bytes(&line.cwd)).to_owned(),
-            uid: peer.uid,
+            is_admin: peer.who.uid == 0 || peer.who.uid == self.owner_uid,
+            who: peer.who,
             env: line.env,
             cancel,
         };
@@ -165,19 +164,42 @@ impl Commands {
         if cli.common.json {
             message::use_json();
         }
-        let uid = crate::streams::uid();
-        if uid != 0 && uid != self.owner_uid && !is_for_everybody(&cli.command) {
-            let why = "permission denied: only root and the daemon's user may change pools or read files; \
-                others may list them and show their properties and state";
-            return CliError::Refused(why.into()).say().status();
-        }
-        let done = Session::in_daemon(&self.runtime, &self.pools, cli.common, command)
-            .and_then(|session| self.runtime.block_on(until_cancelled(crate::run(cli.command, &session))));
+        let done = check_keys(&cli.common).and_then(|()| {
+            let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command)?;
+            self.runtime.block_on(until_cancelled(async {
+                check_user(&cli.command, &session).await?;
+                crate::run(cli.command, &session).await
+            }))
+        });
         match done {
             Ok(outcome) => outcome.status(),
             Err(error) if error.is_broken_pipe() => 0,
             Err(error) => error.say().status(),
         }
+    }
+}
+
+/// The daemon reads files of keys as root: only for those whom it trusts.
+fn check_keys(common: &Common) -> Result<(), CliError> {
+    let names_file = |key: &String| key.split_once('=').is_some_and(|(_, key)| key.starts_with("file:"));
+    match !is_admin() && common.keys.iter().any(names_file) {
+        true => Err(CliError::Refused(format!("--key: {FILES_FOR_ADMINS}"))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what this user may not do.
+async fn check_user(command: &Command, session: &Session) -> Result<(), CliError> {
+    let streams = streams();
+    let Some(client) = streams.client.as_ref().filter(|client| !client.is_admin) else { return Ok(()) };
+    match command {
+        command if is_for_everybody(command) => Ok(()),
+        Command::Zfs(Deferred(zfs)) => delegated::check(zfs, session, &client.who).await,
+        _ => Err(CliError::Refused(
+            "permission denied: only root and the daemon's user may change pools or read files; others may \
+             list them, show their properties and state, and do what `zfs allow` delegates to them"
+                .into(),
+        )),
     }
 }
 

@@ -10,6 +10,7 @@ mod outcome;
 mod render;
 mod session;
 mod streams;
+mod users;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use cenote_dataset::Credentials;
 use cenote_serve::cancel::Cancel;
 
 /// A command's surroundings.
@@ -34,7 +35,9 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct Client {
     pub cwd: PathBuf,
-    pub uid: u32,
+    pub who: Credentials,
+    /// May do everything; others may do what was delegated to them.
+    pub is_admin: bool,
     pub env: Vec<(String, Vec<u8>)>,
     pub cancel: Cancel,
 }
@@ -94,7 +97,12 @@ pub fn variable(name: &str) -> Option<std::ffi::OsString> {
 
 /// The user.
 pub fn uid() -> u32 {
-    streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.uid)
+    streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.who.uid)
+}
+
+/// Whether the user may do everything: without a daemon, what the disks' permissions let them do.
+pub fn is_admin() -> bool {
+    streams().client.as_ref().is_none_or(|client| client.is_admin)
 }
 
 impl Streams {

@@ -75,6 +75,9 @@ const LINES: &str = "\
     zfs destroy tank/clone
     zfs rename tank/fs/below tank/fs/other
     zfs set quota=1G tank/fs
+    zfs allow -e mount tank/fs
+    zfs allow tank/fs
+    zfs unallow -e tank/fs
     zfs inherit compression tank/fs
     zfs list -t all
     zfs get all tank/fs

@@ -30,6 +30,7 @@
 pub mod bookmark;
 mod capacity;
 pub mod dataset;
+pub mod delegation;
 pub mod dir;
 pub mod errlog;
 mod family;
@@ -49,6 +50,7 @@ pub mod usage;
 
 pub use bookmark::Bookmark;
 pub use dataset::{Dataset, DatasetKind};
+pub use delegation::{Credentials, Delegated, Subject};
 pub use dir::Dir;
 pub use import::{ImportOptions, Rewind, import};
 pub use keys::{EncryptionInfo, KeySource, KeyStatus, UserKey};

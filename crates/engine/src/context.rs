@@ -17,7 +17,7 @@ use cenote_pool::{Pool, ReadContext, Zbookmark};
 use cenote_runtime::Runtime;
 use parking_lot::MutexGuard;
 
-use crate::engine::{LiveDataset, Shared};
+use crate::engine::{LiveDataset, Shared, Uid};
 use crate::kept_deadlists::KeptDeadlists;
 use crate::state::begin_writing;
 use crate::store::policy::StoragePolicy;
@@ -42,12 +42,19 @@ pub struct SyncContext {
     pub(crate) is_forced: bool,
     /// A task has failed half-way: the txg must not be written.
     pub(crate) broken: Option<DatasetError>,
+    /// For whom the task runs.
+    pub(crate) actor: Uid,
 }
 
 impl SyncContext {
     /// The txg.
     pub fn txg(&self) -> Txg {
         self.syncing.txg
+    }
+
+    /// The user for whom the task runs ([`crate::Engine::acting_for`]).
+    pub fn uid(&self) -> u32 {
+        self.actor.0
     }
 
     /// How often tasks have changed anything.

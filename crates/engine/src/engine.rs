@@ -32,9 +32,13 @@ use crate::throttle::Throttle;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 
-/// An opened pool that takes changes. Cloning it costs one atomic increment.
+/// An opened pool that takes changes, and for whom it does. Cloning it costs one atomic increment.
 #[derive(Clone)]
-pub struct Engine(pub(crate) Arc<Shared>);
+pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Uid);
+
+/// A user; root unless said otherwise.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Uid(pub(crate) u32);
 
 pub(crate) struct Shared {
     pub(crate) runtime: Runtime,
@@ -116,6 +120,10 @@ pub(crate) struct LiveDataset {
 pub(crate) type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
 
 impl Engine {
+    pub(crate) fn of(shared: Arc<Shared>) -> Engine {
+        Engine(shared, Uid::default())
+    }
+
     /// Takes a hold on the open txg, in which objects may then be changed: without asking for room, and at
     /// once. Whoever changes what users asked for takes [`Engine::hold_for`]; this is for what must not be
     /// refused (what was promised before: logs, replays) and bounds itself.
@@ -130,6 +138,12 @@ impl Engine {
     /// Keys of encrypted datasets.
     pub fn keys(&self) -> &Keyring {
         &self.0.keys
+    }
+
+    /// The same pool; what tasks make through this handle is made by user `uid`, who is given what `zfs allow
+    /// -c` promises. Whether the user may is for the caller to know.
+    pub fn acting_for(&self, uid: u32) -> Engine {
+        Engine(self.0.clone(), Uid(uid))
     }
 
     /// Time, tasks and randomness.
@@ -193,7 +207,7 @@ impl WeakEngine {
     /// It is gone.
     pub fn upgrade(&self) -> Result<Engine> {
         let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
-        self.0.upgrade().map(Engine).ok_or_else(gone)
+        self.0.upgrade().map(Engine::of).ok_or_else(gone)
     }
 
     /// Whether the pool has devices for nothing but logs.

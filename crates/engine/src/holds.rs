@@ -141,7 +141,7 @@ impl Engine {
             loop {
                 // Either will do.
                 _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
-                let Some(engine) = weak.upgrade().map(Engine) else { return };
+                let Some(engine) = weak.upgrade().map(Engine::of) else { return };
                 if engine.0.has_work() && engine.sync_gently().await.is_err() {
                     return; // whoever works with the engine hears of it
                 }

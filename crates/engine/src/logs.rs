@@ -224,7 +224,7 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
         return Ok(());
     }
     let policy = Arc::new(StoragePolicy::of(&dataset).await?);
-    let engine = Engine(context.engine.clone());
+    let engine = Engine::of(context.engine.clone());
     let live = LiveObjset::counted(objset, context.txg(), engine.0.throttle.dirty());
     let log = Some(engine.log(head, &policy, FoundLog::nothing()));
     context.born_objsets.push(LiveDataset { objset: live, policy, log });

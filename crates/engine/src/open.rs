@@ -114,7 +114,7 @@ impl Engine {
     fn begin(from: Beginning) -> Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
-        Engine(Arc::new(Shared {
+        Engine::of(Arc::new(Shared {
             cache_devices: CacheDevices::new(&runtime, from.pool.guid()),
             cache: from.cache,
             allocator: Arc::new(from.allocator),

@@ -60,10 +60,11 @@ impl Engine {
     {
         let (answer, answered) = oneshot::channel();
         let hold = self.hold().await?;
-        let txg = hold.txg();
+        let (txg, actor) = (hold.txg(), self.1);
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();
+                context.actor = actor;
                 let outcome = match check_space(context, check).await {
                     Ok(()) => task(context).await,
                     Err(full) => Err(full),

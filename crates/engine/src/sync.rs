@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{LiveDataset, Shared, Task};
+use crate::engine::{LiveDataset, Shared, Task, Uid};
 use crate::freeing::free_pending;
 use crate::livelist::livelist;
 use crate::logs::settle_log;
@@ -126,6 +126,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         has_begun: false,
         is_forced: false,
         broken: None,
+        actor: Uid::default(),
     }
 }
 

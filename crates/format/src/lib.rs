@@ -16,6 +16,7 @@ pub mod bpobj;
 pub mod brt;
 pub mod bytes;
 pub mod ddt;
+pub mod deleg;
 pub mod dnode;
 pub mod draid;
 pub mod dsl;

@@ -7,7 +7,6 @@
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile),
 //! [`memory`] (how much they hold).
-#![forbid(unsafe_code)]
 
 pub mod cancel;
 pub mod events;

@@ -45,6 +45,10 @@ pub use plan::{Plan, Unmountable};
 pub enum MountsError {
     #[error("cannot mount '{name}': {why}")]
     Unmountable { name: String, why: Unmountable },
+    #[error("filesystem successfully created, but it may only be mounted by root")]
+    NewForRoot,
+    #[error("property may be set but unable to remount filesystem: that is for root")]
+    MovedForRoot,
     #[error("cannot mount '{name}': filesystem already mounted")]
     Mounted { name: String },
     #[error("cannot mount '{}': directory is not empty", dir.display())]

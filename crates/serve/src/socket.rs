@@ -13,11 +13,13 @@
 //!
 //! Layout of a message: length (4 bytes, little endian), then JSON.
 //!
-//! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`); what they may do is for
-//! [`Serving::run`] to decide.
+//! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`, `SO_PEERGROUPS`); what they
+//! may do is for [`Serving::run`] to decide.
 //!
 //! Locking: none shared; each connection has a thread of its own, and one that waits for the client to
 //! cancel.
+
+mod groups;
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -30,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use cenote_dataset::Credentials;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg, sockopt,
@@ -67,10 +70,10 @@ impl CommandLine {
 }
 
 /// Who is on the other side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// User.
-    pub uid: u32,
+    /// User and groups.
+    pub who: Credentials,
     /// Process.
     pub pid: i32,
 }
@@ -179,7 +182,10 @@ impl Drop for Listener {
 /// One connection: one command.
 fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let peer = sockopt::socket_peercred(stream)?;
-    let peer = Peer { uid: peer.uid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
+    let mut gids = groups::of_peer(stream)?;
+    gids.insert(0, peer.gid.as_raw());
+    let who = Credentials { uid: peer.uid.as_raw(), gids };
+    let peer = Peer { who, pid: peer.pid.as_raw_nonzero().get() };
     let (line, streams) = receive(stream)?;
     let cancel = Cancel::default();
     let watch = {

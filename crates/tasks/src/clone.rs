@@ -15,6 +15,7 @@ use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::Result;
 
+use crate::allow::grant_at_creation;
 use crate::counts::count_if_others_are;
 use crate::create::parent_of_new;
 use crate::crypt::share_key;
@@ -90,6 +91,7 @@ async fn clone_snapshot_sync(
     let dir = make_dir(context, Some(parent.dir().id()), own).await?;
     let head = make_head(context, dir, Some(ObjectId(origin.id().0)), 0).await?;
     made.push(head);
+    grant_at_creation(context, parent.dir(), dir).await?;
     share_key(context, origin.dir(), dir).await?;
     count_if_others_are(context, &context.mos().await?.dataset(name).await?).await?;
     make_livelist(context, dir).await?;

@@ -19,6 +19,7 @@ use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Result};
 
+use crate::allow::grant_at_creation;
 use crate::counts::count_if_others_are;
 use crate::crypt::{NewCrypt, check_encryption, encrypt, plan_encryption};
 use crate::destroy::remove_head;
@@ -108,6 +109,7 @@ async fn create_dataset_sync(context: &mut SyncContext, name: &str, making: Maki
     let origin = empty_origin(context).await?;
     let dir = make_dir(context, Some(parent.dir().id()), own).await?;
     let head = make_head(context, dir, origin, if is_ci { DS_FLAG_CI_DATASET } else { 0 }).await?;
+    grant_at_creation(context, parent.dir(), dir).await?;
     count_if_others_are(context, &context.mos().await?.dataset(name).await?).await?;
     let made = furnish(context, name, dir, head, making).await;
     if made.is_err() {

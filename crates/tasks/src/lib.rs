@@ -8,8 +8,9 @@
 //!       log_of_dataset           the event goes to the pool's history, in the same txg
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
-//!              mark, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, leaves, scan, auxiliary, settings, features, upgrade, checkpoint
+//!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
+//!   pool       create, vdevs, leaves, health, split, reguid, scan, auxiliary, settings, features, upgrade,
+//!              checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allow;
 mod change_key;
 mod clone;
 mod counts;
@@ -42,6 +44,7 @@ mod rollback;
 mod set;
 mod snapshot;
 
+pub use allow::{Withdrawn, allow, unallow};
 pub use change_key::{change_key, inherit_key};
 pub use clone::{clone_snapshot, clone_snapshots};
 pub use create::{create_filesystem, create_volume};

@@ -32,10 +32,6 @@ const ZPOOL: &[Missing] = &[
 ];
 
 const ZFS: &[Missing] = &[
-    (
-        &["allow", "unallow"],
-        "Anyone who can open the disks can do everything. To delegate, import the pool with OpenZFS",
-    ),
     (&["jail", "unjail"], "It is for FreeBSD's jails: import the pool with OpenZFS there"),
     (
         &["program"],

@@ -56,7 +56,7 @@ const READERS: u16 = 4;
 #[command(
     after_help = "While it runs, `cenote zpool`, `zfs`, `ls`, `cp` and other commands work on the pools it \
         holds, as with the kernel module; also when called `zpool` and `zfs` through links. Root and the \
-        daemon's user may change pools, others may look.\n\n\
+        daemon's user may change pools; others may look, and do what `zfs allow` delegates to them.\n\n\
         Example: cenote serve --disks /srv/images tank"
 )]
 pub struct Serve {

@@ -4,8 +4,10 @@
 //! these. Output that `zfs` shows without keys is shown without keys here too, and no key is asked for
 //! (except by `diff`, which reads files).
 
+mod allow;
 mod clone;
 mod create;
+pub mod delegated;
 mod destroy;
 mod diff;
 pub(super) mod fill;
@@ -63,6 +65,10 @@ pub enum Zfs {
     Set(set::Set),
     /// Clear properties, so that inherited values apply
     Inherit(set::Inherit),
+    /// Delegate permissions to users who are not administrators, or show what is delegated
+    Allow(allow::Allow),
+    /// Take delegated permissions back
+    Unallow(allow::Unallow),
     /// Keep snapshots from being destroyed
     Hold(hold::Hold),
     /// Remove holds
@@ -209,6 +215,8 @@ impl Zfs {
             Zfs::Bookmark(bookmark) => bookmark.run(session).await,
             Zfs::Set(set) => set.run(session).await,
             Zfs::Inherit(inherit) => inherit.run(session).await,
+            Zfs::Allow(allow) => allow.run(session).await,
+            Zfs::Unallow(unallow) => unallow.run(session).await,
             Zfs::Hold(hold) => hold.run(session).await,
             Zfs::Release(release) => release.run(session).await,
             Zfs::ChangeKey(change) => change.run(session).await,

@@ -20,6 +20,7 @@ use super::domains::key_domains;
 use super::writing::{check_kernel, this_host};
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
+use crate::streams::{is_admin, uid};
 
 /// By device.
 type DeviceCounters = BTreeMap<Guid, Arc<Counters>>;
@@ -94,12 +95,13 @@ impl Session {
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
         let before = ids(&pool.engine.mos().await?).await?;
-        let done = work(&pool.engine).await.map(T::into);
+        let engine = pool.engine.acting_for(uid());
+        let done = work(&engine).await.map(T::into);
         if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
             self.note_command(&pool.engine);
         }
         pool.engine.sync_all().await?;
-        let failures = pool.mounts.follow(&before).await.map_err(refused)?;
+        let failures = pool.mounts.follow(&before, is_admin()).await.map_err(refused)?;
         for failure in &failures {
             say_bare(failure);
         }
@@ -118,6 +120,10 @@ impl Session {
         let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
         let done = work().await;
         pool.engine.sync_all().await?;
+        if !is_admin() {
+            // Where that would be, others may have had a hand in.
+            return done;
+        }
         for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
             say_bare(failure);
         }

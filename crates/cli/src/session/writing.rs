@@ -171,6 +171,7 @@ impl Session {
     ) -> Result<Outcome, CliError> {
         engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         self.begin(&engine, gate).await?;
+        let engine = engine.acting_for(uid());
         let done = match work(&engine).await.map(T::into) {
             Err(error) if error.is_broken_pipe() => {
                 let why = "the reader of standard output went away; the rest was not done";

@@ -86,6 +86,18 @@ pub const VERBS: &[(&str, Verb)] = &[
         ]),
     ),
     ("zfs inherit", Changes(&[("bogus {P}", 2), ("used {P}", 1), ("atime {P}/nosuch", 1)])),
+    (
+        "zfs allow",
+        Changes(&[
+            ("{P}", 0),
+            ("{P}/nosuch", 1),
+            ("-e bogus {P}", 1),
+            ("-e mount {P}/nosuch", 1),
+            ("-s x mount {P}", 2),
+            ("nosuchuser mount {P}", 2),
+        ]),
+    ),
+    ("zfs unallow", Changes(&[("-e bogus {P}", 1), ("-e {P}/nosuch", 1), ("{P}", 2)])),
     ("zfs hold", Changes(&[("x {P}@nosuch", 1), ("-r x {P}@nosuch", 1), ("x {P}@no1 {P}@no2", 1)])),
     ("zfs release", Changes(&[("x {P}@nosuch", 1), ("-r x {P}@nosuch", 1)])),
     ("zfs change-key", Changes(&[("{P}/nosuch", 1), ("-i {P}/nosuch", 1)])),

@@ -15,12 +15,17 @@ use super::{Entry, Mounts, MountsError, Plan, Temporary, is_at_or_below};
 impl Mounts {
     /// After a command that may have changed datasets: drops mounts that ended, moves those whose mount point
     /// has changed, unmounts those that are not to be mounted any more, and mounts those that are new.
-    /// Answers what did not work.
+    /// Answers what did not work. Unless `may_mount`, nothing is mounted or moved; that is what did not
+    /// work then.
     ///
     /// # Errors
     /// The datasets can't be read.
     #[boxed]
-    pub async fn follow(&self, before: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
+    pub async fn follow(
+        &self,
+        before: &[DatasetId],
+        may_mount: bool,
+    ) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
         let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
@@ -48,6 +53,9 @@ impl Mounts {
                 Ok(plan) if plan.dir == planned && dataset.name() == name => {
                     let properties = Properties::of(&dataset, plan.clone()).await?;
                     if self.needs_another_mount(id, &properties) {
+                        if !may_mount {
+                            continue;
+                        }
                         // In use, it stays as it is until it is mounted again.
                         if self.unmount(id, &name, false).await.is_ok() {
                             to_mount.push((plan, dataset));
@@ -56,6 +64,7 @@ impl Mounts {
                     }
                     failures.extend(self.follow_properties(&mos, &dataset, properties).await.err());
                 }
+                _ if !may_mount => failures.push(MountsError::MovedForRoot),
                 plan => {
                     failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
                     match self.unmount(id, &name, false).await {
@@ -78,7 +87,10 @@ impl Mounts {
         }
         to_mount.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         for (plan, dataset) in to_mount {
-            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
+            failures.extend(match may_mount {
+                true => self.mount_planned(&dataset, plan, Temporary::default()).await.err(),
+                false => Some(MountsError::NewForRoot),
+            });
         }
         Ok(failures)
     }

@@ -78,7 +78,7 @@ impl Clone {
     }
 
     /// Snapshots and the names of their clones, parents first.
-    async fn clones(&self, mos: &Mos) -> Result<Vec<(String, String)>, CliError> {
+    pub(super) async fn clones(&self, mos: &Mos) -> Result<Vec<(String, String)>, CliError> {
         let Some((path, own)) = self.snapshot.split_once('@') else {
             return Err(CliError::Usage(format!(
                 "'{}' is not a snapshot; use DATASET@SNAPSHOT",

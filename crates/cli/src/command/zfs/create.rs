@@ -99,6 +99,13 @@ impl Create {
             .await
     }
 
+    /// The properties that are set.
+    pub(super) fn settings(&self) -> Vec<String> {
+        let reserves = self.volume.is_some() && !self.sparse;
+        let promise = reserves.then(|| "refreservation=auto".to_owned());
+        self.options.iter().cloned().chain(promise).collect()
+    }
+
     fn what(&self) -> String {
         format!("create '{}'", self.name)
     }
@@ -235,7 +242,7 @@ pub async fn create_ancestors(session: &Session, engine: &Engine, name: &str) ->
 }
 
 /// The nearest existing ancestor of a new dataset.
-async fn nearest_above(mos: &Mos, name: &str) -> Result<cenote_dataset::Dataset, CliError> {
+pub(super) async fn nearest_above(mos: &Mos, name: &str) -> Result<cenote_dataset::Dataset, CliError> {
     let mut at = name;
     while let Some((above, _)) = at.rsplit_once('/') {
         at = above;

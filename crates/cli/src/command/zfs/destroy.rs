@@ -90,6 +90,11 @@ impl Destroy {
             .await
     }
 
+    /// What would be destroyed.
+    pub(super) async fn datasets(&self, mos: &Mos) -> Result<Vec<Dataset>, CliError> {
+        Ok(self.plan(mos).await?.0)
+    }
+
     fn check_bookmark_options(&self) -> Result<(), CliError> {
         let is_given =
             [("dryrun", self.dry_run), ("defer destroy", self.defer), ("recursive", self.is_recursive())];

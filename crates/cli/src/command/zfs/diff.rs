@@ -16,6 +16,16 @@ use crate::render::json_name;
 use crate::session::{Session, dataset, stdout};
 
 impl Diff {
+    /// The full name of the later state.
+    pub(super) fn later(&self) -> String {
+        let head = self.from.split('@').next().unwrap_or_default();
+        match &self.to {
+            None => head.to_owned(),
+            Some(name) if name.starts_with('@') => format!("{head}{name}"),
+            Some(name) => name.clone(),
+        }
+    }
+
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let Some((head, _)) = self.from.split_once('@') else {
@@ -23,11 +33,7 @@ impl Diff {
         };
         let mos = session.open_pool(head.split('/').next().unwrap_or_default()).await?;
         let earlier = dataset(&mos, &self.from).await?;
-        let later = match &self.to {
-            None => dataset(&mos, head).await?,
-            Some(name) if name.starts_with('@') => dataset(&mos, &format!("{head}{name}")).await?,
-            Some(name) => dataset(&mos, name).await?,
-        };
+        let later = dataset(&mos, &self.later()).await?;
         require_descent(&earlier, &later).await?;
         let mount_point = mount_point(&later).await?;
         let style = DiffStyle {

@@ -145,7 +145,8 @@ impl Bookmark {
             .await
     }
 
-    fn full_names(&self) -> Result<(String, String), String> {
+    /// Source and bookmark with their datasets.
+    pub(super) fn full_names(&self) -> Result<(String, String), String> {
         let (source, mark) = (&self.source, &self.bookmark);
         let Some(of_source) = source.find(['@', '#']) else {
             return Err(format!("invalid source name '{source}': must contain a '@' or '#'"));

@@ -76,6 +76,11 @@ fn refused(error: impl std::fmt::Display) -> CliError {
 }
 
 impl Mount {
+    /// Whether it only lists what is mounted.
+    pub(super) fn only_looks(&self) -> bool {
+        self.name.is_none() && !self.all
+    }
+
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let pools = pools(session)?;

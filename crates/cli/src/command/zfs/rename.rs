@@ -42,11 +42,7 @@ impl Rename {
         if self.recursive && !self.from.contains('@') {
             return Err(CliError::Usage("source dataset for recursive rename must be a snapshot".into()));
         }
-        let to = match (self.from.split_once('@'), self.to.strip_prefix('@')) {
-            (Some((path, _)), Some(own)) => format!("{path}@{own}"),
-            (Some((path, _)), None) if !self.to.contains('@') => format!("{path}@{}", self.to),
-            _ => self.to.clone(),
-        };
+        let to = self.full_name();
         let what = format!("rename '{}'", self.from);
         if pool_of(&self.from) != pool_of(&to) {
             return Err(CliError::Refused(format!("cannot {what}: datasets must be within same pool")));
@@ -59,10 +55,7 @@ impl Rename {
                     create_ancestors(session, engine, &to).await?;
                 }
                 let renamed = match self.recursive {
-                    true => {
-                        cenote_tasks::rename_snapshots(engine, renames_below(&mos, &self.from, &to).await?)
-                            .await
-                    }
+                    true => cenote_tasks::rename_snapshots(engine, self.renames(&mos).await?).await,
                     false if self.from.contains('@') => cenote_tasks::rename(engine, &self.from, &to).await,
                     false if self.no_remount => {
                         let renamed = cenote_tasks::rename(engine, &self.from, &to).await;
@@ -84,6 +77,23 @@ impl Rename {
                 })
             })
             .await
+    }
+
+    /// The new name, of which the dataset may be left out if it is a snapshot's.
+    fn full_name(&self) -> String {
+        match (self.from.split_once('@'), self.to.strip_prefix('@')) {
+            (Some((path, _)), Some(own)) => format!("{path}@{own}"),
+            (Some((path, _)), None) if !self.to.contains('@') => format!("{path}@{}", self.to),
+            _ => self.to.clone(),
+        }
+    }
+
+    /// All old and new names.
+    pub(super) async fn renames(&self, mos: &Mos) -> Result<Vec<(String, String)>, CliError> {
+        match self.recursive {
+            true => renames_below(mos, &self.from, &self.full_name()).await,
+            false => Ok(vec![(self.from.clone(), self.full_name())]),
+        }
     }
 }
 

@@ -78,6 +78,14 @@ impl Rollback {
             .await
     }
 
+    /// What would be destroyed, and whether bookmarks would be.
+    pub(super) async fn destroys(&self, mos: &Mos, path: &str) -> Result<(Vec<Dataset>, bool), CliError> {
+        let newer = self.newer(mos, path).await?;
+        let mut gone = self.check(&newer).await?;
+        gone.extend(newer.snapshots);
+        Ok((gone, !newer.marks.is_empty()))
+    }
+
     async fn newer(&self, mos: &Mos, path: &str) -> Result<Newer, CliError> {
         let (to, head) = (dataset(mos, &self.snapshot).await?, dataset(mos, path).await?);
         let mut snapshots = head.snapshots().await?;

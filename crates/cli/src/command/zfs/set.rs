@@ -46,6 +46,18 @@ pub struct Inherit {
 impl Set {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let (options, names) = self.parts()?;
+        let set = async |engine: &Engine, name: &String| set_all(engine, options, name).await;
+        let outcome = session.change_each(names, pool_of, set).await?;
+        let is_mountpoint = options.iter().any(|option| option.starts_with("mountpoint="));
+        if is_mountpoint && !self.no_mount {
+            return Ok(outcome.and(mount(session, names).await?));
+        }
+        Ok(outcome)
+    }
+
+    /// Properties and names.
+    pub(super) fn parts(&self) -> Result<(&[String], &[String]), CliError> {
         let count = self.words.iter().take_while(|word| word.contains('=')).count();
         let (options, names) = self.words.split_at(count);
         if options.is_empty() {
@@ -57,13 +69,7 @@ impl Set {
         if names.iter().any(|name| name.contains('=')) {
             return Err(CliError::Usage("invalid argument order: properties come first".into()));
         }
-        let set = async |engine: &Engine, name: &String| set_all(engine, options, name).await;
-        let outcome = session.change_each(names, pool_of, set).await?;
-        let is_mountpoint = options.iter().any(|option| option.starts_with("mountpoint="));
-        if is_mountpoint && !self.no_mount {
-            return Ok(outcome.and(mount(session, names).await?));
-        }
-        Ok(outcome)
+        Ok((options, names))
     }
 }
 

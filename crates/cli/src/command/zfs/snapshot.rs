@@ -44,7 +44,8 @@ impl Snapshot {
             .await
     }
 
-    async fn names(&self, mos: &Mos) -> Result<Vec<String>, CliError> {
+    /// All snapshots to take.
+    pub(super) async fn names(&self, mos: &Mos) -> Result<Vec<String>, CliError> {
         let mut names = Vec::new();
         for typed in &self.snapshots {
             let Some((path, own)) = typed.split_once('@') else {

@@ -103,6 +103,11 @@ struct Row {
 }
 
 impl OwnersSpace {
+    /// The kinds of owners that are looked at.
+    pub(super) fn kinds(&self, by: SpaceBy) -> Vec<SpaceBy> {
+        if self.types.is_empty() { vec![by] } else { vec![SpaceBy::User, SpaceBy::Group] }
+    }
+
     /// Runs the command. Without -t it lists one kind of owner.
     pub async fn run(self, session: &Session, by: SpaceBy) -> Result<Outcome, CliError> {
         let of = |names: &[&str]| self.types.iter().any(|kind| names.contains(&kind.as_str()));
@@ -114,8 +119,7 @@ impl OwnersSpace {
             Kind::SmbUser => of(&["smbuser", "all"]),
             Kind::Project => false,
         };
-        let all = if self.types.is_empty() { vec![by] } else { vec![SpaceBy::User, SpaceBy::Group] };
-        let mut rows = self.shown.rows(session, &all).await?;
+        let mut rows = self.shown.rows(session, &self.kinds(by)).await?;
         rows.retain(|row| is_shown(row.kind));
         self.shown.print(session, rows, by)
     }
