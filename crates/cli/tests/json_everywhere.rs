@@ -38,6 +38,10 @@ const LINES: &str = "\
     zpool scrub tank
     ! zpool scrub -s tank
     zpool sync
+    zpool reguid tank
+    ! zpool reguid -g 0 tank
+    zpool split -n tank half
+    ! zpool split tank tank
     zpool checkpoint tank
     zpool checkpoint -d tank
     zfs create -nv tank/fs

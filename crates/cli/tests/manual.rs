@@ -101,7 +101,7 @@ const ZPOOL: &[Verb] = &[
     ("resilver", "tank", &[]),
     ("scrub", "tank", &["-e", "-p", "-s", "-C", "-w"]),
     ("set", "comment=x tank", &[]),
-    ("split", "tank attic a", &["-g", "-L", "-l", "-n", "-P", "-o ashift=12", "-R /mnt"]),
+    ("split", "tank attic a", &["-g", "-L", "-l -R /mnt", "-n", "-P", "-o ashift=12", "-R /mnt"]),
     (
         "status",
         "tank",
@@ -294,9 +294,9 @@ fn a_missing_verb_leads_to_no_other_verb() {
         let output = bench.run(tool, line);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, split) = errors("zpool", "split tank attic");
+    let (status, jail) = errors("zfs", "jail 1 tank");
     assert_eq!(status, Some(1));
-    assert!(split.contains("`zpool split` is not in Cenote yet. Import the pool"), "{split}");
+    assert!(jail.contains("`zfs jail` is not in Cenote yet. It is for FreeBSD's jails"), "{jail}");
     let (_, unmount) = errors("zfs", "unmount tank");
     assert!(!unmount.contains("similar") && !unmount.contains("did you mean"), "{unmount}");
     // An unknown verb is answered with the most similar one.

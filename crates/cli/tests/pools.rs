@@ -351,3 +351,42 @@ fn pools_go_back_to_their_checkpoints() {
         disks.zdb_is_content();
     }
 }
+
+#[test]
+fn a_pool_of_mirrors_is_split() {
+    let disks = Disks::new(&[128, 128, 128, 128, 128, 128, 128]);
+    disks.cenote("zpool create tank mirror a b special mirror c d log e spare f cache g", &[]);
+    std::fs::write(disks.path().join("file"), noise(3, 3_000_000)).unwrap();
+    disks.cenote("zfs create tank/fs", &[]);
+    disks.cenote("cp file tank/fs:/", &[]);
+    let before = disks.images();
+    disks.fails("zpool split tank half a b", "must include at most one disk from each mirror");
+    disks.fails("zpool split tank half f", "must include at most one disk from each mirror");
+    disks.fails("zpool split tank mirror", "name is reserved");
+    disks.cenote("zpool split -n tank half", &[]);
+    assert!(disks.images() == before, "nothing is written");
+    disks.cenote("zpool offline tank b", &[]);
+    disks.fails("zpool split tank half", "Unable to split tank: b is OFFLINE");
+    disks.cenote("zpool online tank b", &[]);
+
+    disks.cenote("zpool split -o comment=other tank half a", &[]);
+    let status = disks.cenote("zpool status half", &[]);
+    assert!(["logs", "spares", "cache", "mirror"].iter().all(|word| !status.contains(word)), "{status}");
+    assert!(status.contains("special") && status.contains("state: ONLINE"), "{status}");
+    let status = disks.cenote("zpool status tank", &[]);
+    assert!(["logs", "spares", "cache", "special"].iter().all(|word| status.contains(word)), "{status}");
+    let history = disks.cenote("zpool history -i half", &[]);
+    assert!(history.contains("split") && history.contains("from pool tank"), "{history}");
+    disks.zdb_is_content();
+    disks.zdb_is_content_with("half");
+    for pool in ["tank", "half"] {
+        disks.cenote(&format!("zfs snapshot {pool}/fs@{pool}"), &[]);
+        let content = disks.run(&format!("cat {pool}/fs:/file"), &[]).stdout;
+        assert!(content == noise(3, 3_000_000), "{pool}");
+    }
+    disks.cenote("zpool reguid -g 777 half", &[]);
+    assert!(disks.cenote("zpool get -H -o value guid half", &[]).contains("777"));
+    disks.fails("zpool reguid -g 777 tank", "a pool with that guid exists already");
+    disks.zdb_is_content();
+    disks.zdb_is_content_with("half");
+}

@@ -19,6 +19,7 @@ use parking_lot::MutexGuard;
 
 use crate::engine::{LiveDataset, Shared, Uid};
 use crate::kept_deadlists::KeptDeadlists;
+use crate::space::map_edit::SpaceMapEdit;
 use crate::state::begin_writing;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
@@ -215,6 +216,24 @@ impl SyncContext {
     #[boxed]
     pub async fn add_metaslab_array(&self, vdev: VdevId, array: ObjectId) {
         self.engine.space_maps.lock().await.add_vdev(vdev, array);
+    }
+
+    /// A vdev is gone, and all that was on it: its space maps are given up.
+    ///
+    /// # Errors
+    /// The MOS is damaged.
+    #[boxed]
+    pub async fn forget_vdev(&mut self, vdev: VdevId) -> Result<()> {
+        let engine = self.engine.clone();
+        let (array, maps) = engine.space_maps.lock().await.remove_vdev(vdev);
+        let edit = self.edit();
+        for map in maps {
+            SpaceMapEdit::new(&edit, map, 0).free().await?;
+        }
+        match array {
+            Some(array) => edit.destroy(array).await,
+            None => Ok(()),
+        }
     }
 
     /// The next txg brings all metaslabs' own space maps up to date.

@@ -11,7 +11,7 @@ pub struct Host {
 
 impl Host {
     /// Its hostid, if it has one.
-    pub(crate) fn hostid(&self) -> Option<u64> {
+    pub fn hostid(&self) -> Option<u64> {
         (self.id != 0).then_some(self.id)
     }
 }

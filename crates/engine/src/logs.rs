@@ -16,7 +16,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::objset::{ObjsetType, ZilHeader};
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
-use cenote_pool::IoClass;
+use cenote_pool::{IoClass, VdevClass};
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
@@ -62,6 +62,26 @@ impl Engine {
                 let log = Some(self.log(head.id(), &policy, found));
                 self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy, log });
             }
+        }
+        Ok(())
+    }
+
+    /// Logs end unread: what they hold is of no txg of this state.
+    pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
+        let (first, last) = (self.open_txg(), mos.uberblock().txg);
+        let vdevs = mos.pool().vdevs();
+        for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
+            if head.objset_head().await?.phys().zil_header.log.is_hole() {
+                continue;
+            }
+            let objset = head.objset().await?;
+            let header = objset.phys().zil_header;
+            let mut found = FoundLog::stale(objset.intent_log().await, &header, last, first);
+            found.blocks.retain(|bp| bp.dvas().all(|dva| vdevs.class_of(dva.vdev) != Some(VdevClass::Log)));
+            let policy = Arc::new(StoragePolicy::of(&head).await?);
+            let live = LiveObjset::counted(objset, first, self.0.throttle.dirty());
+            let log = Some(self.log(head.id(), &policy, found));
+            self.0.datasets.lock().insert(head.id(), LiveDataset { objset: live, policy, log });
         }
         Ok(())
     }

@@ -59,6 +59,18 @@ impl Engine {
         Ok((engine, lost))
     }
 
+    /// The same for a state of which nothing counts but its last txg: intent logs are given up with the first
+    /// txg, whatever they hold. Their blocks on devices for nothing but logs are not freed.
+    ///
+    /// # Errors
+    /// Those of [`Engine::start`], but for logs.
+    #[boxed]
+    pub async fn start_without_logs(mos: &Mos) -> Result<Engine> {
+        let engine = Engine::load(mos).await?;
+        engine.give_up_logs(mos).await?;
+        Ok(engine)
+    }
+
     /// All but the logs: nothing is written yet.
     pub(crate) async fn load(mos: &Mos) -> Result<Engine> {
         writable::check(mos).await?;

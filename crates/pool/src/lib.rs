@@ -48,7 +48,7 @@ pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-pub use pool::{Pool, ReadContext, Trusted};
+pub use pool::{LeavesInUse, Pool, ReadContext, Trusted};
 pub use second::{Offer, SecondLevel, Secondary};
 pub use tunables::{BadSetting, Tunable, Tunables};
 pub use vdev::VdevTree;

@@ -23,6 +23,7 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::second::{SecondLevel, Secondary};
+use crate::vdev::leaf::Leaf;
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
 use crate::vdev::{VdevTree, build};
@@ -36,7 +37,11 @@ use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often it is looked whether operations have ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A pool, assembled from devices. Cloning it costs two atomic increments.
 #[derive(Clone)]
@@ -51,7 +56,6 @@ pub struct Pool {
 struct Live {
     runtime: Runtime,
     name: String,
-    guid: Guid,
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
@@ -135,7 +139,6 @@ impl Pool {
         let live = Live {
             runtime: rt.clone(),
             name: found.config.name.clone(),
-            guid: found.config.guid,
             salt: None,
             may_be_live,
             missed,
@@ -213,7 +216,6 @@ impl Pool {
         let live = Live {
             runtime: self.runtime().clone(),
             name: trusted.config.name.clone(),
-            guid: trusted.config.guid,
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
             may_be_live: self.live.may_be_live,
             missed,
@@ -300,9 +302,25 @@ impl Pool {
         &self.live.name
     }
 
-    /// Its guid, which never changes.
+    /// Its guid.
     pub fn guid(&self) -> Guid {
-        self.live.guid
+        self.live.current.read().config.guid
+    }
+
+    /// The pool has another guid from now on, in all views.
+    pub fn set_guid(&self, guid: Guid) {
+        let mut current = self.live.current.write();
+        let mut found = FoundPool::clone(&current.found);
+        found.config.guid = guid;
+        current.found = Arc::new(found);
+        current.config = Arc::new(PoolConfig { guid, ..PoolConfig::clone(&current.config) });
+    }
+
+    /// Leaves that leave the pool, as long as operations that began before use them.
+    pub fn in_use(&self, leaves: &[Guid]) -> LeavesInUse {
+        let vdevs = self.vdevs();
+        let meant = vdevs.leaves().iter().filter(|leaf| leaves.contains(&leaf.guid));
+        LeavesInUse { runtime: self.live.runtime.clone(), leaves: meant.map(Arc::downgrade).collect() }
     }
 
     /// SPA version according to the uberblock.
@@ -408,6 +426,22 @@ impl Pool {
     /// Whether somebody else may be writing to it now: it was never exported, and we don't hold it.
     pub(crate) fn may_be_live(&self) -> bool {
         self.live.may_be_live
+    }
+}
+
+/// Leaves that operations under way may use although the pool has them no more.
+pub struct LeavesInUse {
+    runtime: Runtime,
+    leaves: Vec<Weak<Leaf>>,
+}
+
+impl LeavesInUse {
+    /// Waits until the last of those operations has ended.
+    #[boxed]
+    pub async fn ended(&self) {
+        while self.leaves.iter().any(|leaf| leaf.strong_count() > 0) {
+            self.runtime.sleep(LOOK_INTERVAL).await;
+        }
     }
 }
 

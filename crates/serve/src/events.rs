@@ -116,8 +116,8 @@ impl Events {
     }
 
     /// What a pool's history gets becomes events.
-    pub fn listen(&self, engine: &Engine, pool: &str, guid: Guid) {
-        let (events, pool) = (self.clone(), pool.to_owned());
+    pub fn listen(&self, engine: &Engine, pool: &str) {
+        let (events, pool, weak) = (self.clone(), pool.to_owned(), engine.weak());
         engine.on_history(move |record| {
             let mut members = Nvlist::new();
             for (shown, name) in [
@@ -138,7 +138,8 @@ impl Events {
                     members.insert(shown, NvValue::Uint64(number));
                 }
             }
-            events.post("sysevent.fs.zfs.history_event", &pool, guid, members);
+            let Ok(engine) = weak.upgrade() else { return };
+            events.post("sysevent.fs.zfs.history_event", &pool, engine.pool().guid(), members);
         });
     }
 

@@ -36,8 +36,6 @@ use crate::tuning::Tuning;
 pub struct OpenPool {
     /// Its name.
     pub name: String,
-    /// Its guid.
-    pub guid: Guid,
     /// What changes it.
     pub engine: Engine,
     /// Its mounted file systems.
@@ -102,7 +100,6 @@ impl OpenPool {
     /// An engine that has taken its pool: its txgs are written from now on.
     pub fn new(
         name: &str,
-        guid: Guid,
         engine: Engine,
         devices: Devices,
         root: Option<PathBuf>,
@@ -110,11 +107,12 @@ impl OpenPool {
     ) -> OpenPool {
         let Devices { paths: devices, counters } = devices;
         let mounts = Mounts::new(&engine, root, pools.session);
-        pools.events.listen(&engine, name, guid);
-        let watch = pools.events.clone().watch(engine.weak(), name.into(), guid);
+        pools.events.listen(&engine, name);
+        let watch = pools.events.clone().watch(engine.weak(), name.into());
         let since = engine.runtime().now();
         let _background = [engine.sync_in_background(), engine.runtime().spawn(watch).abort_on_drop()];
         let (events, pool) = (pools.events.clone(), name.to_owned());
+        let guid = engine.pool().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
         let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
         let scanning = Some(scanning).into();
@@ -122,7 +120,6 @@ impl OpenPool {
         let feeding = Some(feeding).into();
         OpenPool {
             name: name.into(),
-            guid,
             engine,
             mounts,
             devices,
@@ -136,7 +133,12 @@ impl OpenPool {
 
     /// Something has happened to it.
     pub fn post(&self, events: &Events, class: &'static str) {
-        events.post(class, &self.name, self.guid, Nvlist::new());
+        events.post(class, &self.name, self.guid(), Nvlist::new());
+    }
+
+    /// Its guid.
+    pub fn guid(&self) -> Guid {
+        self.engine.pool().guid()
     }
 
     /// Ends what works in the background, and leaves the pool in this state.
@@ -213,7 +215,7 @@ impl Pools {
 
     /// The pool of this guid.
     pub fn by_guid(&self, guid: Guid) -> Option<Arc<OpenPool>> {
-        self.table.lock().values().find(|pool| pool.guid == guid).cloned()
+        self.table.lock().values().find(|pool| pool.guid() == guid).cloned()
     }
 
     /// The pool of this name.

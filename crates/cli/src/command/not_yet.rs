@@ -17,7 +17,6 @@ const ZPOOL: &[Missing] = &[
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
     (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
     (&["prefetch"], "Each command reads what it needs; nothing stays in memory when it ends"),
-    (&["reguid"], "Import the pool with OpenZFS and give it a new guid there"),
     (
         &["remove"],
         "`cenote zpool detach` removes a device from a mirror. For others, import the pool with OpenZFS",
@@ -27,7 +26,6 @@ const ZPOOL: &[Missing] = &[
         "In a mirror or a single disk, `cenote zpool attach` the new device, then `detach` the old one. \
              In RAID-Z and dRAID, import the pool with OpenZFS",
     ),
-    (&["split"], "Import the pool with OpenZFS and split it there"),
     (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
 ];
 

@@ -25,9 +25,11 @@ mod manage;
 mod pool_json;
 mod properties;
 mod reason;
+mod reguid;
 pub mod repeat;
 mod scan;
 mod set;
+mod split;
 mod status;
 mod tree;
 mod unopened;
@@ -71,6 +73,8 @@ pub enum Zpool {
     Attach(devices::Attach),
     /// Remove a device from a mirror
     Detach(devices::Detach),
+    /// Take a device out of each mirror and make them a pool of their own
+    Split(split::Split),
     /// Take devices out of use
     Offline(leaves::Offline),
     /// Bring devices back into use
@@ -85,6 +89,8 @@ pub enum Zpool {
     Resilver(scan::Resilver),
     /// Set a property or enable a feature
     Set(set::Set),
+    /// Give a pool another guid
+    Reguid(reguid::Reguid),
     /// Enable all features, or list the missing ones
     Upgrade(upgrade::Upgrade),
     /// List pools on the disks, check that one opens, rewind or rename it
@@ -348,6 +354,7 @@ impl Zpool {
             Zpool::Add(add) => add.run(session).await,
             Zpool::Attach(attach) => attach.run(session).await,
             Zpool::Detach(detach) => detach.run(session).await,
+            Zpool::Split(split) => split.run(session).await,
             Zpool::Offline(offline) => offline.run(session).await,
             Zpool::Online(online) => online.run(session).await,
             Zpool::Clear(clear) => clear.run(session).await,
@@ -355,6 +362,7 @@ impl Zpool {
             Zpool::Scrub(scrub) => scrub.run(session).await,
             Zpool::Resilver(resilver) => resilver.run(session).await,
             Zpool::Set(set) => set.run(session).await,
+            Zpool::Reguid(reguid) => reguid.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,
             Zpool::Import(import) => import.run(session).await,
             Zpool::Status(status) => status.run(session).await,

@@ -51,7 +51,7 @@ impl Session {
         let joined = now.devices.values().map(|device| PathBuf::from(&device.path));
         places.extend(joined.filter(|path| !pool.devices.contains(path)));
         let discovery = discover(self.runtime(), &places).await;
-        let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid);
+        let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
         // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
         Ok(found.unwrap_or_else(|| FoundPool::clone(&now)))
     }
@@ -77,7 +77,7 @@ impl Session {
     }
 
     pub(super) async fn find_held_by_name(&self, pools: &Pools, name: &str) -> Result<FoundPool, CliError> {
-        let by_guid = || pools.all().into_iter().find(|pool| pool.guid.to_string() == name);
+        let by_guid = || pools.all().into_iter().find(|pool| pool.guid().to_string() == name);
         match pools.get(name).or_else(by_guid) {
             Some(pool) => self.as_found(&pool).await,
             None => {
@@ -145,7 +145,7 @@ impl Session {
         let (engine, counters) = self.take_for_good(found).await?;
         let paths = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
         let devices = Devices { paths, counters };
-        let pool = OpenPool::new(found.name(), found.guid(), engine, devices, root, pools);
+        let pool = OpenPool::new(found.name(), engine, devices, root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine, &found.auxiliary).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");

@@ -9,6 +9,7 @@ mod bench;
 mod cache_devices;
 mod config;
 mod delegation;
+mod halves;
 mod events;
 mod keys;
 mod leaves;

@@ -36,6 +36,15 @@ impl SpaceMaps {
         Ok(all)
     }
 
+    /// A vdev that is gone: the object with its maps' numbers, and the maps.
+    pub(crate) fn remove_vdev(&mut self, vdev: VdevId) -> (Option<ObjectId>, Vec<ObjectId>) {
+        let is_of_vdev = |id: &(VdevId, u64)| id.0 == vdev;
+        self.log.metaslabs.retain(|id, _| !is_of_vdev(id));
+        let maps = self.maps.iter().filter(|(id, _)| is_of_vdev(id)).map(|(_, map)| *map).collect();
+        self.maps.retain(|id, _| !is_of_vdev(id));
+        (self.arrays.remove(&vdev), maps)
+    }
+
     /// A vdev whose maps' numbers are in that object.
     pub(crate) fn add_vdev(&mut self, vdev: VdevId, array: ObjectId) {
         self.arrays.insert(vdev, array);

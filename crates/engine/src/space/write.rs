@@ -39,6 +39,10 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
         flush_metaslabs(context, maps).await?;
     }
     for change in context.syncing.allocator.take_changes(context.syncing.txg) {
+        // A vdev that the pool has no more: `SyncContext::forget_vdev`.
+        if !maps.arrays.contains_key(&change.vdev) {
+            continue;
+        }
         let object = space_map(context, maps, change.vdev, change.index).await?;
         if is_logged {
             log_changes(context, &mut maps.log, &change).await?;

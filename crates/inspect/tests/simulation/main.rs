@@ -18,4 +18,5 @@ mod pools;
 mod power_cut;
 mod run;
 mod scans;
+mod split;
 mod work;

@@ -42,7 +42,7 @@ pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await
 }
 
-async fn set_pool_sync(context: &mut SyncContext, setting: PoolSetting) -> Result<()> {
+pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSetting) -> Result<()> {
     let event = match setting {
         PoolSetting::Name(name) => {
             context.config().name = name;

@@ -222,7 +222,8 @@ pub(crate) async fn take_tree(
     Ok(())
 }
 
-async fn drop_leaf_zap(context: &mut SyncContext, zap: ObjectId) -> Result<()> {
+/// Gives up the ZAP of a vdev.
+pub(crate) async fn drop_leaf_zap(context: &mut SyncContext, zap: ObjectId) -> Result<()> {
     if zap.0 == 0 {
         return Ok(());
     }
@@ -234,14 +235,14 @@ async fn drop_leaf_zap(context: &mut SyncContext, zap: ObjectId) -> Result<()> {
     }
 }
 
-fn path_of(context: &SyncContext, leaf: Guid) -> String {
+pub(crate) fn path_of(context: &SyncContext, leaf: Guid) -> String {
     let config = context.config();
     let found = config.vdev_tree.walk().find(|vdev| vdev.guid == leaf);
     found.and_then(|vdev| vdev.path.clone()).unwrap_or_else(|| leaf.to_string())
 }
 
 /// While a vdev is being removed, its copies must find the others as they were.
-fn refuse_removal(context: &SyncContext) -> Result<()> {
+pub(crate) fn refuse_removal(context: &SyncContext) -> Result<()> {
     let config = context.config();
     match config.vdev_tree.children.iter().any(|top| top.removing) {
         true => {
@@ -262,7 +263,7 @@ fn put_mirror_above(top: &mut VdevConfig, guid: Guid) {
 
 /// The only disk that a mirror has left takes its place, and its guid: labels that a detached disk might
 /// still have are then of another vdev, and not of another one beside it.
-fn take_out_mirror(top: &mut VdevConfig) {
+pub(crate) fn take_out_mirror(top: &mut VdevConfig) {
     let Some(leaf) = top.children.pop() else { return };
     let mirror = top.clone();
     *top = VdevConfig {

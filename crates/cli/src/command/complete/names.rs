@@ -36,10 +36,9 @@ fn kind(verbs: &[&str], operands: usize) -> Kind {
         (["zpool", "set"], 0) => Kind::Settings(&ZPOOL_PROPS),
         (["zpool", "get"], 2..) => Kind::Vdevs(1),
         (["zpool", "attach" | "detach" | "clear"], 1) => Kind::Vdevs(0),
-        (["zpool", "offline" | "online"], 1..) => Kind::Vdevs(0),
-        (["zpool", "create" | "labelclear" | "version"], _) | (["zpool", "add" | "attach"], 1..) => {
-            Kind::Other
-        }
+        (["zpool", "offline" | "online"], 1..) | (["zpool", "split"], 2..) => Kind::Vdevs(0),
+        (["zpool", "create" | "labelclear" | "version"], _)
+        | (["zpool", "add" | "attach" | "split"], 1..) => Kind::Other,
         (["zpool", ..] | ["verify"], _) | (["rescue"], 0) => Kind::Pools,
         (["zfs", "get"], 0) => Kind::Properties(&ZFS_PROPS),
         (["zfs", "inherit"], 0) => Kind::Properties(&ZFS_PROPS),

@@ -8,14 +8,15 @@ use crate::outcome::CliError;
 
 /// Turns an engine error into the reason why an operation failed.
 pub fn cannot(what: impl std::fmt::Display) -> impl FnOnce(DatasetError) -> CliError {
-    move |error| match why(&error) {
+    move |error| match why_not(&error) {
         Some(why) => CliError::Refused(format!("cannot {what}: {why}")),
         // Damage and failing devices are not the fault of the request.
         None => error.into(),
     }
 }
 
-fn why(error: &DatasetError) -> Option<String> {
+/// The reason why a request is refused; `None` for damage and failing devices.
+pub fn why_not(error: &DatasetError) -> Option<String> {
     Some(match error {
         DatasetError::NoDataset { .. } => "dataset does not exist".into(),
         DatasetError::DatasetExists { name } if name.contains('#') => "bookmark exists".into(),

@@ -62,7 +62,11 @@ impl Set {
 }
 
 /// The parsed value, or why it is invalid.
-async fn setting(mos: &Mos, name: &str, value: &str) -> Result<Result<PoolSetting, String>, CliError> {
+pub(super) async fn setting(
+    mos: &Mos,
+    name: &str,
+    value: &str,
+) -> Result<Result<PoolSetting, String>, CliError> {
     if name == "bootfs" {
         let id = match value {
             "" => 0,

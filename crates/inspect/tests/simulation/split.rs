@@ -1,0 +1,106 @@
+//! A pool is split while the power may go at any moment: it opens afterwards, with all that was in it, with
+//! or without the devices that leave; and if those are a pool of their own, that is whole, too.
+
+use std::sync::Arc;
+
+use cenote_cache::CacheOptions;
+use cenote_device::Device;
+use cenote_engine::{Engine, Host};
+use cenote_format::units::Guid;
+use cenote_pool::VdevClass::{Log, Normal};
+use cenote_pool::VdevKind::{Disk, Mirror};
+use cenote_pool::{FoundPool, VdevConfig, discover_devices};
+use cenote_runtime::Runtime;
+use cenote_tasks::{SplitOff, split};
+use cenote_testkit::image::Image;
+
+use crate::check::check_sound;
+use crate::cuts::{Replay, number, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, POOL, create, open};
+use crate::run::{Run, recover};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+const RUNS: usize = 4;
+/// Power cuts of a run.
+const CUTS: usize = 24;
+const HALF: &str = "half";
+
+/// The last device of each mirror.
+fn leaving(engine: &Engine) -> Vec<Guid> {
+    let config = engine.pool().config();
+    let mirrors = config.vdevs.iter().filter(|top| top.class != Log);
+    mirrors.filter_map(|top| top.leaves().last()).map(|leaf: &VdevConfig| leaf.guid).collect()
+}
+
+async fn halve(engine: &Engine) -> Result<Guid, cenote_object::DatasetError> {
+    let new = SplitOff {
+        name: HALF.into(),
+        leaves: leaving(engine),
+        settings: Vec::new(),
+        host: Host { id: 1, name: "here".into() },
+        cache: CacheOptions::metadata(4 << 20),
+    };
+    split(engine, new).await
+}
+
+fn devices(found: &FoundPool) -> Vec<Arc<dyn Device>> {
+    found.devices.values().map(|found| found.device.clone()).collect()
+}
+
+/// After a cut, the pool is there, and the other half if it is a pool.
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let disks = Disks::new(rt, layout.shape(), images);
+    let discovery = discover_devices(disks.devices()).await;
+    let called = |name: &str| discovery.pools.iter().find(|pool| pool.name() == name);
+    let old = called(POOL).ok_or_else(|| format!("no pool: {:?}", discovery.problems))?;
+    let pool = recover(rt, devices(old)).await?;
+    let expected = run.expect(&pool, at).await?;
+    expected.compare(&pool.engine).await.map_err(|why| format!("the old half: {why}"))?;
+    let mos = pool.engine.mos().await.map_err(|error| error.to_string())?;
+    check_sound(&mos).await.map_err(|why| format!("the old half: {why}"))?;
+    if let Some(new) = called(HALF) {
+        let mos = open(rt, devices(new)).await.map_err(|why| format!("the new half: {why}"))?;
+        check_sound(&mos).await.map_err(|why| format!("the new half: {why}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn power_cuts_while_a_pool_is_split() {
+    let pools = [
+        vec![(Mirror, 0, 2, Normal)],
+        vec![(Mirror, 0, 3, Normal), (Mirror, 0, 2, Normal)],
+        vec![(Mirror, 0, 2, Normal), (Disk, 0, 1, Log), (Mirror, 0, 2, Normal)],
+    ];
+    for vdevs in pools {
+        let layout = Layout { vdevs, sector_bytes: 512 };
+        let seeds = Runtime::real(Some(1));
+        for _ in 0..RUNS {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test: "power_cuts_while_a_pool_is_split", seed };
+            let layout = &layout;
+            let run = simulate(seed, |rt| async move {
+                let disks = Disks::new(&rt, layout.shape(), layout.blank());
+                let engine = create(&rt, layout, &disks.devices()).await;
+                let world = Worker::new_world(&engine).await;
+                let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+                worker.run(STEPS).await;
+                worker.sync().await;
+                let (world, before) = (worker.world().clone(), disks.images());
+                disks.take_journal();
+                drop(worker);
+                let worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+                halve(&engine).await.unwrap();
+                worker.into_run(before)
+            });
+            survives_cuts(seed, layout, &run, CUTS, survive);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Another guid for a pool: `zpool reguid`. So a copy of all its devices can be a pool beside it.
+//!
+//! Source: OpenZFS `spa.c` (`spa_change_guid`).
+
+use std::collections::BTreeMap;
+
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_format::units::Guid;
+use cenote_object::{DatasetError, Result};
+use cenote_pool::VdevState;
+
+use crate::pool::checkpoint::refuse_checkpoint;
+use crate::pool::vdevs::take_tree;
+
+/// Gives the pool this guid, or one at random.
+///
+/// # Errors
+/// A device is not there, which would go on to belong to the old guid; there is a checkpoint.
+#[boxed]
+pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
+    engine
+        .run_within(SpaceCheck::Reserved, move |context| {
+            Box::pin(async move { change_guid_sync(context, guid).await })
+        })
+        .await
+}
+
+async fn change_guid_sync(context: &mut SyncContext, guid: Option<Guid>) -> Result<()> {
+    refuse_checkpoint(context).await?;
+    if context.pool().status().state() != VdevState::Online {
+        let why = "one or more devices is currently unavailable";
+        return Err(DatasetError::unsuitable(context.pool().name(), why));
+    }
+    let mut config = context.config().clone();
+    let old = config.pool_guid;
+    let new = guid.unwrap_or_else(|| Guid(context.random().max(1)));
+    (config.pool_guid, config.vdev_tree.guid) = (new, new);
+    // Until then labels are to say that the pool is in use under the guid that it has on disk.
+    context.begin_writing().await?;
+    context.pool().set_guid(new);
+    take_tree(context, config, BTreeMap::new(), None).await?;
+    context.log_event("guid change", &format!("old={old} new={new}")).await
+}

@@ -1,0 +1,263 @@
+//! A pool of mirrors becomes two: `zpool split`.
+//!
+//! ```text
+//!   tank  txg 8   mirror a b, mirror c d, log e
+//!   tank  txg 9   a, c, log e             b, d: all of txg 8, under the name of tank, and no part of it
+//!   new   txg 9                           b, d, hole
+//! ```
+//!
+//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`: from then
+//! on they are a whole copy of the txg before. The second is written to them alone, and makes the copy a pool
+//! of its own: its name and guid, its tree, without what the other half had to itself.
+//!
+//! Cut between the two, the pool is whole without the devices, which are left out as devices are that were
+//! detached.
+//!
+//! Source: OpenZFS `spa.c` (`spa_vdev_split_mirror`), `libzfs_pool.c` (`zpool_vdev_split`).
+
+use std::collections::BTreeMap;
+
+use cenote_boxed::boxed;
+use cenote_cache::CacheOptions;
+use cenote_dataset::ImportOptions;
+use cenote_dataset::import::import_at;
+use cenote_engine::space::map_edit::SpaceMapEdit;
+use cenote_engine::{Engine, Host, SyncContext};
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
+use cenote_format::label::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
+use cenote_format::units::{Guid, ObjectId, VdevId};
+use cenote_object::{DatasetError, Result, ZapEdit};
+use cenote_pool::{FoundPool, LeavesInUse, VdevState};
+
+use crate::pool::checkpoint::refuse_checkpoint;
+use crate::pool::settings::{PoolSetting, set_pool_sync};
+use crate::pool::vdevs::{drop_leaf_zap, path_of, refuse_removal, take_out_mirror, take_tree};
+
+/// The pool that is split off.
+#[derive(Debug, Clone)]
+pub struct SplitOff {
+    /// Its name.
+    pub name: String,
+    /// Its devices: one of each mirror.
+    pub leaves: Vec<Guid>,
+    /// What is set of it.
+    pub settings: Vec<PoolSetting>,
+    /// Who leaves it exported.
+    pub host: Host,
+    /// The cache while it is made.
+    pub cache: CacheOptions,
+}
+
+/// Takes one device of each mirror out of the pool, and makes them a pool of its own, which is exported.
+/// Answers its guid. What is in it is as of the last txg: all that was done before this was called.
+///
+/// # Errors
+/// The pool is not of mirrors alone, but for logs; a device is not whole, or not all that others have. If the
+/// devices fail when they have left already, they are part of neither pool.
+#[boxed]
+pub async fn split(engine: &Engine, new: SplitOff) -> Result<Guid> {
+    check(engine, &new.leaves)?;
+    // All there is, replayed logs included, is in the txg before.
+    engine.sync_all().await?;
+    let leaves = new.leaves.clone();
+    let half = engine.run(move |context| Box::pin(async move { leave_sync(context, &leaves).await })).await?;
+    half.in_use.ended().await;
+    let guid = Guid(engine.runtime().random_u64().max(1));
+    found(engine, half, new, guid).await?;
+    Ok(guid)
+}
+
+/// Devices that were taken out, and the state that they hold.
+struct Half {
+    found: FoundPool,
+    in_use: LeavesInUse,
+}
+
+/// What can be refused before anything is written.
+fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
+    let pool = engine.pool();
+    let config = pool.config();
+    let refused = |why: &str| DatasetError::unsuitable(pool.name(), why);
+    let mut meant = 0;
+    for top in config.vdevs.iter().filter(|top| is_split(top)) {
+        let is_mirror = top.kind == VdevKind::Mirror && top.children.iter().all(VdevConfig::is_leaf);
+        if !is_mirror {
+            return Err(refused("Source pool must be composed only of mirrors"));
+        }
+        match top.children.iter().filter(|leaf| leaves.contains(&leaf.guid)).count() {
+            1 => meant += 1,
+            _ => return Err(refused("Device list must include at most one disk from each mirror")),
+        }
+    }
+    if meant != leaves.len() || meant == 0 {
+        return Err(refused("Device list must include at most one disk from each mirror"));
+    }
+    let lagging = pool.lagging_leaves();
+    let mut offline = None;
+    pool.status().root.walk(&mut |vdev| {
+        if leaves.contains(&vdev.guid) && vdev.state != VdevState::Online {
+            offline = Some(format!("{} is {}", vdev.name, vdev.state));
+        }
+    });
+    if let Some(why) = offline {
+        return Err(refused(&why));
+    }
+    match leaves.iter().all(|leaf| pool.can_spare(*leaf) && !lagging.contains(leaf)) {
+        true => Ok(()),
+        false => Err(refused("pool is busy: a mirror is not whole, or is being resilvered")),
+    }
+}
+
+/// Whether a device of a top-level vdev goes to the other half.
+fn is_split(top: &VdevConfig) -> bool {
+    top.class != VdevClass::Log && !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect)
+}
+
+/// The devices leave the pool.
+async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> {
+    refuse_checkpoint(context).await?;
+    refuse_removal(context)?;
+    let pool = context.pool().clone();
+    let mut found = FoundPool::clone(&pool.found());
+    found.config = cenote_pool::PoolConfig::clone(&pool.config());
+    found.devices.retain(|leaf, _| leaves.contains(leaf));
+    found.uberblocks = vec![*pool.uberblock()];
+    let in_use = pool.in_use(leaves);
+    let mut config = context.config().clone();
+    let (mut renamed, mut gone) = (BTreeMap::new(), Vec::new());
+    for top in &mut config.vdev_tree.children {
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut top.children).into_iter().partition(|leaf| leaves.contains(&leaf.guid));
+        top.children = staying;
+        if leaving.is_empty() {
+            continue;
+        }
+        (0..).zip(&mut top.children).for_each(|(id, leaf)| leaf.id = id);
+        if let [only] = &top.children[..] {
+            renamed.extend(pool.device(only.guid).map(|device| (top.guid, device)));
+            take_out_mirror(top);
+        }
+        gone.extend(leaving);
+    }
+    let paths: Vec<String> = gone.iter().map(|leaf| path_of(context, leaf.guid)).collect();
+    for leaf in &gone {
+        drop_leaf(context, leaf).await?;
+    }
+    take_tree(context, config, renamed, None).await?;
+    for path in paths {
+        context.log_event("detach", &format!("vdev={path}")).await?;
+    }
+    Ok(Half { found, in_use })
+}
+
+/// What the MOS has of a leaf that is gone.
+async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> Result<()> {
+    drop_leaf_zap(context, leaf.leaf_zap).await?;
+    match leaf.dtl {
+        ObjectId(0) => Ok(()),
+        dtl => SpaceMapEdit::new(&context.edit(), dtl, 0).free().await,
+    }
+}
+
+/// Makes the devices that were taken out a pool of its own.
+async fn found(engine: &Engine, half: Half, new: SplitOff, guid: Guid) -> Result<()> {
+    let Half { found, .. } = half;
+    let uberblock = found.uberblocks[0];
+    let options = ImportOptions { cache: new.cache, ..ImportOptions::default() };
+    let mos = import_at(engine.runtime(), &found, &uberblock, &options).await?;
+    // Heads of encrypted datasets are written with their keys.
+    for (root, key) in engine.keys().known().await {
+        mos.keyring().learn(root, key).await;
+    }
+    let half = Engine::start_without_logs(&mos).await?;
+    half.run(move |context| Box::pin(async move { become_pool(context, new, guid).await })).await
+}
+
+async fn become_pool(context: &mut SyncContext, new: SplitOff, guid: Guid) -> Result<()> {
+    let old = context.config().clone();
+    let mut config = PoolConfig {
+        name: new.name,
+        pool_guid: guid,
+        split_guid: Some(old.pool_guid),
+        state: PoolState::Exported,
+        hostid: new.host.hostid(),
+        hostname: Some(new.host.name.clone()),
+        ..old.clone()
+    };
+    config.vdev_tree.guid = guid;
+    let classes = context.pool().vdevs();
+    for top in &mut config.vdev_tree.children {
+        top.class = classes.class_of(VdevId(top.id)).unwrap_or(top.class);
+    }
+    let mut gone = Vec::new();
+    for top in config.vdev_tree.children.iter_mut().filter(|top| top.kind != VdevKind::Indirect) {
+        let (own, others): (Vec<_>, Vec<_>) =
+            top.leaves().cloned().partition(|leaf| new.leaves.contains(&leaf.guid));
+        gone.extend(others);
+        match own.into_iter().next() {
+            Some(leaf) => become_top(top, leaf),
+            None if top.kind == VdevKind::Hole => {}
+            None => {
+                forget_top(context, top).await?;
+                *top = VdevConfig::new(VdevKind::Hole, top.id, Guid(0));
+            }
+        }
+    }
+    for leaf in &gone {
+        drop_leaf(context, leaf).await?;
+    }
+    while config.vdev_tree.children.last().is_some_and(|top| top.kind == VdevKind::Hole) {
+        config.vdev_tree.children.pop();
+    }
+    let tops = &config.vdev_tree.children;
+    config.vdev_children = Some(tops.len() as u64);
+    config.hole_array =
+        tops.iter().filter(|top| top.kind == VdevKind::Hole).map(|top| VdevId(top.id)).collect();
+    for list in [names::SPARES, names::L2CACHE] {
+        drop_list(context, list).await?;
+    }
+    context.pool().set_guid(guid);
+    take_tree(context, config, BTreeMap::new(), None).await?;
+    context.flush_space_log().await;
+    for setting in new.settings {
+        set_pool_sync(context, setting).await?;
+    }
+    context.log_event("split", &format!("from pool {}", old.name)).await
+}
+
+/// A leaf takes the place of the mirror that it was in.
+fn become_top(top: &mut VdevConfig, leaf: VdevConfig) {
+    *top = VdevConfig {
+        id: top.id,
+        ashift: top.ashift,
+        asize_bytes: top.asize_bytes,
+        class: top.class,
+        metaslab_array: top.metaslab_array,
+        metaslab_shift: top.metaslab_shift,
+        top_zap: top.top_zap,
+        non_allocating: top.non_allocating,
+        create_txg: top.create_txg,
+        ..leaf
+    };
+}
+
+/// What the MOS has of a top-level vdev that stays with the other half.
+async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
+    let edit = context.edit();
+    if top.top_zap.0 != 0 {
+        let fields = ZapEdit::new(&edit, top.top_zap);
+        if let Some(array) = fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|it| it.as_u64()) {
+            edit.destroy(ObjectId(array)).await?;
+        }
+        drop_leaf_zap(context, top.top_zap).await?;
+    }
+    context.forget_vdev(VdevId(top.id)).await
+}
+
+/// Removes the list of devices beside the tree.
+async fn drop_list(context: &mut SyncContext, name: &str) -> Result<()> {
+    let Some(list) = context.find_directory_object(name).await? else { return Ok(()) };
+    let edit = context.edit();
+    edit.destroy(list).await?;
+    ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).remove(name).await
+}
