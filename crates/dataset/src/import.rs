@@ -207,6 +207,7 @@ async fn open_tree(
         object: packed,
         source,
     })?;
+    trusted_config.vdevs.iter_mut().for_each(VdevConfig::forget_diagnoses);
     classes(&objset, &mut trusted_config).await?;
     trusted_config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
     trusted_config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;

@@ -211,6 +211,10 @@ impl Device for Counted {
     fn has_hole(&self, offset: u64, len: u64) -> bool {
         self.inner.has_hole(offset, len)
     }
+
+    fn is_there(&self) -> bool {
+        self.inner.is_there()
+    }
 }
 
 #[cfg(test)]

@@ -133,6 +133,8 @@ struct FaultState {
     rng: Rng,
     rules: Vec<Fault>,
     injected: u64,
+    /// It was pulled out: every operation fails.
+    is_unplugged: bool,
 }
 
 /// A rule that struck, and the bytes of the device that it struck.
@@ -144,7 +146,7 @@ struct Strike {
 impl Faulty {
     /// A device without faults yet.
     pub fn new(inner: Arc<dyn Device>, seed: u64) -> Faulty {
-        let state = FaultState { rng: Rng::new(seed), rules: Vec::new(), injected: 0 };
+        let state = FaultState { rng: Rng::new(seed), rules: Vec::new(), injected: 0, is_unplugged: false };
         Faulty { inner, seed, state: Mutex::new(state) }
     }
 
@@ -164,6 +166,11 @@ impl Faulty {
         self.state.lock().rules.clear();
     }
 
+    /// Pulls the device out: every operation fails; or plugs it in again, as it was.
+    pub fn unplug(&self, is_unplugged: bool) {
+        self.state.lock().is_unplugged = is_unplugged;
+    }
+
     /// Number of operations struck so far.
     pub fn injected(&self) -> u64 {
         self.state.lock().injected
@@ -171,6 +178,10 @@ impl Faulty {
 
     fn strike(&self, op: Op, offset: u64, len: u64) -> Option<Strike> {
         let state = &mut *self.state.lock();
+        if state.is_unplugged {
+            state.injected += 1;
+            return Some(Strike { effect: Effect::Error(op), places: Vec::new() });
+        }
         for (number, rule) in state.rules.iter_mut().enumerate() {
             if rule.op() != op || rule.times == 0 {
                 continue;
@@ -282,5 +293,9 @@ impl Device for Faulty {
 
     fn has_hole(&self, offset: u64, len: u64) -> bool {
         self.inner.has_hole(offset, len)
+    }
+
+    fn is_there(&self) -> bool {
+        !self.state.lock().is_unplugged && self.inner.is_there()
     }
 }

@@ -343,4 +343,8 @@ impl Device for FileDevice {
         // Nobody uses the descriptor's position. Block devices return their end.
         rustix::fs::seek(&*self.file, SeekFrom::Hole(offset)).is_ok_and(|hole| hole < offset + len)
     }
+
+    fn is_there(&self) -> bool {
+        std::fs::exists(&*self.info.path).unwrap_or(true)
+    }
 }

@@ -96,6 +96,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Whether it is still part of the machine, as far as that can be told: a disk that was pulled out is
+    /// not. Asked when it has failed.
+    fn is_there(&self) -> bool {
+        true
+    }
+
     /// Bytes it holds.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes

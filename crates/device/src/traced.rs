@@ -127,4 +127,8 @@ impl Device for Traced {
     fn has_hole(&self, offset: u64, len: u64) -> bool {
         self.inner.has_hole(offset, len)
     }
+
+    fn is_there(&self) -> bool {
+        self.inner.is_there()
+    }
 }

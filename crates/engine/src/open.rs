@@ -207,5 +207,7 @@ async fn features(mos: &Mos) -> Result<Features> {
 /// The configuration of a pool, as a value.
 pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
     let of = |source| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
-    PoolConfig::decode(mos.config()).map_err(of)
+    let mut config = PoolConfig::decode(mos.config()).map_err(of)?;
+    config.vdev_tree.forget_diagnoses();
+    Ok(config)
 }

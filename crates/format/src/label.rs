@@ -32,7 +32,7 @@ mod vdev_kind;
 
 pub use boot_env::BootEnv;
 pub use config::{AuxConfig, LabelConfig, PoolConfig, PoolState};
-pub use vdev_config::{DraidConfig, VdevConfig};
+pub use vdev_config::{DraidConfig, ERR_EXCEEDED, EXTERNAL, VdevConfig};
 pub use vdev_kind::{VdevClass, VdevKind};
 
 use crate::error::{FormatError, Result};

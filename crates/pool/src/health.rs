@@ -48,6 +48,8 @@ pub enum Trouble {
     InsufficientReplicas,
     /// Set by the administrator or the fault manager.
     External,
+    /// It failed too often.
+    TooManyErrors,
     /// It did not answer an operation.
     Hung,
     /// Smaller than the configuration says.
@@ -73,6 +75,7 @@ impl fmt::Display for Trouble {
             Trouble::CannotOpen { was: None } => f.write_str("cannot open"),
             Trouble::InsufficientReplicas => f.write_str("insufficient replicas"),
             Trouble::External => f.write_str("external device fault"),
+            Trouble::TooManyErrors => f.write_str("too many errors"),
             Trouble::Hung => f.write_str("does not answer"),
             Trouble::TooSmall => f.write_str("smaller than when it was added"),
             Trouble::Stale => f.write_str("out of date"),

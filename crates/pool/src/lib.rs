@@ -52,6 +52,7 @@ pub use pool::{LeavesInUse, Pool, ReadContext, Trusted};
 pub use second::{Offer, SecondLevel, Secondary};
 pub use tunables::{BadSetting, Tunable, Tunables};
 pub use vdev::VdevTree;
+pub use vdev::leaf::Probe;
 pub use vdev::queue::{ClassLoad, IoClass, QueueSettings};
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};

@@ -23,7 +23,7 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, PoolHealth};
 use crate::second::{SecondLevel, Secondary};
-use crate::vdev::leaf::Leaf;
+use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
 use crate::vdev::{VdevTree, build};
@@ -251,7 +251,7 @@ impl Pool {
         let leaves = || vdevs.iter().flat_map(VdevConfig::leaves);
         let stay: BTreeSet<Guid> = leaves().map(|leaf| leaf.guid).collect();
         let away: BTreeSet<Guid> =
-            leaves().filter(|leaf| leaf.offline || leaf.faulted).map(|leaf| leaf.guid).collect();
+            leaves().filter(|leaf| leaf.is_taken_out()).map(|leaf| leaf.guid).collect();
         found.devices.retain(|guid, _| stay.contains(guid) && !away.contains(guid));
         self.live.missed.keep_only(&stay);
         let config = PoolConfig { vdevs, ..PoolConfig::clone(&current.config) };
@@ -373,6 +373,14 @@ impl Pool {
     /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.
     pub fn hung_leaves(&self) -> Vec<Guid> {
         self.vdevs().leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
+    }
+
+    /// Tries whether the device of a leaf in use can be read and written; `None` if there is no such leaf.
+    #[boxed]
+    pub async fn probe(&self, leaf: Guid) -> Option<Probe> {
+        let vdevs = self.vdevs();
+        let found = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_away())?.clone();
+        Some(found.probe().await)
     }
 
     /// Leaves with a device that is known to lack some of what it should hold: it was away, is out of use

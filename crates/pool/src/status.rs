@@ -22,7 +22,7 @@ mod names;
 use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-use cenote_format::label::{LABEL_BYTES, VDEV_LABELS_BYTES};
+use cenote_format::label::{ERR_EXCEEDED, LABEL_BYTES, VDEV_LABELS_BYTES};
 use cenote_format::units::{Guid, Txg};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,16 +168,24 @@ fn leaf(config: &VdevConfig, device: Option<&FoundDevice>, least_bytes: u64) -> 
     let room = |found: &FoundDevice| found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES);
     let there = device.is_some() || config.kind == VdevKind::DistributedSpare;
     match () {
-        () if config.faulted && !config.removed => (VdevState::Faulted, Some(Trouble::External)),
+        () if config.faulted && !config.removed => (VdevState::Faulted, Some(diagnosis(config))),
         () if config.offline => (VdevState::Offline, None),
         () if !there && config.removed => (VdevState::Removed, None),
         () if !there => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.clone() })),
         () if device.is_some_and(|device| room(device) < least_bytes) => {
             (VdevState::Unavailable, Some(Trouble::TooSmall))
         }
-        () if config.degraded => (VdevState::Degraded, Some(Trouble::External)),
+        () if config.degraded => (VdevState::Degraded, Some(diagnosis(config))),
         () if device.is_some_and(|device| device.stale) => (VdevState::Online, Some(Trouble::Stale)),
         () => (VdevState::Online, None),
+    }
+}
+
+/// Why a leaf was taken out of use, or is distrusted.
+fn diagnosis(config: &VdevConfig) -> Trouble {
+    match config.aux_state.as_deref() {
+        Some(ERR_EXCEEDED) => Trouble::TooManyErrors,
+        _ => Trouble::External,
     }
 }
 

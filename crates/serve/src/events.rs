@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 /// Events kept.
 const MAX_EVENTS: usize = 1024;
-/// How often errors of devices are looked for.
+/// How often the states of devices are looked at.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Something that happened.
@@ -143,34 +143,34 @@ impl Events {
         });
     }
 
-    /// Watches the devices of a pool: their errors and states become events. Ends with the pool.
+    /// A device of a pool does something wrong, `count` times.
+    pub fn report(&self, class: &'static str, engine: &Engine, pool: &str, leaf: Guid, count: Option<u64>) {
+        let device = seen(engine).into_iter().find(|device| device.guid == leaf);
+        let mut members = device.map_or_else(Nvlist::new, |device| device.members());
+        if let Some(count) = count {
+            members.insert("count", NvValue::Uint64(count));
+        }
+        self.post(class, pool, engine.pool().guid(), members);
+    }
+
+    /// Watches the devices of a pool: changes of their states become events. Ends with the pool.
     #[boxed]
-    pub async fn watch(self, engine: WeakEngine, pool: String, guid: Guid) {
-        let look = || engine.upgrade().map(|engine| seen(&engine));
-        let Ok(mut before) = look() else { return };
+    pub async fn watch(self, engine: WeakEngine, pool: String) {
+        let look = || engine.upgrade().map(|engine| (engine.pool().guid(), seen(&engine)));
+        let Ok((_, mut before)) = look() else { return };
         loop {
             self.0.runtime.sleep(LOOK_INTERVAL).await;
-            let Ok(now) = look() else { return };
+            let Ok((guid, now)) = look() else { return };
             for device in &now {
                 let was = before.iter().find(|was| was.guid == device.guid);
-                let errors = was.map_or(ErrorCounts::default(), |was| was.errors);
-                let more = |now: u64, then: u64| now.saturating_sub(then);
-                for (class, count) in [
-                    ("ereport.fs.zfs.io", more(device.errors.read, errors.read)),
-                    ("ereport.fs.zfs.io", more(device.errors.write, errors.write)),
-                    ("ereport.fs.zfs.checksum", more(device.errors.checksum, errors.checksum)),
-                ] {
-                    if count > 0 {
-                        let mut members = device.members();
-                        members.insert("count", NvValue::Uint64(count));
-                        self.post(class, &pool, guid, members);
-                    }
+                let Some(was) = was.filter(|was| was.state != device.state) else { continue };
+                let mut members = device.members();
+                members.insert("vdev_state", text(&device.state.to_string()));
+                members.insert("vdev_laststate", text(&was.state.to_string()));
+                if device.state == VdevState::Removed {
+                    self.post("resource.fs.zfs.removed", &pool, guid, members.clone());
                 }
-                if was.is_some_and(|was| was.state != device.state) {
-                    let mut members = device.members();
-                    members.insert("vdev_state", text(&device.state.to_string()));
-                    self.post("resource.fs.zfs.statechange", &pool, guid, members);
-                }
+                self.post("resource.fs.zfs.statechange", &pool, guid, members);
             }
             before = now;
         }

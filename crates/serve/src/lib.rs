@@ -9,6 +9,7 @@
 //! [`memory`] (how much they hold).
 
 pub mod cancel;
+pub mod devices;
 pub mod events;
 pub mod files;
 pub mod memory;

@@ -24,10 +24,11 @@ use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
-use cenote_tasks::keep_scanning;
+use cenote_tasks::{keep_healthy, keep_scanning};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::devices::Watched;
 use crate::events::Events;
 use crate::mounts::{Mounts, MountsError};
 use crate::tuning::Tuning;
@@ -46,11 +47,10 @@ pub struct OpenPool {
     pub counters: BTreeMap<Guid, Arc<Counters>>,
     /// When it was opened.
     pub since: Instant,
-    /// Scrubs and resilvers go on while this is there.
-    scanning: Mutex<Option<AbortOnDrop<()>>>,
-    /// Cache devices are fed while this is there.
-    feeding: Mutex<Option<AbortOnDrop<()>>>,
-    /// Txgs are written, and devices watched, while these are there.
+    /// Scrubs and resilvers go on, devices that fail go out of use, and cache devices are fed, while these are
+    /// there.
+    at_work: Mutex<Option<[AbortOnDrop<()>; 3]>>,
+    /// Txgs are written, and states of devices become events, while these are there.
     _background: [AbortOnDrop<()>; 2],
 }
 
@@ -115,20 +115,11 @@ impl OpenPool {
         let guid = engine.pool().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
         let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
-        let scanning = Some(scanning).into();
+        let watched = Watched { pool: name.into(), places: devices.clone(), events: pools.events.clone() };
+        let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
-        let feeding = Some(feeding).into();
-        OpenPool {
-            name: name.into(),
-            engine,
-            mounts,
-            devices,
-            counters,
-            since,
-            scanning,
-            feeding,
-            _background,
-        }
+        let at_work = Some([scanning, health, feeding]).into();
+        OpenPool { name: name.into(), engine, mounts, devices, counters, since, at_work, _background }
     }
 
     /// Something has happened to it.
@@ -147,8 +138,7 @@ impl OpenPool {
     /// The last txg could not be written.
     #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<(), ExportError> {
-        self.scanning.lock().take();
-        self.feeding.lock().take();
+        self.at_work.lock().take();
         self.engine.cache_devices().end().await;
         Ok(self.engine.close(state).await?)
     }

@@ -9,7 +9,7 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, leaves, split, reguid, scan, auxiliary, settings, features, upgrade,
+//!   pool       create, vdevs, leaves, health, split, reguid, scan, auxiliary, settings, features, upgrade,
 //!              checkpoint
 //! ```
 //!
@@ -56,7 +56,8 @@ pub use new_dataset::{Fill, Settings};
 pub use pool::auxiliary::{add_cache, add_spares};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
-pub use pool::leaves::{Away, Back, bring_back, take_out};
+pub use pool::health::{Surroundings, Symptom, keep_healthy};
+pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::reguid::change_guid;
 pub use pool::scan::{
     ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,

@@ -4,6 +4,7 @@ pub(crate) mod auxiliary;
 pub(crate) mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod features;
+pub(crate) mod health;
 pub(crate) mod leaves;
 pub(crate) mod reguid;
 pub(crate) mod scan;

@@ -1,11 +1,11 @@
 //! Devices that come back to a pool of the daemon: looked for where they were.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
-use cenote_pool::{FoundDevice, VdevConfig, discover};
+use cenote_pool::{FoundDevice, VdevConfig};
+use cenote_serve::devices::returning;
 
 use super::Session;
 use crate::outcome::CliError;
@@ -21,23 +21,10 @@ impl Session {
         self.use_cache_devices(engine, &BTreeMap::new()).await?;
         let pool = engine.pool();
         let open = self.pools().and_then(|pools| pools.by_guid(pool.guid()));
+        let Some(open) = open else { return Ok(BTreeMap::new()) };
         let config = pool.config();
-        let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
-        let is_gone = |leaf: &&VdevConfig| {
-            only.is_none_or(|only| only == leaf.guid) && pool.device(leaf.guid).is_none()
-        };
-        let gone: BTreeMap<Guid, Option<PathBuf>> =
-            leaves.filter(is_gone).map(|leaf| (leaf.guid, leaf.path.as_ref().map(PathBuf::from))).collect();
-        let Some(open) = open.filter(|_| !gone.is_empty()) else { return Ok(BTreeMap::new()) };
-        let mut places = open.devices.clone();
-        places.extend(gone.values().flatten().filter(|path| !open.devices.contains(path)).cloned());
-        let discovery = discover(self.runtime(), &places).await;
-        let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
-        let Some(mut found) = found else { return Ok(BTreeMap::new()) };
-        found.devices.retain(|leaf, _| gone.contains_key(leaf));
-        if found.devices.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        Ok(found.open_for_writing(self.runtime()).await?.devices)
+        let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid);
+        let leaves: Vec<Guid> = leaves.filter(|leaf| only.is_none_or(|only| only == *leaf)).collect();
+        Ok(returning(engine, &open.devices, &leaves).await?)
     }
 }

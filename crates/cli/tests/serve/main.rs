@@ -9,13 +9,14 @@ mod bench;
 mod cache_devices;
 mod config;
 mod delegation;
-mod halves;
 mod events;
+mod halves;
 mod keys;
 mod leaves;
 mod properties;
 mod snapshots;
 mod tuning;
+mod watched;
 
 use std::fs;
 use std::os::unix::process::CommandExt;

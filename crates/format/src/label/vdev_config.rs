@@ -126,7 +126,27 @@ pub struct VdevConfig {
     pub other: Nvlist,
 }
 
+/// `aux_state` of what the administrator has taken out of use: it is so until the administrator says
+/// otherwise.
+pub const EXTERNAL: &str = "external";
+/// `aux_state` of what has failed too often.
+pub const ERR_EXCEEDED: &str = "err_exceeded";
+
 impl VdevConfig {
+    /// Out of use by decision: nothing is read from it or written to it.
+    pub fn is_taken_out(&self) -> bool {
+        self.offline || self.faulted || self.removed
+    }
+
+    /// Forgets that leaves failed, or were pulled out, where the pool was open before: whoever opens it finds
+    /// out by itself. What the administrator has taken out of use stays so (`vdev_alloc`).
+    pub fn forget_diagnoses(&mut self) {
+        self.children.iter_mut().for_each(VdevConfig::forget_diagnoses);
+        if self.aux_state.as_deref() != Some(EXTERNAL) {
+            (self.faulted, self.degraded, self.removed, self.aux_state) = (false, false, false, None);
+        }
+    }
+
     /// A vdev of this kind with nothing known about it.
     pub fn new(kind: VdevKind, id: u64, guid: Guid) -> VdevConfig {
         VdevConfig { kind, id, guid, ..VdevConfig::default() }

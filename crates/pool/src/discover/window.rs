@@ -72,4 +72,8 @@ impl Device for WindowDevice {
             self.base.advise(start, len);
         }
     }
+
+    fn is_there(&self) -> bool {
+        self.base.is_there()
+    }
 }

@@ -12,6 +12,7 @@ use crate::health::ErrorCounts;
 use crate::vdev::queue::{ClassLoad, IoClass, Queue};
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError, Io, Op};
+use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::io::ErrorKind;
@@ -26,6 +27,17 @@ const DEADMAN: Duration = Duration::from_secs(300);
 const SEEK_COST: u64 = 5;
 /// A way that costs half a seek (`zfs_vdev_mirror_rotating_seek_offset`).
 const SEEK_OFFSET_BYTES: u64 = 1 << 20;
+
+/// What a device that has failed is found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// It can be read and written.
+    Works,
+    /// It can't.
+    Fails,
+    /// It is not there any more.
+    Gone,
+}
 
 /// A device as a vdev.
 pub(crate) struct Leaf {
@@ -163,6 +175,26 @@ impl Leaf {
             self.state.flushed_writes.fetch_max(writes, Ordering::AcqRel);
         }
         result
+    }
+
+    /// Whether the device works at all: whether one of the pads in its labels can be read, and be written as
+    /// it is. Nothing is counted (`vdev_probe`).
+    pub(crate) async fn probe(&self) -> Probe {
+        let (mut is_read, mut is_written) = (false, false);
+        for label in 0..VDEV_LABELS {
+            let Some(offset) = label_offset(self.device.size_bytes(), label) else { continue };
+            let (at, len) = (offset + BOOT_ENV_OFFSET, VDEV_PAD_SIZE);
+            let reading = self.device.read_at(at, len as usize);
+            let Ok(pad) = self.answer(reading, Op::Read, at, len).await else { continue };
+            is_read = true;
+            let writing = self.device.write_at(at, pad);
+            is_written |= self.answer(writing, Op::Write, at, len).await.is_ok();
+        }
+        match is_read && is_written {
+            true => Probe::Works,
+            false if self.device.is_there() => Probe::Fails,
+            false => Probe::Gone,
+        }
     }
 
     /// Waits for a device's answer, but not for ever.

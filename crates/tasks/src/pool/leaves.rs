@@ -1,10 +1,12 @@
-//! Leaves that go out of use and come back: `zpool offline`, `online`, `clear`, `reopen`.
+//! Leaves that go out of use and come back: `zpool offline`, `online`, `clear`, `reopen`, and what
+//! [`super::health`] finds.
 //!
 //! ```text
-//!            offline, fault              online, clear
-//!   ONLINE -----------------> OFFLINE,  --------------> ONLINE, lacks what its DTL says --resilver--> ONLINE
-//!      '------- gone -------> FAULTED,     reopen
-//!                             UNAVAIL
+//!            offline                     online
+//!   ONLINE -----------------> OFFLINE  ---------------> ONLINE, lacks what its DTL says --resilver--> ONLINE
+//!      |---- fault, errors -> FAULTED  -- clear ------>
+//!      |---- pulled out ----> REMOVED  -- online, clear, reopen, by itself -->
+//!      '---- not found -----> UNAVAIL  -- reopen ----->
 //! ```
 //!
 //! Idea: a leaf out of use is part of the tree without a device: whatever should go there is noted in its
@@ -17,6 +19,7 @@ use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
+use cenote_format::label::{ERR_EXCEEDED, EXTERNAL};
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::FoundDevice;
@@ -32,6 +35,10 @@ pub enum Away {
     OfflineForNow,
     /// Until it is cleared.
     Faulted,
+    /// It fails: until it is cleared, or the pool is opened again.
+    Failed,
+    /// It is not there any more: until it is found again.
+    Removed,
 }
 
 /// How leaves come back.
@@ -75,11 +82,31 @@ pub async fn bring_back(
     Ok(())
 }
 
+/// Marks a leaf that fails often as degraded; it stays in use.
+///
+/// # Errors
+/// There is no such leaf; a txg could not be written.
+#[boxed]
+pub async fn degrade(engine: &Engine, leaf: Guid) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { degrade_sync(context, leaf).await })).await
+}
+
+async fn degrade_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
+    let mut config = context.config().clone();
+    let missing = || DatasetError::unsuitable(context.pool().name(), "no such device in pool");
+    let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(missing)?;
+    if leaf.is_taken_out() || leaf.degraded {
+        return Ok(());
+    }
+    (leaf.degraded, leaf.aux_state) = (true, Some(ERR_EXCEEDED.into()));
+    take_tree(context, config, BTreeMap::new(), None).await
+}
+
 async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Result<()> {
     let mut config = context.config().clone();
     let refused = |why: &str| DatasetError::unsuitable(context.pool().name(), why);
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
-    if leaf.offline || leaf.faulted || context.pool().is_set_aside(guid) {
+    if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
         return Ok(());
     }
     if !context.pool().can_spare(guid) {
@@ -88,7 +115,9 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     match how {
         Away::Offline => leaf.offline = true,
         Away::OfflineForNow => context.pool().set_aside(guid, true),
-        Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some("external".into())),
+        Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some(EXTERNAL.into())),
+        Away::Failed => (leaf.faulted, leaf.aux_state) = (true, Some(ERR_EXCEEDED.into())),
+        Away::Removed => leaf.removed = true,
     }
     // What it was given by those under way is never flushed.
     let lacking = (guid, (context.txg(), Txg(context.txg().0 + TXG_CONCURRENT_STATES)));
@@ -110,13 +139,16 @@ async fn bring_back_sync(
     for guid in guids.into_iter().filter(|guid| only.is_none_or(|only| only == *guid)) {
         let Some(leaf) = config.vdev_tree.leaf_mut(guid) else { continue };
         let before = leaf.clone();
+        if devices.contains_key(&guid) {
+            leaf.removed = false;
+        }
         if how == Back::Online {
             leaf.offline = false;
             has_changed |= context.pool().is_set_aside(guid);
             context.pool().set_aside(guid, false);
         }
         if how == Back::Cleared && !leaf.offline {
-            (leaf.faulted, leaf.degraded, leaf.removed, leaf.aux_state) = (false, false, false, None);
+            (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);
         }
         has_changed |= *leaf != before;
     }

@@ -7,6 +7,7 @@ mod common;
 mod datasets;
 mod dedup;
 mod freeing;
+mod health;
 mod many;
 mod space_log;
 mod space_maps;

@@ -202,7 +202,7 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
         return reason(
             None,
             "Devices were removed from the machine; redundancy covers them.",
-            "Attach them again, or replace them.",
+            "Attach them again, and use 'zpool online' if that does not bring them back; or replace them.",
         );
     }
     None

@@ -1,0 +1,68 @@
+//! Devices of an open pool: those that misbehave become events, those that are back are found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use cenote_boxed::boxed;
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::{FoundDevice, PoolError, VdevConfig, discover};
+use cenote_tasks::{Surroundings, Symptom};
+use futures::future::BoxFuture;
+
+use crate::events::Events;
+
+/// Devices of leaves that the pool does without, if they are there now: opened for writing. They are looked
+/// for at `places` and where the pool has them.
+///
+/// # Errors
+/// One is there and can't be opened.
+#[boxed]
+pub async fn returning(
+    engine: &Engine,
+    places: &[PathBuf],
+    leaves: &[Guid],
+) -> Result<BTreeMap<Guid, FoundDevice>, PoolError> {
+    let pool = engine.pool();
+    let config = pool.config();
+    let all = config.vdevs.iter().flat_map(VdevConfig::leaves);
+    let gone: Vec<&VdevConfig> =
+        all.filter(|leaf| leaves.contains(&leaf.guid) && pool.device(leaf.guid).is_none()).collect();
+    if gone.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let paths = gone.iter().filter_map(|leaf| leaf.path.as_ref().map(PathBuf::from));
+    let places: BTreeSet<PathBuf> = places.iter().cloned().chain(paths).collect();
+    let places: Vec<PathBuf> = places.into_iter().filter(|place| place.exists()).collect();
+    let discovery = discover(engine.runtime(), &places).await;
+    let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
+    let Some(mut found) = found else { return Ok(BTreeMap::new()) };
+    found.devices.retain(|leaf, _| gone.iter().any(|gone| gone.guid == *leaf));
+    if found.devices.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    Ok(found.open_for_writing(engine.runtime()).await?.devices)
+}
+
+/// What the watch over a pool's devices has to do with.
+pub(crate) struct Watched {
+    pub(crate) pool: String,
+    pub(crate) places: Vec<PathBuf>,
+    pub(crate) events: Events,
+}
+
+impl Surroundings for Watched {
+    fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {
+        // One that is there and can't be opened yet is looked for again.
+        Box::pin(async move { returning(&engine, &self.places, &leaves).await.unwrap_or_default() })
+    }
+
+    fn noticed(&self, engine: &Engine, leaf: Guid, symptom: Symptom) {
+        let (class, count) = match symptom {
+            Symptom::ProbeFailed => ("ereport.fs.zfs.probe_failure", None),
+            Symptom::Io(count) => ("ereport.fs.zfs.io", Some(count)),
+            Symptom::Checksum(count) => ("ereport.fs.zfs.checksum", Some(count)),
+        };
+        self.events.report(class, engine, &self.pool, leaf, count);
+    }
+}

@@ -1,0 +1,198 @@
+//! Devices watched: those that fail, or are pulled out, go out of use; those that come back are used again.
+//!
+//! ```text
+//!   every second     errors of each leaf since the last look
+//!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
+//!     no answer        FAULTED
+//!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
+//!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
+//! ```
+//!
+//! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
+//! fails. A leaf that others do not make up for is never taken out of use: it is degraded.
+//!
+//! Locking: none. The watch may be dropped at any await: what it has decided is a sync task.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_probe`, `vdev_fault`), ZED's `zfs_diagnosis.c` (`DEFAULT_IO_N`...) and
+//! `zfs_retire.c`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use cenote_engine::{Engine, WeakEngine};
+use cenote_format::units::Guid;
+use cenote_object::Result;
+use cenote_pool::{ErrorCounts, FoundDevice, Pool, Probe, VdevConfig};
+use cenote_runtime::Instant;
+use futures::future::BoxFuture;
+
+use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
+
+/// How often errors are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Looks after which devices that were pulled out are looked for.
+const LOOKS_FOR_REMOVED: u64 = 5;
+/// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: so many errors...
+const ERRORS_MAX: usize = 10;
+/// ...within so long are too many (`DEFAULT_IO_T`, `DEFAULT_CHECKSUM_T`).
+const ERRORS_WITHIN: Duration = Duration::from_secs(600);
+
+/// What a device does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symptom {
+    /// Reads and writes failed, and so does the probe.
+    ProbeFailed,
+    /// Reads and writes failed, so often.
+    Io(u64),
+    /// What was read is not what was written, so often.
+    Checksum(u64),
+}
+
+/// The machine around the pool.
+pub trait Surroundings: Send + Sync + 'static {
+    /// Devices of these leaves that are there again, open for writing.
+    fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>>;
+
+    /// A device does something wrong.
+    fn noticed(&self, engine: &Engine, leaf: Guid, trouble: Symptom);
+}
+
+/// Watches a pool's devices as long as its engine lives.
+pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
+    let mut watch = Watch::default();
+    let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
+    for look in 1u64.. {
+        runtime.sleep(LOOK_INTERVAL).await;
+        let Ok(engine) = engine.upgrade() else { return };
+        // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
+        watch.look(&engine, &surroundings).await.ok();
+        if look.is_multiple_of(LOOKS_FOR_REMOVED) {
+            look_for_removed(&engine, &surroundings).await.ok();
+        }
+    }
+}
+
+/// Leaves that were pulled out and are there again are used again.
+async fn look_for_removed(engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
+    let config = engine.pool().config();
+    let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
+    let removed: Vec<Guid> =
+        leaves.filter(|leaf| leaf.removed && !leaf.offline && !leaf.faulted).map(|leaf| leaf.guid).collect();
+    if removed.is_empty() {
+        return Ok(());
+    }
+    let devices = surroundings.returning(engine.clone(), removed).await;
+    for (leaf, device) in devices {
+        bring_back(engine, Some(leaf), Back::Reopened, BTreeMap::from([(leaf, device)])).await?;
+    }
+    Ok(())
+}
+
+/// What is remembered between looks.
+#[derive(Default)]
+struct Watch {
+    leaves: BTreeMap<Guid, Record>,
+}
+
+/// A leaf's errors.
+#[derive(Default)]
+struct Record {
+    counts: ErrorCounts,
+    io: Recent,
+    checksum: Recent,
+}
+
+/// When the last errors were.
+#[derive(Default)]
+struct Recent(VecDeque<Instant>);
+
+impl Recent {
+    /// So many errors are new; answers whether there were too many of late.
+    fn add(&mut self, count: u64, now: Instant) -> bool {
+        let count = usize::try_from(count).unwrap_or(ERRORS_MAX).min(ERRORS_MAX);
+        self.0.extend(std::iter::repeat_n(now, count));
+        while self.0.len() > ERRORS_MAX || self.0.front().is_some_and(|&then| now - then > ERRORS_WITHIN) {
+            self.0.pop_front();
+        }
+        self.0.len() >= ERRORS_MAX
+    }
+}
+
+impl Watch {
+    async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
+        let (pool, now) = (engine.pool(), engine.runtime().now());
+        let hung = pool.hung_leaves();
+        let counters = pool.error_counters();
+        self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));
+        for (leaf, counts) in counters {
+            let record = self.leaves.entry(leaf).or_default();
+            let before = std::mem::replace(&mut record.counts, counts);
+            let io = (counts.read + counts.write).saturating_sub(before.read + before.write);
+            let checksum = counts.checksum.saturating_sub(before.checksum);
+            if is_cleared(before, counts) {
+                (record.io, record.checksum) = Default::default();
+            }
+            if checksum > 0 {
+                surroundings.noticed(engine, leaf, Symptom::Checksum(checksum));
+                if record.checksum.add(checksum, now) {
+                    degrade(engine, leaf).await?;
+                }
+            }
+            if io > 0 {
+                surroundings.noticed(engine, leaf, Symptom::Io(io));
+                let is_often = record.io.add(io, now);
+                judge(engine, &pool, leaf, is_often, surroundings).await?;
+            } else if hung.contains(&leaf) {
+                put_away(engine, &pool, leaf, Away::Failed).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Errors were counted from 0 again.
+fn is_cleared(before: ErrorCounts, now: ErrorCounts) -> bool {
+    now.read < before.read || now.write < before.write || now.checksum < before.checksum
+}
+
+/// Reads or writes of a leaf have failed.
+async fn judge(
+    engine: &Engine,
+    pool: &Pool,
+    leaf: Guid,
+    is_often: bool,
+    surroundings: &impl Surroundings,
+) -> Result<()> {
+    match pool.probe(leaf).await {
+        None => Ok(()),
+        Some(Probe::Gone) => put_away(engine, pool, leaf, Away::Removed).await,
+        Some(Probe::Fails) => {
+            surroundings.noticed(engine, leaf, Symptom::ProbeFailed);
+            put_away(engine, pool, leaf, Away::Failed).await
+        }
+        Some(Probe::Works) if is_often => put_away(engine, pool, leaf, Away::Failed).await,
+        Some(Probe::Works) => Ok(()),
+    }
+}
+
+/// Takes a leaf out of use, if the pool does without it.
+async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
+    match pool.can_spare(leaf) {
+        true => take_out(engine, leaf, how).await,
+        false => degrade(engine, leaf).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_errors_are_too_many_unless_they_are_long_apart() {
+        let second = |n| Instant::default() + Duration::from_secs(n);
+        let mut recent = Recent::default();
+        assert!(!recent.add(9, second(0)) && recent.add(1, second(600)));
+        assert!(!recent.add(1, second(1201)), "all but two are forgotten");
+        assert!(recent.add(u64::MAX, second(1202)));
+    }
+}

@@ -1,0 +1,229 @@
+//! Devices that fail, hang, are pulled out and come back, under a watch.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cenote_dataset::KeySource;
+use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
+use cenote_engine::Engine;
+use cenote_format::features::SPA_FEATURES;
+use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::{FoundDevice, VdevClass, VdevKind, VdevState};
+use cenote_runtime::{Rng, Runtime, SimConfig};
+use cenote_tasks::{Away, Back, NewPool, Surroundings, Symptom, bring_back, take_out};
+use futures::future::BoxFuture;
+
+use crate::common::{Load, Model, POOL, fill, work};
+
+const DISK_BYTES: usize = 96 << 20;
+const LOAD: Load = Load { steps: 30, max_offset: 1_000_000, max_len: 100_000 };
+
+/// A mirror of devices that can be made to fail, and what the watch has noticed.
+#[derive(Clone)]
+struct Lab {
+    runtime: Runtime,
+    disks: Vec<Arc<Faulty>>,
+    engine: Engine,
+    noticed: Arc<Mutex<Vec<(Guid, Symptom)>>>,
+}
+
+/// The machine in which the disks are.
+struct Machine(Vec<Arc<Faulty>>, Arc<Mutex<Vec<(Guid, Symptom)>>>);
+
+impl Surroundings for Machine {
+    fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {
+        let all = engine.pool().vdevs().top(VdevId(0)).map(|top| top.leaves().cloned().collect::<Vec<_>>());
+        let index = |leaf: &Guid| all.iter().flatten().position(|one| one.guid == *leaf);
+        let there = |leaf: &Guid| index(leaf).map(|at| self.0[at].clone()).filter(|disk| disk.is_there());
+        let found = leaves.iter().filter_map(|leaf| Some((*leaf, FoundDevice::new(there(leaf)? as _))));
+        let found = found.collect();
+        Box::pin(async move { found })
+    }
+
+    fn noticed(&self, _engine: &Engine, leaf: Guid, symptom: Symptom) {
+        self.1.lock().unwrap().push((leaf, symptom));
+    }
+}
+
+impl Lab {
+    async fn new(rt: &Runtime, disks: usize) -> Lab {
+        let disk = |index| Arc::new(Faulty::new(Arc::new(MemoryDevice::new(index, DISK_BYTES)), 7));
+        let disks: Vec<Arc<Faulty>> = ["a", "b", "c"].into_iter().take(disks).map(disk).collect();
+        let new = |disk: &Arc<Faulty>| NewDevice {
+            path: disk.describe().into(),
+            device: disk.clone() as Arc<dyn Device>,
+            is_file: false,
+        };
+        let devices = disks.iter().map(new).collect();
+        let kind = if disks.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
+        let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
+        let new = NewPool {
+            plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
+            features: SPA_FEATURES.iter().collect(),
+            properties: Vec::new(),
+            root_properties: Vec::new(),
+            keys: KeySource::default(),
+            // So little that everything is read again.
+            cache: cenote_cache::CacheOptions::metadata(4096),
+        };
+        let engine = cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap();
+        let noticed = Arc::<Mutex<Vec<(Guid, Symptom)>>>::default();
+        rt.spawn(cenote_tasks::keep_healthy(engine.weak(), Machine(disks.clone(), noticed.clone()))).detach();
+        rt.spawn(cenote_tasks::keep_scanning(engine.weak(), |error| panic!("{error}"))).detach();
+        Lab { runtime: rt.clone(), disks, engine, noticed }
+    }
+
+    fn leaf(&self, index: usize) -> Guid {
+        let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        top.leaves().nth(index).unwrap().guid
+    }
+
+    fn state(&self, index: usize) -> (VdevState, String) {
+        let (leaf, mut state) = (self.leaf(index), None);
+        self.engine.pool().status().root.walk(&mut |vdev| {
+            if vdev.guid == leaf {
+                let trouble = vdev.trouble.as_ref().map_or_else(String::new, ToString::to_string);
+                state = Some((vdev.state, trouble));
+            }
+        });
+        state.unwrap()
+    }
+
+    async fn wait(&self, seconds: u64) {
+        self.runtime.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Work, all of which is on disk afterwards and lies on `disk` alone, too.
+    async fn work(&self, model: &mut Model, rng: &mut Rng) {
+        work(&self.engine, POOL, model, rng, LOAD).await;
+        self.engine.sync_all().await.unwrap();
+    }
+
+    /// Nothing is lacking on a device: the others are taken away, and all is read.
+    async fn has_everything(&self, disk: usize, model: &Model) {
+        self.wait(30).await;
+        assert!(self.engine.pool().missed().is_empty(), "{:?}", self.engine.pool().missed());
+        for other in (0..self.disks.len()).filter(|other| *other != disk) {
+            take_out(&self.engine, self.leaf(other), Away::OfflineForNow).await.unwrap();
+        }
+        let mos = self.engine.mos().await.unwrap();
+        let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        for (id, content) in model {
+            let read = objset.object(*id).await.unwrap().read(0, content.len()).await.unwrap();
+            assert!(read[..] == content[..], "object {id} differs");
+        }
+    }
+
+    fn has_noticed(&self, index: usize, symptom: Symptom) -> bool {
+        self.noticed.lock().unwrap().contains(&(self.leaf(index), symptom))
+    }
+}
+
+fn simulate<F: Future<Output = ()>>(main: impl FnOnce(Runtime) -> F) {
+    Runtime::simulate(SimConfig::default(), main);
+}
+
+#[test]
+fn a_device_that_fails_is_faulted_and_comes_back_when_it_is_cleared() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(7));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[1].add(Fault::error(Op::Write));
+        lab.disks[1].add(Fault::error(Op::Read));
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(3).await;
+        assert_eq!(lab.state(1), (VdevState::Faulted, "too many errors".into()));
+        assert!(lab.has_noticed(1, Symptom::ProbeFailed), "{:?}", lab.noticed.lock().unwrap());
+        assert_eq!(lab.engine.pool().status().state(), VdevState::Degraded);
+        lab.work(&mut model, &mut rng).await;
+
+        lab.disks[1].heal();
+        let device = FoundDevice::new(lab.disks[1].clone() as _);
+        let devices = BTreeMap::from([(lab.leaf(1), device)]);
+        bring_back(&lab.engine, Some(lab.leaf(1)), Back::Cleared, devices).await.unwrap();
+        lab.has_everything(1, &model).await;
+        assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+    });
+}
+
+#[test]
+fn a_device_that_is_pulled_out_is_removed_and_comes_back_by_itself() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(8));
+        lab.work(&mut model, &mut rng).await;
+        for _ in 0..3 {
+            lab.disks[0].unplug(true);
+            lab.work(&mut model, &mut rng).await;
+            lab.wait(3).await;
+            assert_eq!(lab.state(0).0, VdevState::Removed);
+            lab.work(&mut model, &mut rng).await;
+            lab.disks[0].unplug(false);
+            lab.wait(30).await;
+            assert_eq!(lab.state(0), (VdevState::Online, String::new()));
+        }
+        lab.has_everything(0, &model).await;
+    });
+}
+
+#[test]
+fn a_device_that_hangs_is_faulted() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(9));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[0].add(Fault::hang(Op::Write));
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(600).await;
+        assert_eq!(lab.state(0), (VdevState::Faulted, "too many errors".into()));
+        lab.work(&mut model, &mut rng).await;
+    });
+}
+
+#[test]
+fn errors_that_are_rare_are_borne_and_many_are_not() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(10));
+        lab.work(&mut model, &mut rng).await;
+        // The labels are fine, so the device works: what counts is how often it fails.
+        let data = 8 << 20..80 << 20;
+        lab.disks[1].add(Fault::error(Op::Write).within(data.clone()).times(3));
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(3).await;
+        assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+        assert!(lab.noticed.lock().unwrap().iter().any(|(_, symptom)| matches!(symptom, Symptom::Io(_))));
+        lab.disks[1].add(Fault::error(Op::Write).within(data).times(30));
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(3).await;
+        assert_eq!(lab.state(1), (VdevState::Faulted, "too many errors".into()));
+    });
+}
+
+#[test]
+fn the_last_copy_is_degraded_and_never_taken_out_of_use() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(11));
+        lab.work(&mut model, &mut rng).await;
+        take_out(&lab.engine, lab.leaf(1), Away::Offline).await.unwrap();
+        let mos = lab.engine.mos().await.unwrap();
+        let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        lab.disks[0].add(Fault::error(Op::Read).within(4 << 20..90 << 20).times(12));
+        for id in model.keys().cycle().take(1000) {
+            if let Ok(object) = objset.object(*id).await {
+                object.read(0, 100_000).await.ok();
+            }
+            if lab.disks[0].injected() >= 12 {
+                break;
+            }
+        }
+        lab.wait(3).await;
+        assert_eq!(lab.state(0), (VdevState::Degraded, "too many errors".into()));
+        lab.disks[0].heal();
+        lab.work(&mut model, &mut rng).await;
+    });
+}
