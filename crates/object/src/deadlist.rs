@@ -204,14 +204,11 @@ impl Deadlist {
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(Vec::new()) };
         let mut lists = Vec::new();
-        let mut entries = Zap::open(table.clone()).await?.entries();
-        while let Some(batch) = entries.next_batch().await {
-            for entry in batch? {
-                let from = parse_deadlist_key(&entry.name).map_err(|e| table.format(e))?;
-                let list = entry.value.as_u64().ok_or_else(|| table.damaged("names a list by no number"))?;
-                lists.push((from, ObjectId(list)));
-            }
-        }
+        let add = |name: &[u8], list| {
+            lists.push((parse_deadlist_key(name)?, ObjectId(list)));
+            Ok(())
+        };
+        Zap::each_number(table, add).await?;
         lists.sort_unstable();
         Ok(lists)
     }

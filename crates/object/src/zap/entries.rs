@@ -3,16 +3,22 @@
 //! A fat ZAP's blocks from the second to the last used one are read in windows; those that begin as leaves
 //! are the leaves. That visits each leaf once, whatever the pointer table says, and finds the entries of a
 //! table whose pointers are damaged.
+//!
+//! Tables of numbers may have tens of thousands of entries and be read in thousands, one after the other:
+//! [`Zap::each_number`] allocates nothing for an entry.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
+use cenote_format::FormatError;
 use cenote_format::bytes::Endian;
 use cenote_format::zap::{Leaf, ZBT_LEAF, ZapBlock0};
 
 use crate::error::{DatasetError, Result};
 use crate::object::holes::{Region, RegionKind};
+use crate::object::{DataBlock, Object};
 use crate::zap::{Zap, ZapEntry, ZapValue};
 
 /// Bytes of leaves read at once.
@@ -50,15 +56,25 @@ impl Entries {
                 Some(Ok(entries))
             }
             ZapBlock0::Micro(_) => None,
-            ZapBlock0::Fat(fat) => {
-                let end = fat.free_block.0.min(self.zap.object.dnode().max_block_id.0.saturating_add(1));
-                self.read_leaves(end).await
-            }
+            ZapBlock0::Fat(_) => match self.next_leaves().await? {
+                Ok(leaves) => {
+                    let mut entries = Vec::new();
+                    leaves.iter().for_each(|leaf| self.add_entries(leaf, &mut entries));
+                    Some(Ok(entries))
+                }
+                Err(error) => Some(Err(error)),
+            },
         }
     }
 
-    async fn read_leaves(&mut self, end: u64) -> Option<Result<Vec<ZapEntry>>> {
+    /// The leaves of the next window of a fat ZAP; `None` after the last.
+    async fn next_leaves(&mut self) -> Option<Result<Vec<Leaf>>> {
+        if let Some(failure) = self.failures.pop_front() {
+            return Some(Err(failure));
+        }
+        let ZapBlock0::Fat(fat) = &*self.zap.block0 else { return None };
         let object = self.zap.object.clone();
+        let end = fat.free_block.0.min(object.dnode().max_block_id.0.saturating_add(1));
         let wanted = self.next.max(1);
         let first = match object.next_region(wanted).await.filter(|region| region.start < end) {
             Some(Region { end: next, kind: RegionKind::Unreadable(error), .. }) => {
@@ -72,34 +88,66 @@ impl Entries {
         let last = end.min(first.saturating_add(count));
         self.next = last.max(wanted);
         if first >= last {
-            return self.failures.pop_front().map(Err);
+            return None;
         }
-        let mut entries = Vec::new();
+        let mut leaves = Vec::new();
         for block in object.read_blocks(first..last).await {
             match block.data {
-                Ok(Some(bytes)) => self.add_leaf(bytes, block.endian, &mut entries),
-                Ok(None) => {}
+                Ok(Some(bytes)) if is_leaf(&bytes, block.endian) => match Leaf::decode(bytes, block.endian) {
+                    Ok(leaf) => leaves.push(leaf),
+                    Err(error) => self.failures.push_back(object.format(error)),
+                },
+                Ok(_) => {}
                 Err(error) => self.failures.push_back(error),
             }
         }
-        Some(Ok(entries))
+        Some(Ok(leaves))
     }
 
-    fn add_leaf(&mut self, block: Bytes, endian: Endian, entries: &mut Vec<ZapEntry>) {
-        let block_type = block.first_chunk::<8>().map(|word| endian.u64(*word));
-        if block_type != Some(ZBT_LEAF) {
-            return;
-        }
+    fn add_entries(&mut self, leaf: &Leaf, entries: &mut Vec<ZapEntry>) {
         let object = &self.zap.object;
-        let leaf = match Leaf::decode(block, endian) {
-            Ok(leaf) => leaf,
-            Err(error) => return self.failures.push_back(object.format(error)),
-        };
         for entry in leaf.entries() {
             match entry.map_err(|e| object.format(e)).and_then(|entry| self.zap.entry(&entry)) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => self.failures.push_back(error),
             }
         }
+    }
+}
+
+/// Blocks of the pointer table lie among the leaves.
+fn is_leaf(block: &[u8], endian: Endian) -> bool {
+    block.first_chunk::<8>().is_some_and(|word| endian.u64(*word) == ZBT_LEAF)
+}
+
+impl Zap {
+    /// Passes on all entries of a table from text names to single numbers, in the order of the disk. The
+    /// table's blocks are read past the cache: who wants all of it, and once, would push out what others use.
+    ///
+    /// # Errors
+    /// The object is no ZAP, a block is damaged, an entry holds something else, or `each` refuses it.
+    pub async fn each_number(
+        table: &Object,
+        mut each: impl FnMut(&[u8], u64) -> Result<(), FormatError>,
+    ) -> Result<()> {
+        let at_fault = |error| table.format(error);
+        let first = table.read_blocks(0..1).await.into_iter().next();
+        let Some(DataBlock { data, endian, .. }) = first else { return Err(table.damaged("has no blocks")) };
+        let block0 = ZapBlock0::decode(data?.unwrap_or_default(), endian).map_err(at_fault)?;
+        if let ZapBlock0::Micro(micro) = &block0 {
+            return micro.entries().try_for_each(|entry| each(entry.name, entry.value)).map_err(at_fault);
+        }
+        let zap = Zap { object: table.clone(), block0: Arc::new(block0) };
+        let (mut entries, mut name) = (zap.entries(), Vec::new());
+        while let Some(leaves) = entries.next_leaves().await {
+            for leaf in leaves? {
+                for entry in leaf.entries() {
+                    let entry = entry.map_err(at_fault)?;
+                    entry.read_name(&mut name).map_err(at_fault)?;
+                    each(&name, entry.value_u64().map_err(at_fault)?).map_err(at_fault)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
