@@ -238,7 +238,8 @@ async fn charge_mos(context: &mut SyncContext) -> Result<()> {
 async fn write_mos(context: &mut SyncContext) -> Result<()> {
     let engine = context.engine.clone();
     let layer = engine.mos.freeze(context.syncing.txg);
-    let sink = PoolSink::new(&context.syncing, &engine.mos_policy);
+    let frees_at_once = context.syncing.pass < SYNC_PASS_DEFERRED_FREE;
+    let sink = PoolSink::new(&context.syncing, &engine.mos_policy).freeing_at_once(frees_at_once);
     let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
     engine.mos.synced(on_disk);
     let ledger = sink.take_ledger();

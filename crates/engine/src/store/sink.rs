@@ -34,11 +34,11 @@ use crate::store::txg::{SyncingTxg, Tables};
 /// What became of blocks while a set was written.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// All blocks that were born.
+    /// All blocks that were born, less those that are free already.
     pub(crate) born: SpaceDelta,
     /// Each of them, if the sink lists births.
     pub(crate) births: Vec<Blkptr>,
-    /// Blocks that the set does not refer to any more.
+    /// Blocks that the set does not refer to any more, and that are not free.
     pub(crate) dead: Vec<Blkptr>,
     /// Features that blocks of other sets came with.
     pub(crate) features: BTreeSet<&'static str>,
@@ -50,6 +50,7 @@ pub(crate) struct PoolSink {
     syncing: SyncingTxg,
     policy: Arc<StoragePolicy>,
     lists_births: bool,
+    frees_at_once: bool,
     ledger: Arc<Mutex<Ledger>>,
     /// Bytes of this object born less those dead, for its dnode.
     used: Arc<AtomicI64>,
@@ -58,12 +59,19 @@ pub(crate) struct PoolSink {
 impl PoolSink {
     pub(crate) fn new(syncing: &SyncingTxg, policy: &Arc<StoragePolicy>) -> PoolSink {
         let (ledger, used) = (Arc::default(), Arc::default());
-        PoolSink { syncing: syncing.clone(), policy: policy.clone(), lists_births: false, ledger, used }
+        let (syncing, policy) = (syncing.clone(), policy.clone());
+        PoolSink { syncing, policy, lists_births: false, frees_at_once: false, ledger, used }
     }
 
     /// The same, with each block that is born in the ledger.
     pub(crate) fn listing_births(self, lists_births: bool) -> PoolSink {
         PoolSink { lists_births, ..self }
+    }
+
+    /// The same, which frees what died as soon as its object is written: of a set whose blocks nobody else has.
+    /// An object of thousands of blocks may go, and thousands of such objects.
+    pub(crate) fn freeing_at_once(self, frees_at_once: bool) -> PoolSink {
+        PoolSink { frees_at_once, ..self }
     }
 
     /// What was born and died since this was asked last.
@@ -227,6 +235,21 @@ impl BlockSink for PoolSink {
             self.used.fetch_sub(self.space_of(bp).used, Ordering::Relaxed);
             self.ledger.lock().dead.push(*bp);
         }
+    }
+
+    async fn object_is_written(&self) -> Result<()> {
+        if !self.frees_at_once {
+            return Ok(());
+        }
+        let SyncingTxg { pool, allocator, .. } = &self.syncing;
+        let (dead, mut freed) = (std::mem::take(&mut self.ledger.lock().dead), SpaceDelta::default());
+        for bp in dead {
+            freed = freed + self.space_of(&bp);
+            pool.free(allocator, &bp, &ReadContext::new(Zbookmark::default())).await?;
+        }
+        let mut ledger = self.ledger.lock();
+        ledger.born = ledger.born + -freed;
+        Ok(())
     }
 
     /// What stands where `old` stood and nothing does now.

@@ -1,7 +1,7 @@
 //! Steps of writing, run in tasks of several steps each.
 
 use cenote_runtime::Runtime;
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::error::Result;
 
@@ -12,14 +12,14 @@ const TASKS_PER_CORE: usize = 2;
 /// way down and go as one.
 const STEPS_AT_ONCE: usize = 16;
 
-/// Runs `step` on all items, `per_task` of them in a task; results in the items' order. What fits in one
-/// task needs none.
-pub(super) async fn in_batches<I, T, F, Step>(
+/// Runs `step` on all items, `per_task` of them in a task; results in the items' order, as each task ends:
+/// what they hold need not be kept until the last. What fits in one task needs none.
+pub(super) fn in_batches<I, T, F, Step>(
     runtime: &Runtime,
     items: impl IntoIterator<Item = I>,
     per_task: usize,
     step: F,
-) -> Result<Vec<T>>
+) -> impl Stream<Item = Result<Vec<T>>>
 where
     I: Send + 'static,
     T: Send + 'static,
@@ -29,20 +29,14 @@ where
     let mut steps = items.into_iter().map(step).peekable();
     let first: Vec<Step> = steps.by_ref().take(per_task).collect();
     if steps.peek().is_none() {
-        return side_by_side(first).await;
+        return futures::stream::once(side_by_side(first)).left_stream();
     }
-    let rest = std::iter::from_fn(|| {
+    let rest = std::iter::from_fn(move || {
         let batch: Vec<Step> = steps.by_ref().take(per_task).collect();
         (!batch.is_empty()).then_some(batch)
     });
     let limit = TASKS_PER_CORE * runtime.parallelism();
-    let batches = std::iter::once(first).chain(rest);
-    let mut results = std::pin::pin!(runtime.map_bounded(limit, batches, side_by_side));
-    let mut all = Vec::new();
-    while let Some(batch) = results.next().await {
-        all.extend(batch?);
-    }
-    Ok(all)
+    runtime.map_bounded(limit, std::iter::once(first).chain(rest), side_by_side).right_stream()
 }
 
 async fn side_by_side<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {

@@ -13,6 +13,7 @@
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_sync`).
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use cenote_format::blkptr::Blkptr;
@@ -23,6 +24,7 @@ use cenote_format::dnode::{
 use cenote_format::features::Since;
 use cenote_format::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
 use cenote_format::units::{BlockId, ObjectId};
+use futures::TryStreamExt;
 
 use crate::error::Result;
 use crate::live::layer::Changed;
@@ -53,11 +55,14 @@ pub async fn write_objset(
         let (sink, old) = (sink.clone(), old.clone());
         async move { write_object(&sink, &old, object, changed).await }
     };
-    for written in in_batches(sink.pool().runtime(), changed, OBJECTS_PER_TASK, write).await? {
-        owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
-        match accounting_slot(written.object, &mut phys) {
-            Some(slot) => *slot = written.after,
-            None => put_dnode(old, &mut blocks, written).await?,
+    let mut batches = pin!(in_batches(sink.pool().runtime(), changed, OBJECTS_PER_TASK, write));
+    while let Some(batch) = batches.try_next().await? {
+        for written in batch {
+            owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
+            match accounting_slot(written.object, &mut phys) {
+                Some(slot) => *slot = written.after,
+                None => put_dnode(old, &mut blocks, written).await?,
+            }
         }
     }
     for (object, changed) in owners.settle(old, sink.txg()).await? {
@@ -102,6 +107,7 @@ async fn write_object(
         free_tree(&sink.for_object(), &gone).await?;
     }
     let Some(mut head) = changed.head.clone() else {
+        sink.object_is_written().await?;
         return Ok(WrittenObject { object, before: dnode_before, after: None });
     };
     if object < PROJECTUSED_OBJECT {
@@ -109,6 +115,7 @@ async fn write_object(
     }
     let tree = write_tree(&sink, object, &head, before.as_ref(), changed, 1).await?;
     let after = head.build(&tree).map_err(|e| old.format(object, e))?;
+    sink.object_is_written().await?;
     Ok(WrittenObject { object, before: dnode_before, after: Some(after) })
 }
 

@@ -55,6 +55,9 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// A block is not referred to any more.
     fn kill(&self, bp: &Blkptr);
 
+    /// All blocks of this sink's object are written: those that died may be free.
+    fn object_is_written(&self) -> impl Future<Output = Result<()>> + Send;
+
     /// What replaces `old` where nothing is left.
     fn hole(&self, old: &Blkptr) -> Blkptr;
 }

@@ -23,6 +23,7 @@ use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlockIdentity};
 use cenote_format::bytes::{Endian, Writer};
 use cenote_format::dnode::{DnodeHead, DnodeTree, ObjectType};
 use cenote_format::units::{BlockId, Lsize, ObjectId};
+use futures::TryStreamExt;
 
 use crate::error::Result;
 use crate::live::layer::{Changed, Shown};
@@ -147,7 +148,8 @@ impl<S: BlockSink> TreeWriter<'_, S> {
             let sink = self.sink.clone();
             async move { Ok((order.block.0, sink.write(order).await?)) }
         };
-        updates.extend(in_batches(self.sink.pool().runtime(), orders, BLOCKS_PER_TASK, write).await?);
+        let written = in_batches(self.sink.pool().runtime(), orders, BLOCKS_PER_TASK, write);
+        updates.extend(written.try_concat().await?);
         Ok(())
     }
 
