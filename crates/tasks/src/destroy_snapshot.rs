@@ -60,7 +60,7 @@ pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse)
 
 async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_use: InUse) -> Result<()> {
     let (mut heads, mut met) = (Heads::of(context.mos().await?), HashSet::new());
-    let mut found: Vec<Dataset> = Vec::new();
+    let mut found = Vec::new();
     for name in names {
         let Some(snapshot) = heads.snapshot(name).await? else { continue };
         // Only what can be held can wait for it.
@@ -68,35 +68,45 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
             refuse_if_used(&snapshot).await?;
         }
         if met.insert(snapshot.id()) {
-            found.push(snapshot);
+            found.push(Found { id: ObjectId(snapshot.id().0), name, is_used: is_used(&snapshot).await? });
         }
     }
     context.keep_deadlists();
-    let done = destroy_found(context, found).await;
+    let done = destroy_found(context, &found).await;
     context.store_deadlists().await?;
     done
 }
 
-async fn destroy_found(context: &mut SyncContext, snapshots: Vec<Dataset>) -> Result<()> {
-    for snapshot in snapshots {
-        let id = ObjectId(snapshot.id().0);
-        let mut phys = context.dataset_phys(id).await?;
-        if phys.num_children > 1 || !snapshot.holds().await?.is_empty() {
-            phys.flags |= DS_FLAG_DEFER_DESTROY;
-            context.set_dataset_phys(id, &phys).await?;
-            context.log_of_dataset((snapshot.name(), id), "defer_destroy", NO_DETAILS).await?;
-        } else {
-            remove_snapshot(context, id, snapshot.name()).await?;
+/// A snapshot that is to go. There may be tens of thousands: no more is kept of each.
+struct Found<'a> {
+    id: ObjectId,
+    name: &'a str,
+    is_used: bool,
+}
+
+async fn destroy_found(context: &mut SyncContext, snapshots: &[Found<'_>]) -> Result<()> {
+    for &Found { id, name, is_used } in snapshots {
+        if !is_used {
+            remove_snapshot(context, id, name).await?;
+            continue;
         }
+        let mut phys = context.dataset_phys(id).await?;
+        phys.flags |= DS_FLAG_DEFER_DESTROY;
+        context.set_dataset_phys(id, &phys).await?;
+        context.log_of_dataset((name, id), "defer_destroy", NO_DETAILS).await?;
     }
     Ok(())
+}
+
+/// It is held or has clones.
+async fn is_used(snapshot: &Dataset) -> Result<bool> {
+    Ok(snapshot.phys().num_children > 1 || !snapshot.holds().await?.is_empty())
 }
 
 /// Destroys a snapshot that was to go with its last hold or clone, if that is gone now.
 pub(crate) async fn remove_if_deferred(context: &mut SyncContext, snapshot: &Dataset) -> Result<()> {
     let snapshot = context.mos().await?.dataset(snapshot.name()).await?;
-    let is_used = snapshot.phys().num_children > 1 || !snapshot.holds().await?.is_empty();
-    if !snapshot.is_deferred_destroy() || is_used {
+    if !snapshot.is_deferred_destroy() || is_used(&snapshot).await? {
         return Ok(());
     }
     remove_snapshot(context, ObjectId(snapshot.id().0), snapshot.name()).await
