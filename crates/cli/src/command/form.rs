@@ -42,11 +42,16 @@ impl Form {
 }
 
 impl TableForm {
-    /// Prints the table, or with `--json` the document.
-    pub fn print(&self, session: &Session, table: &Table, document: &Value) -> Result<(), CliError> {
+    /// Prints the table, or with `--json` the document: only that one is made.
+    pub fn print(
+        &self,
+        session: &Session,
+        table: impl FnOnce() -> Table,
+        document: impl FnOnce() -> Value,
+    ) -> Result<(), CliError> {
         match session.json() {
-            true => print_json(document),
-            false => print(table.text(self.script)),
+            true => print_json(&document()),
+            false => print(table().text(self.script)),
         }
     }
 }

@@ -45,8 +45,9 @@ impl Get {
             }
         }
         let lines = found.iter().flat_map(|(_, lines)| lines).map(|(line, _)| line);
-        let document = as_json(&found, self.selection.form.values.numbers());
-        self.selection.form.print(session, &PropertyLine::table(lines, &columns), &document)?;
+        let form = &self.selection.form;
+        let document = || as_json(&found, form.values.numbers());
+        form.print(session, || PropertyLine::table(lines, &columns), document)?;
         Ok(outcome)
     }
 

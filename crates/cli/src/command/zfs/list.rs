@@ -55,8 +55,8 @@ impl List {
             }
             return Ok(outcome);
         }
-        let table = as_table(&rows, &columns, &form.values);
-        form.print(session, &table, &as_json(&rows, &columns, &form.values))?;
+        let table = || as_table(&rows, &columns, &form.values);
+        form.print(session, table, || as_json(&rows, &columns, &form.values))?;
         Ok(outcome)
     }
 

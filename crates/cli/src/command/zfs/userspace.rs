@@ -163,8 +163,8 @@ impl Shown {
         let descending = self.sort_descending.iter().map(|name| Ok((Field::parse("-S", name)?, true)));
         let keys: Vec<(Field, bool)> = ascending.chain(descending).collect::<Result<_, CliError>>()?;
         rows.sort_by(|a, b| compare(&keys, a, b));
-        let table = self.table(&rows, &columns, by == SpaceBy::Project);
-        self.form.print(session, &table, &json_of(&rows, by))?;
+        let table = || self.table(&rows, &columns, by == SpaceBy::Project);
+        self.form.print(session, table, || json_of(&rows, by))?;
         Ok(Outcome::Done)
     }
 

@@ -69,8 +69,8 @@ impl Get {
             entry.insert("properties".into(), values.into());
             pools.insert(self.keys.key(&found), entry.into());
         }
-        let table = PropertyLine::table(lines.iter(), &columns);
-        self.form.print(session, &table, &document("zpool get", "pools", pools))?;
+        let table = || PropertyLine::table(lines.iter(), &columns);
+        self.form.print(session, table, || document("zpool get", "pools", pools))?;
         Ok(outcome)
     }
 }

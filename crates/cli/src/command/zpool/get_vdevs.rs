@@ -68,7 +68,7 @@ impl Get {
         }
         let mut whole = document("zpool get", "vdevs", entries);
         whole["pool"] = Value::Object(head(&mos, numbers));
-        self.form.print(session, &PropertyLine::table(lines.iter(), columns), &whole)?;
+        self.form.print(session, || PropertyLine::table(lines.iter(), columns), || whole)?;
         Ok(Outcome::Done)
     }
 }
