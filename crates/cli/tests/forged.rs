@@ -30,7 +30,7 @@ fn forge(disks: &Disks, dataset: &str, table: &str, name: &str, entry: Option<&s
         let filesystem = Filesystem::open(opened.live().view()).await.unwrap();
         let object = async |path: &str| filesystem.resolve(path.as_bytes(), LastLink::Keep).await.unwrap();
         let table = if table == "master node" { ObjectId(1) } else { object(table).await };
-        let hold = engine.hold_for(opened.live(), Need::Free).await.unwrap();
+        let hold = engine.hold().await.unwrap();
         let edit = opened.edit(&hold);
         match entry {
             None => ZapEdit::new(&edit, table).remove(name).await.unwrap(),

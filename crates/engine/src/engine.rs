@@ -124,15 +124,24 @@ impl Engine {
         Engine(shared, Uid::default())
     }
 
-    /// Takes a hold on the open txg, in which objects may then be changed: without asking for room, and at
-    /// once. Whoever changes what users asked for takes [`Engine::hold_for`]; this is for what must not be
-    /// refused (what was promised before: logs, replays) and bounds itself.
+    /// Takes a hold on the open txg without asking for room. For the engine itself, and for tests: whatever
+    /// else changes objects goes through [`Engine::change`], which also sees to it that no half of a change
+    /// stays.
     ///
     /// # Errors
     /// [`DatasetError::Stopped`]: a txg could not be written.
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
         self.0.txgs.hold().await
+    }
+
+    /// Takes steps that belong together: if this future is dropped once they have begun, they go on without
+    /// it to their end.
+    pub async fn to_end<F>(&self, steps: impl FnOnce(Engine) -> F) -> F::Output
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.runtime.to_end(steps(self.clone())).await
     }
 
     /// Keys of encrypted datasets.

@@ -1,4 +1,7 @@
-//! Taking a hold for a change: it waits for memory and for room, or is refused.
+//! A change waits for memory and for room, or is refused; then it holds the open txg while it runs.
+//!
+//! Idea: what is done under one hold is part of one txg, and must be done whole. So a change owns all that it
+//! needs, and is brought to its end even if whoever asked for it goes away ([`Engine::to_end`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
-use cenote_object::{DatasetError, LiveObjset, Result};
+use cenote_object::{DatasetError, Edit, LiveObjset, Result};
 use cenote_pool::alloc::AllocClass;
 use cenote_runtime::AbortOnDrop;
 
@@ -16,13 +19,44 @@ use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
 
 impl Engine {
-    /// Takes a hold for a change of a dataset; waits while there is too much in memory, or where room may
-    /// come.
+    /// Changes objects of a dataset in the open txg. Waits while there is too much in memory, or where room
+    /// may come. This future may be dropped at any time: the change is then either not made, or whole.
+    /// `change` must not wait for a txg to be written.
     ///
     /// # Errors
-    /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`].
+    /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`]; those of `change`.
+    pub async fn change<T, E, F>(
+        &self,
+        dataset: &LiveObjset,
+        need: Need,
+        change: impl FnOnce(Edit) -> F,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DatasetError> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let hold = self.hold_for(dataset, need).await?;
+        self.under(hold, change(dataset.edit())).await
+    }
+
+    /// Brings a change to its end under a hold.
+    pub(crate) async fn under<T: Send + 'static>(
+        &self,
+        hold: Hold,
+        change: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let held = async move {
+            let done = change.await;
+            drop(hold);
+            done
+        };
+        self.0.runtime.to_end(held).await
+    }
+
+    /// Takes a hold for a change of a dataset.
     #[boxed]
-    pub async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
+    pub(crate) async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
         let mut patience = PATIENCE;
         loop {
             self.wait_for_memory().await?;

@@ -1,8 +1,8 @@
 //! Whether there is room for a change: the pool's size, quotas and reservations.
 //!
-//! Idea: a change says how much it may write before it is made, and takes a hold for that
-//! ([`Engine::hold_for`]). It is compared, on the way from its dataset up to the root, with what the last
-//! txg on disk uses and with all that has changed since, at its worst.
+//! Idea: a change says how much it may write before it is made ([`Engine::change`]). It is compared, on the
+//! way from its dataset up to the root, with what the last txg on disk uses and with all that has changed
+//! since, at its worst.
 //!
 //! ```text
 //!   used                      >= quota          refused: ENOSPC at the root, else EDQUOT

@@ -14,8 +14,7 @@ use bytes::Bytes;
 use cenote_dataset::{ImportOptions, import};
 use cenote_engine::{Engine, Host, Need};
 use cenote_format::units::ObjectId;
-use cenote_fs::Timestamp;
-use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind, SetXattr};
+use cenote_fs::write::{FsOptions, FsWriter, NewFile, NewKind, SetXattr};
 use cenote_pool::{PoolState, discover};
 use cenote_runtime::Runtime;
 
@@ -26,7 +25,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BLOCK_BYTES: u64 = 4096;
 /// Blocks of the file that are overwritten in turn, so that snapshots keep old ones.
 const BLOCKS: u64 = 64;
-const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -44,7 +42,7 @@ fn main() {
             Engine::start(&import(&rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap();
         let dataset = engine.dataset(pool).await.unwrap();
         let options = FsOptions { record_bytes: BLOCK_BYTES as u32, ..FsOptions::default() };
-        let fs = FsWriter::open(dataset.clone(), options).await.unwrap();
+        let fs = FsWriter::open(dataset, options).await.unwrap();
         let file = make(&engine, &fs, what).await;
         let started = rt.now();
         match &what[..] {
@@ -60,31 +58,34 @@ fn main() {
 }
 
 async fn make(engine: &Engine, fs: &FsWriter, name: &str) -> ObjectId {
-    let _hold = engine.hold_for(fs.live(), Need::Write(0)).await.unwrap();
-    let edit = fs.live().edit();
-    let change = Change { edit: &edit, now: NOW };
-    let new = NewFile { kind: NewKind::Regular, mode: 0o644, umask: 0, uid: 0, gid: 0 };
-    fs.create(change, fs.root(), name.as_bytes(), &new).await.unwrap()
+    let (name, new) =
+        (name.as_bytes().to_vec(), NewFile { kind: NewKind::Regular, mode: 0o644, umask: 0, uid: 0, gid: 0 });
+    let made = fs.change(engine, Need::Write(0), move |fs, change| {
+        Box::pin(async move { fs.create(change, fs.root(), &name, &new).await })
+    });
+    made.await.unwrap()
 }
 
 async fn snapshots(engine: &Engine, fs: &FsWriter, file: ObjectId, pool: &str, count: u64) {
     for number in 1..=count {
-        let hold = engine.hold_for(fs.live(), Need::Write(BLOCK_BYTES)).await.unwrap();
-        let edit = fs.live().edit();
         let data: Vec<u8> = number.to_le_bytes().iter().cycle().take(BLOCK_BYTES as usize).copied().collect();
         let at = number % BLOCKS * BLOCK_BYTES;
-        fs.write(Change { edit: &edit, now: NOW }, file, at, Bytes::from(data)).await.unwrap();
-        drop(hold);
+        let written = fs.change(engine, Need::Write(BLOCK_BYTES), move |fs, change| {
+            fs.write(change, file, at, Bytes::from(data))
+        });
+        written.await.unwrap();
         cenote_tasks::snapshot(engine, &[format!("{pool}@s{number}")]).await.unwrap();
     }
 }
 
 async fn xattrs(engine: &Engine, fs: &FsWriter, file: ObjectId, count: u64) {
     for number in 1..=count {
-        let _hold = engine.hold_for(fs.live(), Need::Write(BLOCK_BYTES)).await.unwrap();
-        let edit = fs.live().edit();
-        let (change, name) = (Change { edit: &edit, now: NOW }, format!("user.number{number}"));
-        let value = number.to_le_bytes();
-        fs.set_xattr(change, file, name.as_bytes(), Some(&value), SetXattr::Any).await.unwrap();
+        let (name, value) = (format!("user.number{number}"), number.to_le_bytes());
+        let set = fs.change(engine, Need::Write(BLOCK_BYTES), move |fs, change| {
+            Box::pin(
+                async move { fs.set_xattr(change, file, name.as_bytes(), Some(&value), SetXattr::Any).await },
+            )
+        });
+        set.await.unwrap();
     }
 }

@@ -17,10 +17,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use cenote_dataset::{ImportOptions, import};
-use cenote_engine::{Engine, Need, OpenDataset};
+use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
-use cenote_fs::Timestamp;
-use cenote_fs::write::{Change, FsOptions, FsWriter, NewFile, NewKind};
+use cenote_fs::write::{Change, Changing, FsOptions, FsWriter, NewFile, NewKind};
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 
@@ -36,7 +35,6 @@ const GROUP_WRITES: u64 = 200;
 struct Bench {
     rt: Runtime,
     engine: Engine,
-    dataset: OpenDataset,
     fs: FsWriter,
     noise: Bytes,
 }
@@ -100,9 +98,9 @@ impl Bench {
         let engine = Engine::start(&mos).await.unwrap();
         let dataset = engine.dataset(pool).await.unwrap();
         let options = FsOptions::of(&mos, &mos.dataset(pool).await.unwrap()).await.unwrap();
-        let fs = FsWriter::open(dataset.clone(), options).await.unwrap();
+        let fs = FsWriter::open(dataset, options).await.unwrap();
         let noise: Vec<u8> = (0..MIB / 8).flat_map(|_| rt.random_u64().to_ne_bytes()).collect();
-        Bench { rt: rt.clone(), engine, dataset, fs, noise: noise.into() }
+        Bench { rt: rt.clone(), engine, fs, noise: noise.into() }
     }
 
     async fn timed(&self, what: &str, count: u64, unit: &str, work: impl Future<Output = ()>) {
@@ -113,15 +111,12 @@ impl Bench {
     }
 
     /// One operation that needs room for this many bytes.
-    async fn change<T>(&self, bytes: u64, act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>) -> T {
-        let hold = self.engine.hold_for(self.dataset.live(), Need::Write(bytes)).await.unwrap();
-        let edit = self.dataset.edit(&hold);
-        let now_ns = self.rt.unix_time_ns();
-        let now = Timestamp {
-            seconds: (now_ns / 1_000_000_000).cast_signed(),
-            nanoseconds: (now_ns % 1_000_000_000) as u32,
-        };
-        act(Change { edit: &edit, now }).await.unwrap()
+    async fn change<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        act: impl for<'a> FnOnce(&'a FsWriter, Change<'a>) -> Changing<'a, T> + Send + 'static,
+    ) -> T {
+        self.fs.change(&self.engine, Need::Write(bytes), act).await.unwrap()
     }
 
     async fn file(&self, name: &str) -> ObjectId {
@@ -130,13 +125,17 @@ impl Bench {
 
     async fn make(&self, dir: ObjectId, name: &str, kind: NewKind<'static>) -> ObjectId {
         let new = NewFile { kind, mode: 0o755, umask: 0o22, uid: 0, gid: 0 };
-        self.change(8192, async |change| self.fs.create(change, dir, name.as_bytes(), &new).await).await
+        let name = name.as_bytes().to_vec();
+        self.change(8192, move |fs, change| {
+            Box::pin(async move { fs.create(change, dir, &name, &new).await })
+        })
+        .await
     }
 
     /// Copies the data to new memory, as if it came from a user.
     async fn write(&self, file: ObjectId, at: u64, data: &[u8]) {
         let data = Bytes::copy_from_slice(data);
-        self.change(data.len() as u64, async |change| self.fs.write(change, file, at, data).await).await;
+        self.change(data.len() as u64, move |fs, change| fs.write(change, file, at, data)).await;
     }
 
     async fn sequential(&self, file: ObjectId, mib: u64, write_bytes: usize) {

@@ -49,6 +49,14 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl Timestamp {
+    /// A time in nanoseconds since 1970, as clocks give it.
+    pub fn of_unix_ns(unix_ns: u64) -> Timestamp {
+        let (seconds, nanoseconds) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
+        Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
+    }
+}
+
 impl From<ZfsTime> for Timestamp {
     fn from(time: ZfsTime) -> Timestamp {
         Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds as u32 }

@@ -2,7 +2,8 @@
 //!
 //! Idea: an operation (create, write, rename ...) is a method of [`FsWriter`] that takes a [`Change`]: an
 //! edit of the open txg, and the time. It first checks and then makes changes through the [`Edit`]. They show
-//! at once in [`FsWriter::view`], an ordinary [`Filesystem`].
+//! at once in [`FsWriter::view`], an ordinary [`Filesystem`]. An operation awaits in its midst, so its future
+//! must not be dropped: callers run it through [`FsWriter::change`], which owns it.
 //!
 //! ```text
 //!   operation --> locks on the objects concerned      locks
@@ -45,10 +46,11 @@ mod xattr_dir;
 mod znode;
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_engine::{Engine, Log, OpenDataset};
+use cenote_engine::{Engine, Log, Need, OpenDataset};
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_object::{Cursor, Edit, LiveObjset, Zap, ZapEdit};
@@ -90,6 +92,9 @@ pub struct Change<'a> {
 }
 
 /// A file system opened for changes. A clone costs one atomic increment.
+/// An operation, or several that belong together, under way.
+pub type Changing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
 #[derive(Clone)]
 pub struct FsWriter(Arc<FsWriterInner>);
 
@@ -186,6 +191,25 @@ impl FsWriter {
     /// The object set that it changes.
     pub fn live(&self) -> &LiveObjset {
         self.0.dataset.live()
+    }
+
+    /// Runs operations in the open txg, now. This future may be dropped at any time: then all that
+    /// `operation` does is done, or nothing.
+    ///
+    /// # Errors
+    /// There is no room, or a txg could not be written; those of `operation`.
+    pub async fn change<T: Send + 'static>(
+        &self,
+        engine: &Engine,
+        need: Need,
+        operation: impl for<'a> FnOnce(&'a FsWriter, Change<'a>) -> Changing<'a, T> + Send + 'static,
+    ) -> Result<T> {
+        let (fs, runtime) = (self.clone(), engine.runtime().clone());
+        let operate = move |edit| async move {
+            let now = Timestamp::of_unix_ns(runtime.unix_time_ns());
+            operation(&fs, Change { edit: &edit, now }).await
+        };
+        engine.change(self.live(), need, operate).await
     }
 
     /// The log in which operations record what they did, if there is one.

@@ -14,8 +14,8 @@
 //! cut, for everything in the last synced txg.
 //!
 //! Locking: one task works on a [`Putter`]; only [`Putter::stop`] and [`Putter::copied`] may be called
-//! meanwhile. The stop flag and the counters are independent relaxed atomics. Each change runs under an
-//! engine hold, which is released before the next; the txg can be synced in between.
+//! meanwhile. The stop flag and the counters are independent relaxed atomics. The txg can
+//! be synced between one change and the next.
 //!
 //! Source: inode(7), xattr(7), lseek(2) for holes.
 
@@ -34,7 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
-use cenote_fs::{Change, FsWriter, Timestamp};
+use cenote_fs::write::{Changing, SetAttr};
+use cenote_fs::{Change, FsWriter};
 use cenote_runtime::AbortOnDrop;
 
 use crate::copy::{Copied, Counters, Loss, LossKind, Reason};
@@ -155,30 +156,24 @@ impl Putter {
     }
 
     /// Runs an operation on a file, other than on its content, in the open txg.
-    pub async fn change<T>(
+    pub async fn change<T: Send + 'static>(
         &self,
-        act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
+        act: impl for<'a> FnOnce(&'a FsWriter, Change<'a>) -> Changing<'a, T> + Send + 'static,
     ) -> cenote_fs::Result<T> {
         self.change_with(Need::Write(room::FILE_BYTES), act).await
     }
 
     /// The same for operations that need more room, or less.
-    async fn change_with<T>(
+    async fn change_with<T: Send + 'static>(
         &self,
         need: Need,
-        act: impl AsyncFnOnce(Change<'_>) -> cenote_fs::Result<T>,
+        act: impl for<'a> FnOnce(&'a FsWriter, Change<'a>) -> Changing<'a, T> + Send + 'static,
     ) -> cenote_fs::Result<T> {
-        let _hold = self.engine.hold_for(self.fs.live(), need).await?;
-        let edit = self.fs.live().edit();
-        act(Change { edit: &edit, now: self.now() }).await
+        self.fs.change(&self.engine, need, act).await
     }
 
-    fn now(&self) -> Timestamp {
-        let now_ns = self.engine.runtime().unix_time_ns();
-        Timestamp {
-            seconds: (now_ns / 1_000_000_000).cast_signed(),
-            nanoseconds: (now_ns % 1_000_000_000) as u32,
-        }
+    async fn set_attr(&self, object: ObjectId, set: SetAttr) -> cenote_fs::Result<()> {
+        self.change(move |fs, change| Box::pin(async move { fs.set_attr(change, object, &set).await })).await
     }
 
     fn is_stopped(&self) -> bool {

@@ -32,12 +32,14 @@ mod sim;
 mod task;
 mod threads;
 mod time;
+mod to_end;
 mod work;
 
 pub use rng::Rng;
 pub use sim::{SimConfig, SimReport, Step};
 pub use task::{AbortOnDrop, JoinError, JoinHandle};
 pub use time::{Elapsed, Instant};
+pub use to_end::ToEnd;
 pub use work::{Cost, CostModel, WorkKind};
 
 use real::Real;
@@ -106,6 +108,12 @@ impl Runtime {
                 JoinHandle::simulated(self.clone(), sim.spawn(task, Location::caller()))
             }
         }
+    }
+
+    /// Runs work that must not stay half done: if what this returns is dropped when the work has begun, a
+    /// task brings the work to its end.
+    pub fn to_end<T: Send>(&self, work: impl Future<Output = T> + Send + 'static) -> ToEnd<'_, T> {
+        ToEnd::new(self, Box::pin(work))
     }
 
     /// Monotonic time since this runtime began.

@@ -144,7 +144,7 @@ impl Files {
         let fs = FsWriter::shared(engine, name).await?;
         let head = Tree::Live(engine.clone(), fs.clone());
         let files = Files::of(engine.runtime(), Pool::Live(engine.clone()), name, head, options);
-        change::drain_delete_queue(engine, &fs).await?;
+        fs.free_all_unlinked(engine).await?;
         Ok(files)
     }
 
@@ -243,8 +243,7 @@ impl Files {
     }
 
     fn now(&self) -> Timestamp {
-        let ns = self.0.runtime.unix_time_ns();
-        Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
+        Timestamp::of_unix_ns(self.0.runtime.unix_time_ns())
     }
 
     fn named(&self, node: Node) -> Option<Named> {

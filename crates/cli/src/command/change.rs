@@ -126,7 +126,10 @@ impl Mkdir {
 async fn make(putter: &Putter, dir: ObjectId, name: &[u8]) -> Result<ObjectId, CliError> {
     let (uid, gid) = (geteuid().as_raw().into(), getegid().as_raw().into());
     let new = NewFile { kind: NewKind::Directory, mode: 0o755, umask: 0, uid, gid };
-    Ok(putter.change(async |change| putter.fs().create(change, dir, name, &new).await).await?)
+    let name = name.to_vec();
+    let made =
+        putter.change(move |fs, change| Box::pin(async move { fs.create(change, dir, &name, &new).await }));
+    Ok(made.await?)
 }
 
 async fn make_all(putter: &Putter, path: &[u8]) -> Result<(), CliError> {

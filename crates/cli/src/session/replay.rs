@@ -55,11 +55,7 @@ impl Session {
 
 /// The current time as a file timestamp.
 pub fn now(runtime: &Runtime) -> Timestamp {
-    let now_ns = runtime.unix_time_ns();
-    Timestamp {
-        seconds: (now_ns / 1_000_000_000).cast_signed(),
-        nanoseconds: (now_ns % 1_000_000_000) as u32,
-    }
+    Timestamp::of_unix_ns(runtime.unix_time_ns())
 }
 
 /// Reports records that could not be replayed when the pool was opened for writing. The log is gone then, as

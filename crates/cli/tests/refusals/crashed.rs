@@ -42,7 +42,7 @@ pub fn make_pool(folder: &Path) -> String {
         let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         // The first commit syncs a txg, which leads to the log.
         fs.commit(None).await.unwrap();
-        let hold = engine.hold_for(fs.live(), Need::Write(0)).await.unwrap();
+        let hold = engine.hold().await.unwrap();
         let edit = fs.live().edit();
         let change = Change { edit: &edit, now: Timestamp { seconds: 1, nanoseconds: 0 } };
         let new = NewFile { kind: NewKind::Regular, mode: 0o644, umask: 0, uid: 0, gid: 0 };

@@ -8,12 +8,11 @@
 
 use cenote_boxed::boxed;
 use cenote_format::zil::LogRecord;
-use cenote_object::Result;
+use cenote_object::{DatasetError, Edit, Result};
 
 use crate::engine::Engine;
 use crate::logs::OpenedLog;
 use crate::open_dataset::OpenDataset;
-use crate::txgs::Hold;
 use crate::zil::log::Log;
 
 /// A log that has to be replayed before its dataset can be changed.
@@ -32,15 +31,39 @@ impl PendingReplay {
         PendingReplay { name, dataset, records, log }
     }
 
-    /// A record was replayed (or passed over) under this hold.
-    pub fn note(&self, hold: &Hold, record: &LogRecord) {
-        self.log.0.chain.lock().note_replayed(hold.txg(), record.seq);
+    /// Replays a record, or passes it over: what `change` does, and that it was done, is part of one txg. It
+    /// is never refused: users were promised this before the crash. If it fails, nothing is noted.
+    ///
+    /// # Errors
+    /// Those of `change`; [`DatasetError::Stopped`].
+    pub async fn redo<T, E, F>(&self, record: &LogRecord, change: impl FnOnce(Edit) -> F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DatasetError> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let engine = self.log.0.engine.upgrade()?;
+        let hold = engine.hold().await?;
+        let (log, txg, sequence) = (self.log.clone(), hold.txg(), record.seq);
+        let change = change(self.dataset.live().edit());
+        let noted = async move {
+            let done = change.await?;
+            log.0.chain.lock().note_replayed(txg, sequence);
+            Ok(done)
+        };
+        engine.under(hold, noted).await
     }
 
     /// All is replayed that can be: the log goes, and the dataset can be opened. On disk it is when the txg
     /// is.
-    pub fn finish(self, hold: &Hold) {
+    ///
+    /// # Errors
+    /// [`DatasetError::Stopped`].
+    #[boxed]
+    pub async fn finish(self) -> Result<()> {
+        let hold = self.log.0.engine.upgrade()?.hold().await?;
         self.log.0.chain.lock().end_replay(hold.txg());
+        Ok(())
     }
 }
 

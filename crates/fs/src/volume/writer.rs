@@ -1,4 +1,5 @@
-//! Changes a volume, in memory.
+//! Changes a volume, in memory. As with files, an operation's future must not be dropped: it runs through
+//! [`Engine::change`], which owns it.
 //!
 //! Concurrent writes to the same block yield one or the other, or parts of both, as on any disk. The block
 //! itself stays consistent: partial writes are applied one at a time.
@@ -101,6 +102,11 @@ impl VolumeWriter {
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
+    /// The object set that it changes.
+    pub fn live(&self) -> &LiveObjset {
+        self.dataset.live()
+    }
+
 
     /// Writes bytes at an offset. Whole blocks are not copied.
     ///

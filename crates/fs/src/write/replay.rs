@@ -15,12 +15,15 @@ mod attributes;
 mod content;
 mod names;
 
+use std::sync::Arc;
+
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_engine::zil::PendingReplay;
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{LogRecord, Operation};
+use cenote_object::DatasetError;
 
 use super::{Change, FsOptions, FsWriter};
 use crate::attr::Timestamp;
@@ -58,27 +61,29 @@ pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String,
 }
 
 /// The object set of a log.
+#[derive(Clone)]
 enum Target {
     Files(FsWriter),
-    Volume(VolumeWriter),
+    Volume(Arc<VolumeWriter>),
 }
 
 async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> Result<ReplayReport> {
     let target = open(engine, &pending).await?;
     if let Target::Files(fs) = &target {
         // Numbers of files that are gone already may be reused in the log.
-        drain(engine, fs, now).await?;
+        fs.free_all_unlinked(engine).await?;
     }
     let mut report = ReplayReport::default();
     for (index, record) in pending.records.iter().enumerate() {
-        let hold = engine.hold().await?;
-        let edit = pending.dataset.edit(&hold);
-        let change = Change { edit: &edit, now };
-        let done = match &target {
-            Target::Files(fs) => fs.replay_record(change, record).await,
-            Target::Volume(volume) => volume.replay_record(&edit, record).await,
+        let (target, again) = (target.clone(), record.clone());
+        let redo = move |edit| async move {
+            match target {
+                Target::Files(fs) => fs.replay_record(Change { edit: &edit, now }, &again).await,
+                Target::Volume(volume) => volume.replay_record(&edit, &again).await,
+            }
         };
-        match done {
+        match pending.redo(record, redo).await {
+            Err(error @ FsError::Dataset(DatasetError::Stopped { .. })) => return Err(error),
             Ok(true) => report.applied += 1,
             Ok(false) => report.skipped += 1,
             Err(error) => {
@@ -86,38 +91,22 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
                 break;
             }
         }
-        pending.note(&hold, record);
-        drop(hold);
         if index % RECORDS_PER_GROUP == RECORDS_PER_GROUP - 1 {
             engine.sync_all().await?;
         }
     }
-    let hold = engine.hold().await?;
-    pending.finish(&hold);
+    pending.finish().await?;
     Ok(report)
 }
 
 async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     let dataset = pending.dataset.clone();
     if dataset.view().phys().objset_type == ObjsetType::Zvol {
-        return Ok(Target::Volume(VolumeWriter::open(dataset).await?));
+        return Ok(Target::Volume(VolumeWriter::open(dataset).await?.into()));
     }
     let mos = engine.mos().await?;
     let options = FsOptions::of(&mos, &mos.dataset(&pending.name).await?).await?;
     Ok(Target::Files(FsWriter::open(dataset, options).await?))
-}
-
-async fn drain(engine: &Engine, fs: &FsWriter, now: Timestamp) -> Result<()> {
-    loop {
-        let hold = engine.hold().await?;
-        let edit = fs.live().edit();
-        let left = fs.drain_delete_queue(Change { edit: &edit, now }).await?;
-        drop(hold);
-        if left == 0 {
-            return Ok(());
-        }
-        engine.sync_all().await?;
-    }
 }
 
 impl FsWriter {

@@ -9,6 +9,7 @@
 //! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`).
 
 use cenote_boxed::boxed;
+use cenote_engine::{Engine, Need};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::FileKind;
@@ -65,8 +66,24 @@ impl FsWriter {
         }
     }
 
-    /// Frees as much of the delete queue as one txg allows, in a file system that is not in use yet. Returns
-    /// the number of files left; if there are any, continue in another txg.
+    /// Frees the files of the delete queue, in a file system that is not in use yet, in as many txgs as it
+    /// takes. Must not be called under a hold.
+    ///
+    /// # Errors
+    /// The queue or a file in it is damaged, or a txg could not be written.
+    #[boxed]
+    pub async fn free_all_unlinked(&self, engine: &Engine) -> Result<()> {
+        if self.view().unlinked().await?.is_empty() {
+            return Ok(());
+        }
+        while self.change(engine, Need::Free, |fs, change| fs.drain_delete_queue(change)).await? > 0 {
+            engine.sync_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Frees as much of the delete queue as one txg allows. Returns the number of files left; if there are
+    /// any, continue in another txg.
     ///
     /// # Errors
     /// The queue or a file in it is damaged.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
+use cenote_fs::FsError;
 use cenote_fs::write::SetAttr;
-use cenote_fs::{Change, FsError};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -44,7 +44,7 @@ impl Putter {
         };
         // Set the size first, so that blocks have their final size from the start.
         let whole = SetAttr { size: Some(size), ..SetAttr::default() };
-        if let Err(error) = self.change(async |change| self.fs.set_attr(change, object, &whole).await).await {
+        if let Err(error) = self.set_attr(object, whole).await {
             return told(error.into());
         }
         let mut at = 0;
@@ -62,8 +62,7 @@ impl Putter {
                 break; // it was truncated
             }
             let len = data.len() as u64;
-            let write = async |change: Change<'_>| self.fs.write(change, object, start, data).await;
-            match self.change_with(Need::Write(len), write).await {
+            match self.write(object, start, data).await {
                 Ok(()) => {}
                 Err(FsError::Dataset(error)) => match self.full(&error) {
                     Some(full) => return Err(full),
@@ -75,6 +74,12 @@ impl Putter {
             at = start + len;
         }
         Ok(true)
+    }
+
+    /// Writes a piece of content.
+    pub(super) async fn write(&self, object: ObjectId, start: u64, data: Bytes) -> cenote_fs::Result<()> {
+        let need = Need::Write(data.len() as u64);
+        self.change_with(need, move |fs, change| fs.write(change, object, start, data)).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::write::{SetAttr, SetXattr};
@@ -32,7 +33,7 @@ impl Putter {
                 | flag(IFlags::NODUMP, pflags::NODUMP),
             ..SetAttr::default()
         };
-        if let Err(error) = self.change(async |change| self.fs.set_attr(change, object, &set).await).await {
+        if let Err(error) = self.set_attr(object, set).await {
             self.lost(path, LossKind::Mode, error);
         }
     }
@@ -52,15 +53,16 @@ impl Putter {
                     continue;
                 }
             };
-            self.put_xattr(path, object, &name, &value).await;
+            self.put_xattr(path, object, name.into(), value.into()).await;
         }
     }
 
-    pub(super) async fn put_xattr(&self, path: &Path, object: ObjectId, name: &[u8], value: &[u8]) {
-        let set = async |change: cenote_fs::Change<'_>| {
-            self.fs.set_xattr(change, object, name, Some(value), SetXattr::Any).await
-        };
-        if let Err(error) = self.change(set).await {
+    pub(super) async fn put_xattr(&self, path: &Path, object: ObjectId, name: Bytes, value: Bytes) {
+        let key = name.clone();
+        let set = self.change(move |fs, change| {
+            Box::pin(async move { fs.set_xattr(change, object, &key, Some(&value), SetXattr::Any).await })
+        });
+        if let Err(error) = set.await {
             let is_acl = name.starts_with(POSIX_ACL_PREFIX);
             let reason = match error.refusal() {
                 Some(Refusal::NotSupported) if is_acl => {

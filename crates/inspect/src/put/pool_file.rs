@@ -5,12 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use cenote_boxed::boxed;
-use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::manifest::Content;
 use cenote_fs::write::{CloneSource, SetAttr};
-use cenote_fs::{Attr, Change, FileKind, Filesystem, FsError, FsWriter, OpenFile, Refusal};
+use cenote_fs::{Attr, FileKind, Filesystem, FsError, FsWriter, OpenFile, Refusal};
 use cenote_object::trail::Trail;
 
 use super::Putter;
@@ -43,6 +42,13 @@ impl Home {
         match self {
             Home::Target(fs) => fs.view(),
             Home::Other(fs) => fs.clone(),
+        }
+    }
+
+    fn as_source(&self) -> CloneSource<'_> {
+        match self {
+            Home::Target(fs) => CloneSource::Live(fs),
+            Home::Other(fs) => CloneSource::Snapshot(fs),
         }
     }
 }
@@ -93,17 +99,18 @@ impl PoolFile {
 
     /// Shares the piece of content at `at`; returns its length.
     async fn share(&self, putter: &Putter, object: ObjectId, at: u64) -> cenote_fs::Result<u64> {
-        let source = match &self.home {
-            Home::Target(fs) => CloneSource::Live(fs),
-            Home::Other(fs) => CloneSource::Snapshot(fs),
-        };
         let (from, to) = ((self.object, at), (object, at));
-        let share =
-            async |change: Change<'_>| putter.fs.clone_range(change, source, from, to, u64::MAX).await;
-        match putter.change(share).await {
+        let share = async || {
+            let home = self.home.clone();
+            let share = putter.change(move |fs, change| {
+                Box::pin(async move { fs.clone_range(change, home.as_source(), from, to, u64::MAX).await })
+            });
+            share.await
+        };
+        match share().await {
             Err(error) if error.refusal() == Some(Refusal::Again) => {
                 putter.engine.sync_all().await?;
-                putter.change(share).await
+                share().await
             }
             shared => shared,
         }
@@ -123,8 +130,7 @@ impl PoolFile {
         let end = content.next_hole(start).await?.min(self.attr.size);
         let end = end.min((start / PIECE_BYTES + 1) * PIECE_BYTES);
         let data = content.read(start, end - start).await?;
-        let write = async |change: Change<'_>| putter.fs.write(change, object, start, data).await;
-        putter.change_with(Need::Write(end - start), write).await?;
+        putter.write(object, start, data).await?;
         Ok(end)
     }
 
@@ -160,7 +166,7 @@ impl PoolFile {
 
     async fn set_size(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<()> {
         let whole = SetAttr { size: Some(self.attr.size), ..SetAttr::default() };
-        putter.change(async |change| putter.fs.set_attr(change, object, &whole).await).await
+        putter.set_attr(object, whole).await
     }
 }
 
@@ -230,7 +236,7 @@ impl Source for PoolFile {
         match view.xattrs(self.object).await {
             Ok(xattrs) => {
                 for xattr in xattrs {
-                    putter.put_xattr(path, object, &xattr.name, &xattr.value).await;
+                    putter.put_xattr(path, object, xattr.name, xattr.value).await;
                 }
             }
             Err(error) => putter.lost(path, LossKind::Xattrs, error),
@@ -238,10 +244,11 @@ impl Source for PoolFile {
         let attr = &self.attr;
         let is_link = attr.kind() == FileKind::Symlink;
         if attr.flags & pflags::ACL_TRIVIAL == 0 && !is_link {
-            let set = async |change: Change<'_>| {
-                putter.fs.set_acl(change, object, view.acl(self.object).await?).await
+            let set = async {
+                let acl = view.acl(self.object).await?;
+                putter.change(move |fs, change| fs.set_acl(change, object, acl)).await
             };
-            if let Err(error) = putter.change(set).await {
+            if let Err(error) = set.await {
                 putter.lost(path, LossKind::Acl, error);
             }
         }
@@ -255,8 +262,7 @@ impl Source for PoolFile {
             set_flags: attr.flags & !pflags::PROJINHERIT,
             ..SetAttr::default()
         };
-        if let Err(error) = putter.change(async |change| putter.fs.set_attr(change, object, &set).await).await
-        {
+        if let Err(error) = putter.set_attr(object, set).await {
             putter.lost(path, LossKind::Mode, error);
         }
     }

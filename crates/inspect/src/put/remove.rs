@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
-use cenote_fs::{Change, FileKind};
+use cenote_fs::FileKind;
 
 use super::Putter;
 use crate::error::Result;
@@ -43,9 +43,13 @@ impl Putter {
                 stack.extend(below.into_iter().map(|below| (entry.object, below.name.to_vec(), false)));
                 continue;
             }
-            let gone = self.change_with(Need::Free, async |change| match is_folder {
-                true => self.fs.rmdir(change, dir, &name).await.map(Some),
-                false => self.fs.unlink(change, dir, &name).await,
+            let gone = self.change_with(Need::Free, move |fs, change| {
+                Box::pin(async move {
+                    match is_folder {
+                        true => fs.rmdir(change, dir, &name).await.map(Some),
+                        false => fs.unlink(change, dir, &name).await,
+                    }
+                })
             });
             if let Some(gone) = gone.await? {
                 self.free(gone).await?;
@@ -59,20 +63,14 @@ impl Putter {
     /// # Errors
     /// The queue is damaged, or a txg could not be synced.
     pub async fn clean_up(&self) -> Result<()> {
-        if self.fs.view().unlinked().await?.is_empty() {
-            return Ok(());
-        }
-        let drain = async |change: Change<'_>| self.fs.drain_delete_queue(change).await;
-        while self.change_with(Need::Free, drain).await? > 0 {
-            self.engine.sync_all().await?;
-        }
-        Ok(())
+        Ok(self.fs.free_all_unlinked(&self.engine).await?)
     }
 
     /// Frees a file without names; a large file takes several txgs.
     pub(super) async fn free(&self, object: ObjectId) -> Result<()> {
-        let free = async |change: Change<'_>| self.fs.free_unlinked(change, object).await;
-        while !self.change_with(Need::Free, free).await? {
+        let free =
+            async || self.change_with(Need::Free, move |fs, change| fs.free_unlinked(change, object)).await;
+        while !free().await? {
             self.engine.sync_all().await?;
         }
         Ok(())

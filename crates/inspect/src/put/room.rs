@@ -18,8 +18,9 @@ impl Putter {
     /// # Errors
     /// There is no room, or a txg could not be synced.
     pub(super) async fn make_room(&self) -> Result<()> {
-        match self.engine.hold_for(self.fs.live(), Need::Write(FILE_BYTES)).await {
-            Ok(_) => Ok(()),
+        let nothing = |_| std::future::ready(Ok::<_, DatasetError>(()));
+        match self.engine.change(self.fs.live(), Need::Write(FILE_BYTES), nothing).await {
+            Ok(()) => Ok(()),
             Err(error) => Err(self.full(&error).unwrap_or_else(|| error.into())),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind, RenameMode};
-use cenote_fs::{Change, DirEntry, FileKind};
+use cenote_fs::{DirEntry, FileKind};
 use rustix::io::Errno;
 
 use super::source::Source;
@@ -133,7 +133,11 @@ impl<'a, S: Source> Walk<'a, S> {
             None => {
                 putter.count(|counters| &counters.folders, 1);
                 let new = putter.new_file(source, NewKind::Directory);
-                putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await
+                let name = name.to_vec();
+                let made = putter.change(move |fs, change| {
+                    Box::pin(async move { fs.create(change, dir, &name, &new).await })
+                });
+                made.await
             }
         };
         Ok(found.map_err(|error| putter.lost(path, LossKind::File, error)).ok())
@@ -160,11 +164,7 @@ impl<'a, S: Source> Walk<'a, S> {
         let key = source.link_key();
         let known = key.and_then(|key| self.links.get(&key).copied());
         let made = match known {
-            Some(object) => putter
-                .change(async |change| putter.fs.link(change, object, dir, first_name).await)
-                .await
-                .map(|()| object)
-                .map_err(Reason::from),
+            Some(object) => putter.link(object, dir, first_name).await.map_err(Reason::from),
             None => self.make(source, dir, first_name).await,
         };
         let object = match made {
@@ -178,8 +178,11 @@ impl<'a, S: Source> Walk<'a, S> {
             return Ok(());
         }
         if there.is_some() {
-            let renamed = putter.change(async |change| {
-                putter.fs.rename(change, (dir, TEMPORARY), (dir, name), RenameMode::Replace).await
+            let name = name.to_vec();
+            let renamed = putter.change(move |fs, change| {
+                Box::pin(async move {
+                    fs.rename(change, (dir, TEMPORARY), (dir, &name), RenameMode::Replace).await
+                })
             });
             match renamed.await {
                 Ok(Some(old)) => putter.free(old).await?,
@@ -198,12 +201,12 @@ impl<'a, S: Source> Walk<'a, S> {
     async fn make(&self, source: &S, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Reason> {
         let putter = self.putter;
         let device = source.device();
-        let target;
+        let target = match source.kind() {
+            FileKind::Symlink => source.target().await?,
+            _ => Vec::new(),
+        };
         let kind = match source.kind() {
-            FileKind::Symlink => {
-                target = source.target().await?;
-                NewKind::Symlink(&target)
-            }
+            FileKind::Symlink => NewKind::Symlink(&[]),
             FileKind::Regular => NewKind::Regular,
             FileKind::Fifo => NewKind::Fifo,
             FileKind::Socket => NewKind::Socket,
@@ -211,13 +214,29 @@ impl<'a, S: Source> Walk<'a, S> {
             FileKind::BlockDevice => NewKind::BlockDevice(device.0, device.1),
             _ => return Err(Reason::Because("files of this type can't be created")),
         };
-        let new = putter.new_file(source, kind);
-        let made = putter.change(async |change| putter.fs.create(change, dir, name, &new).await).await;
-        made.map_err(Reason::from)
+        let (new, name) = (putter.new_file(source, kind), name.to_vec());
+        let made = putter.change(move |fs, change| {
+            Box::pin(async move {
+                let kind = match kind {
+                    NewKind::Symlink(_) => NewKind::Symlink(&target),
+                    other => other,
+                };
+                fs.create(change, dir, &name, &NewFile { kind, ..new }).await
+            })
+        });
+        made.await.map_err(Reason::from)
     }
 }
 
 impl Putter {
+    /// Adds a name to a file; returns the file.
+    async fn link(&self, object: ObjectId, dir: ObjectId, name: &[u8]) -> cenote_fs::Result<ObjectId> {
+        let name = name.to_vec();
+        let linked =
+            self.change(move |fs, change| Box::pin(async move { fs.link(change, object, dir, &name).await }));
+        linked.await.map(|()| object)
+    }
+
     fn new_file<'k>(&self, source: &impl Source, kind: NewKind<'k>) -> NewFile<'k> {
         let (mode, (uid, gid)) = match (self.options.metadata, kind) {
             (true, NewKind::Symlink(_)) => (0o777, source.owner()),
@@ -254,8 +273,11 @@ impl Putter {
             self.dress(source, path, object).await;
             return Ok(true);
         }
-        let unlink = async |change: Change<'_>| self.fs.unlink(change, dir, name).await;
-        match self.change_with(Need::Free, unlink).await {
+        let name = name.to_vec();
+        let unlinked = self.change_with(Need::Free, move |fs, change| {
+            Box::pin(async move { fs.unlink(change, dir, &name).await })
+        });
+        match unlinked.await {
             Ok(Some(last)) => self.free(last).await?,
             Ok(None) => {}
             Err(error) => self.lost(path, LossKind::File, error),

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_engine::{Engine, Need, OpenDataset};
+use cenote_engine::{Engine, Need};
 use cenote_fs::VolumeWriter;
-use cenote_object::Edit;
 use cenote_runtime::AbortOnDrop;
 
 use super::content::{PIECE_BYTES, next_piece, read};
@@ -32,8 +31,7 @@ pub enum VolumeSource {
 /// Changes one volume of a pool. Txgs are synced as they fill.
 pub struct VolumePutter {
     engine: Engine,
-    dataset: OpenDataset,
-    volume: VolumeWriter,
+    volume: Arc<VolumeWriter>,
     /// Txgs are synced as long as this exists.
     _groups: AbortOnDrop<()>,
     bytes: AtomicU64,
@@ -41,21 +39,15 @@ pub struct VolumePutter {
 }
 
 impl VolumePutter {
-    /// For the volume in a dataset.
-    ///
-    /// # Errors
-    /// It is not a volume, or can't be read.
-    #[boxed]
-    pub async fn open(engine: &Engine, dataset: OpenDataset) -> Result<VolumePutter> {
-        let volume = VolumeWriter::open(dataset.clone()).await?;
-        Ok(VolumePutter {
+    /// For a volume, which others may be changing, too.
+    pub fn new(engine: &Engine, volume: Arc<VolumeWriter>) -> VolumePutter {
+        VolumePutter {
             engine: engine.clone(),
-            dataset,
             volume,
             _groups: engine.sync_in_background(),
             bytes: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-        })
+        }
     }
 
     /// The volume.
@@ -130,8 +122,9 @@ impl VolumePutter {
     }
 
     async fn write(&self, start: u64, data: Bytes) -> Result<()> {
-        let len = data.len() as u64;
-        self.change(Need::Write(len), async |edit| self.volume.write(edit, start, data).await).await?;
+        let (len, volume) = (data.len() as u64, self.volume.clone());
+        let write = move |edit| async move { volume.write(&edit, start, data).await };
+        self.engine.change(self.volume.live(), Need::Write(len), write).await?;
         self.bytes.fetch_add(len, Ordering::Relaxed);
         Ok(())
     }
@@ -142,11 +135,8 @@ impl VolumePutter {
         }
         // Partial blocks at both edges may have to be written.
         let need = Need::Write(2 * self.volume.block_bytes());
-        self.change(need, async |edit| self.volume.write_zeros(edit, start..end).await).await
-    }
-
-    async fn change(&self, need: Need, act: impl AsyncFnOnce(&Edit) -> cenote_fs::Result<()>) -> Result<()> {
-        let hold = self.engine.hold_for(self.dataset.live(), need).await?;
-        Ok(act(&self.dataset.edit(&hold)).await?)
+        let volume = self.volume.clone();
+        let clear = move |edit| async move { volume.write_zeros(&edit, start..end).await };
+        Ok(self.engine.change(self.volume.live(), need, clear).await?)
     }
 }

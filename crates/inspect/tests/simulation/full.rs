@@ -7,7 +7,7 @@ use cenote_dataset::{Mos, Value};
 use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
-use cenote_fs::{Change, Filesystem, FsError, FsOptions, FsWriter, Refusal};
+use cenote_fs::{Filesystem, FsError, FsOptions, FsWriter, Refusal};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{Disk, Raidz};
 use cenote_runtime::{Rng, Runtime};
@@ -19,7 +19,6 @@ use crate::run::recover;
 
 /// A file system that is filled with incompressible files, and emptied.
 struct Files {
-    rt: Runtime,
     engine: Engine,
     fs: FsWriter,
     files: Vec<(Vec<u8>, ObjectId)>,
@@ -31,22 +30,24 @@ impl Files {
     async fn of(rt: &Runtime, engine: &Engine, dataset: &str) -> Files {
         let open = engine.dataset(dataset).await.unwrap();
         let fs = FsWriter::open(open, FsOptions::default()).await.unwrap();
-        Files { rt: rt.clone(), engine: engine.clone(), fs, files: Vec::new(), made: 0, rng: rt.rng() }
+        Files { engine: engine.clone(), fs, files: Vec::new(), made: 0, rng: rt.rng() }
     }
 
     async fn make(&mut self, len: usize) -> Result<(), FsError> {
-        let hold = self.engine.hold_for(self.fs.live(), Need::Write(len as u64)).await?;
-        let edit = self.fs.live().edit();
-        let change = Change { edit: &edit, now: now(&self.rt) };
         self.made += 1;
         let name = format!("file{}", self.made).into_bytes();
         let new = NewFile { kind: NewKind::Regular, mode: 0o600, umask: 0, uid: 1, gid: 1 };
-        let id = self.fs.create(change, self.fs.root(), &name, &new).await?;
         let mut data = vec![0; len];
         self.rng.fill(&mut data);
-        self.fs.write(change, id, 0, data.into()).await?;
-        self.files.push((name, id));
-        drop(hold);
+        let own = name.clone();
+        let made = self.fs.change(&self.engine, Need::Write(len as u64), move |fs, change| {
+            Box::pin(async move {
+                let id = fs.create(change, fs.root(), &own, &new).await?;
+                fs.write(change, id, 0, data.into()).await?;
+                Ok(id)
+            })
+        });
+        self.files.push((name, made.await?));
         Ok(())
     }
 
@@ -62,11 +63,13 @@ impl Files {
     async fn remove(&mut self) {
         let pick = self.rng.below(self.files.len() as u64) as usize;
         let (name, id) = self.files.swap_remove(pick);
-        let _hold = self.engine.hold_for(self.fs.live(), Need::Free).await.unwrap();
-        let edit = self.fs.live().edit();
-        let change = Change { edit: &edit, now: now(&self.rt) };
-        assert_eq!(self.fs.unlink(change, self.fs.root(), &name).await.unwrap(), Some(id));
-        assert!(self.fs.free_unlinked(change, id).await.unwrap());
+        let removed = self.fs.change(&self.engine, Need::Free, move |fs, change| {
+            Box::pin(async move {
+                assert_eq!(fs.unlink(change, fs.root(), &name).await?, Some(id));
+                fs.free_unlinked(change, id).await
+            })
+        });
+        assert!(removed.await.unwrap());
     }
 }
 

@@ -3,12 +3,13 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`] and [`full`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`], [`full`] and [`dropped`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
 mod check;
 mod cuts;
+mod dropped;
 mod faults;
 mod full;
 mod journal;

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The hold keeps the txg open: nothing in between may wait for a txg to be written. What has to (a commit, a
-//! clone of blocks that are not on disk yet) happens when the hold is gone.
+//! clone of blocks that are not on disk yet) happens when the hold is gone. An operation is done whole, even
+//! if whoever asked for it goes away. What must follow it (to free a file) is part of it.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +14,8 @@ use bytes::Bytes;
 use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
-use cenote_fs::write::{CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
-use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal, Timestamp};
+use cenote_fs::write::{Changing, CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
+use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal};
 use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, XattrMode};
 use cenote_fuse::{Caller, Errno, Node, Result, SetAttr, Vfs};
 
@@ -35,20 +36,6 @@ const S_IXGRP: u32 = 0o010;
 const FALLOC_FL_KEEP_SIZE: u32 = 0x01;
 const FALLOC_FL_PUNCH_HOLE: u32 = 0x02;
 const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
-
-/// Frees what lost its last name before a crash.
-pub(super) async fn drain_delete_queue(engine: &Engine, fs: &FsWriter) -> Result<(), FsError> {
-    loop {
-        let hold = engine.hold_for(fs.live(), Need::Free).await?;
-        let edit = fs.live().edit();
-        let left = fs.drain_delete_queue(Change { edit: &edit, now: Timestamp::default() }).await?;
-        drop((edit, hold));
-        if left == 0 {
-            return Ok(());
-        }
-        engine.sync_all().await?;
-    }
-}
 
 impl Files {
     /// The dataset, if it takes changes.
@@ -74,18 +61,14 @@ impl Files {
     }
 
     /// Changes something within the open txg. `object` is what `sync=always` commits afterwards.
-    pub(super) async fn change<T>(
+    pub(super) async fn change<T: Send + 'static>(
         &self,
         need: Need,
         object: Option<ObjectId>,
-        operation: impl AsyncFnOnce(&FsWriter, Change<'_>) -> Result<T, FsError>,
+        operation: impl for<'a> FnOnce(&'a FsWriter, Change<'a>) -> Changing<'a, T> + Send + 'static,
     ) -> Result<T> {
         let (engine, fs) = self.writer()?;
-        let hold = engine.hold_for(fs.live(), need).await.map_err(|e| errno_below(&e))?;
-        let edit = fs.live().edit();
-        let done = operation(&fs, Change { edit: &edit, now: self.now() }).await;
-        drop((edit, hold));
-        let done = done.map_err(|e| errno(&e))?;
+        let done = fs.change(&engine, need, operation).await.map_err(|e| errno(&e))?;
         if fs.log().is_some_and(|log| log.is_always()) {
             fs.commit(object).await.map_err(|e| errno(&e))?;
         }
@@ -102,34 +85,45 @@ impl Files {
     ) -> Result<ObjectId> {
         let dir = self.own(dir)?;
         let (major, minor) = new.device;
-        let kind = match (kind_of(new.mode), target) {
-            (FileKind::Symlink, Some(target)) => NewKind::Symlink(target),
-            // A mode of 0 is a file, as mknod(2) has it.
-            (FileKind::Regular | FileKind::Other(0), _) => NewKind::Regular,
-            (FileKind::Directory, _) => NewKind::Directory,
-            (FileKind::Fifo, _) => NewKind::Fifo,
-            (FileKind::Socket, _) => NewKind::Socket,
-            (FileKind::CharDevice, _) => NewKind::CharDevice(major, minor),
-            (FileKind::BlockDevice, _) => NewKind::BlockDevice(major, minor),
-            _ => return Err(Errno::INVAL),
-        };
-        let (uid, gid) = (caller.uid.into(), caller.gid.into());
-        let new = NewFile { kind, mode: new.mode & 0o7777, umask: new.umask, uid, gid };
-        self.change(Need::Write(NAME_BYTES), None, async |fs, change| match name {
-            Some(name) => fs.create(change, dir, name, &new).await,
-            None => fs.create_unnamed(change, dir, &new).await,
+        let (name, target) = (name.map(<[u8]>::to_vec), target.map(<[u8]>::to_vec));
+        self.change(Need::Write(NAME_BYTES), None, move |fs, change| {
+            Box::pin(async move {
+                let kind = match (kind_of(new.mode), &target) {
+                    (FileKind::Symlink, Some(target)) => NewKind::Symlink(target),
+                    // A mode of 0 is a file, as mknod(2) has it.
+                    (FileKind::Regular | FileKind::Other(0), _) => NewKind::Regular,
+                    (FileKind::Directory, _) => NewKind::Directory,
+                    (FileKind::Fifo, _) => NewKind::Fifo,
+                    (FileKind::Socket, _) => NewKind::Socket,
+                    (FileKind::CharDevice, _) => NewKind::CharDevice(major, minor),
+                    (FileKind::BlockDevice, _) => NewKind::BlockDevice(major, minor),
+                    _ => return Err(Refusal::Invalid.of(dir)),
+                };
+                let (uid, gid) = (caller.uid.into(), caller.gid.into());
+                let new = NewFile { kind, mode: new.mode & 0o7777, umask: new.umask, uid, gid };
+                match name {
+                    Some(name) => fs.create(change, dir, &name, &new).await,
+                    None => fs.create_unnamed(change, dir, &new).await,
+                }
+            })
         })
         .await
     }
 
     pub(super) async fn remove(&self, dir: Node, name: &[u8], is_dir: bool) -> Result<()> {
         let dir = self.own(dir)?;
-        let gone = self.change(Need::Free, None, async |fs, change| match is_dir {
-            true => fs.rmdir(change, dir, name).await.map(Some),
-            false => fs.unlink(change, dir, name).await,
-        });
-        self.gone(gone.await?);
-        Ok(())
+        let (files, name) = (self.clone(), name.to_vec());
+        self.change(Need::Free, None, move |fs, change| {
+            Box::pin(async move {
+                let gone = match is_dir {
+                    true => Some(fs.rmdir(change, dir, &name).await?),
+                    false => fs.unlink(change, dir, &name).await?,
+                };
+                files.gone(gone);
+                Ok(())
+            })
+        })
+        .await
     }
 
     /// A file has lost its last name: it is freed as soon as the kernel does not refer to it.
@@ -145,9 +139,8 @@ impl Files {
     /// [`Files::open`].
     pub(super) async fn free_unlinked(&self, object: ObjectId) {
         let Ok((engine, _)) = self.writer() else { return };
-        let step = async || {
-            self.change(Need::Free, None, async |fs, change| fs.free_unlinked(change, object).await).await
-        };
+        let step =
+            async || self.change(Need::Free, None, move |fs, change| fs.free_unlinked(change, object)).await;
         while let Ok(false) = step().await {
             if engine.sync_all().await.is_err() {
                 return;
@@ -159,12 +152,18 @@ impl Files {
         let (object, dir) = (self.own(node)?, self.own(dir)?);
         let (engine, fs) = self.writer()?;
         let is_first = fs.is_unnamed(object);
-        self.change(Need::Write(NAME_BYTES), None, async |fs, change| {
-            fs.link(change, object, dir, name).await
+        let (files, name) = (self.clone(), name.to_vec());
+        self.change(Need::Write(NAME_BYTES), None, move |fs, change| {
+            Box::pin(async move {
+                fs.link(change, object, dir, &name).await?;
+                if is_first {
+                    files.0.references.relink(node);
+                }
+                Ok(())
+            })
         })
         .await?;
         if is_first {
-            self.0.references.relink(node);
             engine.sync_all().await.map_err(|e| errno_below(&e))?;
         }
         Ok(object)
@@ -176,7 +175,8 @@ impl Files {
         to: (Node, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
-        let (from, to) = ((self.own(from.0)?, from.1), (self.own(to.0)?, to.1));
+        let (from, from_name) = (self.own(from.0)?, from.1.to_vec());
+        let (to, to_name) = (self.own(to.0)?, to.1.to_vec());
         let (mode, leaves_whiteout) = match flags {
             RenameFlags::Replace => (RenameMode::Replace, false),
             RenameFlags::NoReplace => (RenameMode::NoReplace, false),
@@ -184,16 +184,19 @@ impl Files {
             RenameFlags::Whiteout { no_replace: false } => (RenameMode::Replace, true),
             RenameFlags::Whiteout { no_replace: true } => (RenameMode::NoReplace, true),
         };
-        let gone = self.change(Need::Write(NAME_BYTES), None, async |fs, change| {
-            let gone = fs.rename(change, from, to, mode).await?;
-            if leaves_whiteout {
-                let new = NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
-                fs.create(change, from.0, from.1, &new).await?;
-            }
-            Ok(gone)
-        });
-        self.gone(gone.await?);
-        Ok(())
+        let files = self.clone();
+        self.change(Need::Write(NAME_BYTES), None, move |fs, change| {
+            Box::pin(async move {
+                let (from, to) = ((from, &from_name[..]), (to, &to_name[..]));
+                files.gone(fs.rename(change, from, to, mode).await?);
+                if leaves_whiteout {
+                    let new = NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
+                    fs.create(change, from.0, from.1, &new).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
     }
 
     pub(super) async fn write_at(
@@ -205,10 +208,12 @@ impl Files {
     ) -> Result<()> {
         let object = self.own(node)?;
         let need = Need::Write(data.len() as u64 + NAME_BYTES);
-        let killed = self.change(need, Some(object), async |fs, change| {
-            let killed = kill_suid_sgid && kill_set_ids(fs, change, object).await?;
-            fs.write(change, object, offset, data).await?;
-            Ok(killed)
+        let killed = self.change(need, Some(object), move |fs, change| {
+            Box::pin(async move {
+                let killed = kill_suid_sgid && kill_set_ids(fs, change, object).await?;
+                fs.write(change, object, offset, data).await?;
+                Ok(killed)
+            })
         });
         // The kernel expects a write to change times and sizes only.
         if killed.await?
@@ -226,7 +231,7 @@ impl Files {
             Some(_) => Need::Free,
             None => Need::Write(NAME_BYTES),
         };
-        self.change(need, Some(object), async |fs, change| {
+        self.change(need, Some(object), move |fs, change| {
             let time = |time: Option<TimeOrNow>| {
                 time.map(|time| match time {
                     TimeOrNow::Time(time) => timestamp(time),
@@ -242,10 +247,12 @@ impl Files {
                 mtime: time(set.mtime),
                 ..FsSetAttr::default()
             };
-            if set.kill_suid_sgid && set.mode.is_none() {
-                kill_set_ids(fs, change, object).await?;
-            }
-            fs.set_attr(change, object, &wanted).await
+            Box::pin(async move {
+                if set.kill_suid_sgid && set.mode.is_none() {
+                    kill_set_ids(fs, change, object).await?;
+                }
+                fs.set_attr(change, object, &wanted).await
+            })
         })
         .await?;
         Ok(object)
@@ -283,9 +290,8 @@ impl Files {
             }
         };
         if is_due {
-            let noted = self
-                .change(Need::Write(NAME_BYTES), None, async |fs, change| fs.accessed(change, object).await);
-            noted.await.ok();
+            let need = Need::Write(NAME_BYTES);
+            self.change(need, None, move |fs, change| fs.accessed(change, object)).await.ok();
         }
     }
 
@@ -304,14 +310,17 @@ impl Files {
             XattrMode::Replace => SetXattr::Replace,
         };
         let need = Need::Write(value.as_ref().map_or(0, |value| value.len() as u64) + NAME_BYTES);
-        self.change(need, Some(object), async |fs, change| {
-            fs.set_xattr(change, object, name, value.as_deref(), how).await?;
-            if kill_sgid {
-                let mode = fs.view().attr(object).await?.permissions();
-                let set = FsSetAttr { mode: Some(mode & !S_ISGID), ..FsSetAttr::default() };
-                fs.set_attr(change, object, &set).await?;
-            }
-            Ok(())
+        let name = name.to_vec();
+        self.change(need, Some(object), move |fs, change| {
+            Box::pin(async move {
+                fs.set_xattr(change, object, &name, value.as_deref(), how).await?;
+                if kill_sgid {
+                    let mode = fs.view().attr(object).await?.permissions();
+                    let set = FsSetAttr { mode: Some(mode & !S_ISGID), ..FsSetAttr::default() };
+                    fs.set_attr(change, object, &set).await?;
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -334,10 +343,10 @@ impl Files {
                 return Err(Errno::NOSPC);
             }
         }
-        self.change(need, Some(object), async |fs, change| match mode {
-            PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end).await,
-            FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end).await,
-            _ => {
+        self.change(need, Some(object), move |fs, change| match mode {
+            PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end),
+            FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end),
+            _ => Box::pin(async move {
                 let attr = fs.view().attr(object).await?;
                 if attr.kind() != FileKind::Regular {
                     return Err(Refusal::NotSupported.of(object));
@@ -347,7 +356,7 @@ impl Files {
                     fs.set_attr(change, object, &set).await?;
                 }
                 Ok(())
-            }
+            }),
         })
         .await
     }
@@ -361,16 +370,15 @@ impl Files {
         let mut waited = false;
         while done < len {
             let (at, to_at) = (from.1 + done, to.1 + done);
-            let shared = self.change(Need::Write(NAME_BYTES), Some(target), async |fs, change| {
-                let view;
-                let origin = match from_id {
-                    TreeId::HEAD => CloneSource::Live(fs),
-                    _ => {
-                        view = from_tree.view();
-                        CloneSource::Snapshot(&view)
-                    }
-                };
-                fs.clone_range(change, origin, (source, at), (target, to_at), len - done).await
+            let (view, left) = (from_tree.view(), len - done);
+            let shared = self.change(Need::Write(NAME_BYTES), Some(target), move |fs, change| {
+                Box::pin(async move {
+                    let origin = match from_id {
+                        TreeId::HEAD => CloneSource::Live(fs),
+                        _ => CloneSource::Snapshot(&view),
+                    };
+                    fs.clone_range(change, origin, (source, at), (target, to_at), left).await
+                })
             });
             match shared.await {
                 Ok(0) => break,

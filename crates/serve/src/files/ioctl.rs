@@ -68,14 +68,17 @@ impl Files {
         if flags & !SETTABLE != 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        self.change(Need::Write(8 << 10), Some(object), async |fs, change| {
-            let attr = fs.view().attr(object).await?;
-            let of = |is_set: bool| -> u64 {
-                PFLAGS.iter().filter(|(flag, _)| (flags & flag != 0) == is_set).map(|(_, pflag)| pflag).sum()
-            };
-            let project = project.filter(|&project| u64::from(project) != attr.project);
-            let set = SetAttr { set_flags: of(true), clear_flags: of(false), project, ..SetAttr::default() };
-            fs.set_attr(change, object, &set).await
+        let of = move |is_set: bool| -> u64 {
+            PFLAGS.iter().filter(|(flag, _)| (flags & flag != 0) == is_set).map(|(_, pflag)| pflag).sum()
+        };
+        self.change(Need::Write(8 << 10), Some(object), move |fs, change| {
+            Box::pin(async move {
+                let attr = fs.view().attr(object).await?;
+                let project = project.filter(|&project| u64::from(project) != attr.project);
+                let (set_flags, clear_flags) = (of(true), of(false));
+                let set = SetAttr { set_flags, clear_flags, project, ..SetAttr::default() };
+                fs.set_attr(change, object, &set).await
+            })
         })
         .await
     }

@@ -25,7 +25,6 @@ use cenote_format::units::ObjectId;
 use cenote_fs::{FileKind, Filesystem, FsError, FsWriter};
 use cenote_fuse::Node;
 
-use super::change::drain_delete_queue;
 use super::node::{Named, TreeId, number};
 use super::tree::Tree;
 use super::{Files, Pool};
@@ -97,7 +96,7 @@ impl Files {
     /// Opens the dataset again, whatever tree it has now.
     async fn take_up(&self, engine: &Engine) -> Result<(), FsError> {
         let fs = FsWriter::shared(engine, &self.name()).await?;
-        drain_delete_queue(engine, &fs).await?;
+        fs.free_all_unlinked(engine).await?;
         *self.0.head.write() = Tree::Live(engine.clone(), fs);
         Ok(())
     }

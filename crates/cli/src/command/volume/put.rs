@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use cenote_engine::Engine;
+use cenote_fs::VolumeWriter;
 use cenote_inspect::put::{VolumePutter, VolumeSource};
 use serde::Serialize;
 
@@ -86,7 +87,7 @@ impl VolumeCp {
         if found.property("readonly").await?.is_some_and(|property| property.number() == Some(1)) {
             return Err(CliError::Usage(format!("{name} has the property readonly=on")));
         }
-        let putter = VolumePutter::open(engine, engine.dataset(name).await?).await?;
+        let putter = VolumePutter::new(engine, VolumeWriter::shared(engine, name).await?);
         let volume = putter.volume();
         match source {
             VolumeSource::File(_, size_bytes) if *size_bytes > volume.size_bytes() => {

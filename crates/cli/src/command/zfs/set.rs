@@ -164,11 +164,12 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
     if kind != DatasetKind::Filesystem {
         return Err(refused("property doesn't apply to datasets of this type"));
     }
-    let open = engine.dataset(name).await?;
     let set = async {
         let fs = FsWriter::shared(engine, name).await?;
-        let hold = engine.hold_for(open.live(), Need::Free).await?;
-        fs.set_quota(&open.edit(&hold), by, counted, owner, limit).await
+        let limited = fs.change(engine, Need::Free, move |fs, change| {
+            fs.set_quota(change.edit, by, counted, owner, limit)
+        });
+        limited.await
     };
     match set.await {
         Ok(()) => engine.sync_all().await,
@@ -178,11 +179,11 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
 }
 
 async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
-    let open = engine.dataset(name).await?;
     let resized = async {
         let volume = VolumeWriter::shared(engine, name).await?;
-        let hold = engine.hold_for(open.live(), Need::Free).await?;
-        volume.resize(&open.edit(&hold), bytes).await
+        let resizing = volume.clone();
+        let resize = move |edit| async move { resizing.resize(&edit, bytes).await };
+        engine.change(volume.live(), Need::Free, resize).await
     };
     match resized.await {
         Ok(()) => engine.sync_all().await,
