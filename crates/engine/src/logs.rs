@@ -164,8 +164,11 @@ impl Engine {
 
     /// The same for some datasets.
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
-        let hold = self.hold().await?;
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
+            // A commit under way, which nobody may be waiting for any more, has written its last block. It
+            // may wait for a txg: so this comes before the hold.
+            let _turn = opened.log.0.turn.lock().await;
+            let hold = self.hold().await?;
             opened.log.end(hold.txg());
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! Idea: each takes a number and waits for its turn. Whose turn it is writes for all numbers handed out so
 //! far; the others find, when theirs comes, that they have been served. If anything fails, a txg covers it
-//! all instead.
+//! all instead. A commit that has begun is written to its end, whoever goes away: others wait for it, and
+//! blocks that it has allocated must not get lost.
 //!
 //! Source: OpenZFS `zil.c` (`zil_commit`, `zil_commit_writer`, `zil_commit_writer_stall`, `zil_create`).
 
@@ -19,24 +20,23 @@ use crate::zil::policy::SyncPolicy;
 use crate::zil::turn::Turn;
 use crate::zil::write::LogWriter;
 
-/// Ends the chain unless all was written: records of a commit that was given up are nowhere but in the txg.
-struct Unfinished<'a>(Option<(&'a Log, &'a Engine)>);
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some((log, engine)) = self.0 {
-            log.end(engine.open_txg());
-        }
-    }
-}
-
 impl Log {
     /// Makes durable what was done to an object, or to any, and all that happened to names. Not under a hold.
     pub(crate) async fn commit(&self, live: &LiveObjset, object: Option<ObjectId>) -> Result<()> {
         if self.0.policy.read().sync == SyncPolicy::Disabled {
             return Ok(());
         }
-        let engine = self.0.engine.upgrade()?;
+        let (log, live) = (self.clone(), live.clone());
+        let commit = |engine| async move { log.commit_in_turn(&engine, &live, object).await };
+        self.0.engine.upgrade()?.to_end(commit).await
+    }
+
+    async fn commit_in_turn(
+        &self,
+        engine: &Engine,
+        live: &LiveObjset,
+        object: Option<ObjectId>,
+    ) -> Result<()> {
         self.0.records.lock().release(object);
         let number = self.0.asked.fetch_add(1, Ordering::AcqRel) + 1;
         let mut turn = self.0.turn.lock().await;
@@ -44,7 +44,7 @@ impl Log {
             return Ok(());
         }
         let served = self.0.asked.load(Ordering::Acquire);
-        if !matches!(self.write_out(&engine, live, &mut turn).await, Ok(true)) {
+        if !matches!(self.write_out(engine, live, &mut turn).await, Ok(true)) {
             engine.sync_all().await?;
         }
         turn.served = served;
@@ -76,13 +76,16 @@ impl Log {
         if notes.is_empty() {
             return Ok(true);
         }
-        let mut unfinished = Unfinished(Some((self, engine)));
-        let says_all = LogWriter::new(self, engine, live, &notes, turn)?.write(notes).await?;
-        if says_all {
-            unfinished.0 = None;
-            self.0.settled.notify_waiters();
+        let written = match LogWriter::new(self, engine, live, &notes, turn) {
+            Ok(writer) => writer.write(notes).await,
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(true) => self.0.settled.notify_waiters(),
+            // What it has taken is nowhere but in the txg.
+            _ => self.end(engine.open_txg()),
         }
-        Ok(says_all)
+        written
     }
 
     /// Finds a place for the first block of a new chain.
