@@ -74,12 +74,15 @@ pub async fn bring_back(
     devices: BTreeMap<Guid, FoundDevice>,
 ) -> Result<()> {
     let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
-    engine.run(move |context| Box::pin(task(context))).await?;
-    if how == Back::Cleared {
-        engine.pool().clear_errors(only);
-    }
-    engine.order_scan();
-    Ok(())
+    let bring = move |engine: Engine| async move {
+        engine.run(move |context| Box::pin(task(context))).await?;
+        if how == Back::Cleared {
+            engine.pool().clear_errors(only);
+        }
+        engine.order_scan();
+        Ok(())
+    };
+    engine.to_end(bring).await
 }
 
 /// Marks a leaf that fails often as degraded; it stays in use.

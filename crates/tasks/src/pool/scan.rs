@@ -30,12 +30,12 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_boxed::boxed;
-use cenote_engine::{Engine, Pass, WeakEngine};
+use cenote_engine::{Engine, Pass, SyncContext, WeakEngine};
 use cenote_format::scan::ScanPhys;
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::Pool;
-use futures::future::{Either, select};
+use futures::future::{BoxFuture, Either, select};
 use tokio::sync::watch;
 
 use state::{Noted, goes_on, is_at_the_beginning};
@@ -69,9 +69,7 @@ pub struct Scanned {
 /// A scan runs already.
 #[boxed]
 pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { state::start_scrub(context, after).await })).await?;
-    engine.order_scan();
-    Ok(())
+    order(engine, move |context| Box::pin(async move { state::start_scrub(context, after).await })).await
 }
 
 /// The scrub that runs is to go on later.
@@ -80,9 +78,7 @@ pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
 /// None runs.
 #[boxed]
 pub async fn pause_scrub(engine: &Engine) -> Result<()> {
-    engine.run(|context| Box::pin(state::pause_scrub(context))).await?;
-    engine.order_scan();
-    Ok(())
+    order(engine, |context| Box::pin(state::pause_scrub(context))).await
 }
 
 /// The scrub that runs, or is paused, ends.
@@ -91,9 +87,20 @@ pub async fn pause_scrub(engine: &Engine) -> Result<()> {
 /// There is none.
 #[boxed]
 pub async fn cancel_scrub(engine: &Engine) -> Result<()> {
-    engine.run(|context| Box::pin(state::cancel_scrub(context))).await?;
-    engine.order_scan();
-    Ok(())
+    order(engine, |context| Box::pin(state::cancel_scrub(context))).await
+}
+
+/// Runs a task that changes what is to be scanned, and tells whoever scans.
+async fn order<F>(engine: &Engine, task: F) -> Result<()>
+where
+    F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<()>> + Send + 'static,
+{
+    let order = |engine: Engine| async move {
+        engine.run(task).await?;
+        engine.order_scan();
+        Ok(())
+    };
+    engine.to_end(order).await
 }
 
 /// Brings every device that is in use what it lacks, then goes on with the scrub that the pool says is in
@@ -112,9 +119,8 @@ pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send +
         is_resumed: true,
         has_nonsense: false,
     };
-    let outcome = run.finish(progress).await;
-    engine.set_scan_pass(None);
-    outcome.map(|()| run.done)
+    let _shown = ShownPass(engine);
+    run.finish(progress).await.map(|()| run.done)
 }
 
 /// Scans whenever there is something to scan, as long as the engine lives.
@@ -129,6 +135,15 @@ pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
         if orders.changed().await.is_err() {
             return;
         }
+    }
+}
+
+/// The pass that the engine shows ends with this.
+struct ShownPass<'a>(&'a Engine);
+
+impl Drop for ShownPass<'_> {
+    fn drop(&mut self) {
+        self.0.set_scan_pass(None);
     }
 }
 

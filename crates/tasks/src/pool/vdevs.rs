@@ -40,14 +40,17 @@ use crate::pool::scan::state::begin_resilver;
 /// removed.
 #[boxed]
 pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
-    let added = engine
-        .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
-        .await?;
-    let vdevs = engine.pool().vdevs();
-    for vdev in added.into_iter().filter_map(|id| vdevs.top(id)) {
-        engine.allocator().add_vdev(vdev, empty_metaslabs(vdev));
-    }
-    Ok(())
+    let add = |engine: Engine| async move {
+        let added = engine
+            .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
+            .await?;
+        let vdevs = engine.pool().vdevs();
+        for vdev in added.into_iter().filter_map(|id| vdevs.top(id)) {
+            engine.allocator().add_vdev(vdev, empty_metaslabs(vdev));
+        }
+        Ok(())
+    };
+    engine.to_end(add).await
 }
 
 /// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
@@ -57,9 +60,12 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
 /// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
 #[boxed]
 pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await })).await?;
-    engine.order_scan();
-    Ok(())
+    let attach = |engine: Engine| async move {
+        engine.run(move |context| Box::pin(async move { attach_sync(context, to, &device).await })).await?;
+        engine.order_scan();
+        Ok(())
+    };
+    engine.to_end(attach).await
 }
 
 /// Takes a device out of a mirror. If it is here, it is part of no pool afterwards.
@@ -68,11 +74,14 @@ pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> 
 /// It is in no mirror.
 #[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
-    let device = engine.run(move |context| Box::pin(async move { detach_sync(context, leaf).await })).await?;
-    if let Some(device) = device {
-        clear_labels(&*device.device).await?;
-    }
-    Ok(())
+    let detach = move |engine: Engine| async move {
+        let detached = engine.run(move |context| Box::pin(async move { detach_sync(context, leaf).await }));
+        if let Some(device) = detached.await? {
+            clear_labels(&*device.device).await?;
+        }
+        Ok(())
+    };
+    engine.to_end(detach).await
 }
 
 /// Answers the numbers of the new vdevs.
