@@ -129,18 +129,22 @@ impl SyncContext {
         self.engine.datasets.lock().remove(&dataset);
     }
 
-    /// Settings have changed: what is written to opened datasets from now on follows them.
+    /// Settings have changed: opened datasets follow them from now on, and so do the handles on them.
     #[boxed]
     pub async fn refresh_policies(&mut self) -> Result<()> {
         let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
         for id in open {
             self.activate_missing(id).await?;
             let mos = self.mos().await?;
-            let policy = Arc::new(StoragePolicy::of(&mos.dataset_by_id(id).await?).await?);
-            if let Some(dataset) = self.engine.datasets.lock().get_mut(&id) {
-                dataset.objset.view().caching().set(policy.caching);
-                dataset.log.as_ref().inspect(|log| log.set_policy(policy.log));
-                dataset.policy = policy;
+            let dataset = mos.dataset_by_id(id).await?;
+            let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+            if let Some(open) = self.engine.datasets.lock().get_mut(&id) {
+                open.objset.view().caching().set(policy.caching);
+                open.log.as_ref().inspect(|log| log.set_policy(policy.log));
+                open.policy = policy;
+            }
+            if let Some(handle) = self.engine.handles.of(id) {
+                handle.follow_settings(&mos, &dataset).await?;
             }
         }
         Ok(())

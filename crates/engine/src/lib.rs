@@ -72,6 +72,7 @@ pub mod zil;
 pub use cenote_l2arc::{L2Settings, L2Stats};
 pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
+pub use handles::Handle;
 pub use host::Host;
 pub use logs::LostLog;
 pub use open::NewEngine;

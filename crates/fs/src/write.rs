@@ -50,7 +50,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_engine::{Engine, Log, Need, OpenDataset};
+use cenote_dataset::{Dataset, Mos};
+use cenote_engine::{Engine, Handle, Log, Need, OpenDataset};
 use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_object::{Cursor, Edit, LiveObjset, Zap, ZapEdit};
@@ -91,10 +92,10 @@ pub struct Change<'a> {
     pub now: Timestamp,
 }
 
-/// A file system opened for changes. A clone costs one atomic increment.
 /// An operation, or several that belong together, under way.
 pub type Changing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// A file system opened for changes. A clone costs one atomic increment.
 #[derive(Clone)]
 pub struct FsWriter(Arc<FsWriterInner>);
 
@@ -113,6 +114,15 @@ struct FsWriterInner {
     queue: tokio::sync::Mutex<()>,
     /// Files created without a name that have none yet.
     unnamed: parking_lot::Mutex<BTreeSet<ObjectId>>,
+}
+
+impl Handle for FsWriterInner {
+    #[boxed]
+    async fn follow_settings(&self, mos: &Mos, dataset: &Dataset) -> cenote_object::Result<()> {
+        let options = FsOptions::of(mos, dataset).await?;
+        *self.options.write() = options.for_version(self.master.version);
+        Ok(())
+    }
 }
 
 impl FsWriter {
@@ -134,8 +144,8 @@ impl FsWriter {
         Ok(writer)
     }
 
-    /// The file system of this name, opened once for all who change it. Its options are those of its
-    /// properties when it was opened; whoever changes those calls [`FsWriter::set_options`].
+    /// The file system of this name, opened once for all who change it. Its options follow the dataset's
+    /// properties.
     ///
     /// # Errors
     /// As [`FsWriter::open`]; there is no such dataset, or it can't be changed.
@@ -183,16 +193,6 @@ impl FsWriter {
         Ok(())
     }
 
-    /// The current file system, including changes.
-    pub fn view(&self) -> Filesystem {
-        Filesystem::of_parts(self.0.dataset.view(), self.0.master.clone(), self.registry())
-    }
-
-    /// The object set that it changes.
-    pub fn live(&self) -> &LiveObjset {
-        self.0.dataset.live()
-    }
-
     /// Runs operations in the open txg, now. This future may be dropped at any time: then all that
     /// `operation` does is done, or nothing.
     ///
@@ -212,6 +212,16 @@ impl FsWriter {
         engine.change(self.live(), need, operate).await
     }
 
+    /// The current file system, including changes.
+    pub fn view(&self) -> Filesystem {
+        Filesystem::of_parts(self.0.dataset.view(), self.0.master.clone(), self.registry())
+    }
+
+    /// The object set that it changes.
+    pub fn live(&self) -> &LiveObjset {
+        self.0.dataset.live()
+    }
+
     /// The log in which operations record what they did, if there is one.
     pub fn log(&self) -> Option<&Log> {
         self.0.dataset.log()
@@ -227,7 +237,7 @@ impl FsWriter {
         *self.0.options.read()
     }
 
-    /// Applies changed properties of the dataset.
+    /// Replaces the options; those of a [`FsWriter::shared`] one follow the properties by themselves.
     pub fn set_options(&self, options: FsOptions) {
         *self.0.options.write() = options.for_version(self.0.master.version);
     }

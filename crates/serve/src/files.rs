@@ -37,7 +37,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
-use cenote_fs::{CaseSensitivity, Filesystem, FsError, FsOptions, FsWriter, Normalization, Timestamp};
+use cenote_fs::{CaseSensitivity, Filesystem, FsError, FsWriter, Normalization, Timestamp};
 use cenote_fuse::{Errno, Node, Notifier, Result};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
@@ -206,18 +206,6 @@ impl Files {
         if let Some(notifier) = self.0.notifier.get().cloned() {
             self.0.runtime.start_blocking(move || nodes.into_iter().for_each(|node| notifier.changed(node)));
         }
-    }
-
-    /// The dataset's properties of how things are stored may have changed: they hold from now on.
-    ///
-    /// # Errors
-    /// They can't be read.
-    #[boxed]
-    pub async fn reread_properties(&self, mos: &Mos, dataset: &Dataset) -> Result<(), FsError> {
-        if let Tree::Live(_, fs) = self.head() {
-            fs.set_options(FsOptions::of(mos, dataset).await?);
-        }
-        Ok(())
     }
 
     /// From now on the kernel can be told what it does not know. Said once, when it is mounted.

@@ -17,7 +17,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_engine::{Engine, OpenDataset};
+use cenote_dataset::{Dataset, Mos};
+use cenote_engine::{Engine, Handle, OpenDataset};
 use cenote_format::dnode::ObjectType;
 use cenote_format::zil::record::Operation;
 use cenote_object::{Edit, LiveObjset, NewObject, NewZap, ZapEdit};
@@ -38,6 +39,14 @@ pub struct VolumeWriter {
     size_bytes: RwLock<u64>,
     /// Held exclusively for partial blocks, shared otherwise.
     parts: tokio::sync::RwLock<()>,
+}
+
+impl Handle for VolumeWriter {
+    /// All that users see of a volume's settings is its size, which [`VolumeWriter::resize`] changes.
+    #[boxed]
+    async fn follow_settings(&self, _: &Mos, _: &Dataset) -> cenote_object::Result<()> {
+        Ok(())
+    }
 }
 
 impl VolumeWriter {
@@ -93,6 +102,11 @@ impl VolumeWriter {
         Volume::open(self.dataset.view()).await
     }
 
+    /// The object set that it changes.
+    pub fn live(&self) -> &LiveObjset {
+        self.dataset.live()
+    }
+
     /// Its size.
     pub fn size_bytes(&self) -> u64 {
         *self.size_bytes.read()
@@ -102,11 +116,6 @@ impl VolumeWriter {
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
-    /// The object set that it changes.
-    pub fn live(&self) -> &LiveObjset {
-        self.dataset.live()
-    }
-
 
     /// Writes bytes at an offset. Whole blocks are not copied.
     ///

@@ -2,10 +2,10 @@
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, FeatureState, Mos};
+use cenote_object::Result;
 
 use super::ZPL_VERSION_SA;
 use crate::acl::{AclInherit, AclMode};
-use crate::error::Result;
 
 /// Where new extended attributes are stored, property `xattr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

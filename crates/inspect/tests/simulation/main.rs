@@ -3,7 +3,8 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`], [`full`] and [`dropped`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`], [`full`], [`shared`] and [`dropped`] (the
+//! tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
@@ -20,4 +21,5 @@ mod power_cut;
 mod run;
 mod scans;
 mod split;
+mod shared;
 mod work;

@@ -62,7 +62,7 @@ impl Mounts {
                         }
                         continue;
                     }
-                    failures.extend(self.follow_properties(&mos, &dataset, properties).await.err());
+                    failures.extend(self.follow_properties(&dataset, properties).await.err());
                 }
                 _ if !may_mount => failures.push(MountsError::MovedForRoot),
                 plan => {
@@ -150,12 +150,7 @@ impl Mounts {
     }
 
     /// Properties of a mounted dataset may have changed, or snapshots have gone.
-    async fn follow_properties(
-        &self,
-        mos: &Mos,
-        dataset: &Dataset,
-        properties: Properties,
-    ) -> Result<(), MountsError> {
+    async fn follow_properties(&self, dataset: &Dataset, properties: Properties) -> Result<(), MountsError> {
         let Some(files) = self.files(dataset.id()) else { return Ok(()) };
         files.snapshots_changed().await;
         let remount = {
@@ -169,8 +164,6 @@ impl Mounts {
             files.set_options(now.files);
             (options != before).then(|| (entry.mounted.clone(), options))
         };
-        let failed = |source| MountsError::Files { name: dataset.name().into(), source };
-        files.reread_properties(mos, dataset).await.map_err(failed)?;
         match remount {
             Some((mounted, options)) => self.remount(dataset.name(), mounted, options).await,
             None => Ok(()),

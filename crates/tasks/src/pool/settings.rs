@@ -76,6 +76,7 @@ pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSettin
             require_feature_flags(context)?;
             refuse_conversion(context, feature).await?;
             enable_feature(context, feature).await?;
+            context.refresh_policies().await?;
             format!("feature@{}=enabled", feature.name)
         }
     };
