@@ -56,6 +56,8 @@ impl FsWriter {
         owner: u64,
         limit: u64,
     ) -> Result<()> {
+        // One at a time: the first quota of a kind makes its table.
+        let _held = self.0.locks.exclusive(&[MASTER_NODE]).await;
         userspace::set_quota(edit, by, counted, owner, limit).await?;
         *self.0.quotas.write() = QuotaTables::read(&self.view()).await?;
         Ok(())
