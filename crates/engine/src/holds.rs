@@ -166,9 +166,13 @@ impl Engine {
         self.0.throttle.dirty.bytes()
     }
 
-    /// Writes txgs by itself, every five seconds or as memory fills, until what this answers is dropped;
-    /// who changes anything then need not care for txgs.
-    pub fn sync_in_background(&self) -> AbortOnDrop<()> {
+    /// Writes txgs by itself, every five seconds or as memory fills, until the last of those that asked for
+    /// it drops what this answers; who changes anything then need not care for txgs.
+    pub fn sync_in_background(&self) -> Arc<AbortOnDrop<()>> {
+        let mut running = self.0.throttle.background.lock();
+        if let Some(running) = running.upgrade() {
+            return running;
+        }
         let (weak, due) = (Arc::downgrade(&self.0), self.0.throttle.due.clone());
         let runtime = self.0.runtime.clone();
         let task = async move {
@@ -181,7 +185,9 @@ impl Engine {
                 }
             }
         };
-        self.0.runtime.spawn(task).abort_on_drop()
+        let begun = Arc::new(self.0.runtime.spawn(task).abort_on_drop());
+        *running = Arc::downgrade(&begun);
+        begun
     }
 
     /// Waits until there is room in memory, and a little longer the fuller it is.

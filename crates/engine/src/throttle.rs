@@ -16,12 +16,12 @@
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c`
 //! (`txg_sync_thread`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cenote_object::live::DirtyTotal;
-use cenote_runtime::{Instant, Runtime};
+use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -56,13 +56,15 @@ pub(crate) struct Throttle {
     pub(crate) last_delay: Mutex<Instant>,
     /// It is time to write a txg.
     pub(crate) due: Arc<Notify>,
+    /// Writes txgs as long as anybody wants it.
+    pub(crate) background: Mutex<Weak<AbortOnDrop<()>>>,
 }
 
 impl Throttle {
     pub(crate) fn new(runtime: &Runtime) -> Throttle {
-        let (dirty, last_delay, due) = Default::default();
+        let (dirty, last_delay, due, background) = Default::default();
         let max_bytes = default_dirty_bytes_max(runtime);
-        Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due }
+        Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due, background }
     }
 
     /// How hard a txg that nobody waits for is written: what has changed, in percent of the most. Long runs

@@ -30,6 +30,7 @@ mod tree;
 mod volume;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cenote_engine::{Engine, Need};
@@ -64,7 +65,7 @@ pub struct Putter {
     on_loss: Box<dyn Fn(Loss)>,
     dataset: String,
     /// Txgs are synced as long as this exists.
-    _groups: AbortOnDrop<()>,
+    _groups: Arc<AbortOnDrop<()>>,
     counters: Counters,
     stopped: AtomicBool,
 }

@@ -51,7 +51,7 @@ pub struct OpenPool {
     /// there.
     at_work: Mutex<Option<[AbortOnDrop<()>; 3]>>,
     /// Txgs are written, and states of devices become events, while these are there.
-    _background: [AbortOnDrop<()>; 2],
+    _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
 }
 
 /// What an open pool lies on.
@@ -110,7 +110,8 @@ impl OpenPool {
         pools.events.listen(&engine, name);
         let watch = pools.events.clone().watch(engine.weak(), name.into());
         let since = engine.runtime().now();
-        let _background = [engine.sync_in_background(), engine.runtime().spawn(watch).abort_on_drop()];
+        let watching = engine.runtime().spawn(watch).abort_on_drop();
+        let _background = (engine.sync_in_background(), watching);
         let (events, pool) = (pools.events.clone(), name.to_owned());
         let guid = engine.pool().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());

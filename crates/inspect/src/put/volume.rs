@@ -33,7 +33,7 @@ pub struct VolumePutter {
     engine: Engine,
     volume: Arc<VolumeWriter>,
     /// Txgs are synced as long as this exists.
-    _groups: AbortOnDrop<()>,
+    _groups: Arc<AbortOnDrop<()>>,
     bytes: AtomicU64,
     stopped: AtomicBool,
 }

@@ -237,6 +237,20 @@ fn groups_write_themselves_and_memory_keeps_its_bound() {
 }
 
 #[test]
+fn txgs_are_written_as_long_as_anybody_wants_it() {
+    on_pool("txgs_are_written_as_long_as_anybody", (Disk, 0, 1, Normal), async |rt, _, engine| {
+        let mut files = Files::of(&rt, &engine, POOL).await;
+        let [first, second] = [engine.sync_in_background(), engine.sync_in_background()];
+        for (wants, is_written) in [(Some(first), true), (Some(second), false)] {
+            drop(wants);
+            files.make(10_000).await.unwrap();
+            rt.sleep(Duration::from_secs(11)).await;
+            assert_eq!(engine.dirty_bytes() == 0, is_written);
+        }
+    });
+}
+
+#[test]
 fn a_group_is_written_though_nobody_waits_for_it_any_more() {
     on_pool("a_group_is_written_though_nobody_waits", (Disk, 0, 1, Normal), async |rt, disks, engine| {
         let mut files = Files::of(&rt, &engine, POOL).await;
