@@ -26,8 +26,8 @@ use crate::command::trace::TraceCommand;
 use crate::command::zfs::delegated::{self, FILES_FOR_ADMINS};
 use crate::command::zpool::Zpool;
 use crate::message;
-use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::outcome::CliError;
+use crate::session::{Session, until_cancelled};
 use crate::streams::{Client, Streams, is_admin, streams, with_streams};
 
 /// Where the daemon listens, unless said otherwise.
@@ -200,22 +200,5 @@ async fn check_user(command: &Command, session: &Session) -> Result<(), CliError
              list them, show their properties and state, and do what `zfs allow` delegates to them"
                 .into(),
         )),
-    }
-}
-
-/// Runs a command; one that is cancelled and does not end by itself is dropped.
-async fn until_cancelled(run: impl Future<Output = Result<Outcome, CliError>>) -> Result<Outcome, CliError> {
-    let streams = streams();
-    let Some(client) = &streams.client else { return run.await };
-    let cancelled = async {
-        client.cancel.cancelled().await;
-        if client.cancel.is_heeded() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        done = run => done,
-        () = cancelled => Err(CliError::Stopped("interrupted".into())),
     }
 }

@@ -37,7 +37,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use domains::{KeyDomain, key_domains};
 pub use held::export_all;
-pub use interrupt::{interrupted, unless_interrupted};
+pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
 pub use json_array::JsonArray;
 pub use near::{dataset, file_error, meant};
 pub use progress::{Progress, watch};

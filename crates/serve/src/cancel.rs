@@ -59,8 +59,8 @@ impl Cancel {
         Heeding(&self.0)
     }
 
-    /// Whether somebody ends in order by itself.
-    pub fn is_heeded(&self) -> bool {
-        self.0.heeding.load(Ordering::Acquire) > 0
+    /// How many end in order by themselves.
+    pub fn heeding(&self) -> usize {
+        self.0.heeding.load(Ordering::Acquire)
     }
 }

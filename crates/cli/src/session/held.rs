@@ -17,6 +17,7 @@ use cenote_serve::pools::{Devices, ExportError, OpenPool, Pools};
 
 use super::Session;
 use super::domains::key_domains;
+use super::interrupt::{until_cancelled, whole};
 use super::writing::{check_kernel, this_host};
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
@@ -94,18 +95,21 @@ impl Session {
         pool: &OpenPool,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
-        let before = ids(&pool.engine.mos().await?).await?;
-        let engine = pool.engine.acting_for(uid());
-        let done = work(&engine).await.map(T::into);
-        if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
-            self.note_command(&pool.engine);
-        }
-        pool.engine.sync_all().await?;
-        let failures = pool.mounts.follow(&before, is_admin()).await.map_err(refused)?;
-        for failure in &failures {
-            say_bare(failure);
-        }
-        done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
+        whole(async {
+            let before = ids(&pool.engine.mos().await?).await?;
+            let engine = pool.engine.acting_for(uid());
+            let done = until_cancelled(work(&engine)).await.map(T::into);
+            if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
+                self.note_command(&pool.engine);
+            }
+            pool.engine.sync_all().await?;
+            let failures = pool.mounts.follow(&before, is_admin()).await.map_err(refused)?;
+            for failure in &failures {
+                say_bare(failure);
+            }
+            done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
+        })
+        .await
     }
 
     /// Does something for which a dataset, and those below it, must not be open; what was mounted is mounted
@@ -117,17 +121,20 @@ impl Session {
     ) -> Result<T, CliError> {
         let name = name.split('@').next().unwrap_or(name);
         let Some(pool) = self.held_by_name(super::pool_of(name)) else { return work().await };
-        let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
-        let done = work().await;
-        pool.engine.sync_all().await?;
-        if !is_admin() {
-            // Where that would be, others may have had a hand in.
-            return done;
-        }
-        for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
-            say_bare(failure);
-        }
-        done
+        whole(async {
+            let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
+            let done = work().await;
+            pool.engine.sync_all().await?;
+            if !is_admin() {
+                // Where that would be, others may have had a hand in.
+                return done;
+            }
+            for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
+                say_bare(failure);
+            }
+            done
+        })
+        .await
     }
 
     /// Opens a pool for good: this daemon has it until it is exported.
@@ -209,21 +216,25 @@ impl Session {
     /// Closes an open pool.
     pub async fn let_go(&self, pool: &OpenPool, state: PoolState) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
-        let _turn = pools.turn.lock().await;
-        self.note_command(&pool.engine);
-        match state {
-            PoolState::Exported => pool.export(false).await.map_err(not_exported)?,
-            state => {
-                pool.mounts.unmount_below(None, false).await.map_err(refused)?;
-                pool.close(state).await.map_err(not_exported)?;
+        whole(async {
+            let _turn = pools.turn.lock().await;
+            self.note_command(&pool.engine);
+            match state {
+                PoolState::Exported => pool.export(false).await.map_err(not_exported)?,
+                state => {
+                    pool.mounts.unmount_below(None, false).await.map_err(refused)?;
+                    pool.close(state).await.map_err(not_exported)?;
+                }
             }
-        }
-        pools.remove(&pool.name);
-        let destroyed = state == PoolState::Destroyed;
-        let class = if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
-        pool.post(&pools.events, class);
-        note(pools);
-        Ok(())
+            pools.remove(&pool.name);
+            let destroyed = state == PoolState::Destroyed;
+            let class =
+                if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
+            pool.post(&pools.events, class);
+            note(pools);
+            Ok(())
+        })
+        .await
     }
 
     async fn take_for_good(&self, found: &FoundPool) -> Result<(Engine, DeviceCounters), CliError> {

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::outcome::CliError;
-use crate::streams::streams;
+use crate::streams::{Client, streams};
 
 /// Waits for an interrupt: Ctrl-C, or the signals that `kill` and service managers send.
 pub async fn interrupted() {
@@ -29,5 +29,64 @@ pub async fn unless_interrupted<T>(
         biased; // handle interrupts before the work begins
         () = interrupted() => Err(CliError::Stopped(format!("interrupted; {}", left()))),
         done = work => done,
+    }
+}
+
+/// Runs a client's command, or a part of it; if it is cancelled and does not end by itself, it is dropped.
+pub async fn until_cancelled<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let streams = streams();
+    let Some(Client { cancel, .. }) = &streams.client else { return work.await };
+    let around = cancel.heeding();
+    let cancelled = async {
+        cancel.cancelled().await;
+        if cancel.heeding() > around {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = cancelled => Err(CliError::Stopped("interrupted".into())),
+    }
+}
+
+/// Takes steps that belong together: a client's command is not dropped in their midst, though the client may
+/// have gone.
+pub async fn whole<T>(steps: impl Future<Output = T>) -> T {
+    let streams = streams();
+    let _heeding = streams.client.as_ref().map(|client| client.cancel.heed());
+    steps.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{Streams, with_streams};
+    use cenote_runtime::Runtime;
+    use cenote_serve::cancel::Cancel;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_follows_is_done_though_the_client_has_gone() {
+        let null = || Arc::new(File::open("/dev/null").unwrap());
+        let cancel = Cancel::default();
+        let client = Client { cwd: "/".into(), uid: 0, env: Vec::new(), cancel: cancel.clone() };
+        let (stdin, stdout, stderr) = (null(), null(), null());
+        let streams = Streams { stdin, stdout, stderr, json: false.into(), client: Some(client) };
+        let mut followed = false;
+        let endless = async {
+            cancel.cancel();
+            std::future::pending::<Result<(), CliError>>().await
+        };
+        let command = until_cancelled(whole(async {
+            let done = until_cancelled(endless).await;
+            tokio::task::yield_now().await;
+            followed = true;
+            done
+        }));
+        let done = with_streams(Arc::new(streams), || Runtime::real(Some(1)).block_on(command));
+        assert!(matches!(done, Err(CliError::Stopped(_))));
+        assert!(followed);
     }
 }
