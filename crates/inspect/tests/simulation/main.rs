@@ -3,7 +3,7 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`], [`full`], [`shared`] and [`dropped`] (the
+//! [`cuts`], [`faults`], [`mirrors`], [`scans`], [`ahead`], [`full`], [`shared`], [`dropped`] and [`many`] (the
 //! tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
@@ -14,6 +14,7 @@ mod dropped;
 mod faults;
 mod full;
 mod journal;
+mod many;
 mod mirrors;
 mod model;
 mod pools;
