@@ -1,6 +1,7 @@
 //! What a task sees and may do: the txg that is being written, and the MOS as it leaves it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Mos;
@@ -13,17 +14,16 @@ use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result, Zap};
 use cenote_pool::alloc::Allocator;
-use cenote_pool::{Pool, ReadContext, Zbookmark};
+use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 use cenote_runtime::Runtime;
 use parking_lot::MutexGuard;
 
 use crate::engine::{LiveDataset, Shared, Uid};
 use crate::kept_deadlists::KeptDeadlists;
-use crate::space::map_edit::SpaceMapEdit;
-use crate::state::begin_writing;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
+use crate::taking::{HELD_BYTES_MAX, refuse_changed};
 
 /// The txg that is being written, for those who change the MOS in it.
 pub struct SyncContext {
@@ -186,13 +186,30 @@ impl SyncContext {
         &self.syncing.pool
     }
 
-    /// Before a task, all of whose checks are done, changes what is not the txg's alone: the pool is marked
-    /// as in use.
+    /// Before anything of this txg is written, or a task whose checks are done changes what is not the txg's
+    /// alone: the pool is marked as in use, if that was not done yet.
     ///
     /// # Errors
     /// Somebody else has taken the pool; a device fails.
+    #[boxed]
     pub async fn begin_writing(&mut self) -> Result<()> {
-        begin_writing(self).await
+        self.has_begun = true;
+        let engine = self.engine.clone();
+        let Some(taking) = engine.taking.get() else { return Ok(()) };
+        let mark = taking.mark.lock().take();
+        if let Some(mark) = mark {
+            // As it is on disk: a task may have changed the vdevs of the txg's.
+            let pool = engine.pool.read().clone();
+            refuse_changed(&pool, taking).await?;
+            pool.write_config(&mark).await?;
+            self.config_changed = true;
+        }
+        let may_wait =
+            taking.preparing.load(Ordering::Acquire) > 0 && taking.gate.held_bytes() < HELD_BYTES_MAX;
+        if !taking.gate.is_open() && !may_wait {
+            taking.gate.open().await.map_err(PoolError::from)?;
+        }
+        Ok(())
     }
 
     /// From here on the txg is written to `pool`: another tree of vdevs, or another version.

@@ -9,6 +9,7 @@ use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::label::PoolConfig;
+use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{DatasetId, Guid, Txg};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
@@ -84,12 +85,14 @@ pub(crate) struct Shared {
     pub(crate) syncing: tokio::sync::Mutex<()>,
     /// How the pool was found, if whoever opened it says so.
     pub(crate) taking: OnceLock<Taking>,
-    /// Hears of what the history gets.
-    pub(crate) history_listener: OnceLock<crate::history::Listener>,
+    /// Hears of each record that the history gets.
+    pub(crate) history_listener: OnceLock<HistoryListener>,
 }
 
 /// By leaf, runs of txgs that it missed: the first and the last of each.
 pub(crate) type Missed = BTreeMap<Guid, Vec<(Txg, Txg)>>;
+
+pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
 
 /// Features that change how blocks are written.
 #[derive(Debug, Clone, Copy)]

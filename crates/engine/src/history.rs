@@ -34,9 +34,6 @@ const ZONE: &str = "linux";
 /// Details of an event that has none; an empty text would be none.
 pub const NO_DETAILS: &str = " ";
 
-/// Hears of each record.
-pub(crate) type Listener = Box<dyn Fn(&Nvlist) + Send + Sync>;
-
 impl Engine {
     /// From now on `listener` hears of each record, when its txg is being written. Said once.
     pub fn on_history(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {

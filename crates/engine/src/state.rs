@@ -12,13 +12,12 @@ use cenote_device::Gate;
 use cenote_format::label::{PoolConfig, PoolState};
 use cenote_format::units::Txg;
 use cenote_object::Result;
-use cenote_pool::PoolError;
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, LiveDataset, Shared};
 use crate::host::Host;
 use crate::sync::write_config;
-use crate::taking::{HELD_BYTES_MAX, Preparing, Taking, refuse_changed};
+use crate::taking::{Preparing, Taking};
 use crate::zil::log::Log;
 
 impl Engine {
@@ -146,24 +145,4 @@ impl Shared {
         let is_dirty = datasets.values().any(is_dirty);
         is_dirty || self.mos.is_dirty()
     }
-}
-
-/// Before anything of this txg is written: the pool is marked as in use, if that was not done yet.
-pub(crate) async fn begin_writing(context: &mut SyncContext) -> Result<()> {
-    context.has_begun = true;
-    let engine = context.engine.clone();
-    let Some(taking) = engine.taking.get() else { return Ok(()) };
-    let mark = taking.mark.lock().take();
-    if let Some(mark) = mark {
-        // As it is on disk: a task may have changed the vdevs of the txg's.
-        let pool = engine.pool.read().clone();
-        refuse_changed(&pool, taking).await?;
-        pool.write_config(&mark).await?;
-        context.config_changed = true;
-    }
-    let may_wait = taking.preparing.load(Ordering::Acquire) > 0 && taking.gate.held_bytes() < HELD_BYTES_MAX;
-    if !taking.gate.is_open() && !may_wait {
-        taking.gate.open().await.map_err(PoolError::from)?;
-    }
-    Ok(())
 }

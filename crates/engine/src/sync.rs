@@ -38,7 +38,6 @@ use crate::livelist::livelist;
 use crate::logs::settle_log;
 use crate::space::missed::{has_missed, write_missed};
 use crate::space::write::write_space_maps;
-use crate::state::begin_writing;
 use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::{SyncingTxg, Tables};
@@ -82,7 +81,7 @@ async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()>
     if has_tasks && !has_changed(context) {
         return Ok(());
     }
-    begin_writing(context).await?;
+    context.begin_writing().await?;
     converge(context).await?;
     write_labels(context).await?;
     engine.allocator.finish(txg);
@@ -135,7 +134,7 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
         run(context, task).await?;
     }
     if !frozen.datasets.is_empty() {
-        begin_writing(context).await?;
+        context.begin_writing().await?;
     }
     for (dataset, layer) in frozen.datasets {
         write_dataset(context, &dataset, &layer).await?;
@@ -164,7 +163,7 @@ fn has_changed(context: &SyncContext) -> bool {
 /// Writes datasets that a task has made, so that the next one may take a snapshot of them.
 async fn write_born(context: &mut SyncContext) -> Result<()> {
     if !context.born_objsets.is_empty() {
-        begin_writing(context).await?;
+        context.begin_writing().await?;
     }
     for dataset in std::mem::take(&mut context.born_objsets) {
         let layer = dataset.objset.freeze(Txg(context.syncing.txg.0 + 1));

@@ -8,6 +8,9 @@
 //!   open n --close: new holds wait, old ones end--> open n+1, and n is written
 //! ```
 //!
+//! Locking: two mutexes, never held together nor across an await. Anybody may hold; only the task that has
+//! `Shared::syncing` closes. While `closing` is set nobody gets a hold, and `holds` only falls.
+//!
 //! Source: OpenZFS `txg.c`, with quiescing made a moment rather than a state.
 
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! ([`stream`] judges them) and starts tasks that read what will be wanted, a window each. A task has its own
 //! view of the set, and asks the pool's queues as [`IoClass::AsyncRead`], behind those who wait.
 //!
-//! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Nobody waits
-//! for a task but who wants one of its blocks, and that one reads the block itself if the task goes.
+//! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Only a reader
+//! that needs one of its blocks waits for a task, and it reads the block itself if the task is cancelled.
 //!
 //! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. The list of tasks
 //! has one of its own, taken last.
@@ -52,7 +52,7 @@ impl Prefetcher {
     /// Blocks of an object's data are being read, and the cache has them or not.
     pub(crate) fn note(&self, object: &Object, blocks: Range<u64>, looked: Looked) {
         let (objset, last_block) = (object.objset(), object.dnode().max_block_id.0);
-        // In a program that keeps no data, whoever reads in order reads ahead himself.
+        // Where the cache keeps no data, sequential readers read ahead themselves.
         if last_block < 2 || object.dnode().object_type.is_metadata() || !objset.cache().caches_data() {
             return;
         }

@@ -33,7 +33,6 @@ pub use copies::{Duplicate, Preference};
 pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
-use crate::health::PoolHealth;
 use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::uberblock::Uberblock;
@@ -145,11 +144,6 @@ impl FoundPool {
     /// Whether its devices accept writes: none was opened read-only.
     pub fn is_writable(&self) -> bool {
         !self.devices.is_empty() && self.devices.values().all(|found| !found.device.info().read_only)
-    }
-
-    /// State of the pool and every vdev, with the reason and what to do.
-    pub fn status(&self) -> PoolHealth {
-        crate::status::of_found(self)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
-use crate::health::{ErrorCounts, PoolHealth};
+use crate::health::ErrorCounts;
 use crate::second::{SecondLevel, Secondary};
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
@@ -351,11 +351,6 @@ impl Pool {
     /// The vdev tree now: for one operation, not to keep, because it keeps its devices open.
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.live.current.read().vdevs.clone()
-    }
-
-    /// State of the pool and every vdev now, with error counters.
-    pub fn status(&self) -> PoolHealth {
-        crate::status::of_pool(self)
     }
 
     /// Errors so far of each leaf that has a device, by guid.

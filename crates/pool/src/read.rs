@@ -11,7 +11,7 @@
 //!   decompress
 //! ```
 //!
-//! Nothing is looked at before its checksum has been verified. If another machine or the kernel is writing
+//! No byte is interpreted before its checksum has been verified. If another machine or the kernel is writing
 //! to the pool, a block may be reused after we read its pointer and before we read its bytes. So if the
 //! pool was left active, all copies are read once more before the block is called damaged.
 

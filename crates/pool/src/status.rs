@@ -22,20 +22,25 @@ mod names;
 use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
+use crate::pool::Pool;
 use cenote_format::label::{ERR_EXCEEDED, LABEL_BYTES, VDEV_LABELS_BYTES};
 use cenote_format::units::{Guid, Txg};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From labels alone.
-pub(crate) fn of_found(found: &FoundPool) -> PoolHealth {
-    health(&found.config, found, BTreeMap::new(), Vec::new())
+impl FoundPool {
+    /// State of the pool and every vdev, with the reason and what to do: from labels alone.
+    pub fn status(&self) -> PoolHealth {
+        health(&self.config, self, BTreeMap::new(), Vec::new())
+    }
 }
 
-/// From the configuration in use, with error counters.
-pub(crate) fn of_pool(pool: &crate::pool::Pool) -> PoolHealth {
-    let errors = pool.error_counters().into_iter().collect();
-    health(&pool.config(), &pool.found(), errors, pool.hung_leaves())
+impl Pool {
+    /// State of the pool and every vdev now: from the configuration in use, with error counters.
+    pub fn status(&self) -> PoolHealth {
+        let errors = self.error_counters().into_iter().collect();
+        health(&self.config(), &self.found(), errors, self.hung_leaves())
+    }
 }
 
 fn health(

@@ -37,7 +37,7 @@ use crate::tuning::Tuning;
 pub struct OpenPool {
     /// Its name.
     pub name: String,
-    /// What changes it.
+    /// Its engine.
     pub engine: Engine,
     /// Its mounted file systems.
     pub mounts: Mounts,

@@ -1,6 +1,8 @@
-//! House rules, checked on the whole tree: short files with a module comment, and engine crates that take
-//! time, tasks and randomness only from `runtime`.
+//! House rules, checked on the whole tree: short files with a module comment, no large circle of imports,
+//! and engine crates that take time, tasks and randomness only from `runtime`.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod circles;
 
 use std::fs;
 use std::io::Read;
@@ -37,6 +39,14 @@ const FORBIDDEN: [&str; 7] = [
 
 /// Calls whose order depends on a hash seed, forbidden in engine crates in files that use hash tables.
 const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", ".keys()", ".into_keys()"];
+
+/// The maximum number of files of a crate that import each other in a circle.
+const MOST_IN_CIRCLE: usize = 5;
+
+/// This test, which names what it forbids.
+fn is_this(path: &str) -> bool {
+    path.contains("/tests/tidy/")
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -140,8 +150,7 @@ fn no_text_names_a_path_of_a_build_machine() {
             .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '.'))
     };
     let broken = all_texts().into_iter().filter(|(path, text)| {
-        !path.ends_with("tidy.rs")
-            && (text.contains(here) || BUILD_MACHINES.iter().any(|start| is_named(text, start)))
+        !is_this(path) && (text.contains(here) || BUILD_MACHINES.iter().any(|start| is_named(text, start)))
     });
     assert_none("paths of a build machine", broken.map(|(path, _)| path).collect());
 }
@@ -157,10 +166,15 @@ fn every_module_says_what_it_is() {
 }
 
 #[test]
+fn no_circle_of_imports_is_large() {
+    let broken = circles::larger_than(MOST_IN_CIRCLE, &all_sources());
+    assert_none("at most 5 files of a crate import each other in a circle", broken);
+}
+
+#[test]
 fn nothing_is_left_to_do() {
     let broken = all_sources().into_iter().filter(|(path, text)| {
-        !path.ends_with("tidy.rs")
-            && ["todo!(", "unimplemented!(", "FIXME", "XXX"].iter().any(|mark| text.contains(mark))
+        !is_this(path) && ["todo!(", "unimplemented!(", "FIXME", "XXX"].iter().any(|mark| text.contains(mark))
     });
     assert_none("no stubs", broken.map(|(path, _)| path).collect());
 }
@@ -209,7 +223,7 @@ fn who_changes_anything_may_go_away() {
 fn unsafe_stands_only_in_marked_modules() {
     let broken = all_sources().into_iter().filter(|(path, text)| {
         let allowed = text.contains("#![allow(unsafe_code)]");
-        !path.ends_with("tidy.rs")
+        !is_this(path)
             && !allowed
             && text.lines().any(|line| {
                 let code = line.split("//").next().unwrap_or_default();
