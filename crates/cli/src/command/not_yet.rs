@@ -16,7 +16,7 @@ type Missing = (&'static [&'static str], &'static str);
 const ZPOOL: &[Missing] = &[
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
     (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
-    (&["prefetch"], "Each command reads what it needs; nothing stays in memory when it ends"),
+    (&["prefetch"], "Commands read what they need, and `cenote serve` keeps in memory what it has read"),
     (
         &["remove"],
         "`cenote zpool detach` removes a device from a mirror. For others, import the pool with OpenZFS",
@@ -50,8 +50,8 @@ const ZFS: &[Missing] = &[
         "File systems keep their version. `cenote zfs get version` shows it; to raise it, \
          import the pool with OpenZFS",
     ),
-    (&["wait"], "A command ends when its work is done, so there is nothing to wait for"),
-    (&["zone", "unzone"], "Nothing is mounted, so there is nothing to hide from a container"),
+    (&["wait"], "`cenote zpool wait -t free` waits until what was destroyed is free"),
+    (&["zone", "unzone"], "`cenote serve` mounts where it runs: start it in the container's mount namespace"),
 ];
 
 /// Why the verb can't be run. `T` lists the verbs that can.
