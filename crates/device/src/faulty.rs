@@ -7,9 +7,7 @@
 //! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule
 //! that strikes, and releases it before the transfer begins.
 //!
-//! ```
-//! # use cenote_device::{Fault, Faulty, MemoryDevice, Op};
-//! # use std::sync::Arc;
+//! ```text
 //! let disk = Arc::new(MemoryDevice::new("disk0", 1 << 20));
 //! let worn = Faulty::new(disk, 42)
 //!     .with(Fault::error(Op::Read).sectors(0.001))
