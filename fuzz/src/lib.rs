@@ -10,6 +10,7 @@
 
 pub mod alloc;
 pub mod corpus;
+pub mod coverage;
 pub mod flatten;
 pub mod forged;
 pub mod mutate;

@@ -5,8 +5,10 @@
 //! `--limit-ms`. Failing inputs are written to `fuzz/failures/TARGET-N`; add them to the corpus once they
 //! are fixed.
 //!
-//! Mutation is blind (no coverage); it reaches far because the corpus holds real structures. Exit status: 0
-//! if nothing was found, 1 otherwise.
+//! Mutation is blind, and reaches far because the corpus holds real structures. Built with counters
+//! ([`cenote_fuzz::coverage`]), the driver adds to the corpus in memory what reaches something new; a case
+//! then depends on those before it, so a failure is repeated from its file (`--input`). Exit status: 0 if
+//! nothing was found, 1 otherwise.
 //!
 //! Locking: two static mutexes, never held together: `RUNNING` tells the watchdog thread which case runs,
 //! `PANIC` takes the last panic's message. Each is held only to copy its content.
@@ -17,10 +19,11 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cenote_fuzz::alloc::{Counting, peak_of};
+use cenote_fuzz::coverage::Coverage;
 use cenote_fuzz::targets::TARGETS;
 use cenote_fuzz::{Target, corpus, mutate, target};
 use cenote_runtime::{Rng, Runtime};
@@ -80,14 +83,14 @@ fn main() -> ExitCode {
     let seed = args.seed.unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     println!("seed {seed}");
     note_panics();
-    watch(seed, Duration::from_millis(args.limit_ms));
+    watch(Duration::from_millis(args.limit_ms));
     let share = Duration::from_secs_f64(args.seconds.max(0.0) / chosen.len() as f64);
     let mut found = 0;
     for target in chosen {
-        let fuzzer = Fuzzer { target, seed, inputs: corpus::load(target.name) };
+        let mut fuzzer = Fuzzer { target, seed, inputs: corpus::load(target.name) };
         found += match (&args.input, args.case) {
             (Some(path), _) => fuzzer.one_file(path),
-            (None, Some(case)) => fuzzer.one(case).map_or(0, |why| fuzzer.report(case, &why)),
+            (None, Some(case)) => u64::from(fuzzer.repeat(case)),
             (None, None) => fuzzer.run(share),
         };
     }
@@ -103,43 +106,83 @@ fn note_panics() {
     }));
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Running {
     target: &'static Target,
+    seed: u64,
     case: u64,
+    input: Arc<Vec<u8>>,
 }
 
 /// Ends the process if a case takes too long: nothing else can stop a thread that loops.
 ///
 /// Processor time counts, because on a busy machine a case may wait for long. A case that waits for ever is
 /// caught as well, but later.
-fn watch(seed: u64, limit: Duration) {
+fn watch(limit: Duration) {
     /// How many times the limit a case may last if it does not compute.
     const MOST_WAITING: u32 = 100;
     std::thread::spawn(move || {
         let mut seen: Option<((&str, u64), Duration, Instant)> = None;
         loop {
             std::thread::sleep(limit / 20);
-            let running = RUNNING.lock().map_or(None, |running| *running);
-            let Some(Running { target, case }) = running else { continue };
+            let running = RUNNING.lock().map_or(None, |running| running.clone());
+            let Some(running) = running else { continue };
             let computed = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();
             let (_, since_computed, since) = match seen {
-                Some(same) if same.0 == (target.name, case) => same,
-                _ => *seen.insert(((target.name, case), computed, Instant::now())),
+                Some(same) if same.0 == running.name() => same,
+                _ => *seen.insert((running.name(), computed, Instant::now())),
             };
             if computed.saturating_sub(since_computed) > limit || since.elapsed() > limit * MOST_WAITING {
-                let fuzzer = Fuzzer { target, seed, inputs: corpus::load(target.name) };
-                fuzzer.report(case, &format!("still runs after {limit:?}"));
+                running.report(&format!("still runs after {limit:?}"));
                 std::process::exit(1);
             }
         }
     });
 }
 
-fn running(now: Option<Running>) {
+fn set_running(now: Option<Running>) {
     if let Ok(mut running) = RUNNING.lock() {
         *running = now;
     }
+}
+
+impl Running {
+    fn name(&self) -> (&'static str, u64) {
+        (self.target.name, self.case)
+    }
+
+    /// Runs the case; answers why it failed.
+    fn run(&self) -> Option<String> {
+        set_running(Some(self.clone()));
+        let why = parse(self.target, &self.input);
+        set_running(None);
+        why
+    }
+
+    fn report(&self, why: &str) {
+        let (name, case) = self.name();
+        let path = self.save();
+        println!("FAILED {name} --seed {} --case {case}: {why}\n  input: {}", self.seed, path.display());
+    }
+
+    fn save(&self) -> PathBuf {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("failures");
+        let path = folder.join(format!("{}-{}", self.target.name, self.case));
+        let saved = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, &*self.input));
+        saved.map_or_else(|error| format!("not saved: {error}").into(), |()| path)
+    }
+}
+
+fn parse(target: &Target, data: &[u8]) -> Option<String> {
+    let mut panicked = false;
+    let run = AssertUnwindSafe(|| (target.run)(data));
+    let peak = peak_of(|| panicked = catch_unwind(run).is_err());
+    if panicked {
+        return Some(PANIC.lock().map_or_else(|_| "a panic".into(), |last| last.clone()));
+    }
+    // Rounded, so that one fault is not reported again for every size.
+    let over = peak > target.bound_bytes(data.len());
+    over.then(|| format!("held about {} MiB", (peak >> 20).next_power_of_two()))
 }
 
 struct Fuzzer {
@@ -150,65 +193,52 @@ struct Fuzzer {
 
 impl Fuzzer {
     /// Runs cases until the time is up; returns the number of distinct failures.
-    fn run(&self, share: Duration) -> u64 {
+    fn run(&mut self, share: Duration) -> u64 {
         let start = Instant::now();
+        let mut coverage = self.reached_by_corpus();
         let mut failures = BTreeSet::new();
         let mut case = 0;
         while start.elapsed() < share {
-            if let Some(why) = self.one(case)
-                && failures.insert(why.clone())
-            {
-                self.report(case, &why);
+            let running = self.case(case);
+            coverage.as_ref().inspect(|coverage| coverage.skip());
+            let failed = running.run();
+            let is_news = coverage.as_mut().is_some_and(Coverage::add);
+            match failed {
+                Some(why) if failures.insert(why.clone()) => running.report(&why),
+                None if is_news => self.inputs.push((format!("case {case}"), running.input.to_vec())),
+                _ => {}
             }
             case += 1;
         }
-        let name = self.target.name;
-        println!("{name:24} {case:>9} cases {:>5} corpus {:>3} failures", self.inputs.len(), failures.len());
-        failures.len() as u64
+        let edges = coverage.map_or_else(String::new, |coverage| format!(" {:>6} edges", coverage.edges()));
+        let (name, inputs, failures) = (self.target.name, self.inputs.len(), failures.len());
+        println!("{name:24} {case:>9} cases {inputs:>5} corpus{edges} {failures:>3} failures");
+        failures as u64
     }
 
-    fn input(&self, case: u64) -> Vec<u8> {
-        mutate::case(&mut Rng::stream(self.seed, case), &self.inputs)
+    /// What the corpus reaches, if the program has counters.
+    fn reached_by_corpus(&self) -> Option<Coverage> {
+        let mut coverage = Coverage::new()?;
+        coverage.skip();
+        self.inputs.iter().for_each(|(_, input)| _ = parse(self.target, input));
+        coverage.add();
+        Some(coverage)
     }
 
-    /// Runs a case; returns why it failed.
-    fn one(&self, case: u64) -> Option<String> {
-        let input = self.input(case);
-        running(Some(Running { target: self.target, case }));
-        let why = self.parse(&input);
-        running(None);
-        why
+    fn case(&self, case: u64) -> Running {
+        let input = mutate::case(&mut Rng::stream(self.seed, case), &self.inputs);
+        Running { target: self.target, seed: self.seed, case, input: input.into() }
     }
 
-    fn parse(&self, data: &[u8]) -> Option<String> {
-        let mut panicked = false;
-        let run = AssertUnwindSafe(|| (self.target.run)(data));
-        let peak = peak_of(|| panicked = catch_unwind(run).is_err());
-        if panicked {
-            return Some(PANIC.lock().map_or_else(|_| "a panic".into(), |last| last.clone()));
-        }
-        // Rounded, so that one fault is not reported again for every size.
-        let over = peak > self.target.bound_bytes(data.len());
-        over.then(|| format!("held about {} MiB", (peak >> 20).next_power_of_two()))
-    }
-
-    fn report(&self, case: u64, why: &str) -> u64 {
-        let name = self.target.name;
-        let path = self.save(case);
-        println!("FAILED {name} --seed {} --case {case}: {why}\n  input: {}", self.seed, path.display());
-        1
-    }
-
-    fn save(&self, case: u64) -> PathBuf {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("failures");
-        let path = folder.join(format!("{}-{case}", self.target.name));
-        let saved = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, self.input(case)));
-        saved.map_or_else(|error| format!("not saved: {error}").into(), |()| path)
+    /// Runs one case of a seed; answers whether it failed.
+    fn repeat(&self, case: u64) -> bool {
+        let running = self.case(case);
+        running.run().inspect(|why| running.report(why)).is_some()
     }
 
     fn one_file(&self, path: &PathBuf) -> u64 {
         let outcome = match std::fs::read(path) {
-            Ok(data) => self.parse(&data),
+            Ok(data) => parse(self.target, &data),
             Err(error) => Some(error.to_string()),
         };
         let (name, path) = (self.target.name, path.display());
