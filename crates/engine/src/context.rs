@@ -20,6 +20,7 @@ use parking_lot::MutexGuard;
 
 use crate::engine::{LiveDataset, Shared, Uid};
 use crate::kept_deadlists::KeptDeadlists;
+use crate::space::map_edit::SpaceMapEdit;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;

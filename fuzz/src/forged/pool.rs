@@ -267,19 +267,22 @@ async fn writer(engine: &Engine, name: &str, record_bytes: u32) -> Result<FsWrit
 
 /// Creates or replaces a file in the root directory.
 async fn file(engine: &Engine, fs: &FsWriter, name: &str, content: &[u8]) -> Result<ObjectId> {
-    let hold = engine.hold_for(fs.live(), cenote_engine::Need::Write(content.len() as u64)).await?;
-    let edit = fs.live().edit();
-    let change = Change { edit: &edit, now: NOW };
-    let id = match fs.lookup(fs.root(), name.as_bytes()).await.map_err(inner)? {
-        Some(entry) => entry.object,
-        None => {
-            let new = NewFile { kind: NewKind::Regular, mode: 0o640, umask: 0, uid: 7, gid: 8 };
-            fs.create(change, fs.root(), name.as_bytes(), &new).await.map_err(inner)?
-        }
+    let need = cenote_engine::Need::Write(content.len() as u64);
+    let (fs, name, content) = (fs.clone(), name.to_owned(), Bytes::copy_from_slice(content));
+    let live = fs.live().clone();
+    let change = |edit| async move {
+        let change = Change { edit: &edit, now: NOW };
+        let id = match fs.lookup(fs.root(), name.as_bytes()).await.map_err(inner)? {
+            Some(entry) => entry.object,
+            None => {
+                let new = NewFile { kind: NewKind::Regular, mode: 0o640, umask: 0, uid: 7, gid: 8 };
+                fs.create(change, fs.root(), name.as_bytes(), &new).await.map_err(inner)?
+            }
+        };
+        fs.write(change, id, 0, content).await.map_err(inner)?;
+        Ok(id)
     };
-    fs.write(change, id, 0, Bytes::copy_from_slice(content)).await.map_err(inner)?;
-    drop(hold);
-    Ok(id)
+    engine.change(&live, need, change).await
 }
 
 /// Files of several blocks, folders, links, attributes in spill blocks; names so long that the folder is a

@@ -21,6 +21,6 @@ mod pools;
 mod power_cut;
 mod run;
 mod scans;
-mod split;
 mod shared;
+mod split;
 mod work;
