@@ -8,7 +8,7 @@ mod disks;
 use std::path::Path;
 
 use cenote_dataset::{ImportOptions, import};
-use cenote_engine::{Engine, Need};
+use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_format::znode::Dirent;
 use cenote_fs::{FileKind, Filesystem, LastLink};

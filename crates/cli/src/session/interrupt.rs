@@ -62,6 +62,7 @@ pub async fn whole<T>(steps: impl Future<Output = T>) -> T {
 mod tests {
     use super::*;
     use crate::streams::{Streams, with_streams};
+    use cenote_dataset::Credentials;
     use cenote_runtime::Runtime;
     use cenote_serve::cancel::Cancel;
     use std::fs::File;
@@ -71,7 +72,13 @@ mod tests {
     fn what_follows_is_done_though_the_client_has_gone() {
         let null = || Arc::new(File::open("/dev/null").unwrap());
         let cancel = Cancel::default();
-        let client = Client { cwd: "/".into(), uid: 0, env: Vec::new(), cancel: cancel.clone() };
+        let client = Client {
+            cwd: "/".into(),
+            who: Credentials { uid: 0, gids: Vec::new() },
+            is_admin: true,
+            env: Vec::new(),
+            cancel: cancel.clone(),
+        };
         let (stdin, stdout, stderr) = (null(), null(), null());
         let streams = Streams { stdin, stdout, stderr, json: false.into(), client: Some(client) };
         let mut followed = false;

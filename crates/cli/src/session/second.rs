@@ -33,7 +33,7 @@ impl Session {
             let mut places = pool.devices.clone();
             places.extend(wanted.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from)));
             let discovery = discover(self.runtime(), &places).await;
-            let here = discovery.pools.into_iter().find(|here| here.guid() == pool.guid);
+            let here = discovery.pools.into_iter().find(|here| here.guid() == pool.guid());
             found.extend(here.into_iter().flat_map(|here| here.auxiliary));
         }
         for vdev in wanted {

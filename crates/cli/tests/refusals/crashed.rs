@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cenote_dataset::{ImportOptions, import};
-use cenote_engine::{Engine, Host, Need};
+use cenote_engine::{Engine, Host};
 use cenote_format::label::PoolConfig;
 use cenote_fs::write::{NewFile, NewKind};
 use cenote_fs::{Change, FsOptions, FsWriter, Timestamp};

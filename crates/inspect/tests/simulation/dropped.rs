@@ -153,7 +153,8 @@ pub async fn check_tree(fs: &Filesystem) -> Result<(), String> {
             }
             found += 1;
             let is_named = names.get(id).is_some_and(|&links| attr.is_dir() || links == attr.links);
-            if !is_named && !(unlinked.contains(id) && attr.links == 0) {
+            let is_gone = unlinked.contains(id) && attr.links == 0;
+            if !(is_named || is_gone) {
                 return Err(format!("object {id} has {} links, and names: {:?}", attr.links, names.get(id)));
             }
         }

@@ -58,9 +58,8 @@ impl Record {
         if self.is_one_of(possible.clone(), &found) {
             return Ok(());
         }
-        // Of a commit under way, some records may be there and others not: each file is as it once was.
         let states = &self.states[possible.clone()];
-        let is_possible = |name: &String| states.iter().any(|(_, tree)| tree.get(name) == found.get(name));
+        let is_possible = |name: &String| could_be(states, name, found.get(name));
         let names = states.iter().flat_map(|(_, tree)| tree.keys()).chain(found.keys());
         let wrong: Vec<&String> = names.filter(|name| !is_possible(name)).collect();
         let shape = |tree: &Tree| {
@@ -79,6 +78,20 @@ impl Record {
     pub fn is_one_of(&self, states: std::ops::Range<usize>, found: &Tree) -> bool {
         self.states[states].iter().any(|(_, tree)| tree == found)
     }
+}
+
+/// Whether a power cut may have left this file so, or not at all. What was not committed may be in the log in
+/// part: names come in order, but what was written comes later, and in pieces.
+fn could_be(states: &[(Moment, Tree)], name: &str, found: Option<&Arc<Vec<u8>>>) -> bool {
+    let mut was = states.iter().map(|(_, tree)| tree.get(name));
+    if was.clone().any(|was| was == found) {
+        return true;
+    }
+    let has_changed = was.clone().any(|is| is != states[0].1.get(name));
+    let Some(bytes) = found.filter(|_| has_changed && was.any(|was| was.is_some())) else { return false };
+    let written: Vec<_> = states.iter().flat_map(|(_, tree)| tree.values()).collect();
+    let was_written = |at, byte| written.iter().any(|content| content.get(at) == Some(byte));
+    bytes.iter().enumerate().all(|(at, byte)| *byte == 0 || was_written(at, byte))
 }
 
 /// A dataset's files.
