@@ -79,7 +79,8 @@ pub(crate) async fn note_in_livelist(
     if opened.last_list().await?.is_none_or(|list| written(list) > MAX_ENTRIES) {
         opened.add_key(Txg(context.txg().0 - 1)).await?;
     }
-    opened.insert(&entries).await
+    opened.insert(&entries).await?;
+    opened.store().await
 }
 
 /// Gives up the livelist of a clone that has become too different from its origin.

@@ -105,6 +105,7 @@ fn deadlists_hold_what_a_model_holds() {
             for _ in 0..60 {
                 change(&mut deadlist, &mut model, &mut rng).await;
             }
+            deadlist.store().await.unwrap();
             check(&edit.view(), deadlist.object(), &model).await;
             all.push((deadlist, model));
         }
@@ -114,6 +115,7 @@ fn deadlists_hold_what_a_model_holds() {
             for (key, entries) in model {
                 kept_model.range_mut(..=key).next_back().unwrap().1.extend(entries);
             }
+            kept.store().await.unwrap();
             check(&edit.view(), kept.object(), &kept_model).await;
         }
         let plain = lists.create().await.unwrap();
@@ -189,6 +191,7 @@ fn golden_deadlists_merge_without_loss() {
                 let new = old.clone_keys(Txg(u64::MAX)).await.unwrap();
                 let mut new = DeadlistEdit::open(lists, new).await.unwrap();
                 new.merge(old).await.unwrap();
+                new.store().await.unwrap();
                 assert_eq!(all_entries(&edit, new.object(), dsize).await.0, before, "{name}: {id}");
                 assert_eq!(new.space(), space, "{name}: {id}");
                 assert!(DeadlistEdit::open(lists, id).await.is_err(), "it is gone");

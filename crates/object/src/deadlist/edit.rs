@@ -12,7 +12,7 @@
 //!
 //! Source: OpenZFS `dsl_deadlist.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_boxed::boxed;
 use cenote_format::Phys;
@@ -40,6 +40,8 @@ pub struct DeadlistEdit<'a> {
     space: BlockSpace,
     /// Keys that the table on disk still has. A deadlist may lose thousands of them and then go itself.
     gone: Vec<Txg>,
+    /// Keys under which the table on disk has another list.
+    changed: BTreeSet<Txg>,
 }
 
 /// An opened deadlist that is put aside, to be gone on with.
@@ -48,6 +50,7 @@ pub struct PutAside {
     by_birth: Option<BTreeMap<Txg, ObjectId>>,
     space: BlockSpace,
     gone: Vec<Txg>,
+    changed: BTreeSet<Txg>,
 }
 
 impl PutAside {
@@ -79,7 +82,7 @@ impl<'a> DeadlistEdit<'a> {
         by_birth: Option<BTreeMap<Txg, ObjectId>>,
         space: BlockSpace,
     ) -> DeadlistEdit<'a> {
-        DeadlistEdit { lists, object, by_birth, space, gone: Vec::new() }
+        DeadlistEdit { lists, object, by_birth, space, gone: Vec::new(), changed: BTreeSet::new() }
     }
 
     /// Opens one.
@@ -101,16 +104,19 @@ impl<'a> DeadlistEdit<'a> {
 
     /// Goes on with one that was put aside.
     pub fn resume(lists: BlockLists<'a>, object: ObjectId, aside: PutAside) -> DeadlistEdit<'a> {
-        let PutAside { by_birth, space, gone } = aside;
-        DeadlistEdit { lists, object, by_birth, space, gone }
+        let PutAside { by_birth, space, gone, changed } = aside;
+        DeadlistEdit { lists, object, by_birth, space, gone, changed }
     }
 
     /// Puts it aside. Until it is stored, nobody may open it anew.
     pub fn put_aside(self) -> PutAside {
-        PutAside { by_birth: self.by_birth, space: self.space, gone: self.gone }
+        let DeadlistEdit { by_birth, space, gone, changed, .. } = self;
+        PutAside { by_birth, space, gone, changed }
     }
 
-    /// Takes from the table on disk the keys that [`DeadlistEdit::drop_from`] has left there.
+    /// Brings the table on disk up to date with what [`DeadlistEdit::drop_from`],
+    /// [`DeadlistEdit::insert`] and [`DeadlistEdit::merge`] have changed. That of a deadlist which goes is
+    /// not touched.
     ///
     /// # Errors
     /// The MOS is damaged.
@@ -119,6 +125,11 @@ impl<'a> DeadlistEdit<'a> {
         let table = ZapEdit::new(self.lists.mos, self.object);
         for key in std::mem::take(&mut self.gone) {
             table.remove(&deadlist_key(key)).await?;
+        }
+        for key in std::mem::take(&mut self.changed) {
+            if let Some(list) = self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&key)) {
+                table.update(&deadlist_key(key), list.0).await?;
+            }
         }
         Ok(())
     }
@@ -346,7 +357,7 @@ impl<'a> DeadlistEdit<'a> {
         }
         let own = self.lists.create().await?;
         self.lists.free(list).await?;
-        self.set_list(key, own).await?;
+        self.set_list(key, own);
         Ok(own)
     }
 
@@ -358,7 +369,7 @@ impl<'a> DeadlistEdit<'a> {
         }
         let space = BlockSpace::of_list(Bpobj::open(&self.lists.mos.view(), added).await?.phys());
         self.lists.free(list).await?;
-        self.set_list(key, added).await?;
+        self.set_list(key, added);
         Ok(space)
     }
 
@@ -367,11 +378,11 @@ impl<'a> DeadlistEdit<'a> {
         list.ok_or_else(|| self.damaged("has no list under that key"))
     }
 
-    async fn set_list(&mut self, key: Txg, list: ObjectId) -> Result<()> {
+    fn set_list(&mut self, key: Txg, list: ObjectId) {
         if let Some(by_birth) = &mut self.by_birth {
             by_birth.insert(key, list);
+            self.changed.insert(key);
         }
-        ZapEdit::new(self.lists.mos, self.object).update(&deadlist_key(key), list.0).await
     }
 
     /// Removes a key, and answers the list that was under it.
@@ -381,6 +392,7 @@ impl<'a> DeadlistEdit<'a> {
         if let Some(by_birth) = &mut self.by_birth {
             by_birth.remove(&key);
         }
+        self.changed.remove(&key);
         Ok(list)
     }
 
