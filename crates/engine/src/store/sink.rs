@@ -68,8 +68,8 @@ impl PoolSink {
         PoolSink { lists_births, ..self }
     }
 
-    /// The same, which frees what died as soon as its object is written: of a set whose blocks nobody else has.
-    /// An object of thousands of blocks may go, and thousands of such objects.
+    /// The same, which frees what died as soon as its object is written: of a set whose blocks nobody else
+    /// has. Thousands of objects may go at once, each of many blocks.
     pub(crate) fn freeing_at_once(self, frees_at_once: bool) -> PoolSink {
         PoolSink { frees_at_once, ..self }
     }
