@@ -85,6 +85,11 @@ impl Object {
         Object { objset, id, dnode }
     }
 
+    /// The same object, of which nothing read becomes resident: for who reads all of it, and once.
+    pub(crate) fn uncached(&self) -> Object {
+        Object { objset: self.objset.uncached(), ..self.clone() }
+    }
+
     /// The set that it belongs to.
     pub fn objset(&self) -> &Objset {
         &self.objset

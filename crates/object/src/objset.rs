@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_cache::{BlockCache, Caching, CachingCell};
+use cenote_cache::{BlockCache, Caching, CachingCell, Scope};
 use cenote_format::FormatError;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
@@ -131,6 +131,14 @@ impl Objset {
     pub fn cached_as(self, caching: Caching) -> Objset {
         self.tree.caching.set(caching);
         self
+    }
+
+    /// The same set for who reads what is not wanted again: none of it becomes resident.
+    pub(crate) fn uncached(&self) -> Objset {
+        let none = Caching { primary: Scope::None, secondary: Scope::None, prefetch: Scope::None };
+        let caching = Arc::new(CachingCell::new(none));
+        let tree = ObjsetTree { caching, ..(*self.tree).clone() };
+        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
     }
 
     /// The same set as a later state of `earlier`: it is cached and read ahead as that is.

@@ -8,7 +8,6 @@
 //! [`Zap::each_number`] allocates nothing for an entry.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -18,7 +17,6 @@ use cenote_format::zap::{Leaf, ZBT_LEAF, ZapBlock0};
 
 use crate::error::{DatasetError, Result};
 use crate::object::holes::{Region, RegionKind};
-use crate::object::{DataBlock, Object};
 use crate::zap::{Zap, ZapEntry, ZapValue};
 
 /// Bytes of leaves read at once.
@@ -121,24 +119,19 @@ fn is_leaf(block: &[u8], endian: Endian) -> bool {
 }
 
 impl Zap {
-    /// Passes on all entries of a table from text names to single numbers, in the order of the disk. The
-    /// table's blocks are read past the cache: who wants all of it, and once, would push out what others use.
+    /// Passes on all entries of a table from text names to single numbers, in the order of the disk.
     ///
     /// # Errors
-    /// The object is no ZAP, a block is damaged, an entry holds something else, or `each` refuses it.
+    /// A block is damaged, an entry holds something else, or `each` refuses it.
     pub async fn each_number(
-        table: &Object,
+        &self,
         mut each: impl FnMut(&[u8], u64) -> Result<(), FormatError>,
     ) -> Result<()> {
-        let at_fault = |error| table.format(error);
-        let first = table.read_blocks(0..1).await.into_iter().next();
-        let Some(DataBlock { data, endian, .. }) = first else { return Err(table.damaged("has no blocks")) };
-        let block0 = ZapBlock0::decode(data?.unwrap_or_default(), endian).map_err(at_fault)?;
-        if let ZapBlock0::Micro(micro) = &block0 {
+        let at_fault = |error| self.object.format(error);
+        if let ZapBlock0::Micro(micro) = &*self.block0 {
             return micro.entries().try_for_each(|entry| each(entry.name, entry.value)).map_err(at_fault);
         }
-        let zap = Zap { object: table.clone(), block0: Arc::new(block0) };
-        let (mut entries, mut name) = (zap.entries(), Vec::new());
+        let (mut entries, mut name) = (self.entries(), Vec::new());
         while let Some(leaves) = entries.next_leaves().await {
             for leaf in leaves? {
                 for entry in leaf.entries() {
