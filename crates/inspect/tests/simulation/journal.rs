@@ -54,9 +54,17 @@ pub struct Journal {
     pub flushes: Vec<Flush>,
     /// The next moment.
     pub now: Moment,
+    /// How many journals of these disks came before.
+    number: u64,
 }
 
 impl Journal {
+    /// Takes what is there, and begins another one.
+    pub fn take(&mut self) -> Journal {
+        let next = Journal { number: self.number + 1, ..Journal::default() };
+        std::mem::replace(self, next)
+    }
+
     fn tick(&mut self) -> Moment {
         self.now += 1;
         self.now - 1
@@ -100,9 +108,9 @@ impl JournaledDisk {
         self.image.lock().clone()
     }
 
-    async fn take_time(&self) {
-        let jitter_ns = self.runtime.random_u64() % JITTER_NS;
-        self.runtime.sleep(LATENCY + Duration::from_nanos(jitter_ns)).await;
+    fn take_time(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (runtime, jitter_ns) = (self.runtime.clone(), self.runtime.random_u64() % JITTER_NS);
+        async move { runtime.sleep(LATENCY + Duration::from_nanos(jitter_ns)).await }
     }
 }
 
@@ -129,17 +137,24 @@ impl Device for JournaledDisk {
             return Io::done(Err(error));
         }
         self.image.lock().write(offset, &data);
-        let write = {
+        let (write, number) = {
             let mut journal = self.journal.lock();
             let asked = journal.tick();
             journal.writes.push(Write { disk: self.index, offset, data, asked, done: None });
-            journal.writes.len() - 1
+            (journal.writes.len() - 1, journal.number)
         };
+        // What was given to a disk is written, though nobody waits for it any more.
+        let (time, journal) = (self.take_time(), self.journal.clone());
+        let writing = self.runtime.spawn(async move {
+            time.await;
+            let mut journal = journal.lock();
+            if journal.number == number {
+                let done = journal.tick();
+                journal.writes[write].done = Some(done);
+            }
+        });
         Io::pending(async move {
-            self.take_time().await;
-            let mut journal = self.journal.lock();
-            let done = journal.tick();
-            journal.writes[write].done = Some(done);
+            drop(writing.await);
             Ok(())
         })
     }

@@ -72,7 +72,7 @@ impl Disks {
 
     /// Takes the journal so far; its writes count as durable, and a new journal starts.
     pub fn take_journal(&self) -> Journal {
-        std::mem::take(&mut *self.journal.lock())
+        self.journal.lock().take()
     }
 
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
