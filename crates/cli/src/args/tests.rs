@@ -95,7 +95,20 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
     };
     assert_eq!(
         takes('d'),
-        ["create", "checkpoint", "status", "destroy", "allow", "unallow", "list", "get", "ls", "cp", "rm", "du"]
+        [
+            "create",
+            "checkpoint",
+            "status",
+            "destroy",
+            "allow",
+            "unallow",
+            "list",
+            "get",
+            "ls",
+            "cp",
+            "rm",
+            "du"
+        ]
     );
     assert_eq!(takes('h'), ["diff", "ls", "du"]);
     assert_eq!(takes('F'), ["diff"]);
