@@ -3,8 +3,8 @@
 //! Idea: as small as can be, since a device may hold a hundred times more blocks than memory does. A block's
 //! name is a hash of its first address and birth; where it lies, how long it is, and in which round of the
 //! ring it was written, are packed into one word. What the ring has written over since is found out when it
-//! is looked up, and swept out when the ring begins anew. A wrong answer does no harm: whoever reads the block
-//! verifies it by its pointer.
+//! is looked up, and swept out when the ring begins anew. A wrong answer does no harm: whoever reads the
+//! block verifies it by its pointer.
 //!
 //! Memory: 17 bytes for each place in the table, which is half to seven eighths full: 20 to 34 bytes a block
 //! (OpenZFS: 96).

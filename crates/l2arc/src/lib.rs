@@ -2,19 +2,19 @@
 //! still are after the pool was exported and imported, here or by OpenZFS.
 //!
 //! ```text
-//!   read from the pool --offer--> staging --feed--> ring on a device --read--> verified by the block's pointer
+//!   read from the pool --offer--> staging --feed--> ring on a device --read--> verified by its pointer
 //!                                                     |                ^
 //!                                                     '-- log --> rebuild at import
 //! ```
 //!
 //! Idea: stored blocks go by on their way from the pool into memory (`cenote_pool::SecondLevel`): compressed,
 //! encrypted, just verified. A sample of them is written to the devices, at a steady rate. So nothing is
-//! compressed or encrypted twice, and memory needs to know nothing but a name and a place ([`index`]). Nothing
-//! on a device is believed: a block is verified by its pointer, whatever log and index say of it. A device
-//! that fails is let go; the pool has everything.
+//! compressed or encrypted twice, and memory needs to know nothing but a name and a place ([`index`]).
+//! Nothing on a device is believed: a block is verified by its pointer, whatever log and index say of it. A
+//! device that fails is let go; the pool has everything.
 //!
-//! OpenZFS feeds from the tails of its lists, what is about to be evicted, instead; and what a txg writes, too.
-//! Here a block that was written gets there when it was read again.
+//! OpenZFS feeds from the tails of its lists, what is about to be evicted, instead; and what a txg writes,
+//! too. Here a block that was written gets there when it was read again.
 //!
 //! Read in this order: [`CacheDevices`], `device` (one device), `ring` (its arithmetic), `index`, `staging`,
 //! `rebuild`; on disk: `cenote_format::l2arc`.

@@ -1,8 +1,8 @@
 //! What a cache device holds, after an import: read from its log, the newest first.
 //!
-//! Idea: the header leads to the two newest log blocks, and each to the one before the one before it. The walk
-//! ends where a log block is gone or not whole; what was found until then counts. It is bounded by the ring:
-//! log blocks that take more than there is are nonsense.
+//! Idea: the header leads to the two newest log blocks, and each to the one before the one before it. The
+//! walk ends where a log block is gone or not whole; what was found until then counts. It is bounded by the
+//! ring: log blocks that take more than there is are nonsense.
 //!
 //! Source: OpenZFS `arc.c` (`l2arc_rebuild`).
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Idea: arithmetic only. Room is made before blocks are placed: what lies there counts no longer, so nobody
-//! reads what is about to be written over. Blocks placed are entries of the open log block; when it is full it
-//! goes into the ring behind them.
+//! reads what is about to be written over. Blocks placed are entries of the open log block; when it is full
+//! it goes into the ring behind them.
 //!
 //! Invariants: `start <= hand <= end`; unless this is the first round, `hand <= evict <= end`.
 //!

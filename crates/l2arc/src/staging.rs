@@ -1,8 +1,8 @@
 //! Blocks that were read from the pool and wait for a place on a cache device.
 //!
-//! Idea: what comes by is kept as it was stored until a round of feeding takes it; when enough is waiting, what
-//! comes is let go, at no cost. So a device gets a sample of what memory missed, whatever the difference in
-//! speed. Blocks that do not qualify yet (read ahead, used once) stay for some rounds.
+//! Idea: what comes by is kept as it was stored until a round of feeding takes it; when enough is waiting,
+//! what comes is let go, at no cost. So a device gets a sample of what memory missed, whatever the difference
+//! in speed. Blocks that do not qualify yet (read ahead, used once) stay for some rounds.
 //!
 //! Memory: two rounds of feeding.
 //!

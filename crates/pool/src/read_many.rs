@@ -4,9 +4,9 @@
 //!   requests --sort by first address--> batches, a task each --> extents --> blocks --decode--> results
 //! ```
 //!
-//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device), and one
-//! that lies on a device of the second level, is read alone by [`Pool::read`], which knows every way. Results come in the order of the requests, whatever
-//! the order of reading.
+//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device) is read
+//! alone by [`Pool::read`], which knows every way. What lies on devices of the second level is read there, all
+//! at the same time. Results come in the order of the requests, whatever the order of reading.
 //!
 //! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
 

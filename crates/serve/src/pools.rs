@@ -47,8 +47,8 @@ pub struct OpenPool {
     pub counters: BTreeMap<Guid, Arc<Counters>>,
     /// When it was opened.
     pub since: Instant,
-    /// Scrubs and resilvers go on, devices that fail go out of use, and cache devices are fed, while these are
-    /// there.
+    /// Scrubs and resilvers go on, devices that fail go out of use, and cache devices are fed, while these
+    /// are there.
     at_work: Mutex<Option<[AbortOnDrop<()>; 3]>>,
     /// Txgs are written, and states of devices become events, while these are there.
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
