@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device) is read
-//! alone by [`Pool::read`], which knows every way. What lies on devices of the second level is read there, all
-//! at the same time. Results come in the order of the requests, whatever the order of reading.
+//! alone by [`Pool::read`], which knows every way. What lies on devices of the second level is read there,
+//! all at the same time. Results come in the order of the requests, whatever the order of reading.
 //!
 //! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
 
