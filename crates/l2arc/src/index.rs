@@ -11,7 +11,7 @@
 //!
 //! Locking: none here; [`crate::CacheDevices`] keeps it behind a mutex.
 
-use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{SPA_MINBLOCKSHIFT, Txg};
 use rustc_hash::FxHashMap;
 
@@ -51,8 +51,11 @@ impl BlockName {
         BlockName([a, b, birth.0].into_iter().fold(0, step))
     }
 
-    /// `None` for what has no address.
+    /// `None` for what is not stored in one piece: holes, what lies in its pointer, gangs.
     pub(crate) fn of(bp: &Blkptr) -> Option<BlockName> {
+        if bp.kind() != BlkptrKind::Normal || bp.is_gang() {
+            return None;
+        }
         Some(BlockName::new(bp.dvas().next()?, bp.physical_birth()))
     }
 }

@@ -180,13 +180,6 @@ impl CacheDevices {
         self.0.devices.read().iter().map(|device| device.vdev).collect()
     }
 
-    /// Bytes that a device holds, and can hold.
-    pub fn space(&self, vdev: Guid) -> Option<(u64, u64)> {
-        let devices = self.0.devices.read();
-        let ring = devices.iter().find(|device| device.vdev == vdev)?.ring.lock();
-        Some((ring.used_bytes(), ring.shape.capacity_bytes()))
-    }
-
     /// Feeds the devices for ever. `used` says what memory knows of a block; `is_warm`: it is full.
     pub async fn keep_feeding(self, used: impl Fn(&Blkptr) -> Use, is_warm: impl Fn() -> bool) {
         loop {
@@ -308,6 +301,11 @@ impl CacheDevices {
         (0..MAX_DEVICES as u8).find(|number| devices.iter().all(|device| device.number != *number))
     }
 
+    /// Whether a block is on one of them.
+    fn has(&self, bp: &Blkptr) -> bool {
+        self.find(bp).is_some()
+    }
+
     /// Where a block lies, if it is there still.
     fn find(&self, bp: &Blkptr) -> Option<(Arc<CacheDevice>, BlockName, Place)> {
         let shared = &*self.0;
@@ -327,20 +325,16 @@ impl CacheDevices {
 const LEAST_RING_BYTES: u64 = 64 << 20;
 
 impl SecondLevel for CacheDevices {
-    fn has(&self, bp: &Blkptr) -> bool {
-        self.find(bp).is_some()
-    }
-
     fn read<'a>(&'a self, bp: &'a Blkptr) -> Option<BoxFuture<'a, Option<Bytes>>> {
         let counters = &self.0.counters;
-        let Some((device, name, place)) = self.find(bp) else {
+        BlockName::of(bp)?;
+        let may_be_read = |(device, ..): &(Arc<CacheDevice>, BlockName, Place)| {
+            !self.0.settings.reads_wait() || !device.is_written_to.load(Ordering::Relaxed)
+        };
+        let Some((device, name, place)) = self.find(bp).filter(may_be_read) else {
             counters.misses.one();
             return None;
         };
-        if self.0.settings.reads_wait() && device.is_written_to.load(Ordering::Relaxed) {
-            counters.misses.one();
-            return None;
-        }
         Some(Box::pin(async move {
             let Some(stored) = device.read(place).await else {
                 counters.io_error.one();

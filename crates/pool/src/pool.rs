@@ -176,8 +176,8 @@ impl Pool {
     }
 
     /// Blocks are looked for there first, from now on, by all views that read for users.
-    pub fn set_second_level(&self, second: Option<Arc<dyn SecondLevel>>) {
-        *self.live.second.write() = second;
+    pub fn set_second_level(&self, second: Arc<dyn SecondLevel>) {
+        *self.live.second.write() = Some(second);
     }
 
     pub(crate) fn second_level(&self) -> Option<Arc<dyn SecondLevel>> {

@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::{Pool, ReadContext};
 use crate::read::{checked_psize, preferred};
-use crate::second::SecondLevel;
 use crate::vdev::VdevTree;
 use crate::vdev::map::BlockMap;
 use bytes::Bytes;
@@ -74,25 +73,33 @@ impl Pool {
     pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
         let (vdevs, mut extents, second) = (self.vdevs(), Extents::default(), self.second_level());
         let second = second.as_deref();
-        let is_second = |bp: &Blkptr| second.is_some_and(|second| second.has(bp));
-        let wanted: Vec<Option<Sought>> = requests
-            .iter()
-            .map(|(bp, ctx)| if is_second(bp) { None } else { seek(&vdevs, &mut extents, bp, ctx) })
-            .collect();
-        let from_second = read_second(second, &requests, &wanted);
-        let (fetched, mut from_second) = futures::join!(extents.fetch(self.reads()), from_second);
+        let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());
+        for (index, (bp, ctx)) in requests.iter().enumerate() {
+            let read = second.and_then(|second| second.read(bp));
+            wanted.push(if read.is_some() { None } else { seek(&vdevs, &mut extents, bp, ctx) });
+            reads.extend(read.map(|read| async move { Some((index, read.await?)) }));
+        }
+        let (fetched, read) = futures::join!(extents.fetch(self.reads()), futures::future::join_all(reads));
+        let mut from_second: BTreeMap<usize, Bytes> = read.into_iter().flatten().collect();
         for (index, ((bp, ctx), sought)) in requests.iter().zip(wanted).enumerate() {
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
-            let stored = sought.and_then(|sought| sought.put_together(&fetched, take));
-            let offered = stored.is_some().then_some(second).flatten();
-            let stored = stored.or_else(|| from_second.remove(&index));
-            each(match stored.filter(|stored| self.is_right(bp, stored)) {
+            let is_sought = sought.is_some();
+            let stored = match sought {
+                Some(sought) => sought.put_together(&fetched, take),
+                None => from_second.remove(&index),
+            };
+            let is_right = stored.as_ref().is_some_and(|stored| self.is_right(bp, stored));
+            match second {
+                Some(second) if is_right && is_sought => {
+                    stored.iter().for_each(|stored| self.offer(second, bp, stored, ctx.secondary));
+                }
+                Some(second) if !is_right && !is_sought && stored.is_some() => second.reject(bp),
+                _ => {}
+            }
+            each(match stored.filter(|_| is_right) {
                 Some(stored) => {
-                    if let Some(second) = offered {
-                        self.offer(second, bp, &stored, ctx.secondary);
-                    }
                     self.charge(bp, stored.len()).await;
                     self.decode(bp, stored, ctx).await
                 }
@@ -110,21 +117,6 @@ impl Pool {
             self.runtime().work(check.work(), bytes as u64).await;
         }
     }
-}
-
-/// Reads what lies on devices of the second level: of those that are not sought in the pool, by index.
-async fn read_second(
-    second: Option<&dyn SecondLevel>,
-    requests: &[(Blkptr, ReadContext)],
-    wanted: &[Option<Sought>],
-) -> BTreeMap<usize, Bytes> {
-    let Some(second) = second else { return BTreeMap::new() };
-    let alone = requests.iter().zip(wanted).enumerate().filter(|(_, (_, sought))| sought.is_none());
-    let reads = alone.filter_map(|(index, ((bp, _), _))| {
-        let read = second.read(bp)?;
-        Some(async move { read.await.map(|stored| (index, stored)) })
-    });
-    futures::future::join_all(reads).await.into_iter().flatten().collect()
 }
 
 fn place(results: &mut [Option<Result<Bytes>>], batch: Vec<(usize, Result<Bytes>)>) {

@@ -9,10 +9,8 @@ use futures::future::BoxFuture;
 
 /// Where stored blocks may be found before the pool is read.
 pub trait SecondLevel: Send + Sync {
-    /// Whether a block is there, as far as can be told without reading it.
-    fn has(&self, bp: &Blkptr) -> bool;
-
-    /// Reads a block, if it is there: `psize` bytes, to be verified.
+    /// Reads a block, if it is there: `psize` bytes, to be verified. `None`: it is not. To be asked once for
+    /// each block that is wanted.
     fn read<'a>(&'a self, bp: &'a Blkptr) -> Option<BoxFuture<'a, Option<Bytes>>>;
 
     /// What was read did not match the pointer.
