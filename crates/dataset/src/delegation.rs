@@ -32,7 +32,7 @@ pub struct Credentials {
 }
 
 /// What the question is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A file system or volume.
     Head,

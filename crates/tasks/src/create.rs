@@ -29,7 +29,7 @@ use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setti
 
 /// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set, or with its
 /// keys.
-const KEPT_ELSEWHERE: [&str; 10] = [
+pub const KEPT_ELSEWHERE: [&str; 10] = [
     "version",
     "normalization",
     "utf8only",

@@ -47,7 +47,7 @@ mod snapshot;
 pub use allow::{Withdrawn, allow, unallow};
 pub use change_key::{change_key, inherit_key};
 pub use clone::{clone_snapshot, clone_snapshots};
-pub use create::{create_filesystem, create_volume};
+pub use create::{KEPT_ELSEWHERE, create_filesystem, create_volume};
 pub use destroy::destroy_dataset;
 pub use destroy_snapshot::{InUse, destroy_snapshots};
 pub use hold::{hold_snapshots, release_snapshots};

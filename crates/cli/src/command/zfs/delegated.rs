@@ -7,6 +7,8 @@
 //!
 //! Source: OpenZFS `zfs_ioctl.c` (`zfs_secpolicy_*`), `zfs_main.c` (`zfs_mount_delegation_check`).
 
+use std::collections::BTreeSet;
+
 use cenote_dataset::{Credentials, Dataset, Mos, Subject};
 use cenote_format::deleg::Who;
 use cenote_fs::SpaceBy;
@@ -17,20 +19,6 @@ use super::{Zfs, pool_of, settings};
 use crate::outcome::CliError;
 use crate::session::{Session, dataset, key_domains};
 
-/// What whoever makes a dataset may say of it without further permission: what it is, rather than a setting.
-const OF_CREATION: [&str; 11] = [
-    "version",
-    "normalization",
-    "utf8only",
-    "casesensitivity",
-    "volsize",
-    "volblocksize",
-    "encryption",
-    "keyformat",
-    "keylocation",
-    "pbkdf2iters",
-    "pbkdf2salt",
-];
 /// Who makes or removes a name in a directory needs this too.
 const MOUNT: &str = "mount";
 /// Why a key may not be taken from a file.
@@ -52,7 +40,13 @@ pub fn is_for_everybody(zfs: &Zfs) -> bool {
 pub async fn check(zfs: &Zfs, session: &Session, who: &Credentials) -> Result<(), CliError> {
     let Request { what, needs } = Request::of(zfs, session, who).await?;
     let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
+    // Snapshots of one dataset, of which there may be thousands, need what it needs: asked once.
+    let mut asked = BTreeSet::new();
     for (dataset, subject, permission) in needs {
+        let pool = dataset.mos().pool().guid();
+        if !asked.insert((pool, dataset.dir().id(), subject, permission.clone())) {
+            continue;
+        }
         if !dataset.mos().heeds_delegation().await? {
             return Err(refused("delegated administration is disabled on pool"));
         }
@@ -256,7 +250,10 @@ impl Request {
             self.need_as(&above, Subject::NewChild, &["create", MOUNT]);
         }
         for permission in permissions_to_set(options)? {
-            if !OF_CREATION.contains(&permission.as_str()) {
+            // What a dataset is, rather than a setting, whoever makes it may say without further permission.
+            let is_of_creation =
+                cenote_tasks::KEPT_ELSEWHERE.contains(&permission.as_str()) || permission == "keylocation";
+            if !is_of_creation {
                 self.need_as(&above, Subject::NewChild, &[&permission]);
             }
         }
