@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
-use cenote_pool::{FoundDevice, PoolError, VdevConfig, discover};
+use cenote_pool::{FoundDevice, FoundPool, PoolError, VdevConfig, discover};
 use cenote_tasks::{Surroundings, Symptom};
 use futures::future::BoxFuture;
 
@@ -31,17 +31,22 @@ pub async fn returning(
     if gone.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let paths = gone.iter().filter_map(|leaf| leaf.path.as_ref().map(PathBuf::from));
-    let places: BTreeSet<PathBuf> = places.iter().cloned().chain(paths).collect();
-    let places: Vec<PathBuf> = places.into_iter().filter(|place| place.exists()).collect();
-    let discovery = discover(engine.runtime(), &places).await;
-    let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
-    let Some(mut found) = found else { return Ok(BTreeMap::new()) };
+    let Some(mut found) = look_again(engine, places, &gone).await else { return Ok(BTreeMap::new()) };
     found.devices.retain(|leaf, _| gone.iter().any(|gone| gone.guid == *leaf));
     if found.devices.is_empty() {
         return Ok(BTreeMap::new());
     }
     Ok(found.open_for_writing(engine.runtime()).await?.devices)
+}
+
+/// Looks for an open pool's devices again: at `places`, and where it has these.
+#[boxed]
+pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
+    let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from));
+    let places: BTreeSet<PathBuf> = places.iter().cloned().chain(paths).collect();
+    let places: Vec<PathBuf> = places.into_iter().filter(|place| place.exists()).collect();
+    let discovery = discover(engine.runtime(), &places).await;
+    discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
 }
 
 /// What the watch over a pool's devices has to do with.

@@ -1,11 +1,11 @@
 //! Cache devices of the daemon's pools: found where the other devices are, opened, and used.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
-use cenote_pool::{FoundDevice, discover};
+use cenote_pool::FoundDevice;
+use cenote_serve::devices::look_again;
 
 use super::Session;
 use crate::message::say;
@@ -30,10 +30,7 @@ impl Session {
         }
         let mut found = found.clone();
         if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
-            let mut places = pool.devices.clone();
-            places.extend(wanted.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from)));
-            let discovery = discover(self.runtime(), &places).await;
-            let here = discovery.pools.into_iter().find(|here| here.guid() == pool.guid());
+            let here = look_again(engine, &pool.devices, &wanted.iter().collect::<Vec<_>>()).await;
             found.extend(here.into_iter().flat_map(|here| here.auxiliary));
         }
         for vdev in wanted {
