@@ -40,6 +40,22 @@ pub(crate) fn vdev(rt: &Runtime, folder: &Path, first: usize, (kind, parity, cou
     NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices }
 }
 
+/// A pool on these devices, mirrored if there are several; its cache is so small that everything is read
+/// again.
+pub(crate) async fn create_on(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
+    let kind = if devices.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
+    let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
+    let new = NewPool {
+        plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
+        features: SPA_FEATURES.iter().collect(),
+        properties: Vec::new(),
+        root_properties: Vec::new(),
+        keys: KeySource::default(),
+        cache: CacheOptions::metadata(4096),
+    };
+    cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
+}
+
 pub(crate) async fn create(rt: &Runtime, folder: &Path, layout: &Layout) -> Engine {
     create_with(rt, folder, layout, SPA_FEATURES.iter().collect()).await
 }

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cenote_dataset::KeySource;
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::features::SPA_FEATURES;
-use cenote_format::units::{Guid, Txg, VdevId};
-use cenote_pool::create::{NewDevice, NewVdev, plan};
-use cenote_pool::{FoundDevice, VdevClass, VdevKind, VdevState};
+use cenote_format::units::{Guid, VdevId};
+use cenote_pool::create::NewDevice;
+use cenote_pool::{FoundDevice, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{Away, Back, NewPool, Surroundings, Symptom, bring_back, take_out};
+use cenote_tasks::{Away, Back, Surroundings, Symptom, bring_back, take_out};
 use futures::future::BoxFuture;
 
-use crate::common::{Load, Model, POOL, fill, work};
+use crate::common::{Load, Model, POOL, create_on, work};
 
 const DISK_BYTES: usize = 96 << 20;
 const LOAD: Load = Load { steps: 30, max_offset: 1_000_000, max_len: 100_000 };
@@ -56,19 +54,7 @@ impl Lab {
             device: disk.clone() as Arc<dyn Device>,
             is_file: false,
         };
-        let devices = disks.iter().map(new).collect();
-        let kind = if disks.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
-        let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
-        let new = NewPool {
-            plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
-            features: SPA_FEATURES.iter().collect(),
-            properties: Vec::new(),
-            root_properties: Vec::new(),
-            keys: KeySource::default(),
-            // So little that everything is read again.
-            cache: cenote_cache::CacheOptions::metadata(4096),
-        };
-        let engine = cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap();
+        let engine = create_on(rt, disks.iter().map(new).collect()).await;
         let noticed = Arc::<Mutex<Vec<(Guid, Symptom)>>>::default();
         rt.spawn(cenote_tasks::keep_healthy(engine.weak(), Machine(disks.clone(), noticed.clone()))).detach();
         rt.spawn(cenote_tasks::keep_scanning(engine.weak(), |error| panic!("{error}"))).detach();

@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use cenote_dataset::KeySource;
 use cenote_device::{Device, MemoryDevice, Op, Traced};
-use cenote_engine::Engine;
-use cenote_format::features::SPA_FEATURES;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::VdevId;
 use cenote_object::Objset;
-use cenote_pool::create::{NewDevice, NewVdev, plan};
-use cenote_pool::{VdevClass, VdevKind};
+use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{NewPool, attach, detach, run_scan};
+use cenote_tasks::{attach, detach, run_scan};
 
-use crate::common::{Load, Model, POOL, fill, work};
+use crate::common::{Load, Model, POOL, create_on, work};
 
 const DISK_BYTES: usize = 96 << 20;
 const LOAD: Load = Load { steps: 60, max_offset: 2_000_000, max_len: 200_000 };
@@ -23,21 +19,6 @@ fn disk(rt: &Runtime, name: &str) -> (NewDevice, Weak<Traced>) {
     let traced = Arc::new(Traced::new(Arc::new(MemoryDevice::new(name, DISK_BYTES)), 0, rt));
     let watched = Arc::downgrade(&traced);
     (NewDevice { path: name.into(), device: traced as Arc<dyn Device>, is_file: false }, watched)
-}
-
-async fn create(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
-    let kind = if devices.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
-    let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
-    let new = NewPool {
-        plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
-        features: SPA_FEATURES.iter().collect(),
-        properties: Vec::new(),
-        root_properties: Vec::new(),
-        keys: KeySource::default(),
-        // So little that everything is read again.
-        cache: cenote_cache::CacheOptions::metadata(4096),
-    };
-    cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
 }
 
 /// What was opened before still shows what it did.
@@ -53,7 +34,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
     let main = |rt: Runtime| async move {
         let (a, watched_a) = disk(&rt, "a");
         let (b, watched_b) = disk(&rt, "b");
-        let engine = create(&rt, vec![a, b]).await;
+        let engine = create_on(&rt, vec![a, b]).await;
         let (mut model, mut rng) = (Model::new(), Rng::new(7));
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
