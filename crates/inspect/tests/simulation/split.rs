@@ -1,5 +1,5 @@
 //! A pool is split while the power may go at any moment: it opens afterwards, with all that was in it, with
-//! or without the devices that leave; and if those are a pool of their own, that is whole, too.
+//! or without the devices that leave; and once those are a pool of their own, that is whole, too.
 
 use std::sync::Arc;
 
@@ -65,15 +65,22 @@ async fn survive(
     expected.compare(&pool.engine).await.map_err(|why| format!("the old half: {why}"))?;
     let mos = pool.engine.mos().await.map_err(|error| error.to_string())?;
     check_sound(&mos).await.map_err(|why| format!("the old half: {why}"))?;
-    if let Some(new) = called(HALF) {
+    if let Some(new) = called(HALF).filter(|new| is_there(layout, old, new)) {
         let mos = open(rt, devices(new)).await.map_err(|why| format!("the new half: {why}"))?;
         check_sound(&mos).await.map_err(|why| format!("the new half: {why}"))?;
     }
     Ok(())
 }
 
+/// Whether the new half has come to be. While the txg that makes it writes its first labels, some devices may
+/// have theirs and others not: that is no pool yet, and nothing that anybody was told to be one. From its
+/// uberblock on all of it must be there, and before that, if all devices are.
+fn is_there(layout: &Layout, old: &FoundPool, new: &FoundPool) -> bool {
+    let all = layout.vdevs.iter().filter(|(.., class)| *class != Log).count();
+    new.devices.len() == all || new.uberblocks[0].txg >= old.uberblocks[0].txg
+}
+
 #[test]
-#[ignore = "open: CENOTE_SEED=16937216129736013521 loses blocks of the new half"]
 fn power_cuts_while_a_pool_is_split() {
     let pools = [
         vec![(Mirror, 0, 2, Normal)],

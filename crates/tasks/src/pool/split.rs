@@ -11,7 +11,8 @@
 //! of its own: its name and guid, its tree, without what the other half had to itself.
 //!
 //! Cut between the two, the pool is whole without the devices, which are left out as devices are that were
-//! detached.
+//! detached. So it is while the second writes its first labels: some devices may say then that they are of a
+//! new pool, of which there is nothing yet. Attached again, they are of the old one.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_split_mirror`), `libzfs_pool.c` (`zpool_vdev_split`).
 
