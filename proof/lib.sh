@@ -4,7 +4,10 @@ export LC_ALL=C
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 shared=${CENOTE_SHARED:-$top/../shared}
 program=${CENOTE:-$top/target/release/cenote}
-work=${WORK:-$(mktemp -d)}; mkdir -p "$work"; [ -n "${WORK:-}" ] || trap 'rm -rf "$work"' EXIT
+work=${WORK:-$(mktemp -d)}; mkdir -p "$work"
+daemon=
+stop_daemon() { [ -z "$daemon" ] || { kill "$daemon" 2> /dev/null; wait "$daemon" || true; daemon=; }; }
+trap 'stop_daemon; [ -n "${WORK:-}" ] || rm -rf "$work"' EXIT
 # The machine sees this folder as /share.
 share=$work/share; mkdir -p "$share"
 
@@ -19,6 +22,18 @@ machine() {
   cp /lib/udev/zvol_id /bin/cp $(ldd /bin/cp | grep -o '/[^ ]*') "$share/tools/"
   cp "$top/proof/$2" "$top/proof/guest.sh" "$share/"
   "$shared/oracle/vm" -m 3072 -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
+}
+
+# Serves what a folder has until `stop_daemon`; commands without --disks go there: FOLDER OPTION...
+serve() {
+  export CENOTE_SOCKET=$work/socket
+  "$program" serve -d "$@" >> "$work/serve.txt" 2>&1 < /dev/null & daemon=$!
+  local _
+  for _ in {1..600}; do
+    [ ! -S "$CENOTE_SOCKET" ] || ! "$program" tunable > /dev/null 2>&1 || return 0
+    sleep 0.05
+  done
+  tail -5 "$work/serve.txt"; fail "the daemon does not start"
 }
 
 # Reads every block, and checks that allocated equals referenced: FOLDER POOL. Output: $work/zdb.txt.
