@@ -8,15 +8,16 @@
 //! ```text
 //!   operation --> locks on the objects concerned      locks
 //!             --> names: ZAP of the directory         names, rename
-//!             --> attributes: bonus, spill block      znode, layouts
+//!             --> attributes: bonus, spill block      znode
 //!             --> content: blocks                     content
+//!             --> records for the log                 logging
 //! ```
 //!
 //! Locking: any task may call any operation; operations on different objects run concurrently. Order: `moves`
-//! (only to move a directory), then all object locks of the operation at once, by number, then one of
-//! `unregistered` and `queue`. `options`, `registry`, `quotas` and `unnamed` are held only to read or replace
-//! a value, never across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use
-//! them rather than a view while others change it. Between calls every object is consistent and saved.
+//! (only to move a directory), then all object locks of the operation at once, by number, then a lock within
+//! `znodes` or `queue`. `options` and `quotas` are held only to read or replace a value, never across an
+//! await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than a view
+//! while others change it. Between calls every object is consistent and saved.
 //!
 //! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
 //! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes
@@ -29,7 +30,6 @@ mod attributes;
 mod clone;
 mod content;
 mod create;
-mod layouts;
 mod locks;
 mod logging;
 mod make;
@@ -40,19 +40,16 @@ mod quota;
 mod rename;
 mod replay;
 mod unlinked;
-mod upgrade;
 mod xattr;
 mod xattr_dir;
 mod znode;
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::{Engine, Handle, Log, Need, OpenDataset};
-use cenote_format::sa::{SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_object::{Cursor, Edit, LiveObjset, Zap, ZapEdit};
 use parking_lot::RwLock;
@@ -63,7 +60,10 @@ use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
 use locks::Locks;
+use logging::Notes;
 use quota::QuotaTables;
+use unlinked::DeleteQueue;
+use znode::{Znode, Znodes};
 
 pub use attributes::SetAttr;
 pub use clone::{CloneSource, Position};
@@ -103,17 +103,12 @@ struct FsWriterInner {
     dataset: OpenDataset,
     master: MasterNode,
     options: RwLock<FsOptions>,
-    registry: RwLock<Arc<SaRegistry>>,
-    /// Attributes numbered in `registry` but not on disk yet. Its holder may add layouts.
-    unregistered: tokio::sync::Mutex<Vec<ZplAttr>>,
+    znodes: Znodes,
     quotas: RwLock<QuotaTables>,
     locks: Locks,
     /// Held while a directory moves, so that no ancestor relation changes meanwhile.
     moves: tokio::sync::Mutex<()>,
-    /// Held while the delete queue changes.
-    queue: tokio::sync::Mutex<()>,
-    /// Files created without a name that have none yet.
-    unnamed: parking_lot::Mutex<BTreeSet<ObjectId>>,
+    queue: DeleteQueue,
 }
 
 impl Handle for FsWriterInner {
@@ -137,10 +132,8 @@ impl FsWriter {
         if master.version >= ZPL_VERSION_SA && master.sa_attrs.is_none() {
             return Err(Refusal::ReadOnly.of(fs.root()));
         }
-        let quotas = QuotaTables::read(&fs).await?;
-        let writer = FsWriter::of_parts(dataset, master, options);
-        *writer.0.quotas.write() = quotas;
-        writer.know_attributes(fs.sa_registry().clone()).await?;
+        let writer = FsWriter::of_parts(dataset, master, Znodes::open(&fs).await?, options);
+        *writer.0.quotas.write() = QuotaTables::read(&fs).await?;
         Ok(writer)
     }
 
@@ -161,36 +154,18 @@ impl FsWriter {
         engine.handle(dataset.id(), open).await.map(FsWriter)
     }
 
-    fn of_parts(dataset: OpenDataset, master: MasterNode, options: FsOptions) -> FsWriter {
+    fn of_parts(dataset: OpenDataset, master: MasterNode, znodes: Znodes, options: FsOptions) -> FsWriter {
         let options = options.for_version(master.version);
         FsWriter(Arc::new(FsWriterInner {
             dataset,
+            queue: DeleteQueue::new(&master),
             master,
             options: RwLock::new(options),
-            registry: RwLock::default(),
-            unregistered: tokio::sync::Mutex::default(),
+            znodes,
             quotas: RwLock::default(),
             locks: Locks::new(),
             moves: tokio::sync::Mutex::default(),
-            queue: tokio::sync::Mutex::default(),
-            unnamed: parking_lot::Mutex::default(),
         }))
-    }
-
-    /// Takes over the registered attributes, and numbers those that are not registered.
-    async fn know_attributes(&self, mut registry: SaRegistry) -> Result<()> {
-        let table = match self.0.master.sa_attrs {
-            Some(id) => Zap::open_id(&self.0.dataset.view(), id).await?.get_u64("REGISTRY").await?,
-            None => None,
-        };
-        let is_missing = |attr: &ZplAttr| table.is_none() || registry.number_of(*attr).is_none();
-        let missing: Vec<ZplAttr> = ZplAttr::all().filter(is_missing).collect();
-        for attr in &missing {
-            registry.register(*attr);
-        }
-        *self.0.registry.write() = registry.into();
-        *self.0.unregistered.lock().await = missing;
-        Ok(())
     }
 
     /// Runs operations in the open txg, now. This future may be dropped at any time: then all that
@@ -214,7 +189,7 @@ impl FsWriter {
 
     /// The current file system, including changes.
     pub fn view(&self) -> Filesystem {
-        Filesystem::of_parts(self.0.dataset.view(), self.0.master.clone(), self.registry())
+        Filesystem::of_parts(self.0.dataset.view(), self.0.master.clone(), self.0.znodes.registry())
     }
 
     /// The object set that it changes.
@@ -225,6 +200,15 @@ impl FsWriter {
     /// The log in which operations record what they did, if there is one.
     pub fn log(&self) -> Option<&Log> {
         self.0.dataset.log()
+    }
+
+    /// Makes changes to a file durable (`fsync`), or all changes (`sync`). Must not be called under a hold.
+    ///
+    /// # Errors
+    /// Neither the log nor a txg could be written.
+    #[boxed]
+    pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
+        Ok(self.0.dataset.commit(object).await?)
     }
 
     /// The root directory.
@@ -272,8 +256,14 @@ impl FsWriter {
         self.view().list_from(dir, from).await
     }
 
-    fn registry(&self) -> Arc<SaRegistry> {
-        self.0.registry.read().clone()
+    /// Loads an object's attributes; the caller holds its lock.
+    async fn load(&self, edit: &Edit, id: ObjectId) -> Result<Znode> {
+        self.0.znodes.load(edit, id, self.options().projects).await
+    }
+
+    /// Records of an operation, for the log.
+    fn notes<'a>(&'a self, change: Change<'a>) -> Notes<'a> {
+        Notes::of(self, change)
     }
 
     fn acl_rules(&self) -> AclRules {

@@ -73,9 +73,9 @@ impl FsWriter {
         let mut node = self.load(change.edit, object).await?;
         self.check_settable(&node, set)?;
         self.check_new_owners(&node, set).await?;
-        self.note_attributes(change, &node, set);
+        self.notes(change).attributes(&node, set);
         let changed = self.change_attrs(change, &mut node, set).await;
-        self.noted_before(change, changed)?;
+        self.notes(change).noted_before(changed)?;
         self.set_xattr_owner(change, &node, set).await
     }
 
@@ -100,7 +100,7 @@ impl FsWriter {
         let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
         node.set_u64(ZplAttr::Flags, flags);
         node.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, node).await
+        self.0.znodes.save(change.edit, node).await
     }
 
     /// Records a read of the file: sets its access time.
@@ -112,7 +112,7 @@ impl FsWriter {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
         node.set_time(ZplAttr::Atime, change.now);
-        self.save(change.edit, &mut node).await
+        self.0.znodes.save(change.edit, &mut node).await
     }
 
     /// Sets the ZFS ACL, and the mode that it expresses.
@@ -129,8 +129,8 @@ impl FsWriter {
         let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
         node.set_acl(&acl, node.mode()?)?;
         node.state_changed(change)?;
-        self.save(change.edit, &mut node).await?;
-        self.note_acl(change, &node, &acl.entries, acl.flags);
+        self.0.znodes.save(change.edit, &mut node).await?;
+        self.notes(change).acl(&node, &acl.entries, acl.flags);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl FsWriter {
         if is_fixed || has_fixed_size || (acl_stays && set.mode.is_some()) {
             return Err(Refusal::NotPermitted.of(node.id));
         }
-        if set.project.is_some() && self.has_znodes() {
+        if set.project.is_some() && self.0.znodes.are_old() {
             return Err(Refusal::NotSupported.of(node.id));
         }
         match (set.size, kind) {

@@ -106,7 +106,7 @@ impl FsWriter {
         let blocks = object.stored_blocks(first..first + len.div_ceil(block_bytes)).await?;
         let blocks = self.settled(blocks).await?.ok_or_else(|| Refusal::Again.of(from.0))?;
         self.share(change, &mut node, request.to..request.to + len, block_bytes, &blocks).await?;
-        self.note_cloned(change, &node, request.to..request.to + len, blocks);
+        self.notes(change).cloned(&node, request.to..request.to + len, blocks);
         Ok(len)
     }
 
@@ -126,7 +126,7 @@ impl FsWriter {
         change.edit.share_blocks(node.id, BlockId(range.start / block_bytes), blocks).await?;
         node.set_u64(ZplAttr::Size, node.u64(ZplAttr::Size)?.max(range.end));
         node.content_changed(change)?;
-        self.save(change.edit, node).await
+        self.0.znodes.save(change.edit, node).await
     }
 
     /// Locks a source for reading and a target for writing.

@@ -42,8 +42,8 @@ impl FsWriter {
         let len = data.len() as u64;
         self.put(change.edit, &mut node, offset, data).await?;
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await?;
-        self.note_written(change, &node, offset..offset + len);
+        self.0.znodes.save(change.edit, &mut node).await?;
+        self.notes(change).written(&node, offset..offset + len);
         Ok(())
     }
 
@@ -58,8 +58,8 @@ impl FsWriter {
         let end = range.end.min(node.u64(ZplAttr::Size)?);
         clear(change.edit, object, range.start..end).await?;
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await?;
-        self.note_punched(change, &node, range.start..end);
+        self.0.znodes.save(change.edit, &mut node).await?;
+        self.notes(change).punched(&node, range.start..end);
         Ok(())
     }
 
@@ -80,8 +80,8 @@ impl FsWriter {
             self.resize(change.edit, &mut node, range.end).await?;
         }
         node.content_changed(change)?;
-        self.save(change.edit, &mut node).await?;
-        self.note_punched(change, &node, range);
+        self.0.znodes.save(change.edit, &mut node).await?;
+        self.notes(change).punched(&node, range);
         Ok(())
     }
 

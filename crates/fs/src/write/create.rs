@@ -8,19 +8,22 @@
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_create_fs`, `zfs_create_share_dir`).
 
+use std::sync::Arc;
+
 use cenote_boxed::boxed;
 use cenote_engine::OpenDataset;
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::zpl_version_of;
-use cenote_format::sa::{SaRegistry, ZplAttr};
+use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_object::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP};
 use cenote_object::{LiveObjset, NewZap, ZapEdit};
 
 use super::make::Making;
+use super::znode::Znodes;
 use super::{Change, FsOptions, FsWriter, ZPL_VERSION_SA};
 use crate::error::Result;
-use crate::filesystem::{CaseSensitivity, MASTER_NODE, MasterNode, Normalization};
+use crate::filesystem::{CaseSensitivity, Filesystem, MASTER_NODE, MasterNode, Normalization};
 
 /// The permanent properties of a new file system.
 #[derive(Debug, Clone, Copy)]
@@ -110,8 +113,9 @@ pub async fn create_filesystem(
         utf8_only,
     };
     // A writer without a root creates the root, and with it the attribute tables.
-    let fs = FsWriter::of_parts(OpenDataset::without_log(live.clone()), known, options);
-    fs.know_attributes(SaRegistry::default()).await?;
+    let empty = Filesystem::of_parts(edit.view(), known.clone(), Arc::default());
+    let znodes = Znodes::open(&empty).await?;
+    let fs = FsWriter::of_parts(OpenDataset::without_log(live.clone()), known, znodes, options);
     master.add("ROOT", fs.make_root(change, 0o755, new.owner).await?.0).await?;
     if new.with_shares {
         master.add("SHARES", fs.make_root(change, 0o555, new.owner).await?.0).await?;
@@ -125,7 +129,7 @@ impl FsWriter {
         let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
         let mut root = self.load(change.edit, id).await?;
         root.set_u64(ZplAttr::Parent, id.0);
-        self.save(change.edit, &mut root).await?;
+        self.0.znodes.save(change.edit, &mut root).await?;
         Ok(id)
     }
 }

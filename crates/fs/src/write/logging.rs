@@ -1,6 +1,6 @@
 //! Writes itx records for operations, so that a commit can make them durable: see [`cenote_engine::zil`].
 //!
-//! Idea: each operation that succeeded records what a replay has to repeat, while it still holds its locks.
+//! Idea: each operation that succeeded notes what a replay has to repeat, while it still holds its locks.
 //! Operations on files without names are not recorded: nobody can reach such a file after a crash.
 //!
 //! Source: OpenZFS `zfs_log.c`.
@@ -8,12 +8,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use cenote_boxed::boxed;
 use cenote_engine::zil::Log;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::sa::ZplAttr;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_format::zil::attr::{LogAcl, LogAttrs};
 use cenote_format::zil::record::{CreateKind, NewObject, Operation, RenameKind};
 use cenote_format::znode::{FileKind, encode_log_aces};
@@ -28,40 +27,41 @@ use crate::log_attrs::{ATTR_XVATTR, XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, ma
 /// `XVA_MAPSIZE`.
 const ATTR_WORDS: usize = 3;
 
-impl FsWriter {
-    /// Makes changes to a file durable (`fsync`), or all changes (`sync`). Must not be called under a hold.
-    ///
-    /// # Errors
-    /// Neither the log nor a txg could be written.
-    #[boxed]
-    pub async fn commit(&self, object: Option<ObjectId>) -> Result<()> {
-        Ok(self.0.dataset.commit(object).await?)
+/// Records of one operation, if there is a log.
+pub(super) struct Notes<'a> {
+    fs: &'a FsWriter,
+    log: Option<&'a Log>,
+    change: Change<'a>,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn of(fs: &'a FsWriter, change: Change<'a>) -> Notes<'a> {
+        Notes { fs, log: fs.log(), change }
+    }
+
+    /// Whether anything is recorded.
+    pub(super) fn are_kept(&self) -> bool {
+        self.log.is_some()
+    }
+
+    fn txg(&self) -> Txg {
+        self.change.edit.txg()
     }
 
     /// The log, if the file has names.
     fn log_of(&self, node: &Znode) -> Option<&Log> {
-        self.log().filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
+        self.log.filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
     }
 
-    pub(super) fn note(&self, change: Change<'_>, operation: impl FnOnce() -> Operation) {
-        if let Some(log) = self.log() {
-            log.append(change.edit.txg(), operation());
+    fn note(&self, operation: impl FnOnce() -> Operation) {
+        if let Some(log) = self.log {
+            log.append(self.txg(), operation());
         }
     }
 
     /// A file was created and has its name.
-    pub(super) async fn note_created(
-        &self,
-        change: Change<'_>,
-        dir: ObjectId,
-        name: &[u8],
-        id: ObjectId,
-    ) -> Result<()> {
-        if self.log().is_none() {
-            return Ok(());
-        }
-        let node = self.load(change.edit, id).await?;
-        let new = new_object(&node, dir)?;
+    pub(super) fn created(&self, dir: ObjectId, name: &[u8], node: &Znode) -> Result<()> {
+        let new = new_object(node, dir)?;
         let name = Bytes::copy_from_slice(name);
         let operation = match (node.kind()?, node.get(ZplAttr::Symlink)) {
             (FileKind::Symlink, Some(target)) => {
@@ -72,73 +72,65 @@ impl FsWriter {
                 Operation::Create { kind, new, attrs: None, acl: None, domains: Vec::new(), name }
             }
         };
-        self.note(change, || operation);
+        self.note(|| operation);
         Ok(())
     }
 
     /// A file got a hidden directory.
-    pub(super) fn note_xattr_dir(&self, change: Change<'_>, node: &Znode, dir: &Znode) -> Result<()> {
+    pub(super) fn xattr_dir(&self, node: &Znode, dir: &Znode) -> Result<()> {
         let new = new_object(dir, node.id)?;
-        self.note(change, || Operation::MakeXattrDir { new, name: Bytes::new() });
+        self.note(|| Operation::MakeXattrDir { new, name: Bytes::new() });
         Ok(())
     }
 
     /// A file lost a name, perhaps its last.
-    pub(super) fn note_removed(
+    pub(super) fn removed(
         &self,
-        change: Change<'_>,
         directory: ObjectId,
         name: &[u8],
         is_directory: bool,
         gone: Option<ObjectId>,
     ) {
         let name = Bytes::copy_from_slice(name);
-        self.note(change, || Operation::Remove { is_directory, directory, name });
+        self.note(|| Operation::Remove { is_directory, directory, name });
         gone.inspect(|&gone| self.forget(gone));
     }
 
-    pub(super) fn note_linked(&self, change: Change<'_>, directory: ObjectId, object: ObjectId, name: &[u8]) {
+    pub(super) fn linked(&self, directory: ObjectId, object: ObjectId, name: &[u8]) {
         let name = Bytes::copy_from_slice(name);
-        self.note(change, || Operation::Link { directory, object, name });
+        self.note(|| Operation::Link { directory, object, name });
     }
 
     /// A name moved. Earlier writes to the file enter the log first, since programs that rename a file over
     /// another rely on it.
-    pub(super) fn note_renamed(
+    pub(super) fn renamed(
         &self,
-        change: Change<'_>,
         file: ObjectId,
         kind: RenameKind,
         (from_directory, from): (ObjectId, &[u8]),
         (to_directory, to): (ObjectId, &[u8]),
     ) {
-        let Some(log) = self.log() else { return };
+        let Some(log) = self.log else { return };
         if kind == RenameKind::Replace {
             log.release(file);
         }
         let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
-        log.append(change.edit.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
+        log.append(self.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
     }
 
     /// An object lost its last name, which is recorded, or is about to be freed.
     pub(super) fn forget(&self, gone: ObjectId) {
-        self.log().inspect(|log| log.forget(gone));
+        self.log.inspect(|log| log.forget(gone));
     }
 
-    pub(super) fn note_written(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
+    pub(super) fn written(&self, node: &Znode, range: Range<u64>) {
         if let Some(log) = self.log_of(node) {
-            log.append_write(change.edit.txg(), node.id, range, node.block_bytes.into());
+            log.append_write(self.txg(), node.id, range, node.block_bytes.into());
         }
     }
 
     /// A range now shares blocks of other files.
-    pub(super) fn note_cloned(
-        &self,
-        change: Change<'_>,
-        node: &Znode,
-        range: Range<u64>,
-        blocks: Vec<Blkptr>,
-    ) {
+    pub(super) fn cloned(&self, node: &Znode, range: Range<u64>, blocks: Vec<Blkptr>) {
         if let Some(log) = self.log_of(node) {
             let operation = Operation::CloneRange {
                 object: node.id,
@@ -147,65 +139,65 @@ impl FsWriter {
                 block_bytes: node.block_bytes.into(),
                 blocks,
             };
-            log.append(change.edit.txg(), operation);
+            log.append(self.txg(), operation);
         }
     }
 
     /// A range was cleared in a file that keeps its size or ends with the range.
-    pub(super) fn note_punched(&self, change: Change<'_>, node: &Znode, range: Range<u64>) {
+    pub(super) fn punched(&self, node: &Znode, range: Range<u64>) {
         let Some(log) = self.log_of(node) else { return };
         match range.end.checked_sub(range.start) {
-            None | Some(0) => self.note_touched(change, node),
+            None | Some(0) => self.touched(node),
             Some(length_bytes) => {
                 let (object, offset_bytes) = (node.id, range.start);
-                log.append(change.edit.txg(), Operation::Truncate { object, offset_bytes, length_bytes });
+                log.append(self.txg(), Operation::Truncate { object, offset_bytes, length_bytes });
             }
         }
     }
 
     /// A file is about to be truncated to zero.
-    pub(super) fn note_emptying(&self, change: Change<'_>, node: &Znode) {
+    pub(super) fn emptying(&self, node: &Znode) {
         let Some(log) = self.log_of(node) else { return };
         let all = Operation::Truncate { object: node.id, offset_bytes: 0, length_bytes: 0 };
-        log.append_cut(change.edit.txg(), all, (node.id, 0));
+        log.append_cut(self.txg(), all, (node.id, 0));
     }
 
     /// For operations recorded in advance: if one failed, no record describes the result, so the log can't be
     /// used.
-    pub(super) fn noted_before<T>(&self, change: Change<'_>, outcome: Result<T>) -> Result<T> {
-        if let (Err(_), Some(log)) = (&outcome, self.log()) {
-            log.cannot_say(change.edit.txg());
+    pub(super) fn noted_before<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let (Err(_), Some(log)) = (&outcome, self.log) {
+            log.cannot_say(self.txg());
         }
         outcome
     }
 
     /// Otherwise only times changed. This record keeps the content's change time; a replay sets the
     /// attributes' change time to its own time.
-    pub(super) fn note_touched(&self, change: Change<'_>, node: &Znode) {
+    pub(super) fn touched(&self, node: &Znode) {
         let mtime = node.get(ZplAttr::Mtime).map(words_of).map(|[seconds, nanoseconds]| Timestamp {
             seconds: seconds.cast_signed(),
             nanoseconds: nanoseconds as u32,
         });
-        self.note_attributes(change, node, &SetAttr { mtime, ..SetAttr::default() });
+        self.attributes(node, &SetAttr { mtime, ..SetAttr::default() });
     }
 
     /// An attribute was put into the packed list, or removed from it.
-    pub(super) fn note_xattr(&self, change: Change<'_>, node: &Znode, name: &[u8], value: Option<&[u8]>) {
+    pub(super) fn xattr(&self, node: &Znode, name: &[u8], value: Option<&[u8]>) {
         let Some(log) = self.log_of(node) else { return };
         // A record can't distinguish an empty value from none.
-        if !self.options().logs_xattrs || value.is_some_and(<[u8]>::is_empty) {
-            log.cannot_say(change.edit.txg());
+        if !self.fs.options().logs_xattrs || value.is_some_and(<[u8]>::is_empty) {
+            log.cannot_say(self.txg());
         } else {
             let name = Bytes::copy_from_slice(name);
             let value = Bytes::copy_from_slice(value.unwrap_or_default());
-            log.append(change.edit.txg(), Operation::SetSaXattr { object: node.id, name, value });
+            log.append(self.txg(), Operation::SetSaXattr { object: node.id, name, value });
         }
     }
 
-    pub(super) fn note_acl(&self, change: Change<'_>, node: &Znode, entries: &[Ace], flags: u64) {
+    pub(super) fn acl(&self, node: &Znode, entries: &[Ace], flags: u64) {
         let Some(log) = self.log_of(node) else { return };
         if entries.iter().any(Ace::names_domain) {
-            return log.cannot_say(change.edit.txg());
+            return log.cannot_say(self.txg());
         }
         let acl = LogAcl {
             entry_count: entries.len() as u64,
@@ -214,13 +206,13 @@ impl FsWriter {
             fuids: Vec::new(),
             domains: Vec::new(),
         };
-        log.append(change.edit.txg(), Operation::SetAcl { object: node.id, acl });
+        log.append(self.txg(), Operation::SetAcl { object: node.id, acl });
     }
 
     /// Attributes were set, or are about to be; the size is always about to be.
-    pub(super) fn note_attributes(&self, change: Change<'_>, node: &Znode, set: &SetAttr) {
+    pub(super) fn attributes(&self, node: &Znode, set: &SetAttr) {
         let Some(log) = self.log_of(node) else { return };
-        let mtime = set.mtime.or(set.size.map(|_| change.now));
+        let mtime = set.mtime.or(set.size.map(|_| self.change.now));
         let attrs = log_attrs(set);
         let mut bits = if attrs.is_some() { ATTR_XVATTR } else { 0 };
         for (bit, is_set) in [
@@ -246,8 +238,8 @@ impl FsWriter {
             domains: Vec::new(),
         };
         match set.size {
-            Some(size) => log.append_cut(change.edit.txg(), operation, (node.id, size)),
-            None => log.append(change.edit.txg(), operation),
+            Some(size) => log.append_cut(self.txg(), operation, (node.id, size)),
+            None => log.append(self.txg(), operation),
         }
     }
 }

@@ -4,14 +4,14 @@
 
 use bytes::Bytes;
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::{DnodeHead, ObjectType};
+use cenote_format::dnode::ObjectType;
 use cenote_format::sa::{SaValues, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, encode_aces};
 use cenote_object::{NewObject, NewZap};
 
 use super::replay::AsLogged;
-use super::znode::{Znode, old, put, time_bytes};
+use super::znode::{Packed, Znode, old, put, time_bytes};
 use super::{Change, FsWriter};
 use crate::acl::rules::{Acl, mode_of};
 use crate::attr::pflags;
@@ -156,14 +156,8 @@ impl FsWriter {
         let options = self.options();
         let slots = new.as_logged.map_or(options.dnode_slots, |logged| logged.slots).clamp(1, 32);
         let values = self.first_values(change, new);
-        let (bonus_type, bonus, spill) = match self.has_znodes() {
-            true => (ObjectType::ZNODE, self.pack_old(change.edit, new.parent, &values, None).await?.0, None),
-            false => {
-                let room = DnodeHead::bonus_room(slots, 1);
-                let (bonus, spill) = self.pack(change.edit, new.parent, &values, room, &None).await?;
-                (ObjectType::SA, bonus, spill)
-            }
-        };
+        let Packed { bonus_type, bonus, spill } =
+            self.0.znodes.pack_first(change.edit, new.parent, &values, slots).await?;
         let object = |kind| NewObject::of(kind).bonus(bonus_type, bonus.clone()).slots(slots);
         let table = NewZap::in_object(object(ObjectType::DIRECTORY_CONTENTS)).normalized(self.table_flags());
         let file = object(ObjectType::PLAIN_FILE_CONTENTS);
@@ -183,7 +177,7 @@ impl FsWriter {
             change.edit.set_spill(id, spill).await?;
         }
         if let NewKind::Symlink(target) = new.kind
-            && self.has_znodes()
+            && self.0.znodes.are_old()
             && !old::fits_behind(target)
         {
             change.edit.set_block_bytes(id, old::block_for(target)).await?;
@@ -193,7 +187,7 @@ impl FsWriter {
     }
 
     fn first_values(&self, change: Change<'_>, new: &Making<'_>) -> SaValues {
-        let registry = self.registry();
+        let registry = self.0.znodes.registry();
         let mut values = SaValues::new();
         let mut set = |attr, value: &[u8]| put(&registry, &mut values, attr, value);
         let kind = new.kind.kind();

@@ -57,11 +57,14 @@ impl FsWriter {
             change.edit.destroy(id).await?;
             return Err(error);
         }
-        self.note_created(change, dir, name, id).await?;
+        let notes = self.notes(change);
+        if notes.are_kept() {
+            notes.created(dir, name, &self.load(change.edit, id).await?)?;
+        }
         if let Some(acl) = default_acl {
             self.inherit_posix_acl(change, id, &acl).await?;
         }
-        self.save(change.edit, &mut parent).await?;
+        self.0.znodes.save(change.edit, &mut parent).await?;
         Ok(id)
     }
 
@@ -91,9 +94,8 @@ impl FsWriter {
         }
         let mut file = self.load(change.edit, id).await?;
         file.set_u64(ZplAttr::Links, 0);
-        self.enqueue(change.edit, id).await?;
-        self.save(change.edit, &mut file).await?;
-        self.0.unnamed.lock().insert(id);
+        self.0.queue.add_unnamed(change.edit, id).await?;
+        self.0.znodes.save(change.edit, &mut file).await?;
         Ok(id)
     }
 
@@ -130,13 +132,12 @@ impl FsWriter {
         file.set_u64(ZplAttr::Links, links + 1);
         file.set_u64(ZplAttr::Parent, dir.0);
         file.state_changed(change)?;
-        self.save(change.edit, &mut file).await?;
-        self.save(change.edit, &mut parent).await?;
+        self.0.znodes.save(change.edit, &mut file).await?;
+        self.0.znodes.save(change.edit, &mut parent).await?;
         if links == 0 {
-            self.dequeue(change.edit, object).await?;
-            self.0.unnamed.lock().remove(&object);
+            self.0.queue.remove(change.edit, object).await?;
         } else {
-            self.note_linked(change, dir, object, name);
+            self.notes(change).linked(dir, object, name);
         }
         Ok(())
     }
@@ -158,9 +159,9 @@ impl FsWriter {
         }
         self.remove_name(change, &mut parent, &entry.name, false).await?;
         let is_last = self.drop_link(change, &mut file).await?;
-        self.save(change.edit, &mut parent).await?;
+        self.0.znodes.save(change.edit, &mut parent).await?;
         let gone = is_last.then_some(entry.object);
-        self.note_removed(change, dir, &entry.name, false, gone);
+        self.notes(change).removed(dir, &entry.name, false, gone);
         Ok(gone)
     }
 
@@ -186,14 +187,14 @@ impl FsWriter {
         check_empty(&child)?;
         self.remove_name(change, &mut parent, &entry.name, true).await?;
         self.drop_link(change, &mut child).await?;
-        self.save(change.edit, &mut parent).await?;
-        self.note_removed(change, dir, &entry.name, true, Some(entry.object));
+        self.0.znodes.save(change.edit, &mut parent).await?;
+        self.notes(change).removed(dir, &entry.name, true, Some(entry.object));
         Ok(entry.object)
     }
 
     /// Whether a file without a name was created that way, rather than having lost its last name.
     pub fn is_unnamed(&self, object: ObjectId) -> bool {
-        self.0.unnamed.lock().contains(&object)
+        self.0.queue.has_unnamed(object)
     }
 
     /// Loads a directory that has a name.
@@ -268,11 +269,11 @@ impl FsWriter {
         let links = if file.is_dir()? { 0 } else { file.u64(ZplAttr::Links)?.saturating_sub(1) };
         file.set_u64(ZplAttr::Links, links);
         if links == 0 {
-            self.enqueue(change.edit, file.id).await?;
+            self.0.queue.add(change.edit, file.id).await?;
         } else {
             file.state_changed(change)?;
         }
-        self.save(change.edit, file).await?;
+        self.0.znodes.save(change.edit, file).await?;
         Ok(links == 0)
     }
 }

@@ -87,7 +87,7 @@ impl FsWriter {
             }
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
             self.save_parents(change, &mut parents).await?;
-            self.note_renamed(change, file.id, RenameKind::Replace, (from.0, &source.name), to);
+            self.notes(change).renamed(file.id, RenameKind::Replace, (from.0, &source.name), to);
             return Ok(None);
         };
         if mode == RenameMode::NoReplace {
@@ -98,7 +98,7 @@ impl FsWriter {
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
                 self.save_parents(change, &mut parents).await?;
-                self.note_renamed(change, file.id, RenameKind::Replace, (from.0, &source.name), to);
+                self.notes(change).renamed(file.id, RenameKind::Replace, (from.0, &source.name), to);
             }
             return Ok(None);
         }
@@ -119,8 +119,8 @@ impl FsWriter {
             is_last.then_some(other.id)
         };
         self.save_parents(change, &mut parents).await?;
-        self.note_renamed(change, file.id, kind, (from.0, &source.name), to);
-        gone.inspect(|&gone| self.forget(gone));
+        self.notes(change).renamed(file.id, kind, (from.0, &source.name), to);
+        gone.inspect(|&gone| self.notes(change).forget(gone));
         Ok(gone)
     }
 
@@ -204,7 +204,7 @@ impl FsWriter {
         self.remove_name(change, &mut parents.from, old, kind == FileKind::Directory).await?;
         self.add_name(change, parents.to(), new, file.id, kind).await?;
         settle(change, file, parents.to())?;
-        self.save(change.edit, file).await
+        self.0.znodes.save(change.edit, file).await
     }
 
     /// Swaps two names; the caller saves the directories.
@@ -221,15 +221,15 @@ impl FsWriter {
         self.add_name(change, &mut parents.from, &source.name, other.id, other.kind()?).await?;
         settle(change, file, parents.to())?;
         settle(change, other, &parents.from)?;
-        self.save(change.edit, file).await?;
-        self.save(change.edit, other).await
+        self.0.znodes.save(change.edit, file).await?;
+        self.0.znodes.save(change.edit, other).await
     }
 
     async fn save_parents(&self, change: Change<'_>, parents: &mut Parents) -> Result<()> {
         if let Some(to) = &mut parents.to {
-            self.save(change.edit, to).await?;
+            self.0.znodes.save(change.edit, to).await?;
         }
-        self.save(change.edit, &mut parents.from).await
+        self.0.znodes.save(change.edit, &mut parents.from).await
     }
 }
 

@@ -78,7 +78,10 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
         let (target, again) = (target.clone(), record.clone());
         let redo = move |edit| async move {
             match target {
-                Target::Files(fs) => fs.replay_record(Change { edit: &edit, now }, &again).await,
+                Target::Files(fs) => {
+                    let change = Change { edit: &edit, now };
+                    Replay { fs: &fs, change }.record(&again).await
+                }
                 Target::Volume(volume) => volume.replay_record(&edit, &again).await,
             }
         };
@@ -109,66 +112,67 @@ async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     Ok(Target::Files(FsWriter::open(dataset, options).await?))
 }
 
-impl FsWriter {
+/// Records of a file system, repeated in an open txg.
+struct Replay<'a> {
+    fs: &'a FsWriter,
+    change: Change<'a>,
+}
+
+impl Replay<'_> {
     /// Replays a record; returns `false` if its object is gone.
-    async fn replay_record(&self, change: Change<'_>, record: &LogRecord) -> Result<bool> {
+    async fn record(&self, record: &LogRecord) -> Result<bool> {
         let contradicts = |why| FsError::Replay { sequence: record.seq, why };
         match &record.operation {
             Operation::Create { domains, .. } | Operation::SetAttr { domains, .. } if !domains.is_empty() => {
                 return Err(contradicts("names users of other domains, which this version can't store"));
             }
             Operation::Create { new, attrs, acl, name, .. } => {
-                self.replay_create(change, new, name, None).await?;
+                self.create(new, name, None).await?;
                 if let Some(attrs) = attrs {
-                    self.replay_log_attributes(change, new.object, attrs).await?;
+                    self.log_attributes(new.object, attrs).await?;
                 }
                 if let Some(acl) = acl {
-                    self.replay_acl(change, new.object, &acl.entries, acl.entry_count).await?;
+                    self.acl(new.object, &acl.entries, acl.entry_count).await?;
                 }
             }
             Operation::Symlink { new, name, target } => {
-                self.replay_create(change, new, name, Some(target)).await?;
+                self.create(new, name, Some(target)).await?;
             }
-            Operation::MakeXattrDir { new, .. } => self.replay_xattr_dir(change, new).await?,
+            Operation::MakeXattrDir { new, .. } => self.xattr_dir(new).await?,
             Operation::Remove { is_directory, directory, name } => {
-                self.replay_remove(change, *directory, name, *is_directory).await?;
+                self.remove(*directory, name, *is_directory).await?;
             }
             Operation::Link { directory, object, name } => {
-                self.link(change, *object, *directory, name).await?;
+                self.fs.link(self.change, *object, *directory, name).await?;
             }
             Operation::Rename { kind, from_directory, to_directory, from, to } => {
                 let places = ((*from_directory, &from[..]), (*to_directory, &to[..]));
-                self.replay_rename(change, kind, places.0, places.1).await?;
+                self.rename(kind, places.0, places.1).await?;
             }
             Operation::Unknown { .. } => return Err(contradicts("has an unknown type")),
-            about_one_object => return self.replay_late(change, about_one_object, contradicts).await,
+            about_one_object => return self.late(about_one_object, contradicts).await,
         }
         Ok(true)
     }
 
     /// Replays a record that may be late.
-    async fn replay_late(
+    async fn late(
         &self,
-        change: Change<'_>,
         operation: &Operation,
         contradicts: impl Fn(&'static str) -> FsError,
     ) -> Result<bool> {
         let done = match operation {
-            Operation::Write { object, .. } => self.replay_write(change, *object, operation).await,
+            Operation::Write { object, .. } => self.write(*object, operation).await,
             Operation::Truncate { object, offset_bytes, length_bytes } => {
-                self.replay_clear(change, *object, *offset_bytes, *length_bytes).await
+                self.clear(*object, *offset_bytes, *length_bytes).await
             }
-            Operation::CloneRange { object, .. } => self.replay_clones(change, *object, operation).await,
-            Operation::SetAttr { object, .. } => self.replay_attributes(change, *object, operation).await,
-            Operation::SetAcl { object, acl } => {
-                self.replay_acl(change, *object, &acl.entries, acl.entry_count).await
-            }
+            Operation::CloneRange { object, .. } => self.clones(*object, operation).await,
+            Operation::SetAttr { object, .. } => self.attributes(*object, operation).await,
+            Operation::SetAcl { object, acl } => self.acl(*object, &acl.entries, acl.entry_count).await,
             Operation::SetAclV0 { object, entries, entry_count } => {
-                self.replay_acl(change, *object, entries, *entry_count).await
+                self.acl(*object, entries, *entry_count).await
             }
-            Operation::SetSaXattr { object, name, value } => {
-                self.replay_xattr(change, *object, name, value).await
-            }
+            Operation::SetSaXattr { object, name, value } => self.xattr(*object, name, value).await,
             _ => return Err(contradicts("has an unknown type")),
         };
         match done {

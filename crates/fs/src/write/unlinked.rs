@@ -8,6 +8,8 @@
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_unlinked_add`, `zfs_unlinked_drain`, `zfs_rmnode`).
 
+use std::collections::BTreeSet;
+
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, Need};
 use cenote_format::sa::ZplAttr;
@@ -15,20 +17,73 @@ use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::FileKind;
 use cenote_object::{DatasetError, Edit, Zap, ZapEdit};
 
+use super::znode::Znode;
 use super::{Change, FsWriter};
 use crate::error::{FsError, Refusal, Result};
+use crate::filesystem::MasterNode;
 
 /// Blocks freed in one step: with 128 KiB records, 16 GiB.
 const STEP_BLOCKS: u64 = 1 << 17;
 
-impl FsWriter {
-    /// Adds a file without names.
-    pub(super) async fn enqueue(&self, edit: &Edit, object: ObjectId) -> Result<()> {
-        let _turn = self.0.queue.lock().await;
-        let queue = self.delete_queue()?;
-        Ok(ZapEdit::new(edit, queue).update(&format!("{:x}", object.0), object.0).await?)
+/// The table of files without names.
+pub(super) struct DeleteQueue {
+    table: Option<ObjectId>,
+    /// Held while the table changes.
+    turn: tokio::sync::Mutex<()>,
+    /// Files created without a name that have none yet.
+    unnamed: parking_lot::Mutex<BTreeSet<ObjectId>>,
+}
+
+impl DeleteQueue {
+    pub(super) fn new(master: &MasterNode) -> DeleteQueue {
+        let (turn, unnamed) = (tokio::sync::Mutex::default(), parking_lot::Mutex::default());
+        DeleteQueue { table: master.delete_queue, turn, unnamed }
     }
 
+    /// Adds a file that lost its last name.
+    pub(super) async fn add(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        Ok(ZapEdit::new(edit, self.table()?).update(&name_of(object), object.0).await?)
+    }
+
+    /// Adds a file that was created without a name.
+    pub(super) async fn add_unnamed(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+        self.add(edit, object).await?;
+        self.unnamed.lock().insert(object);
+        Ok(())
+    }
+
+    /// Whether it was created without a name, and has none yet.
+    pub(super) fn has_unnamed(&self, object: ObjectId) -> bool {
+        self.unnamed.lock().contains(&object)
+    }
+
+    /// Removes a file, if it is there: it is gone, or got a name.
+    pub(super) async fn remove(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        self.unnamed.lock().remove(&object);
+        match ZapEdit::new(edit, self.table()?).remove(&name_of(object)).await {
+            Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// All its files.
+    async fn files(&self, edit: &Edit) -> Result<Vec<ObjectId>> {
+        let entries = Zap::open_id(&edit.view(), self.table()?).await?.to_vec().await?;
+        Ok(entries.into_iter().filter_map(|entry| entry.value.as_u64()).map(ObjectId).collect())
+    }
+
+    fn table(&self) -> Result<ObjectId> {
+        self.table.ok_or(FsError::MasterNode { name: "DELETE_QUEUE" })
+    }
+}
+
+fn name_of(object: ObjectId) -> String {
+    format!("{:x}", object.0)
+}
+
+impl FsWriter {
     /// Frees a file without names that is no longer open, or part of it. Returns whether it is gone; if not,
     /// continue in another txg.
     ///
@@ -51,19 +106,8 @@ impl FsWriter {
         }
         self.free_xattr_dir(change.edit, &node).await?;
         self.destroy(change.edit, &node).await?;
-        self.0.unnamed.lock().remove(&object);
-        self.dequeue(change.edit, object).await?;
+        self.0.queue.remove(change.edit, object).await?;
         Ok(true)
-    }
-
-    /// Removes a file from the queue, if it is there.
-    pub(super) async fn dequeue(&self, edit: &Edit, object: ObjectId) -> Result<()> {
-        let _turn = self.0.queue.lock().await;
-        let queue = self.delete_queue()?;
-        match ZapEdit::new(edit, queue).remove(&format!("{:x}", object.0)).await {
-            Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Frees the files of the delete queue, in a file system that is not in use yet, in as many txgs as it
@@ -90,8 +134,7 @@ impl FsWriter {
     #[boxed]
     pub async fn drain_delete_queue(&self, change: Change<'_>) -> Result<usize> {
         let mut left = 0;
-        for entry in Zap::open_id(&change.edit.view(), self.delete_queue()?).await?.to_vec().await? {
-            let Some(id) = entry.value.as_u64().map(ObjectId) else { continue };
+        for id in self.0.queue.files(change.edit).await? {
             match self.free_unlinked(change, id).await {
                 Ok(true) => {}
                 // It is already gone; OpenZFS ignores this too.
@@ -101,6 +144,12 @@ impl FsWriter {
             }
         }
         Ok(left)
+    }
+
+    /// Frees an object and everything that only it owns, besides its blocks.
+    pub(super) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
+        self.log().inspect(|log| log.forget(node.id));
+        self.0.znodes.destroy(edit, node).await
     }
 
     /// Finds the last block with data by binary search: holes at the end cost nothing.
@@ -115,9 +164,5 @@ impl FsWriter {
             }
         }
         Ok(low)
-    }
-
-    fn delete_queue(&self) -> Result<ObjectId> {
-        self.0.master.delete_queue.ok_or(FsError::MasterNode { name: "DELETE_QUEUE" })
     }
 }

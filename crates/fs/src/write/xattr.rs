@@ -83,7 +83,7 @@ impl FsWriter {
             None => {}
         }
         node.state_changed(change)?;
-        self.save(change.edit, &mut node).await
+        self.0.znodes.save(change.edit, &mut node).await
     }
 
     /// An attribute of a file whose lock the caller holds.
@@ -119,13 +119,13 @@ impl FsWriter {
             let packed = longer.encode();
             if packed.len() <= MAX_LIST_BYTES {
                 node.set(ZplAttr::Dxattr, &packed);
-                self.note_xattr(change, node, name, Some(value));
+                self.notes(change).xattr(node, name, Some(value));
                 return self.drop_xattr_file(change, node, name).await;
             }
         }
         if was_inline {
             node.set(ZplAttr::Dxattr, &list.encode());
-            self.note_xattr(change, node, name, None);
+            self.notes(change).xattr(node, name, None);
         }
         match value {
             Some(value) => {

@@ -68,17 +68,17 @@ impl FsWriter {
             Some((.., file)) => file,
             None => self.make_xattr_file(change, node, name).await?,
         };
-        self.note_emptying(change, &file);
-        self.noted_before(change, self.resize(change.edit, &mut file, 0).await)?;
+        self.notes(change).emptying(&file);
+        self.notes(change).noted_before(self.resize(change.edit, &mut file, 0).await)?;
         if !value.is_empty() {
             self.put(change.edit, &mut file, 0, Bytes::copy_from_slice(value)).await?;
-            self.note_written(change, &file, 0..value.len() as u64);
+            self.notes(change).written(&file, 0..value.len() as u64);
         }
         file.content_changed(change)?;
-        self.save(change.edit, &mut file).await?;
+        self.0.znodes.save(change.edit, &mut file).await?;
         // A commit of the file it belongs to has no other way to request it.
         self.log().inspect(|log| log.release(file.id));
-        self.note_touched(change, node);
+        self.notes(change).touched(node);
         Ok(())
     }
 
@@ -91,16 +91,17 @@ impl FsWriter {
                 let id = self.make(change, &Making { flags: pflags::XATTR, ..new }).await?;
                 node.set_u64(ZplAttr::Xattr, id.0);
                 let dir = self.load(change.edit, id).await?;
-                self.note_xattr_dir(change, node, &dir)?;
+                self.notes(change).xattr_dir(node, &dir)?;
                 dir
             }
         };
         let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
         let id = self.make(change, &Making::child(self, &dir, &new)?).await?;
         self.add_name(change, &mut dir, name, id, FileKind::Regular).await?;
-        self.save(change.edit, &mut dir).await?;
-        self.note_created(change, dir.id, name, id).await?;
-        self.load(change.edit, id).await
+        self.0.znodes.save(change.edit, &mut dir).await?;
+        let file = self.load(change.edit, id).await?;
+        self.notes(change).created(dir.id, name, &file)?;
+        Ok(file)
     }
 
     /// Removes an attribute from the hidden directory, if it is there.
@@ -109,9 +110,9 @@ impl FsWriter {
             return Ok(());
         };
         self.remove_name(change, &mut dir, &name, false).await?;
-        self.save(change.edit, &mut dir).await?;
-        self.note_removed(change, dir.id, &name, false, Some(file.id));
-        self.note_touched(change, node);
+        self.0.znodes.save(change.edit, &mut dir).await?;
+        self.notes(change).removed(dir.id, &name, false, Some(file.id));
+        self.notes(change).touched(node);
         self.destroy(change.edit, &file).await
     }
 
@@ -139,6 +140,6 @@ impl FsWriter {
         let Some(mut dir) = self.xattr_dir(change.edit, node).await? else { return Ok(()) };
         dir.set_owner(set)?;
         dir.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &mut dir).await
+        self.0.znodes.save(change.edit, &mut dir).await
     }
 }

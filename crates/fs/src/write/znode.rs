@@ -1,24 +1,20 @@
-//! A file's attributes while an operation changes them: loaded, changed, saved.
+//! A file's attributes while an operation changes them: [`Znodes`] loads and saves them.
 
+mod layouts;
 pub(super) mod old;
+mod store;
+mod upgrade;
 
 use bytes::Bytes;
-use cenote_format::FormatError;
-use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::{DnodeHead, ObjectType};
-use cenote_format::sa::{SaReader, SaRegistry, SaValues, ZplAttr, encode_sa};
-use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
+use cenote_format::sa::{SaRegistry, SaValues, ZplAttr};
+use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::znode::{Ace, AclForm, FileKind, decode_aces, encode_aces};
-use cenote_object::Edit;
 
-use super::{Change, FsWriter};
+use super::Change;
 use crate::acl::rules::{Acl, mode_of};
 use crate::attr::{Timestamp, pflags};
-use crate::error::{FsError, Refusal, Result};
-
-/// `SPA_OLD_MAXBLOCKSIZE`: the largest spill block.
-const MAX_SPILL_BYTES: usize = 128 << 10;
+use crate::error::{FsError, Result};
 
 /// An object with its attributes in memory.
 pub(super) struct Znode {
@@ -38,88 +34,7 @@ pub(super) struct Znode {
     old_acl: Option<ObjectId>,
 }
 
-impl FsWriter {
-    /// Loads an object's attributes; the caller holds its lock.
-    pub(super) async fn load(&self, edit: &Edit, id: ObjectId) -> Result<Znode> {
-        let view = edit.view();
-        let head = view.head(id).await.map_err(|error| match error {
-            cenote_object::DatasetError::NoObject { .. } => FsError::NoObject { object: id },
-            other => other.into(),
-        })?;
-        let registry = self.registry();
-        let (values, spill, old_acl) = match head.bonus_type {
-            ObjectType::SA => {
-                let spill = if head.has_spill() { view.object(id).await?.read_spill().await? } else { None };
-                let spill = spill.map(|(_, bytes)| bytes);
-                let values = read(&registry, &head.bonus, spill.as_ref());
-                (values.map_err(|source| FsError::Format { object: id, source })?, spill, None)
-            }
-            ObjectType::ZNODE => {
-                let (values, old_acl) = self.upgraded(&view.object(id).await?, &registry).await?;
-                (values, None, old_acl)
-            }
-            _ => return Err(Refusal::NotFound.of(id)),
-        };
-        let room_bytes = DnodeHead::bonus_room(head.slots, head.blkptr_count);
-        let (block_bytes, slots, max_block) = (head.data_block_bytes, head.slots, head.max_block_id);
-        Ok(Znode { id, block_bytes, slots, max_block, registry, values, room_bytes, spill, old_acl })
-    }
-
-    /// Writes changed attributes back.
-    pub(super) async fn save(&self, edit: &Edit, node: &mut Znode) -> Result<()> {
-        if self.has_znodes() {
-            let (bonus, acl) = self.pack_old(edit, node.id, &node.values, node.old_acl).await?;
-            node.old_acl = acl;
-            return Ok(edit.set_bonus(node.id, ObjectType::ZNODE, bonus).await?);
-        }
-        let (bonus, spill) = self.pack(edit, node.id, &node.values, node.room_bytes, &node.spill).await?;
-        if spill.is_none() && node.spill.is_some() {
-            edit.set_spill(node.id, None).await?;
-        }
-        edit.set_bonus(node.id, ObjectType::SA, bonus).await?;
-        if spill.is_some() && spill != node.spill {
-            edit.set_spill(node.id, spill.clone()).await?;
-        }
-        node.spill = spill;
-        // The ACL is now stored in the attributes.
-        match node.old_acl.take() {
-            Some(old) => Ok(edit.destroy(old).await?),
-            None => Ok(()),
-        }
-    }
-
-    /// Packs attributes into bonus and spill block; the spill block never shrinks.
-    pub(super) async fn pack(
-        &self,
-        edit: &Edit,
-        id: ObjectId,
-        values: &SaValues,
-        room_bytes: usize,
-        old_spill: &Option<Bytes>,
-    ) -> Result<(Bytes, Option<Bytes>)> {
-        let numbers = values.numbers();
-        let count = values.bonus_count(&self.registry(), room_bytes);
-        let of = |source| FsError::Format { object: id, source };
-        let part = async |range: std::ops::Range<usize>| -> Result<Vec<u8>> {
-            let layout = self.layout(edit, &numbers[range.clone()]).await?;
-            encode_sa(&self.registry(), layout, &values.values(range), Endian::NATIVE).map_err(of)
-        };
-        let of_many = || FsError::Attributes { why: "do not fit in their dnode" }.of(id);
-        let beside_spill = room_bytes.checked_sub(BLKPTR_BYTES).filter(|_| count > 0).ok_or_else(of_many)?;
-        let mut bonus = part(0..count).await?;
-        if count == numbers.len() {
-            return Ok((bonus.into(), None));
-        }
-        bonus.resize(beside_spill, 0);
-        let mut spill = part(count..numbers.len()).await?;
-        if spill.len() > MAX_SPILL_BYTES {
-            return Err(Refusal::TooLarge.of(id));
-        }
-        let old_bytes = old_spill.as_ref().map_or(0, Bytes::len);
-        spill.resize(spill.len().next_multiple_of(SPA_MINBLOCKSIZE as usize).max(old_bytes), 0);
-        Ok((bonus.into(), Some(spill.into())))
-    }
-}
+pub(super) use store::{Packed, Znodes};
 
 impl Znode {
     pub(super) fn get(&self, attr: ZplAttr) -> Option<&[u8]> {
@@ -224,15 +139,6 @@ impl Znode {
         self.set_u64(ZplAttr::Mode, mode.into());
         Ok(())
     }
-}
-
-/// Parses attributes from bonus and spill block.
-fn read(registry: &SaRegistry, bonus: &[u8], spill: Option<&Bytes>) -> Result<SaValues, FormatError> {
-    let mut values = SaValues::new();
-    for part in std::iter::once(bonus).chain(spill.map(|spill| &spill[..])) {
-        values.extend(registry, &SaReader::new(registry, part)?)?;
-    }
-    Ok(values)
 }
 
 /// Sets a ZPL attribute; all of them are registered.

@@ -8,18 +8,13 @@ use cenote_format::zil::record::Operation;
 use cenote_format::znode::{AclForm, decode_aces};
 
 use super::super::xattr::put_listed;
-use super::super::{Change, FsWriter, SetAttr};
-use super::{contradiction, time};
+use super::super::{Change, SetAttr};
+use super::{Replay, contradiction, time};
 use crate::error::{FsError, Result};
 use crate::log_attrs::{XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, mask};
 
-impl FsWriter {
-    pub(super) async fn replay_attributes(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        operation: &Operation,
-    ) -> Result<()> {
+impl Replay<'_> {
+    pub(super) async fn attributes(&self, id: ObjectId, operation: &Operation) -> Result<()> {
         let Operation::SetAttr { mask, mode, uid, gid, size_bytes, atime, mtime, attrs, .. } = operation
         else {
             return Ok(());
@@ -35,24 +30,19 @@ impl FsWriter {
             ..SetAttr::default()
         };
         let set = match attrs {
-            Some(attrs) => self.with_log_attributes(change, set, attrs),
+            Some(attrs) => self.with_log_attributes(set, attrs),
             None => set,
         };
-        self.set_attr(change, id, &set).await
+        self.fs.set_attr(self.change, id, &set).await
     }
 
     /// Sets non-POSIX attributes.
-    pub(super) async fn replay_log_attributes(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        attrs: &LogAttrs,
-    ) -> Result<()> {
-        let set = self.with_log_attributes(change, SetAttr::default(), attrs);
-        self.set_attr(change, id, &set).await
+    pub(super) async fn log_attributes(&self, id: ObjectId, attrs: &LogAttrs) -> Result<()> {
+        let set = self.with_log_attributes(SetAttr::default(), attrs);
+        self.fs.set_attr(self.change, id, &set).await
     }
 
-    fn with_log_attributes(&self, change: Change<'_>, set: SetAttr, log: &LogAttrs) -> SetAttr {
+    fn with_log_attributes(&self, set: SetAttr, log: &LogAttrs) -> SetAttr {
         let requested = u64::from(log.requested.first().copied().unwrap_or(0));
         let mut set = set;
         for (bit, flag) in XAT0_FLAGS.into_iter().filter(|(bit, _)| requested & bit != 0) {
@@ -66,34 +56,22 @@ impl FsWriter {
         }
         if requested & XAT0_PROJID != 0 {
             let project = log.scanstamp.first_chunk().copied().unwrap_or_default();
-            set.project = Some(writers_endian(change).u64(project) as u32);
+            set.project = Some(writers_endian(self.change).u64(project) as u32);
         }
         set
     }
 
     /// Sets the ACL; entries in a record have the layout of version 0.
-    pub(super) async fn replay_acl(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        entries: &Bytes,
-        count: u64,
-    ) -> Result<()> {
+    pub(super) async fn acl(&self, id: ObjectId, entries: &Bytes, count: u64) -> Result<()> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let entries = decode_aces(AclForm::Initial, entries, count, writers_endian(change))
+        let entries = decode_aces(AclForm::Initial, entries, count, writers_endian(self.change))
             .map_err(|_| contradiction("has an ACL that ends within an entry"))?;
-        self.set_acl(change, id, entries).await
+        self.fs.set_acl(self.change, id, entries).await
     }
 
-    pub(super) async fn replay_xattr(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        name: &[u8],
-        value: &[u8],
-    ) -> Result<(), FsError> {
-        let _held = self.0.locks.exclusive(&[id]).await;
-        let mut node = self.load(change.edit, id).await?;
+    pub(super) async fn xattr(&self, id: ObjectId, name: &[u8], value: &[u8]) -> Result<(), FsError> {
+        let _held = self.fs.0.locks.exclusive(&[id]).await;
+        let mut node = self.fs.load(self.change.edit, id).await?;
         let name = std::str::from_utf8(name).map_err(|_| {
             contradiction(
                 "has an attribute name that is not \
@@ -101,8 +79,8 @@ impl FsWriter {
             )
         })?;
         put_listed(&mut node, name, value)?;
-        node.state_changed(change)?;
-        self.save(change.edit, &mut node).await
+        node.state_changed(self.change)?;
+        self.fs.0.znodes.save(self.change.edit, &mut node).await
     }
 }
 

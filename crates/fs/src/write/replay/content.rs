@@ -13,8 +13,7 @@ use cenote_format::zil::record::{LogRecord, Operation, WriteData};
 use cenote_object::{DatasetError, Edit};
 
 use super::super::content::clear;
-use super::super::{Change, FsWriter};
-use super::contradiction;
+use super::{Replay, contradiction};
 use crate::error::{FsError, Result};
 use crate::volume::{VolumeWriter, ZVOL_OBJECT};
 
@@ -82,63 +81,47 @@ fn clones(operation: &Operation) -> Result<Clones<'_>> {
     Ok(Clones { range, block_bytes, blocks })
 }
 
-impl FsWriter {
-    pub(super) async fn replay_write(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        operation: &Operation,
-    ) -> Result<()> {
-        let _held = self.0.locks.exclusive(&[id]).await;
-        let mut node = self.load(change.edit, id).await?;
+impl Replay<'_> {
+    pub(super) async fn write(&self, id: ObjectId, operation: &Operation) -> Result<()> {
+        let _held = self.fs.0.locks.exclusive(&[id]).await;
+        let mut node = self.fs.load(self.change.edit, id).await?;
         let size = node.u64(ZplAttr::Size)?;
         if let Operation::Write { already_synced: true, offset_bytes, length_bytes, .. } = operation {
             node.set_u64(ZplAttr::Size, size.max(range(*offset_bytes, *length_bytes)?.end));
-            return self.save(change.edit, &mut node).await;
+            return self.fs.0.znodes.save(self.change.edit, &mut node).await;
         }
-        let piece = piece_of(change.edit, id, operation).await?;
+        let piece = piece_of(self.change.edit, id, operation).await?;
         let is_block = matches!(operation, Operation::Write { data: WriteData::Indirect, .. });
-        self.put(change.edit, &mut node, piece.offset, piece.data).await?;
+        self.fs.put(self.change.edit, &mut node, piece.offset, piece.data).await?;
         if is_block && size < piece.end {
             node.set_u64(ZplAttr::Size, piece.end);
         }
-        node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        node.content_changed(self.change)?;
+        self.fs.0.znodes.save(self.change.edit, &mut node).await
     }
 
     /// Clears a range; without a length, truncates the file at the offset.
-    pub(super) async fn replay_clear(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<()> {
+    pub(super) async fn clear(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         let cleared = range(offset, len)?;
-        let _held = self.0.locks.exclusive(&[id]).await;
-        let mut node = self.load(change.edit, id).await?;
+        let _held = self.fs.0.locks.exclusive(&[id]).await;
+        let mut node = self.fs.load(self.change.edit, id).await?;
         let size = node.u64(ZplAttr::Size)?;
         if len > 0 {
-            clear(change.edit, id, cleared.start.min(size)..cleared.end.min(size)).await?;
+            clear(self.change.edit, id, cleared.start.min(size)..cleared.end.min(size)).await?;
         }
         if cleared.end > size || len == 0 {
-            self.resize(change.edit, &mut node, cleared.end).await?;
+            self.fs.resize(self.change.edit, &mut node, cleared.end).await?;
         }
-        node.content_changed(change)?;
-        self.save(change.edit, &mut node).await
+        node.content_changed(self.change)?;
+        self.fs.0.znodes.save(self.change.edit, &mut node).await
     }
 
     /// Repeats a clone; the log protects the blocks from being freed until then.
-    pub(super) async fn replay_clones(
-        &self,
-        change: Change<'_>,
-        id: ObjectId,
-        operation: &Operation,
-    ) -> Result<()> {
+    pub(super) async fn clones(&self, id: ObjectId, operation: &Operation) -> Result<()> {
         let Clones { range, block_bytes, blocks } = clones(operation)?;
-        let _held = self.0.locks.exclusive(&[id]).await;
-        let mut node = self.load(change.edit, id).await?;
-        self.share(change, &mut node, range, block_bytes, blocks).await
+        let _held = self.fs.0.locks.exclusive(&[id]).await;
+        let mut node = self.fs.load(self.change.edit, id).await?;
+        self.fs.share(self.change, &mut node, range, block_bytes, blocks).await
     }
 }
 

@@ -6,24 +6,18 @@ use cenote_format::zil::record::{NewObject, RenameKind};
 use cenote_format::znode::FileKind;
 
 use super::super::make::{Making, NewFile, NewKind};
-use super::super::{Change, FsWriter, RenameMode};
-use super::{AsLogged, contradiction, time};
+use super::super::{Change, RenameMode};
+use super::{AsLogged, Replay, contradiction, time};
 use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
 
-impl FsWriter {
+impl Replay<'_> {
     /// Recreates a file.
-    pub(super) async fn replay_create(
-        &self,
-        change: Change<'_>,
-        new: &NewObject,
-        name: &[u8],
-        target: Option<&[u8]>,
-    ) -> Result<()> {
-        self.check_name(new.directory, name)?;
-        let _held = self.0.locks.exclusive(&[new.directory]).await;
-        let mut parent = self.load_dir(change.edit, new.directory).await?;
-        if self.find(change.edit, new.directory, name).await?.is_some() {
+    pub(super) async fn create(&self, new: &NewObject, name: &[u8], target: Option<&[u8]>) -> Result<()> {
+        self.fs.check_name(new.directory, name)?;
+        let _held = self.fs.0.locks.exclusive(&[new.directory]).await;
+        let mut parent = self.fs.load_dir(self.change.edit, new.directory).await?;
+        if self.fs.find(self.change.edit, new.directory, name).await?.is_some() {
             return Err(Refusal::Exists.named(new.directory, name));
         }
         let (mode, kind) = (new.mode as u32, new_kind(new, target)?);
@@ -32,63 +26,56 @@ impl FsWriter {
             mode,
             gid: new.gid,
             as_logged: Some(new.into()),
-            ..Making::child(self, &parent, &file)?
+            ..Making::child(self.fs, &parent, &file)?
         };
         // All its times are its creation time.
-        let id = self.make(Change { now: time(new.crtime), ..change }, &making).await?;
-        self.add_name(change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
-        self.save(change.edit, &mut parent).await
+        let id = self.fs.make(Change { now: time(new.crtime), ..self.change }, &making).await?;
+        self.fs.add_name(self.change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
+        self.fs.0.znodes.save(self.change.edit, &mut parent).await
     }
 
     /// Recreates the hidden directory of a file.
-    pub(super) async fn replay_xattr_dir(&self, change: Change<'_>, new: &NewObject) -> Result<()> {
-        let _held = self.0.locks.exclusive(&[new.directory]).await;
-        let mut node = self.load(change.edit, new.directory).await?;
+    pub(super) async fn xattr_dir(&self, new: &NewObject) -> Result<()> {
+        let _held = self.fs.0.locks.exclusive(&[new.directory]).await;
+        let mut node = self.fs.load(self.change.edit, new.directory).await?;
         let making = Making {
             flags: pflags::XATTR,
             as_logged: Some(new.into()),
-            ..Making::apart(self, node.id, new.mode as u32 & 0o7777, (new.uid, new.gid))
+            ..Making::apart(self.fs, node.id, new.mode as u32 & 0o7777, (new.uid, new.gid))
         };
-        let id = self.make(Change { now: time(new.crtime), ..change }, &making).await?;
+        let id = self.fs.make(Change { now: time(new.crtime), ..self.change }, &making).await?;
         node.set_u64(ZplAttr::Xattr, id.0);
-        self.save(change.edit, &mut node).await
+        self.fs.0.znodes.save(self.change.edit, &mut node).await
     }
 
-    pub(super) async fn replay_remove(
-        &self,
-        change: Change<'_>,
-        dir: ObjectId,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<()> {
+    pub(super) async fn remove(&self, dir: ObjectId, name: &[u8], is_directory: bool) -> Result<()> {
         let gone = match is_directory {
-            true => Some(self.rmdir(change, dir, name).await?),
-            false => self.unlink(change, dir, name).await?,
+            true => Some(self.fs.rmdir(self.change, dir, name).await?),
+            false => self.fs.unlink(self.change, dir, name).await?,
         };
-        self.free_all(change, gone).await
+        self.free_all(gone).await
     }
 
-    pub(super) async fn replay_rename(
+    pub(super) async fn rename(
         &self,
-        change: Change<'_>,
         kind: &RenameKind,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
     ) -> Result<()> {
         let mode = if *kind == RenameKind::Exchange { RenameMode::Exchange } else { RenameMode::Replace };
-        let gone = self.rename(change, from, to, mode).await?;
-        self.free_all(change, gone).await?;
+        let gone = self.fs.rename(self.change, from, to, mode).await?;
+        self.free_all(gone).await?;
         match kind {
-            RenameKind::Whiteout(new) => self.replay_create(change, new, from.1, None).await,
+            RenameKind::Whiteout(new) => self.create(new, from.1, None).await,
             RenameKind::Replace | RenameKind::Exchange => Ok(()),
         }
     }
 
     /// No file is open during a replay: a file without names is freed at once, since its number may soon be
     /// reused.
-    async fn free_all(&self, change: Change<'_>, gone: Option<ObjectId>) -> Result<()> {
+    async fn free_all(&self, gone: Option<ObjectId>) -> Result<()> {
         if let Some(gone) = gone {
-            while !self.free_unlinked(change, gone).await? {}
+            while !self.fs.free_unlinked(self.change, gone).await? {}
         }
         Ok(())
     }

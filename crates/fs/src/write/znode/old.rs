@@ -4,7 +4,7 @@
 //!   attributes --pack--> times and numbers | ACL: entries, or an object with them | target of a short link
 //! ```
 //!
-//! [`FsWriter::upgraded`] does the reverse. Source: OpenZFS `zfs_acl.c` (`zfs_aclset_common`), `zfs_sa.c`
+//! [`Znodes::load`] does the reverse. Source: OpenZFS `zfs_acl.c` (`zfs_aclset_common`), `zfs_sa.c`
 //! (`zfs_sa_symlink`).
 
 use bytes::Bytes;
@@ -18,22 +18,22 @@ use cenote_format::znode::{
 };
 use cenote_object::{Edit, NewObject};
 
-use super::Znode;
+use super::{Znode, Znodes};
 use crate::error::{FsError, Result};
-use crate::write::{FsWriter, ZPL_VERSION_SA};
+use crate::write::ZPL_VERSION_SA;
 
 /// `ZPL_VERSION_FUID`: ACL entries name users of any domain.
 const ZPL_VERSION_FUID: u64 = 3;
 
-impl FsWriter {
+impl Znodes {
     /// Whether files of this file system have znodes, and no other attributes.
-    pub(in crate::write) fn has_znodes(&self) -> bool {
-        self.0.master.version < ZPL_VERSION_SA
+    pub(in crate::write) fn are_old(&self) -> bool {
+        self.master.version < ZPL_VERSION_SA
     }
 
     /// Packs attributes into a znode, and a long ACL into an object; `old_acl` is the object that held it so
     /// far.
-    pub(in crate::write) async fn pack_old(
+    pub(super) async fn pack_old(
         &self,
         edit: &Edit,
         id: ObjectId,
@@ -89,7 +89,7 @@ impl FsWriter {
         let of = |source| FsError::Format { object: id, source };
         let stored = self.value(values, ZplAttr::DaclAces).unwrap_or_default();
         let count = word_at(self.value(values, ZplAttr::DaclCount), 0) as usize;
-        let (form, object_type, packed) = match self.0.master.version < ZPL_VERSION_FUID {
+        let (form, object_type, packed) = match self.master.version < ZPL_VERSION_FUID {
             true => {
                 let entries = decode_aces(AclForm::Fuid, stored, count, Endian::NATIVE).map_err(of)?;
                 (AclForm::Initial, ObjectType::OLDACL, encode_log_aces(&entries, Endian::NATIVE))
@@ -116,7 +116,6 @@ impl FsWriter {
 
     /// Frees an object and everything only it owns, besides its blocks.
     pub(in crate::write) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
-        self.forget(node.id);
         if let Some(acl) = node.old_acl {
             edit.destroy(acl).await?;
         }

@@ -4,9 +4,6 @@
 //! known from then on. If the tables of an older file system lack attributes, these are registered with the
 //! first new layout.
 //!
-//! Locking: readers clone the registry's `Arc`. Whoever holds `unregistered` may extend the registry: it
-//! looks again under that lock, writes the tables, and then replaces the `Arc`.
-//!
 //! Source: OpenZFS `sa.c` (`sa_add_layout_entry`, `sa_attr_register_sync`).
 
 use bytes::Bytes;
@@ -14,16 +11,16 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
 use cenote_object::{Edit, NewZap, ZapEdit, ZapValue};
 
-use super::FsWriter;
+use super::Znodes;
 use crate::error::{FsError, Result};
 
-impl FsWriter {
+impl Znodes {
     /// The number of the layout with exactly these attributes, in this order.
     pub(super) async fn layout(&self, edit: &Edit, attributes: &[u16]) -> Result<u16> {
         if let Some(number) = self.registry().find_layout(attributes) {
             return Ok(number);
         }
-        let mut unregistered = self.0.unregistered.lock().await;
+        let mut unregistered = self.unregistered.lock().await;
         let mut registry = (*self.registry()).clone();
         if let Some(number) = registry.find_layout(attributes) {
             return Ok(number);
@@ -38,17 +35,17 @@ impl FsWriter {
         let words: Vec<u64> = attributes.iter().map(|&number| number.into()).collect();
         registry
             .add_layout(number, &words)
-            .map_err(|source| FsError::Format { object: self.root(), source })?;
+            .map_err(|source| FsError::Format { object: self.master.root, source })?;
         let table = self.sa_table(edit, "LAYOUTS", ObjectType::SA_ATTR_LAYOUTS).await?;
         let raw: Bytes = attributes.iter().flat_map(|number| number.to_be_bytes()).collect();
         ZapEdit::new(edit, table).update(&number.to_string(), ZapValue::new(2, raw)).await?;
-        *self.0.registry.write() = registry.into();
+        *self.registry.write() = registry.into();
         Ok(number)
     }
 
     /// One of the two tables, created on first use.
     async fn sa_table(&self, edit: &Edit, name: &str, object_type: ObjectType) -> Result<ObjectId> {
-        let master = self.0.master.sa_attrs.ok_or(FsError::MasterNode { name: "SA_ATTRS" })?;
+        let master = self.master.sa_attrs.ok_or(FsError::MasterNode { name: "SA_ATTRS" })?;
         let tables = ZapEdit::new(edit, master);
         if let Some(id) = tables.get(name).await?.and_then(|value| value.as_u64()) {
             return Ok(ObjectId(id));

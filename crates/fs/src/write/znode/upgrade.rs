@@ -5,34 +5,36 @@
 //! links unchanged.
 
 use cenote_format::bytes::Endian;
-use cenote_format::sa::{SaRegistry, SaValues, ZplAttr};
+use cenote_format::sa::{SaValues, ZplAttr};
 use cenote_format::units::ObjectId;
 use cenote_format::znode::{FileKind, ZnodePhys, encode_aces};
-use cenote_object::Object;
+use cenote_object::Edit;
 
-use super::FsWriter;
-use super::znode::{put, time_bytes};
+use super::{Znodes, put, time_bytes};
 use crate::attr::pflags;
 use crate::error::{FsError, Result};
+use crate::filesystem::Filesystem;
 
-impl FsWriter {
+impl Znodes {
     /// The attributes of an old znode, and the object that held only its ACL.
     pub(super) async fn upgraded(
         &self,
-        object: &Object,
-        registry: &SaRegistry,
+        edit: &Edit,
+        id: ObjectId,
+        has_projects: bool,
     ) -> Result<(SaValues, Option<ObjectId>)> {
-        let (id, dnode) = (object.id(), object.dnode());
+        let registry = self.registry();
+        let view = Filesystem::of_parts(edit.view(), self.master.clone(), registry.clone());
+        let object = view.objset().object(id).await?;
+        let dnode = object.dnode();
         let of = |source| FsError::Format { object: id, source };
         let znode = ZnodePhys::decode(dnode.bonus(), dnode.endian()).map_err(of)?;
         let fields = &znode.fields;
-        let view = self.view();
         let acl = view.acl(id).await?;
-        let has_project = self.options().projects;
-        let flags = fields.flags & !pflags::BONUS_SCANSTAMP | if has_project { pflags::PROJID } else { 0 };
+        let flags = fields.flags & !pflags::BONUS_SCANSTAMP | if has_projects { pflags::PROJID } else { 0 };
 
         let mut values = SaValues::new();
-        let mut set = |attr, value: &[u8]| put(registry, &mut values, attr, value);
+        let mut set = |attr, value: &[u8]| put(&registry, &mut values, attr, value);
         set(ZplAttr::Mode, &fields.mode.to_ne_bytes());
         set(ZplAttr::Size, &fields.size.to_ne_bytes());
         set(ZplAttr::Gen, &fields.generation.0.to_ne_bytes());
@@ -45,7 +47,7 @@ impl FsWriter {
         set(ZplAttr::Ctime, &time_bytes(fields.ctime.into()));
         set(ZplAttr::Crtime, &time_bytes(fields.crtime.into()));
         set(ZplAttr::Links, &fields.links.to_ne_bytes());
-        if has_project {
+        if has_projects {
             set(ZplAttr::Projid, &[0; 8]);
         }
         if matches!(znode.kind(), FileKind::BlockDevice | FileKind::CharDevice) {
