@@ -11,6 +11,7 @@
 
 mod append;
 mod edit;
+mod keys;
 
 use std::collections::BTreeMap;
 
@@ -202,16 +203,21 @@ impl Deadlist {
     /// The table is damaged.
     #[boxed]
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
-        let Deadlist::ByBirth { table, .. } = self else { return Ok(Vec::new()) };
         let mut lists = Vec::new();
-        let add = |name: &[u8], list| {
-            lists.push((parse_deadlist_key(name)?, ObjectId(list)));
+        self.each_key(|key, list| lists.push((key, list))).await?;
+        lists.sort_unstable();
+        Ok(lists)
+    }
+
+    /// Passes on the keys of its table with their lists, in no order; none of a plain list.
+    async fn each_key(&self, mut each: impl FnMut(Txg, ObjectId)) -> Result<()> {
+        let Deadlist::ByBirth { table, .. } = self else { return Ok(()) };
+        let pass_on = |name: &[u8], list| {
+            each(parse_deadlist_key(name)?, ObjectId(list));
             Ok(())
         };
         // Who destroys snapshots reads thousands of such tables, each once.
-        Zap::open(table.uncached()).await?.each_number(add).await?;
-        lists.sort_unstable();
-        Ok(lists)
+        Zap::open(table.uncached()).await?.each_number(pass_on).await
     }
 
     /// Space of all its blocks.

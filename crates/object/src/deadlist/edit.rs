@@ -24,6 +24,7 @@ use cenote_format::units::{ObjectId, Txg};
 use cenote_format::words::{Pad, Words};
 
 use crate::deadlist::append::{BlockLists, BlockSpace};
+use crate::deadlist::keys::Keys;
 use crate::deadlist::{Bpobj, Deadlist};
 use crate::error::Result;
 use crate::live::NewObject;
@@ -36,7 +37,7 @@ pub struct DeadlistEdit<'a> {
     object: ObjectId,
     /// Lists by the txg after which their blocks were born; `None`: it is one plain list (pools before
     /// version 26).
-    by_birth: Option<BTreeMap<Txg, ObjectId>>,
+    by_birth: Option<Keys>,
     space: BlockSpace,
     /// Keys that the table on disk still has. A deadlist may lose thousands of them and then go itself.
     gone: Vec<Txg>,
@@ -47,7 +48,7 @@ pub struct DeadlistEdit<'a> {
 /// An opened deadlist that is put aside, to be gone on with.
 #[derive(Debug)]
 pub struct PutAside {
-    by_birth: Option<BTreeMap<Txg, ObjectId>>,
+    by_birth: Option<Keys>,
     space: BlockSpace,
     gone: Vec<Txg>,
     changed: BTreeSet<Txg>,
@@ -56,7 +57,7 @@ pub struct PutAside {
 impl PutAside {
     /// How many keys it holds in memory.
     pub fn key_count(&self) -> usize {
-        self.by_birth.as_ref().map_or(0, BTreeMap::len) + self.gone.len()
+        self.by_birth.as_ref().map_or(0, Keys::len) + self.gone.len()
     }
 }
 
@@ -73,13 +74,13 @@ impl<'a> DeadlistEdit<'a> {
         let new = NewObject::of(ObjectType::DEADLIST);
         let new = new.bonus(ObjectType::DEADLIST_HDR, vec![0; DeadlistPhys::COUNT * 8]);
         let object = NewZap::in_object(new).create(lists.mos).await?;
-        Ok(DeadlistEdit::new(lists, object, Some(BTreeMap::new()), BlockSpace::default()))
+        Ok(DeadlistEdit::new(lists, object, Some(Keys::default()), BlockSpace::default()))
     }
 
     fn new(
         lists: BlockLists<'a>,
         object: ObjectId,
-        by_birth: Option<BTreeMap<Txg, ObjectId>>,
+        by_birth: Option<Keys>,
         space: BlockSpace,
     ) -> DeadlistEdit<'a> {
         DeadlistEdit { lists, object, by_birth, space, gone: Vec::new(), changed: BTreeSet::new() }
@@ -96,7 +97,10 @@ impl<'a> DeadlistEdit<'a> {
                 (None, list.as_ref().map_or(BlockSpace::default(), |list| BlockSpace::of_list(&list.phys)))
             }
             Deadlist::ByBirth { phys, .. } => {
-                (Some(opened.by_birth().await?.into_iter().collect()), space_of(phys))
+                let empty = lists.shared_empty().await?;
+                let mut keys = Keys::new(empty);
+                opened.each_key(|key, list| keys.add(key, list, empty)).await?;
+                (Some(keys), space_of(phys))
             }
         };
         Ok(DeadlistEdit::new(lists, object, by_birth, space))
@@ -127,7 +131,7 @@ impl<'a> DeadlistEdit<'a> {
             table.remove(&deadlist_key(key)).await?;
         }
         for key in std::mem::take(&mut self.changed) {
-            if let Some(list) = self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&key)) {
+            if let Some(list) = self.by_birth.as_mut().and_then(|keys| keys.get(key)) {
                 table.update(&deadlist_key(key), list.0).await?;
             }
         }
@@ -153,9 +157,8 @@ impl<'a> DeadlistEdit<'a> {
     pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
         let mut space = BlockSpace::default();
         if let Some(by_birth) = &self.by_birth {
-            let empty = self.lists.shared_empty().await?;
-            for (_, list) in by_birth.range(from..to.max(from)).filter(|(_, list)| Some(**list) != empty) {
-                let list = Bpobj::open(&self.lists.mos.view(), *list).await?;
+            for (_, list) in by_birth.own(from..to.max(from)) {
+                let list = Bpobj::open(&self.lists.mos.view(), list).await?;
                 space = space.plus(BlockSpace::of_list(list.phys()));
             }
             return Ok(space);
@@ -176,12 +179,9 @@ impl<'a> DeadlistEdit<'a> {
     /// A list is damaged.
     #[boxed]
     pub async fn lists_from(&self, from: Txg) -> Result<Vec<Bpobj>> {
-        let empty = self.lists.shared_empty().await?;
         let mut lists = Vec::new();
-        for (_, list) in self.by_birth.iter().flat_map(|by_birth| by_birth.range(from..)) {
-            if Some(*list) != empty {
-                lists.push(Bpobj::open(&self.lists.mos.view(), *list).await?);
-            }
+        for (_, list) in self.by_birth.iter().flat_map(|keys| keys.own(from..)) {
+            lists.push(Bpobj::open(&self.lists.mos.view(), list).await?);
         }
         Ok(lists)
     }
@@ -191,11 +191,10 @@ impl<'a> DeadlistEdit<'a> {
     /// # Errors
     /// It is damaged.
     #[boxed]
-    pub async fn last_list(&self) -> Result<Option<Bpobj>> {
-        match self.by_birth.iter().flatten().next_back() {
-            Some((_, list)) => Bpobj::open(&self.lists.mos.view(), *list).await.map(Some),
-            None => Ok(None),
-        }
+    pub async fn last_list(&mut self) -> Result<Option<Bpobj>> {
+        let Some(last) = self.by_birth.as_ref().and_then(Keys::last) else { return Ok(None) };
+        let list = self.list(last)?;
+        Bpobj::open(&self.lists.mos.view(), list).await.map(Some)
     }
 
     /// Forgets the lists with keys from `from` on with all that they hold.
@@ -208,9 +207,9 @@ impl<'a> DeadlistEdit<'a> {
             self.space = self.space.minus(BlockSpace::of_list(list.phys()));
         }
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
-        let dropped = by_birth.split_off(&from);
-        self.gone.extend(dropped.keys());
-        self.lists.free_all(dropped.into_values()).await?;
+        let dropped = by_birth.split_off(from);
+        self.gone.extend(dropped.iter());
+        self.lists.free_all(dropped.into_lists()).await?;
         self.store_space().await
     }
 
@@ -238,17 +237,16 @@ impl<'a> DeadlistEdit<'a> {
     /// A block is older than every key; a list is damaged.
     #[boxed]
     pub async fn insert(&mut self, entries: &[BpobjEntry]) -> Result<()> {
-        let Some(by_birth) = &self.by_birth else {
+        let Some(keys) = &mut self.by_birth else {
             self.space = self.space.plus(self.lists.append(self.object, entries).await?);
             return Ok(());
         };
-        let mut sorted: BTreeMap<Txg, Vec<BpobjEntry>> = BTreeMap::new();
+        let mut sorted: BTreeMap<Option<Txg>, Vec<BpobjEntry>> = BTreeMap::new();
         for entry in entries {
-            let key = by_birth.range(..entry.bp.logical_birth()).next_back();
-            let (key, _) = key.ok_or_else(|| self.damaged("has no list for a block as old as this"))?;
-            sorted.entry(*key).or_default().push(*entry);
+            sorted.entry(keys.last_before(entry.bp.logical_birth())).or_default().push(*entry);
         }
         for (key, entries) in sorted {
+            let key = key.ok_or_else(|| self.damaged("has no list for a block as old as this"))?;
             let list = self.own_list(key).await?;
             self.space = self.space.plus(self.lists.append(list, &entries).await?);
         }
@@ -264,7 +262,7 @@ impl<'a> DeadlistEdit<'a> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
         let list = self.lists.create_empty().await?;
         ZapEdit::new(self.lists.mos, self.object).add(&deadlist_key(after), list.0).await?;
-        by_birth.insert(after, list);
+        by_birth.add(after, list, self.lists.shared_empty().await?);
         Ok(())
     }
 
@@ -274,8 +272,8 @@ impl<'a> DeadlistEdit<'a> {
     /// There is no such key, or none before; a list is damaged.
     #[boxed]
     pub async fn remove_key(&mut self, after: Txg) -> Result<()> {
-        let Some(by_birth) = &self.by_birth else { return Ok(()) };
-        let before = by_birth.range(..after).next_back().map(|(key, _)| *key);
+        let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
+        let before = by_birth.last_before(after);
         let before = before.ok_or_else(|| self.damaged("has no list before that which is removed"))?;
         let list = self.take_key(after).await?;
         self.add_to(before, list).await.map(|_| ())
@@ -294,16 +292,13 @@ impl<'a> DeadlistEdit<'a> {
             }
             return self.lists.free(other.object).await;
         };
-        let empty = self.lists.shared_empty().await?;
-        let (without, with): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(_, list)| Some(*list) == empty);
-        for (key, list) in with {
+        for (key, list) in keys.own(..) {
             // A list without a key of its own here goes to the one before.
-            let by_birth = self.by_birth.as_ref();
-            let own = by_birth.and_then(|keys| keys.range(..=key).next_back()).map(|(own, _)| *own);
+            let own = self.by_birth.as_mut().and_then(|keys| keys.last_before(Txg(key.0.saturating_add(1))));
             let own = own.ok_or_else(|| self.damaged("has no list for blocks as old as these"))?;
             self.space = self.space.plus(self.add_to(own, list).await?);
         }
-        self.lists.free_all(without.into_iter().map(|(_, list)| list)).await?;
+        self.lists.free_all(keys.into_empties()).await?;
         self.lists.mos.destroy(other.object).await?;
         self.store_space().await
     }
@@ -315,8 +310,7 @@ impl<'a> DeadlistEdit<'a> {
     #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
         let clone = DeadlistEdit::create(self.lists).await?;
-        let keys: Vec<Txg> =
-            self.by_birth.iter().flat_map(|keys| keys.range(..below)).map(|(key, _)| *key).collect();
+        let keys = self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(Txg(0), below));
         let table = ZapEdit::new(self.lists.mos, clone.object);
         for (key, list) in keys.iter().zip(self.lists.create_empties(keys.len()).await?) {
             table.add(&deadlist_key(*key), list.0).await?;
@@ -331,8 +325,7 @@ impl<'a> DeadlistEdit<'a> {
     /// A list is damaged.
     #[boxed]
     pub async fn move_to(&mut self, list: ObjectId, from: Txg) -> Result<()> {
-        let keys = self.by_birth.iter().flatten().map(|(key, _)| *key);
-        for key in keys.filter(|key| *key >= from).collect::<Vec<_>>() {
+        for key in self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(from, Txg(u64::MAX))) {
             let moved = self.take_key(key).await?;
             self.space = self.space.minus(self.lists.append_list(list, moved).await?);
         }
@@ -345,7 +338,7 @@ impl<'a> DeadlistEdit<'a> {
     /// A list is damaged.
     pub async fn free(self) -> Result<()> {
         let Some(by_birth) = self.by_birth else { return self.lists.free(self.object).await };
-        self.lists.free_all(by_birth.into_values()).await?;
+        self.lists.free_all(by_birth.into_lists()).await?;
         self.lists.mos.destroy(self.object).await
     }
 
@@ -373,14 +366,14 @@ impl<'a> DeadlistEdit<'a> {
         Ok(space)
     }
 
-    fn list(&self, key: Txg) -> Result<ObjectId> {
-        let list = self.by_birth.as_ref().and_then(|by_birth| by_birth.get(&key)).copied();
+    fn list(&mut self, key: Txg) -> Result<ObjectId> {
+        let list = self.by_birth.as_mut().and_then(|keys| keys.get(key));
         list.ok_or_else(|| self.damaged("has no list under that key"))
     }
 
     fn set_list(&mut self, key: Txg, list: ObjectId) {
-        if let Some(by_birth) = &mut self.by_birth {
-            by_birth.insert(key, list);
+        if let Some(keys) = &mut self.by_birth {
+            keys.set(key, list);
             self.changed.insert(key);
         }
     }
@@ -389,8 +382,8 @@ impl<'a> DeadlistEdit<'a> {
     async fn take_key(&mut self, key: Txg) -> Result<ObjectId> {
         let list = self.list(key)?;
         ZapEdit::new(self.lists.mos, self.object).remove(&deadlist_key(key)).await?;
-        if let Some(by_birth) = &mut self.by_birth {
-            by_birth.remove(&key);
+        if let Some(keys) = &mut self.by_birth {
+            keys.take(key);
         }
         self.changed.remove(&key);
         Ok(list)
