@@ -26,7 +26,7 @@ use crate::command;
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
-#[command(after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found.")]
+#[command(after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets.")]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]

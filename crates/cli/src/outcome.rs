@@ -3,8 +3,8 @@
 //! Errors of all layers below this crate arrive as [`InspectError`]; commands add only errors about the
 //! command line and about finding pools.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found. A command that does several things ends
-//! with the worst of their outcomes.
+//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets. A command that
+//! does several things ends with the worst of their outcomes.
 
 use std::io;
 use std::process::ExitCode;

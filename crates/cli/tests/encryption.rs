@@ -75,6 +75,10 @@ fn children_have_their_parents_key_or_their_own() {
     assert!(read(&disks, ROOT, "tank/child") == content);
     assert!(read(&disks, NONE, "tank/own") == content, "the key is where keylocation says");
     assert!(read(&disks, NONE, "tank/clear") == content);
+    let scanned = disks.run(&format!("scan -r {NONE} tank"), &[]);
+    assert_eq!(scanned.status.code(), Some(3), "what is locked is missing in the list");
+    assert!(String::from_utf8_lossy(&scanned.stderr).contains("tank/child: skipped"));
+    assert!(String::from_utf8_lossy(&scanned.stdout).contains("tank/clear"));
     disks.zdb_is_content();
 
     disks.fails(&format!("zfs create {ROOT} -o keylocation=prompt tank/x"), "Keyformat required");

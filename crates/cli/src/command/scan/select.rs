@@ -12,7 +12,8 @@ use crate::render::glob_matches;
 use crate::session::{Session, Target};
 
 /// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Locked
-/// datasets, and datasets below `target` that can't be opened, are reported; the others are scanned.
+/// datasets, and datasets below `target` that can't be opened, are reported; the others are scanned. The list
+/// then lacks something, which the outcome says.
 pub async fn targets(
     session: &Session,
     scan: &Scan,
@@ -24,10 +25,13 @@ pub async fn targets(
     let named = session.open_dataset(target).await?;
     let mut found = Vec::new();
     if !scan.recursive {
+        let mut outcome = Outcome::Done;
         for dataset in chosen(scan, named).await? {
-            found.extend(open(session, &dataset).await?);
+            let (opened, lacks) = open(session, &dataset).await?;
+            found.extend(opened);
+            outcome = outcome.and(lacks);
         }
-        return Ok((found, Outcome::Done));
+        return Ok((found, outcome));
     }
     let (datasets, lost) = named.reachable().await;
     let told = lost.into_iter().map(|(name, error)| CliError::from(error).tell(&name));
@@ -40,7 +44,10 @@ pub async fn targets(
             Vec::new()
         }) {
             match open(session, &dataset).await {
-                Ok(opened) => found.extend(opened),
+                Ok((opened, lacks)) => {
+                    found.extend(opened);
+                    outcome = outcome.and(lacks);
+                }
                 Err(error) => outcome = outcome.and(error.tell(dataset.name())),
             }
         }
@@ -64,20 +71,20 @@ async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, CliError>
     Ok(snapshots)
 }
 
-async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>, CliError> {
+async fn open(session: &Session, dataset: &Dataset) -> Result<(Option<ScanTarget>, Outcome), CliError> {
     let (name, snapshot) = match dataset.name().split_once('@') {
         Some((name, snapshot)) => (name.to_string(), Some(snapshot.to_string())),
         None => (dataset.name().to_string(), None),
     };
     if dataset.content_type().await? != ObjsetType::Zfs {
-        return Ok(None);
+        return Ok((None, Outcome::Done));
     }
     match session.filesystem(dataset).await {
-        Ok(filesystem) => Ok(Some(ScanTarget { dataset: name, snapshot, filesystem })),
-        // A wrong key is an error; a key that was not given may be intended.
+        Ok(filesystem) => Ok((Some(ScanTarget { dataset: name, snapshot, filesystem }), Outcome::Done)),
+        // A wrong key ends the scan; a key that was not given may be intended.
         Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
             say!("{}: skipped: {error}", dataset.name());
-            Ok(None)
+            Ok((None, Outcome::Damaged))
         }
         Err(error) => Err(error),
     }
