@@ -26,7 +26,9 @@ use crate::command;
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
-#[command(after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets.")]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets."
+)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -86,6 +88,8 @@ pub enum Command {
     Arcstat(Deferred<command::arcstat::Arcstat>),
     /// Show or set what holds for open pools: memory, policies, queues
     Tunable(Deferred<command::tunable::TunableCommand>),
+    /// Make devices of open pools fail, like zinject
+    Inject(Deferred<command::inject::Inject>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::dump::Dump>),
     /// See it work: a small pool that ships with the program, read whole and then with a disk missing

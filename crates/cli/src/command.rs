@@ -10,6 +10,7 @@ pub mod dump;
 pub mod files;
 pub mod find;
 mod form;
+pub mod inject;
 mod json;
 pub mod lab;
 pub mod man;

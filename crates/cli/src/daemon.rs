@@ -92,7 +92,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
         Command::Zpool(Deferred(Zpool::Create(_))) => true,
         Command::Zpool(_) | Command::Zfs(_) => !names_disks,
-        Command::Arcstat(_) | Command::Tunable(_) => true,
+        Command::Arcstat(_) | Command::Tunable(_) | Command::Inject(_) => true,
         Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
         Command::Ls(_)
         | Command::Stat(_)

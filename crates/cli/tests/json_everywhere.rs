@@ -106,6 +106,7 @@ const LINES: &str = "\
     ! trace record tank seen
     ! arcstat
     ! tunable
+    ! inject
     zpool import
     zpool export tank
     zpool destroy tank

@@ -1,4 +1,4 @@
-//! A layer that counts what passes: operations, bytes, times, sizes; for as long as the device is open.
+//! A layer that counts what passes: operations, bytes, times, sizes.
 //!
 //! Idea: everything is an atomic that is added to when an operation ends, so counting costs two looks at the
 //! clock and a few additions. Times and sizes also go to histograms whose buckets double.
@@ -125,14 +125,9 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts from now on.
-    pub fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Counted {
-        Counted { inner, runtime: runtime.clone(), counters: Arc::default() }
-    }
-
-    /// What is counted.
-    pub fn counters(&self) -> Arc<Counters> {
-        self.counters.clone()
+    /// Counts from now on, in addition to what was counted there.
+    pub fn new(inner: Arc<dyn Device>, counters: Arc<Counters>, runtime: &Runtime) -> Counted {
+        Counted { inner, runtime: runtime.clone(), counters }
     }
 
     fn count<'a, T: Send + 'a>(&'a self, op: Op, len: u64, io: Io<'a, T>) -> Io<'a, T> {
@@ -225,8 +220,9 @@ mod tests {
     #[test]
     fn operations_are_counted_by_kind_size_and_time() {
         let runtime = Runtime::real(Some(1));
-        let device = Counted::new(Arc::new(MemoryDevice::new("memory", 1 << 20)), &runtime);
-        let counters = device.counters();
+        let counters = Arc::<Counters>::default();
+        let memory = Arc::new(MemoryDevice::new("memory", 1 << 20));
+        let device = Counted::new(memory, counters.clone(), &runtime);
         runtime.block_on(async {
             device.write_at(0, vec![7; 4096].into()).await.unwrap();
             let before = counters.of(Op::Write);

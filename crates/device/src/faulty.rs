@@ -1,11 +1,13 @@
 //! A layer that makes a device fail, from a seed.
 //!
-//! Every operation tries the rules in order; the first that strikes decides. All chance comes from the
+//! Every operation tries the rules in order; the first that strikes decides. If that one makes bits wrong,
+//! so do all others of its kind: one read may cover many blocks. All chance comes from the
 //! seed, so under the simulator one seed is one history of faults. Bad *sectors* stay bad: which they are
-//! depends only on the seed and the sector, as on a worn disk.
+//! depends only on the seed and the sector, as on a worn disk. The rules ([`Faults`]) can be kept apart from
+//! the device, so that a disk which is opened again still has them.
 //!
 //! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule
-//! that strikes, and releases it before the transfer begins.
+//! that strikes, and releases it before the transfer begins. Without rules it is not taken.
 //!
 //! ```text
 //! let disk = Arc::new(MemoryDevice::new("disk0", 1 << 20));
@@ -19,17 +21,20 @@ use crate::error::{Op, Result};
 use crate::io::Io;
 use crate::{Device, DeviceInfo};
 use bytes::Bytes;
-use cenote_runtime::Rng;
+use cenote_runtime::{Rng, Runtime};
 use parking_lot::Mutex;
+use std::fmt::{self, Display, Formatter};
 use std::io::Error;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The unit in which media go bad, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
 /// One rule: what happens, where, how often.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Fault {
     effect: Effect,
     range: Range<u64>,
@@ -37,10 +42,11 @@ pub struct Fault {
     times: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 enum Effect {
     Error(Op),
     Hang(Op),
+    Delay(Op, Duration, Runtime),
     Corruption,
     TornWrite,
     LostWrite,
@@ -61,6 +67,11 @@ impl Fault {
     /// The operation never completes.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
+    }
+
+    /// The operation begins so much later.
+    pub fn delay(op: Op, by: Duration, runtime: &Runtime) -> Fault {
+        Fault::new(Effect::Delay(op, by, runtime.clone()))
     }
 
     /// A read succeeds with one wrong bit (one in each bad sector, for [`Fault::sectors`]).
@@ -105,7 +116,7 @@ impl Fault {
 
     fn op(&self) -> Op {
         match self.effect {
-            Effect::Error(op) | Effect::Hang(op) => op,
+            Effect::Error(op) | Effect::Hang(op) | Effect::Delay(op, ..) => op,
             Effect::Corruption => Op::Read,
             Effect::TornWrite | Effect::LostWrite => Op::Write,
         }
@@ -120,19 +131,71 @@ impl Fault {
     }
 }
 
+/// What a list of faults shows: `read errors on 5 % of all sectors`.
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.effect {
+            Effect::Error(op) => write!(f, "{op} errors")?,
+            Effect::Hang(op) => write!(f, "hanging {op} operations")?,
+            Effect::Delay(op, by, _) => write!(f, "{op} operations delayed by {by:?}")?,
+            Effect::Corruption => f.write_str("wrong bits in what is read")?,
+            Effect::TornWrite => f.write_str("torn writes")?,
+            Effect::LostWrite => f.write_str("lost writes")?,
+        }
+        match self.when {
+            When::Chance(1.0) => {}
+            When::Chance(probability) => write!(f, ", {} % of them", 100.0 * probability)?,
+            When::Sectors(share) => write!(f, " on {} % of all sectors", 100.0 * share)?,
+        }
+        if self.range != (0..u64::MAX) {
+            write!(f, ", bytes {} to {}", self.range.start, self.range.end)?;
+        }
+        match self.times {
+            u64::MAX => Ok(()),
+            times => write!(f, ", {times} more times"),
+        }
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Fault({self})")
+    }
+}
+
 /// A device that fails by rules.
 pub struct Faulty {
     inner: Arc<dyn Device>,
+    faults: Arc<Faults>,
+}
+
+/// Rules by which a device fails. They change while it is in use.
+pub struct Faults {
     seed: u64,
+    /// There are rules, or it is unplugged.
+    is_armed: AtomicBool,
     state: Mutex<FaultState>,
 }
 
 struct FaultState {
     rng: Rng,
-    rules: Vec<Fault>,
+    /// In the order in which they are tried, which is that of their numbers.
+    rules: Vec<Rule>,
+    next: u64,
     injected: u64,
     /// It was pulled out: every operation fails.
     is_unplugged: bool,
+}
+
+/// A fault that was ordered.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Its number, by which it is removed.
+    pub number: u64,
+    /// What happens.
+    pub fault: Fault,
+    /// Operations that it struck.
+    pub struck: u64,
 }
 
 /// A rule that struck, and the bytes of the device that it struck.
@@ -144,8 +207,12 @@ struct Strike {
 impl Faulty {
     /// A device without faults yet.
     pub fn new(inner: Arc<dyn Device>, seed: u64) -> Faulty {
-        let state = FaultState { rng: Rng::new(seed), rules: Vec::new(), injected: 0, is_unplugged: false };
-        Faulty { inner, seed, state: Mutex::new(state) }
+        Faulty::by(inner, Arc::new(Faults::new(seed)))
+    }
+
+    /// A device that fails by these rules.
+    pub fn by(inner: Arc<dyn Device>, faults: Arc<Faults>) -> Faulty {
+        Faulty { inner, faults }
     }
 
     /// Adds a rule after the existing ones.
@@ -153,20 +220,56 @@ impl Faulty {
         self.add(fault);
         self
     }
+}
 
-    /// Adds a rule while the device is in use: a disk that dies later.
-    pub fn add(&self, fault: Fault) {
-        self.state.lock().rules.push(fault);
+impl Deref for Faulty {
+    type Target = Faults;
+
+    fn deref(&self) -> &Faults {
+        &self.faults
+    }
+}
+
+impl Faults {
+    /// No rules yet.
+    pub fn new(seed: u64) -> Faults {
+        let rng = Rng::new(seed);
+        let state = FaultState { rng, rules: Vec::new(), next: 0, injected: 0, is_unplugged: false };
+        Faults { seed, is_armed: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    /// Adds a rule while the device is in use: a disk that dies later. Returns its number.
+    pub fn add(&self, fault: Fault) -> u64 {
+        self.change(|state| {
+            let number = state.next;
+            state.next += 1;
+            state.rules.push(Rule { number, fault, struck: 0 });
+            number
+        })
+    }
+
+    /// Removes a rule; returns whether it was there.
+    pub fn remove(&self, number: u64) -> bool {
+        self.change(|state| {
+            let before = state.rules.len();
+            state.rules.retain(|rule| rule.number != number);
+            state.rules.len() < before
+        })
+    }
+
+    /// All rules, in the order in which they are tried.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.state.lock().rules.clone()
     }
 
     /// Removes all rules: a disk that recovers.
     pub fn heal(&self) {
-        self.state.lock().rules.clear();
+        self.change(|state| state.rules.clear());
     }
 
     /// Pulls the device out: every operation fails; or plugs it in again, as it was.
     pub fn unplug(&self, is_unplugged: bool) {
-        self.state.lock().is_unplugged = is_unplugged;
+        self.change(|state| state.is_unplugged = is_unplugged);
     }
 
     /// Number of operations struck so far.
@@ -174,14 +277,26 @@ impl Faulty {
         self.state.lock().injected
     }
 
+    fn change<T>(&self, change: impl FnOnce(&mut FaultState) -> T) -> T {
+        let mut state = self.state.lock();
+        let changed = change(&mut state);
+        self.is_armed.store(state.is_unplugged || !state.rules.is_empty(), Ordering::Release);
+        changed
+    }
+
     fn strike(&self, op: Op, offset: u64, len: u64) -> Option<Strike> {
+        if !self.is_armed.load(Ordering::Acquire) {
+            return None;
+        }
         let state = &mut *self.state.lock();
         if state.is_unplugged {
             state.injected += 1;
             return Some(Strike { effect: Effect::Error(op), places: Vec::new() });
         }
-        for (number, rule) in state.rules.iter_mut().enumerate() {
-            if rule.op() != op || rule.times == 0 {
+        let mut wrong: Option<Strike> = None;
+        for Rule { number, fault: rule, struck } in &mut state.rules {
+            let is_corruption = matches!(rule.effect, Effect::Corruption);
+            if rule.op() != op || rule.times == 0 || (wrong.is_some() && !is_corruption) {
                 continue;
             }
             let touched = rule.range.start.max(offset)..rule.range.end.min(offset + len);
@@ -192,28 +307,58 @@ impl Faulty {
                     let place = touched.start + state.rng.below(touched.end - touched.start);
                     state.rng.chance(probability).then(|| vec![place])
                 }
-                When::Sectors(share) => bad_places(self.seed ^ number as u64, share, touched),
+                When::Sectors(share) => bad_places(self.seed ^ *number, share, touched),
             };
             if let Some(places) = places {
-                rule.times -= 1;
-                state.injected += 1;
-                return Some(Strike { effect: rule.effect, places });
+                rule.times = if rule.times == u64::MAX { u64::MAX } else { rule.times - 1 };
+                *struck += 1;
+                state.injected += u64::from(wrong.is_none());
+                match &mut wrong {
+                    None if !is_corruption => return Some(Strike { effect: rule.effect.clone(), places }),
+                    None => wrong = Some(Strike { effect: Effect::Corruption, places }),
+                    Some(strike) => strike.places.extend(places),
+                }
             }
         }
-        None
+        wrong.map(|mut strike| {
+            strike.places.sort_unstable();
+            strike.places.dedup();
+            strike
+        })
     }
+}
 
+impl Faulty {
     fn error(&self, op: Op, offset: u64, len: u64) -> Result<()> {
         Err(self.info().io_error(op, offset, len, Error::from_raw_os_error(libc::EIO)))
     }
 
-    /// An operation without data: it fails, hangs or proceeds.
-    fn gate(&self, op: Op, offset: u64, len: u64) -> Option<Io<'_, ()>> {
-        match self.strike(op, offset, len)?.effect {
-            Effect::Hang(_) => Some(Io::pending(std::future::pending())),
-            _ => Some(Io::done(self.error(op, offset, len))),
+    /// An operation without data: it fails, hangs, waits or proceeds.
+    fn gate<'a>(
+        &'a self,
+        op: Op,
+        (offset, len): (u64, u64),
+        then: impl FnOnce() -> Io<'a, ()> + Send + 'a,
+    ) -> Io<'a, ()> {
+        match self.strike(op, offset, len).map(|strike| strike.effect) {
+            None => then(),
+            Some(Effect::Hang(_)) => Io::pending(std::future::pending()),
+            Some(Effect::Delay(_, by, runtime)) => later(runtime, by, then),
+            Some(_) => Io::done(self.error(op, offset, len)),
         }
     }
+}
+
+/// First waits, then begins the operation.
+fn later<'a, T: Send + 'a>(
+    runtime: Runtime,
+    by: Duration,
+    operation: impl FnOnce() -> Io<'a, T> + Send + 'a,
+) -> Io<'a, T> {
+    Io::pending(async move {
+        runtime.sleep(by).await;
+        operation().await
+    })
 }
 
 /// The bad byte of each bad sector in the range, or `None` if no sector is bad.
@@ -253,6 +398,9 @@ impl Device for Faulty {
                 Io::pending(async move { Ok(corrupted(read.await?, offset, &places)) })
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
+                later(runtime, by, move || self.inner.read_at(offset, len))
+            }
             Some(_) => Io::done(self.error(Op::Read, offset, len as u64).map(|()| Bytes::new())),
         }
     }
@@ -271,18 +419,23 @@ impl Device for Faulty {
                 self.inner.write_at(offset, data.slice(..kept as usize))
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
+                later(runtime, by, move || self.inner.write_at(offset, data))
+            }
             Some(_) => Io::done(self.error(Op::Write, offset, len)),
         }
     }
 
     fn flush(&self) -> Io<'_, ()> {
-        self.gate(Op::Flush, 0, 0).unwrap_or_else(|| self.inner.flush())
+        self.gate(Op::Flush, (0, 0), || self.inner.flush())
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
         let in_range = self.info().check_writable(Op::Discard, offset, len).is_ok();
-        let struck = if in_range { self.gate(Op::Discard, offset, len) } else { None };
-        struck.unwrap_or_else(|| self.inner.discard(offset, len))
+        match in_range {
+            true => self.gate(Op::Discard, (offset, len), move || self.inner.discard(offset, len)),
+            false => self.inner.discard(offset, len),
+        }
     }
 
     fn advise(&self, offset: u64, len: u64) {

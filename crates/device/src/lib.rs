@@ -1,7 +1,7 @@
 //! Where bytes live: files, block devices, memory, and small layers that compose over any of them.
 //!
 //! ```text
-//!      Counted     counts, for as long as a device is open
+//!      Counted     counts operations, bytes, times, sizes
 //!      Traced      counts and records what passes      \
 //!      Delayed     takes time                           |  layers: a Device over a Device, in any order
 //!      Faulty      errors, corruption, torn writes      |
@@ -33,7 +33,7 @@ pub use bytes::Bytes;
 pub use counted::{Counted, Counters, Counts, SIZE_BUCKETS, TIME_BUCKETS};
 pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
-pub use faulty::{Fault, Faulty};
+pub use faulty::{Fault, Faults, Faulty, Rule};
 pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use held::Gate;
 pub use io::Io;

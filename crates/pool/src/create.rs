@@ -126,6 +126,7 @@ pub fn plan(
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
         duplicates: Vec::new(),
+        taps: None,
     };
     Ok(Plan { config, found })
 }

@@ -33,6 +33,7 @@ pub use copies::{Duplicate, Preference};
 pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
+use crate::taps::Taps;
 use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::uberblock::Uberblock;
@@ -118,6 +119,8 @@ pub struct FoundPool {
     pub notes: Vec<Problem>,
     /// Copies of its devices that are left out. Commands that use the pool report them.
     pub duplicates: Vec<Duplicate>,
+    /// What stands between the pool and its devices, once it is opened for good.
+    pub taps: Option<Arc<Taps>>,
 }
 
 impl FoundPool {

@@ -23,6 +23,7 @@ use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::ErrorCounts;
 use crate::second::{SecondLevel, Secondary};
+use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
@@ -242,7 +243,7 @@ impl Pool {
         }
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
-        found.devices.extend(joining);
+        found.join(joining);
         for aside in &current.aside {
             if let Some(leaf) = vdevs.iter_mut().find_map(|top| top.leaf_mut(*aside)) {
                 leaf.offline = true;
@@ -285,6 +286,11 @@ impl Pool {
 
     fn current(&self) -> Current {
         self.live.current.read().clone()
+    }
+
+    /// What stands between the pool and its devices, if it was opened for good.
+    pub fn taps(&self) -> Option<Arc<Taps>> {
+        self.live.current.read().found.taps.clone()
     }
 
     /// The device of a leaf.

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_device::Counters;
 use cenote_engine::Engine;
 use cenote_format::label::PoolState;
 use cenote_format::nvlist::Nvlist;
@@ -43,8 +42,6 @@ pub struct OpenPool {
     pub mounts: Mounts,
     /// The files and devices it lies on.
     pub devices: Vec<PathBuf>,
-    /// What passes to and from each.
-    pub counters: BTreeMap<Guid, Arc<Counters>>,
     /// When it was opened.
     pub since: Instant,
     /// Scrubs and resilvers go on, devices that fail go out of use, and cache devices are fed, while these
@@ -52,15 +49,6 @@ pub struct OpenPool {
     at_work: Mutex<Option<[AbortOnDrop<()>; 3]>>,
     /// Txgs are written, and states of devices become events, while these are there.
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
-}
-
-/// What an open pool lies on.
-#[derive(Debug, Default)]
-pub struct Devices {
-    /// Where they are.
-    pub paths: Vec<PathBuf>,
-    /// What passes to and from each.
-    pub counters: BTreeMap<Guid, Arc<Counters>>,
 }
 
 /// All pools that are open, and how more are opened.
@@ -101,11 +89,10 @@ impl OpenPool {
     pub fn new(
         name: &str,
         engine: Engine,
-        devices: Devices,
+        devices: Vec<PathBuf>,
         root: Option<PathBuf>,
         pools: &Pools,
     ) -> OpenPool {
-        let Devices { paths: devices, counters } = devices;
         let mounts = Mounts::new(&engine, root, pools.session);
         pools.events.listen(&engine, name);
         let watch = pools.events.clone().watch(engine.weak(), name.into());
@@ -120,7 +107,7 @@ impl OpenPool {
         let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
         let at_work = Some([scanning, health, feeding]).into();
-        OpenPool { name: name.into(), engine, mounts, devices, counters, since, at_work, _background }
+        OpenPool { name: name.into(), engine, mounts, devices, since, at_work, _background }
     }
 
     /// Something has happened to it.

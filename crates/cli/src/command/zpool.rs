@@ -8,7 +8,7 @@ mod checkpoint;
 mod circumstances;
 mod create;
 mod dedup;
-mod devices;
+pub mod devices;
 mod errors;
 mod events;
 mod get;

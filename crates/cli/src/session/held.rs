@@ -4,16 +4,15 @@
 //! pool open: it looks at the newest txg on disk, or changes the pool through its engine, and the mounted
 //! file systems follow.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_dataset::Mos;
-use cenote_device::{Counters, Gate};
+use cenote_device::Gate;
 use cenote_engine::Engine;
-use cenote_format::units::{DatasetId, Guid};
-use cenote_pool::{FoundPool, PoolState, discover};
-use cenote_serve::pools::{Devices, ExportError, OpenPool, Pools};
+use cenote_format::units::DatasetId;
+use cenote_pool::{FoundPool, PoolState, Taps, discover};
+use cenote_serve::pools::{ExportError, OpenPool, Pools};
 
 use super::Session;
 use super::domains::key_domains;
@@ -22,9 +21,6 @@ use super::writing::{check_kernel, this_host};
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
 use crate::streams::{is_admin, uid};
-
-/// By device.
-type DeviceCounters = BTreeMap<Guid, Arc<Counters>>;
 
 impl Session {
     /// The pools of the daemon that runs this command; `None`: no daemon does.
@@ -149,9 +145,8 @@ impl Session {
                  <pool | id> <newpool>' to give it a new name"
             )));
         }
-        let (engine, counters) = self.take_for_good(found).await?;
-        let paths = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
-        let devices = Devices { paths, counters };
+        let engine = self.take_for_good(found).await?;
+        let devices = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
         let pool = OpenPool::new(found.name(), engine, devices, root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine, &found.auxiliary).await?;
@@ -237,11 +232,11 @@ impl Session {
         .await
     }
 
-    async fn take_for_good(&self, found: &FoundPool) -> Result<(Engine, DeviceCounters), CliError> {
+    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, CliError> {
         check_kernel(found.name())?;
         let gate = Gate::default();
-        let (found, counters) = found.open_for_writing(self.runtime()).await?.counted(self.runtime());
-        let found = found.behind(&gate);
+        let taps = Arc::new(Taps::new(self.runtime()));
+        let found = found.open_for_writing(self.runtime()).await?.tapped(taps).behind(&gate);
         let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest()).await?;
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
@@ -249,7 +244,7 @@ impl Session {
         // Logs were replayed with whatever keys there are; from now on keys are loaded.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(super::keys::of_command()).await;
-        Ok((engine, counters))
+        Ok(engine)
     }
 }
 

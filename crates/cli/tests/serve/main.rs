@@ -11,6 +11,7 @@ mod config;
 mod delegation;
 mod events;
 mod halves;
+mod inject;
 mod keys;
 mod leaves;
 mod properties;

@@ -169,7 +169,7 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
         config.vdevs.push(VdevConfig::new(VdevKind::Missing, count, Guid(0)));
     }
     let devices = keep_named(members, &config.vdevs, &mut notes);
-    Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes, duplicates })
+    Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes, duplicates, taps: None })
 }
 
 /// The `ub_guid_sum` of a pool with exactly these vdevs: the sum of their guids and the pool's.

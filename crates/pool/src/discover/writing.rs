@@ -6,8 +6,9 @@
 
 use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
+use crate::taps::Taps;
 use cenote_boxed::boxed;
-use cenote_device::{Counted, Counters, Device, FileDevice, Gate, OpenOptions};
+use cenote_device::{Device, FileDevice, Gate, OpenOptions};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -88,15 +89,22 @@ impl FoundPool {
         let auxiliary = self.auxiliary.clone();
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
     }
-    /// The same pool, with counters of what passes to and from its devices.
-    pub fn counted(mut self, runtime: &Runtime) -> (FoundPool, BTreeMap<Guid, Arc<Counters>>) {
-        let mut counters = BTreeMap::new();
-        for (guid, found) in &mut self.devices {
-            let counted = Counted::new(found.device.clone(), runtime);
-            counters.insert(*guid, counted.counters());
-            found.device = Arc::new(counted);
+    /// The same pool, with taps at its devices and at those that join it.
+    pub fn tapped(mut self, taps: Arc<Taps>) -> FoundPool {
+        let devices = std::mem::take(&mut self.devices);
+        self.taps = Some(taps);
+        self.join(devices);
+        self
+    }
+
+    /// Devices of leaves that join the pool or come back to it.
+    pub(crate) fn join(&mut self, mut joining: BTreeMap<Guid, FoundDevice>) {
+        if let Some(taps) = &self.taps {
+            for (leaf, found) in &mut joining {
+                found.device = taps.over(*leaf, found.device.clone());
+            }
         }
-        (self, counters)
+        self.devices.extend(joining);
     }
 
     /// The same pool, but nothing is written to its devices before `gate` opens.

@@ -9,9 +9,10 @@
 //! one RAID-Z child are one unit; on a removed vdev each piece of a block is its own.
 
 use super::{Layout, VdevTree};
-use cenote_format::blkptr::Dva;
+use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{Guid, Txg, VdevId};
+use std::ops::Range;
 
 /// Removed vdevs may point to vdevs removed later; each step needs one more vdev.
 pub(crate) const MAX_INDIRECTION: u32 = 64;
@@ -78,6 +79,19 @@ pub(crate) enum MapError {
 }
 
 impl VdevTree {
+    /// Where a block lies: bytes of leaves, labels included; all its copies, and their parity.
+    pub fn places_of(&self, bp: &Blkptr) -> Vec<(Guid, Range<u64>)> {
+        let birth = bp.physical_birth();
+        let maps = bp.dvas().filter_map(|dva| self.map(&dva, bp.psize().0 as usize, birth).ok());
+        let rows: Vec<Row> = maps.flat_map(|map| map.rows).collect();
+        let columns = rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
+        let on_leaves = columns.flat_map(|(row, column)| {
+            let range = column.offset_bytes..column.offset_bytes + column.len as u64;
+            self.leaves_of(row, column, birth).into_iter().map(move |leaf| (leaf.guid, range.clone()))
+        });
+        on_leaves.filter(|(_, range)| !range.is_empty()).collect()
+    }
+
     /// Maps `psize` bytes at an address, of a block born in `birth`.
     pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: Txg) -> Result<BlockMap, MapError> {
         let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0, birth };

@@ -191,6 +191,7 @@ impl Lab {
             auxiliary: BTreeMap::new(),
             notes: Vec::new(),
             duplicates: Vec::new(),
+            taps: None,
         };
         let pool = Pool::assemble(rt, &found, &uberblock(Txg(0), Blkptr::HOLE)).await.unwrap();
         let pool = pool.with_trusted(trusted(&found.config)).await.unwrap();

@@ -58,9 +58,10 @@ impl Traffic {
     }
 
     fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
-        let mut sum = Traffic::default();
+        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().taps());
         vdev.walk(&mut |vdev| {
-            if let Some(counters) = pool.counters.get(&vdev.guid) {
+            if let Some(taps) = &taps {
+                let counters = taps.of(vdev.guid).counters;
                 sum.read.add(&counters.of(Op::Read));
                 sum.write.add(&counters.of(Op::Write));
                 sum.discard.add(&counters.of(Op::Discard));
