@@ -191,6 +191,16 @@ impl Device for Counted {
         self.inner.write_through(offset, data).inspect(move |_| drop(running))
     }
 
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+        let running = Running::new(self, Op::Read, lens.iter().map(|len| *len as u64).sum());
+        self.inner.read_pieces(offset, lens).inspect(move |_| drop(running))
+    }
+
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+        let running = Running::new(self, Op::Write, pieces.iter().map(|piece| piece.len() as u64).sum());
+        self.inner.write_pieces(offset, pieces).inspect(move |_| drop(running))
+    }
+
     fn flush(&self) -> Io<'_, ()> {
         self.count(Op::Flush, 0, self.inner.flush())
     }

@@ -23,6 +23,7 @@
 mod buffer;
 mod interrupted;
 mod open;
+mod pieces;
 mod queue;
 mod uring;
 
@@ -115,6 +116,10 @@ impl FileDevice {
     /// The descriptor, to ask the kernel about it.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    fn may_be_cached(&self) -> bool {
+        self.try_cached.load(Ordering::Relaxed)
     }
 
     /// Fills the buffer from the page cache as far as possible. Returns whether the buffer is full or the
@@ -306,7 +311,7 @@ impl Device for FileDevice {
         let align = self.direct_align.unwrap_or(1);
         let range = Range::new(offset, len, align);
         let mut buffer = range.buffer(align);
-        if self.try_cached.load(Ordering::Relaxed) && self.read_cached(&mut buffer, offset) {
+        if self.may_be_cached() && self.read_cached(&mut buffer, offset) {
             return Io::done(self.finish_read(buffer, range));
         }
         Io::pending(self.read_waiting(buffer, range))
@@ -318,6 +323,14 @@ impl Device for FileDevice {
 
     fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
         self.write(offset, data, true)
+    }
+
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+        self.read_pieces_at(offset, lens)
+    }
+
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+        self.write_pieces_at(offset, pieces)
     }
 
     fn flush(&self) -> Io<'_, ()> {

@@ -12,7 +12,7 @@
 
 use crate::error::{Op, Result};
 use crate::io::Io;
-use crate::{Device, DeviceError, DeviceInfo};
+use crate::{Device, DeviceError, DeviceInfo, pieces};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -184,6 +184,20 @@ impl Device for Held {
             self.write_at(offset, data).await?;
             self.flush().await
         })
+    }
+
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+        match self.gate.is_open() {
+            true => self.inner.read_pieces(offset, lens),
+            false => pieces::read(self, offset, lens),
+        }
+    }
+
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+        match self.gate.is_open() {
+            true => self.inner.write_pieces(offset, pieces),
+            false => pieces::write(self, offset, pieces),
+        }
     }
 
     fn flush(&self) -> Io<'_, ()> {

@@ -26,6 +26,7 @@ mod file;
 mod held;
 mod io;
 mod memory;
+mod pieces;
 mod traced;
 
 pub use buffer_pool::BufferPool;
@@ -78,6 +79,17 @@ pub trait Device: Send + Sync {
             self.write_at(offset, data).await?;
             self.flush().await
         })
+    }
+
+    /// Reads ranges that follow each other, the first at `offset`, in one operation, each into memory of its
+    /// own.
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+        pieces::read(self, offset, lens)
+    }
+
+    /// Writes pieces that follow each other, the first at `offset`, in one operation.
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+        pieces::write(self, offset, pieces)
     }
 
     /// Makes every write durable that completed before this call.

@@ -201,6 +201,41 @@ fn written_bytes_are_read_back_on_every_way() {
 }
 
 #[test]
+fn pieces_are_read_and_written_as_one_range_on_every_way() {
+    let (file, content) = random_file(7);
+    for rt in [Runtime::real(Some(2)), Runtime::simulated(SimConfig::seed(1))] {
+        for (way, device) in ways(&file, &rt) {
+            // Of whole sectors, and odd ones, which direct I/O does not take apart.
+            for (offset, lens) in [(8192, vec![4096, 512, 8192, 1024, 65536]), (777, vec![1, 4000, 3, 512])] {
+                evict(&file);
+                let pieces = rt.block_on(device.read_pieces(offset as u64, lens.clone())).unwrap();
+                let mut at = offset;
+                for (piece, len) in pieces.iter().zip(&lens) {
+                    assert!(piece[..] == content[at..at + len], "{way}: {len} bytes at {at}");
+                    at += len;
+                }
+                assert_eq!(pieces.len(), lens.len(), "{way}");
+            }
+            let beyond = rt.block_on(device.read_pieces(SIZE as u64 - 512, vec![512, 512]));
+            assert!(beyond.is_err(), "{way}");
+        }
+        for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+            for direct in [Direct::Never, Direct::Always] {
+                let target = NamedTempFile::new().unwrap();
+                target.as_file().set_len(1 << 20).unwrap();
+                let options = OpenOptions { direct, io_path, ..OpenOptions::EXCLUSIVE };
+                let Ok(device) = FileDevice::open(target.path(), options, &rt) else { continue };
+                let pieces: Vec<Bytes> = (1..=5_u8).map(|n| vec![n; 4096 * usize::from(n)].into()).collect();
+                rt.block_on(device.write_pieces(4096, pieces.clone())).unwrap();
+                let written = std::fs::read(target.path()).unwrap();
+                assert!(written[4096..][..15 * 4096] == pieces.concat(), "{io_path:?}, direct {direct:?}");
+                assert!(written[..4096].iter().chain(&written[16 * 4096..]).all(|byte| *byte == 0));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_sparse_file_tells_its_holes() {
     let file = NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 20).expect("its size");

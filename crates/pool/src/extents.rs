@@ -136,7 +136,6 @@ impl Fetched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vdev::queue::Queue;
     use cenote_device::MemoryDevice;
     use cenote_format::units::Guid;
     use cenote_runtime::{Runtime, SimConfig};
@@ -146,8 +145,7 @@ mod tests {
         let main = |runtime: Runtime| async move {
             let leaf = |guid: u64| {
                 let device = Arc::new(MemoryDevice::new("disk", 4096));
-                let queue = Queue::new(&runtime, &Arc::default());
-                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device, queue))
+                Arc::new(Leaf::new(&runtime, Guid(guid * 37 % 64), device, &Arc::default()))
             };
             let leaves: Vec<Arc<Leaf>> = (0..64).map(leaf).collect();
             let mut extents = Extents::default();

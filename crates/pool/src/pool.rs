@@ -26,7 +26,7 @@ use crate::second::{SecondLevel, Secondary};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
-use crate::vdev::queue::{ClassLoad, IoClass, QueueSettings};
+use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::{VdevTree, build};
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -196,6 +196,18 @@ impl Pool {
     /// What waits and is under way at each leaf, by guid, in the order of [`IoClass::ALL`].
     pub fn queue_loads(&self) -> Vec<(Guid, [ClassLoad; IoClass::ALL.len()])> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.load())).collect()
+    }
+
+    /// What all of its devices were sent: reads and writes.
+    pub fn moved(&self) -> [Moved; 2] {
+        let mut sum = [Moved::default(); 2];
+        for leaf in self.vdevs().leaves() {
+            for (sum, moved) in sum.iter_mut().zip(leaf.moved()) {
+                sum.operations += moved.operations;
+                sum.bytes += moved.bytes;
+            }
+        }
+        sum
     }
 
     /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'. From

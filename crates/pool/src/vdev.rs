@@ -27,6 +27,7 @@ pub(crate) mod draid;
 pub(crate) mod leaf;
 pub(crate) mod map;
 pub(crate) mod missed;
+pub(crate) mod patience;
 pub(crate) mod queue;
 pub(crate) mod raidz;
 pub(crate) mod write;

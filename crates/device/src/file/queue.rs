@@ -71,8 +71,27 @@ impl WriteQueue {
         offset: u64,
         data: Bytes,
     ) -> Result<()> {
-        let (reply, outcome) = oneshot::channel();
-        self.state.lock().waiting.push(Write { offset, data, reply });
+        self.write_pieces(runtime, offset, vec![data]).await
+    }
+
+    /// Writes pieces that follow each other.
+    pub(super) async fn write_pieces(
+        self: &Arc<WriteQueue>,
+        runtime: &Runtime,
+        mut offset: u64,
+        pieces: Vec<Bytes>,
+    ) -> Result<()> {
+        let mut outcomes = Vec::with_capacity(pieces.len());
+        {
+            let mut state = self.state.lock();
+            for data in pieces {
+                let (reply, outcome) = oneshot::channel();
+                let end = offset + data.len() as u64;
+                state.waiting.push(Write { offset, data, reply });
+                outcomes.push(outcome);
+                offset = end;
+            }
+        }
         // Let other tasks that are about to write queue theirs first: waking a thread for each write costs
         // more than the write.
         runtime.yield_now().await;
@@ -80,7 +99,10 @@ impl WriteQueue {
             let queue = self.clone();
             runtime.start_blocking(move || queue.write_all());
         }
-        outcome.await.unwrap_or_else(|_| Err(Error::other("the thread that writes has ended")))
+        for outcome in outcomes {
+            outcome.await.unwrap_or_else(|_| Err(Error::other("the thread that writes has ended")))?;
+        }
+        Ok(())
     }
 
     /// Writes until the queue is empty.

@@ -45,6 +45,10 @@ const WAKE: u64 = u64::MAX;
 pub(super) enum Transfer {
     Read(Buffer),
     Write(Write),
+    /// Into several buffers, one after the other.
+    ReadPieces(Vec<Buffer>, Vectors),
+    /// From several, which follow each other.
+    WritePieces(WritePieces, Vectors),
     /// `fdatasync`.
     Sync,
     /// `sync_file_range`: starts writing dirty pages to the disk.
@@ -59,6 +63,20 @@ pub(super) struct Write {
     /// Complete only once it is durable (`RWF_DSYNC`).
     through: bool,
 }
+
+/// Pieces to be written one after the other.
+pub(super) struct WritePieces {
+    pieces: Vec<Bytes>,
+    /// Bytes written so far.
+    done: usize,
+}
+
+/// The memory of a transfer's pieces as the kernel takes it.
+#[derive(Default)]
+pub(super) struct Vectors(Vec<libc::iovec>);
+
+// SAFETY: the addresses are those of memory that the same request owns, and only the reactor fills them in.
+unsafe impl Send for Vectors {}
 
 struct Request {
     transfer: Transfer,
@@ -87,7 +105,13 @@ impl Ring {
         let kernel = IoUring::builder().dontfork().build(SUBMISSION_ENTRIES)?;
         let mut probe = io_uring::Probe::new();
         kernel.submitter().register_probe(&mut probe)?;
-        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+        ];
         if !needed.into_iter().all(|code| probe.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -127,6 +151,20 @@ impl Ring {
         }
     }
 
+    /// Writes pieces that follow each other.
+    pub(super) async fn write_pieces(
+        &self,
+        file: Arc<File>,
+        offset: u64,
+        pieces: Vec<Bytes>,
+    ) -> io::Result<()> {
+        let write = WritePieces { pieces, done: 0 };
+        match self.transfer(file, offset, Transfer::WritePieces(write, Vectors::default())).await? {
+            Transfer::WritePieces(write, _) if write.done == write.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
     /// Starts a transfer. It continues even if nobody waits for its outcome.
     pub(super) fn start_transfer(
         &self,
@@ -148,6 +186,26 @@ impl Ring {
         }
         Ok(outcome)
     }
+}
+
+impl WritePieces {
+    fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// What is not written yet.
+    fn rest(&self) -> impl Iterator<Item = &[u8]> {
+        let mut done = self.done;
+        self.pieces.iter().filter_map(move |piece| {
+            let skipped = done.min(piece.len());
+            done -= skipped;
+            Some(&piece[skipped..]).filter(|rest| !rest.is_empty())
+        })
+    }
+}
+
+fn vector(start: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: start.cast(), iov_len: len }
 }
 
 struct Reactor {
@@ -224,6 +282,20 @@ impl Reactor {
                 write.done += count;
                 write.done >= write.data.len()
             }
+            Transfer::ReadPieces(buffers, _) => {
+                let mut left = count;
+                for buffer in buffers.iter_mut() {
+                    let filled = left.min(buffer.spare().len());
+                    // SAFETY: the kernel has filled the buffers in this order, `count` bytes in all.
+                    unsafe { buffer.assume_filled(filled) };
+                    left -= filled;
+                }
+                buffers.iter().all(Buffer::is_complete)
+            }
+            Transfer::WritePieces(write, _) => {
+                write.done += count;
+                write.done >= write.len()
+            }
             Transfer::Sync | Transfer::StartWriteback => true,
         };
         if !complete && count > 0 {
@@ -234,7 +306,8 @@ impl Reactor {
 
     /// Submits requests that arrived together, with writes sorted by offset.
     fn submit_all(&mut self, requests: Vec<Request>) {
-        let is_write = |request: &Request| matches!(request.transfer, Transfer::Write(_));
+        let is_write =
+            |request: &Request| matches!(request.transfer, Transfer::Write(_) | Transfer::WritePieces(..));
         let (mut writes, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_write);
         writes.sort_by_key(|request| (request.file.as_raw_fd(), request.offset));
         others.into_iter().chain(writes).for_each(|request| self.submit(request));
@@ -258,13 +331,24 @@ impl Reactor {
                     .rw_flags(flags)
                     .build()
             }
+            Transfer::ReadPieces(buffers, vectors) => {
+                let at = request.offset + buffers.iter().map(|buffer| buffer.filled() as u64).sum::<u64>();
+                let spare = buffers.iter_mut().map(Buffer::spare).filter(|spare| !spare.is_empty());
+                vectors.0 = spare.map(|spare| vector(spare.as_mut_ptr().cast(), spare.len())).collect();
+                opcode::Readv::new(fd, vectors.0.as_ptr(), vectors.0.len() as u32).offset(at).build()
+            }
+            Transfer::WritePieces(write, vectors) => {
+                vectors.0 = write.rest().map(|rest| vector(rest.as_ptr().cast_mut(), rest.len())).collect();
+                let at = request.offset + write.done as u64;
+                opcode::Writev::new(fd, vectors.0.as_ptr(), vectors.0.len() as u32).offset(at).build()
+            }
             Transfer::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             // Length 0 means to the end of the file.
             Transfer::StartWriteback => {
                 opcode::SyncFileRange::new(fd, 0).flags(libc::SYNC_FILE_RANGE_WRITE).build()
             }
         };
-        // The address points into the vector's memory, which does not move with the request.
+        // The addresses point into vectors' memory, which does not move with the request.
         let key = self.in_flight.insert(request);
         self.push(entry.user_data(key as u64));
     }

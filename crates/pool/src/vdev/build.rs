@@ -3,7 +3,7 @@
 use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::missed::Missed;
-use super::queue::{Queue, QueueSettings};
+use super::queue::QueueSettings;
 use super::raidz::{Raidz, Reflow};
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
@@ -116,8 +116,8 @@ impl Builder<'_> {
             Some(leaf) if leaf.guid == guid => leaf.clone(),
             Some(leaf) => Arc::new(leaf.renamed(guid)),
             None => {
-                let queue = Queue::new(self.material.runtime, self.material.settings);
-                Arc::new(Leaf::new(self.material.runtime, guid, found.device.clone(), queue))
+                let Material { runtime, settings, .. } = self.material;
+                Arc::new(Leaf::new(runtime, guid, found.device.clone(), settings))
             }
         };
         leaf.set_state(stale, away);

@@ -149,6 +149,7 @@ impl Draid {
                 offset_bytes: start + if wrapped { ROW_BYTES } else { 0 },
                 len,
                 data_at,
+                padding: 0,
             };
             data_at += if i < self.parity as u64 { 0 } else { len };
             column

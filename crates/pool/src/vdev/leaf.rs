@@ -1,27 +1,19 @@
 //! Leaves: devices with counters; and slots: leaves that hold the same bytes.
 //!
-//! A device that does not answer an operation within [`DEADMAN`] is out of use until the pool is opened
-//! again: a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk
-//! still writes does no harm, because it misses all txgs from then on.
-//!
 //! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and the
 //! state are relaxed. `writes` is incremented (release) after a write is done, and a flush reads it (acquire)
 //! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
 
 use crate::health::ErrorCounts;
-use crate::vdev::queue::{ClassLoad, IoClass, Queue};
+use crate::vdev::patience::Patience;
+use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, Io, Op};
+use cenote_device::{Device, DeviceError, Op};
 use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-
-/// The longest time for one operation: `zfs_deadman_ziotime_ms`.
-const DEADMAN: Duration = Duration::from_secs(300);
 
 /// What a seek of a spinning disk costs, in operations (`zfs_vdev_mirror_rotating_seek_inc`).
 const SEEK_COST: u64 = 5;
@@ -44,7 +36,7 @@ pub(crate) struct Leaf {
     pub(crate) guid: Guid,
     pub(crate) device: Arc<dyn Device>,
     queue: Arc<Queue>,
-    runtime: Runtime,
+    patience: Arc<Patience>,
     /// Shared with the same device under another guid: the last one of a mirror takes over the mirror's.
     state: Arc<State>,
 }
@@ -55,7 +47,6 @@ struct State {
     stale: AtomicBool,
     /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
     away: AtomicBool,
-    hung: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     /// Completed writes.
@@ -63,13 +54,18 @@ struct State {
     /// Writes that were complete when the last flush began.
     flushed_writes: AtomicU64,
     checksum_errors: AtomicU64,
-    /// Where the last read or write ended.
-    reached: AtomicU64,
 }
 
 impl Leaf {
-    pub(crate) fn new(runtime: &Runtime, guid: Guid, device: Arc<dyn Device>, queue: Queue) -> Leaf {
-        Leaf { guid, device, queue: Arc::new(queue), runtime: runtime.clone(), state: Arc::default() }
+    pub(crate) fn new(
+        runtime: &Runtime,
+        guid: Guid,
+        device: Arc<dyn Device>,
+        settings: &Arc<QueueSettings>,
+    ) -> Leaf {
+        let patience = Arc::new(Patience::new(runtime, device.clone()));
+        let queue = Arc::new(Queue::new(runtime, guid, settings, &patience));
+        Leaf { guid, device, queue, patience, state: Arc::default() }
     }
 
     /// The same device under another guid: counters and unflushed writes are those of both.
@@ -78,7 +74,7 @@ impl Leaf {
             guid,
             device: self.device.clone(),
             queue: self.queue.clone(),
-            runtime: self.runtime.clone(),
+            patience: self.patience.clone(),
             state: self.state.clone(),
         }
     }
@@ -106,7 +102,7 @@ impl Leaf {
 
     /// It failed to answer an operation.
     pub(crate) fn is_hung(&self) -> bool {
-        self.state.hung.load(Ordering::Relaxed)
+        self.patience.is_hung()
     }
 
     /// Reads a range of the device, labels included; counts a failure.
@@ -116,10 +112,12 @@ impl Leaf {
         offset_bytes: u64,
         len: usize,
     ) -> Result<Bytes, DeviceError> {
-        let _permit = self.queue.enter(class, offset_bytes).await;
-        self.state.reached.store(offset_bytes + len as u64, Ordering::Relaxed);
+        let _permit = match self.queue.enter(Ask::read(class, offset_bytes, len)).await {
+            Turn::Go(permit) => permit,
+            Turn::Done(bytes) => return Ok(bytes),
+        };
         let reading = self.device.read_at(offset_bytes, len);
-        let result = self.answer(reading, Op::Read, offset_bytes, len as u64).await;
+        let result = self.patience.answer(reading, Op::Read, offset_bytes, len as u64).await;
         if result.is_err() {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -129,7 +127,7 @@ impl Leaf {
     /// What a read here would cost: the operations that it would share the device with, and the way there.
     /// Among leaves that hold the same, the cheapest is read (`vdev_mirror_load`).
     pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
-        let distance = offset_bytes.abs_diff(self.state.reached.load(Ordering::Relaxed));
+        let distance = offset_bytes.abs_diff(self.queue.reached());
         let seek = match self.device.info().rotational {
             _ if distance == 0 => 0,
             Some(true) if distance < SEEK_OFFSET_BYTES => SEEK_COST / 2,
@@ -146,11 +144,25 @@ impl Leaf {
         offset_bytes: u64,
         data: Bytes,
     ) -> Result<(), DeviceError> {
+        self.write_padded(class, offset_bytes, data, 0).await
+    }
+
+    /// The same; so many bytes after it hold nothing, and may be written over with zeros.
+    pub(crate) async fn write_padded(
+        &self,
+        class: IoClass,
+        offset_bytes: u64,
+        data: Bytes,
+        padding: usize,
+    ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
-        let _permit = self.queue.enter(class, offset_bytes).await;
-        self.state.reached.store(offset_bytes + len, Ordering::Relaxed);
-        let writing = self.device.write_at(offset_bytes, data);
-        let result = self.answer(writing, Op::Write, offset_bytes, len).await;
+        let result = match self.queue.enter(Ask::write(class, offset_bytes, &data, padding)).await {
+            Turn::Go(_permit) => {
+                let writing = self.device.write_at(offset_bytes, data);
+                self.patience.answer(writing, Op::Write, offset_bytes, len).await
+            }
+            Turn::Done(_) => Ok(()),
+        };
         self.state.writes.fetch_add(1, Ordering::Release);
         self.counting_writes(result)
     }
@@ -158,9 +170,9 @@ impl Leaf {
     /// The same, but durable on completion.
     pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
-        let _permit = self.queue.enter(IoClass::SyncWrite, offset_bytes).await;
+        let _permit = self.queue.enter_alone(Ask::write(IoClass::SyncWrite, offset_bytes, &data, 0)).await;
         let writing = self.device.write_through(offset_bytes, data);
-        self.counting_writes(self.answer(writing, Op::Write, offset_bytes, len).await)
+        self.counting_writes(self.patience.answer(writing, Op::Write, offset_bytes, len).await)
     }
 
     /// Makes durable what was written; counts a failure. Does nothing if nothing was written since the last
@@ -170,7 +182,7 @@ impl Leaf {
         if self.state.flushed_writes.load(Ordering::Acquire) >= writes {
             return Ok(());
         }
-        let result = self.counting_writes(self.answer(self.device.flush(), Op::Flush, 0, 0).await);
+        let result = self.counting_writes(self.patience.answer(self.device.flush(), Op::Flush, 0, 0).await);
         if result.is_ok() {
             self.state.flushed_writes.fetch_max(writes, Ordering::AcqRel);
         }
@@ -185,35 +197,16 @@ impl Leaf {
             let Some(offset) = label_offset(self.device.size_bytes(), label) else { continue };
             let (at, len) = (offset + BOOT_ENV_OFFSET, VDEV_PAD_SIZE);
             let reading = self.device.read_at(at, len as usize);
-            let Ok(pad) = self.answer(reading, Op::Read, at, len).await else { continue };
+            let Ok(pad) = self.patience.answer(reading, Op::Read, at, len).await else { continue };
             is_read = true;
             let writing = self.device.write_at(at, pad);
-            is_written |= self.answer(writing, Op::Write, at, len).await.is_ok();
+            is_written |= self.patience.answer(writing, Op::Write, at, len).await.is_ok();
         }
         match is_read && is_written {
             true => Probe::Works,
             false if self.device.is_there() => Probe::Fails,
             false => Probe::Gone,
         }
-    }
-
-    /// Waits for a device's answer, but not for ever.
-    async fn answer<T>(&self, io: Io<'_, T>, op: Op, offset_bytes: u64, len: u64) -> Result<T, DeviceError> {
-        if io.is_done() {
-            return io.await;
-        }
-        if self.is_hung() {
-            return Err(self.no_answer(op, offset_bytes, len));
-        }
-        self.runtime.timeout(DEADMAN, io).await.unwrap_or_else(|_| {
-            self.state.hung.store(true, Ordering::Relaxed);
-            Err(self.no_answer(op, offset_bytes, len))
-        })
-    }
-
-    fn no_answer(&self, op: Op, offset_bytes: u64, len: u64) -> DeviceError {
-        let why = std::io::Error::new(ErrorKind::TimedOut, "the device does not answer and is out of use");
-        self.device.info().io_error(op, offset_bytes, len, why)
     }
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
@@ -228,6 +221,11 @@ impl Leaf {
         self.queue.load()
     }
 
+    /// What the device was sent: reads and writes.
+    pub(crate) fn moved(&self) -> [Moved; 2] {
+        self.queue.moved()
+    }
+
     /// Counts a range that did not hold what was written.
     pub(crate) fn blame(&self) {
         self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +237,7 @@ impl Leaf {
         for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {
             count.store(0, Ordering::Relaxed);
         }
-        state.hung.store(false, Ordering::Relaxed);
+        self.patience.forgive();
     }
 
     pub(crate) fn errors(&self) -> ErrorCounts {

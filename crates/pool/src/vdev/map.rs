@@ -30,6 +30,8 @@ pub(crate) struct Column {
     pub(crate) len: usize,
     /// Offset of its bytes in the block; 0 for a parity column.
     pub(crate) data_at: usize,
+    /// Bytes after it that belong to the block and hold nothing.
+    pub(crate) padding: usize,
 }
 
 /// Columns that parity ties together.
@@ -123,7 +125,8 @@ impl VdevTree {
             Layout::Copies(_) => {
                 let offset_bytes =
                     at.checked_add(VDEV_LABEL_START_SIZE).ok_or_else(|| bad("beyond any vdev"))?;
-                let column = Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at };
+                let column =
+                    Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at, padding: 0 };
                 map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
                 map.units += 1;
             }

@@ -21,12 +21,16 @@
 //!
 //! Locking: one mutex a queue, held for a decision, never across an await. All methods may be called
 //! concurrently. A future that is dropped while it waits leaves the queue; one that is dropped later gives
-//! back its [`Permit`].
+//! back its [`Permit`]. Groups ([`join`]) are put together under the lock and started after it.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
 //!
-//! Source: OpenZFS `vdev_queue.c`. Operations are merged elsewhere: reads in `extents`, writes in the device.
+//! Neighbours that wait at the same time go together ([`join`]).
+//!
+//! Source: OpenZFS `vdev_queue.c`.
 
+mod class;
+mod join;
 mod settings;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,127 +38,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use cenote_device::SIZE_BUCKETS;
+use cenote_format::units::Guid;
 use cenote_runtime::{Instant, Runtime};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-pub use settings::QueueSettings;
+use super::patience::Patience;
+pub use class::{ClassLoad, IoClass, Moved};
+pub(crate) use join::Ask;
+use join::{Group, Limits, Member, Neighbours, Outcome, run};
+pub use settings::{QueueSettings, Transfer};
 
 /// What waited so long goes before all others of its class.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// What an operation is for (`zio_priority_t`), the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IoClass {
-    /// Somebody waits for what is read.
-    SyncRead,
-    /// Somebody waits until it is written: the intent log, labels.
-    SyncWrite,
-    /// Read ahead.
-    AsyncRead,
-    /// A txg.
-    AsyncWrite,
-    /// Scrub and resilver.
-    Scrub,
-    /// Copying off a vdev that is removed.
-    Removal,
-    /// Writing what was never allocated.
-    Initializing,
-    /// Discarding what is free.
-    Trim,
-    /// Sequential rebuild.
-    Rebuild,
-}
-
-impl IoClass {
-    /// All, the most urgent first.
-    pub const ALL: [IoClass; 9] = [
-        IoClass::SyncRead,
-        IoClass::SyncWrite,
-        IoClass::AsyncRead,
-        IoClass::AsyncWrite,
-        IoClass::Scrub,
-        IoClass::Removal,
-        IoClass::Initializing,
-        IoClass::Trim,
-        IoClass::Rebuild,
-    ];
-
-    /// Its name in tunables: `zfs_vdev_NAME_max_active`.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoClass::SyncRead => "sync_read",
-            IoClass::SyncWrite => "sync_write",
-            IoClass::AsyncRead => "async_read",
-            IoClass::AsyncWrite => "async_write",
-            IoClass::Scrub => "scrub",
-            IoClass::Removal => "removal",
-            IoClass::Initializing => "initializing",
-            IoClass::Trim => "trim",
-            IoClass::Rebuild => "rebuild",
-        }
-    }
-
-    /// Goes in the order of arrival (`vdev_queue_class_fifo`).
-    fn is_fifo(self) -> bool {
-        matches!(self, IoClass::SyncRead | IoClass::SyncWrite | IoClass::Trim)
-    }
-
-    /// Gives way to all others (`vdev_queue_is_interactive` denies it).
-    fn is_background(self) -> bool {
-        matches!(self, IoClass::Scrub | IoClass::Removal | IoClass::Initializing | IoClass::Rebuild)
-    }
-}
-
 /// Decides what a device does next.
 pub(crate) struct Queue {
+    leaf: Guid,
     runtime: Runtime,
     settings: Arc<QueueSettings>,
+    patience: Arc<Patience>,
     state: Mutex<State>,
     /// Operations that wait or are under way, without a lock.
     depth: AtomicU64,
-}
-
-/// How many operations of a class wait and are under way, and what waiting cost so far.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ClassLoad {
-    /// Operations that wait.
-    pub waiting: u64,
-    /// Operations under way.
-    pub active: u64,
-    /// Operations that began.
-    pub begun: u64,
-    /// How long all of them together have waited, ns.
-    pub waited_ns: u64,
-}
-
-impl ClassLoad {
-    /// Adds those of another queue.
-    pub fn add(&mut self, other: &ClassLoad) {
-        self.waiting += other.waiting;
-        self.active += other.active;
-        self.begun += other.begun;
-        self.waited_ns += other.waited_ns;
-    }
-
-    /// What began after `before`; what waits and is under way is that of now.
-    pub fn since(&self, before: &ClassLoad) -> ClassLoad {
-        ClassLoad {
-            begun: self.begun.saturating_sub(before.begun),
-            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
-            ..*self
-        }
-    }
-
-    /// How long one waited on average.
-    pub fn average_wait_ns(&self) -> Option<u64> {
-        self.waited_ns.checked_div(self.begun)
-    }
+    /// Where the last operation ended, without a lock.
+    reached: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     lines: [Line; IoClass::ALL.len()],
+    neighbours: Neighbours,
     active: u32,
     /// Operations of users under way or waiting (`vq_ia_active`).
     users: u32,
@@ -164,6 +80,8 @@ struct State {
     /// Where the last operation of an ordered class began.
     swept_to: u64,
     arrivals: u64,
+    /// Reads and writes.
+    moved: [Moved; 2],
 }
 
 /// Those of one class who wait, in the order in which they go.
@@ -173,8 +91,8 @@ struct Line {
     /// In the order of arrival; some may have gone.
     arrived: VecDeque<Place>,
     active: u32,
-    begun: u64,
-    waited_ns: u64,
+    /// What waits and is under way is counted above.
+    counts: ClassLoad,
 }
 
 /// Offset (0 in lines that go by arrival), and number of arrival.
@@ -182,51 +100,103 @@ type Place = (u64, u64);
 
 struct Waiter {
     since: Instant,
-    go: oneshot::Sender<()>,
+    ask: Ask,
+    go: oneshot::Sender<Call>,
+}
+
+/// What somebody who waits hears.
+enum Call {
+    /// It is their turn.
+    Go,
+    /// It is done for them together with others, and they will hear what became of it.
+    Joined(oneshot::Receiver<Outcome>),
+}
+
+/// What comes of waiting.
+pub(crate) enum Turn<'a> {
+    /// The operation may start.
+    Go(Permit<'a>),
+    /// It was done together with others. This was read.
+    Done(Bytes),
 }
 
 /// The right to have one operation under way. Dropping it lets the next one go.
 pub(crate) struct Permit<'a> {
-    queue: &'a Queue,
+    queue: &'a Arc<Queue>,
     class: IoClass,
 }
 
 /// A place in a line, which is left when this is dropped.
 struct Waiting<'a> {
-    queue: &'a Queue,
+    queue: &'a Arc<Queue>,
     class: IoClass,
     place: Place,
+    turn: oneshot::Receiver<Call>,
     is_over: bool,
 }
 
 impl Queue {
-    pub(crate) fn new(runtime: &Runtime, settings: &Arc<QueueSettings>) -> Queue {
-        let (state, depth) = Default::default();
-        Queue { runtime: runtime.clone(), settings: settings.clone(), state, depth }
+    pub(crate) fn new(
+        runtime: &Runtime,
+        leaf: Guid,
+        settings: &Arc<QueueSettings>,
+        patience: &Arc<Patience>,
+    ) -> Queue {
+        let (state, depth, reached) = Default::default();
+        let (settings, patience) = (settings.clone(), patience.clone());
+        Queue { leaf, runtime: runtime.clone(), settings, patience, state, depth, reached }
     }
 
-    /// Waits until an operation of this class at this offset may start.
-    pub(crate) async fn enter(&self, class: IoClass, offset_bytes: u64) -> Permit<'_> {
-        let (turn, mut waiting) = {
+    /// Waits until an operation may start, or was done together with others.
+    pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn<'_> {
+        match self.wait(ask.clone()).await {
+            Ok(permit) => Turn::Go(permit),
+            Err(outcome) => match outcome.await {
+                Ok(Some(bytes)) => Turn::Done(bytes),
+                // The group failed: whoever asks alone gets an error of their own.
+                _ => Turn::Go(self.enter_alone(ask).await),
+            },
+        }
+    }
+
+    /// Waits until an operation may start by itself.
+    pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit<'_> {
+        let class = ask.class;
+        // What may not join never is.
+        self.wait(ask.alone())
+            .await
+            .unwrap_or_else(|_| unreachable!("{class:?} joined others against its will"))
+    }
+
+    async fn wait(self: &Arc<Queue>, ask: Ask) -> Result<Permit<'_>, oneshot::Receiver<Outcome>> {
+        let class = ask.class;
+        let mut waiting = {
             self.depth.fetch_add(1, Ordering::Relaxed);
             let mut state = self.state.lock();
             state.arrive(class);
             if state.lines[class as usize].waiting.is_empty() && state.may_start(class, &self.settings) {
-                state.start(class, offset_bytes);
-                return Permit { queue: self, class };
+                state.start(class, ask.offset_bytes);
+                self.begins(&mut state, class, (&ask, &ask), 1);
+                drop(state);
+                return Ok(Permit { queue: self, class });
             }
             let (go, turn) = oneshot::channel();
-            let place = (if class.is_fifo() { 0 } else { offset_bytes }, state.arrivals);
+            let arrival = state.arrivals;
+            let place = place(&ask, arrival);
+            state.neighbours.add(&ask, arrival);
             state.arrivals += 1;
             let line = &mut state.lines[class as usize];
-            line.waiting.insert(place, Waiter { since: self.runtime.now(), go });
+            line.waiting.insert(place, Waiter { since: self.runtime.now(), ask, go });
             line.arrived.push_back(place);
-            (turn, Waiting { queue: self, class, place, is_over: false })
+            Waiting { queue: self, class, place, turn, is_over: false }
         };
         // The sender is dropped only with the queue, which is borrowed here.
-        let _ = turn.await;
+        let call = (&mut waiting.turn).await.unwrap_or(Call::Go);
         waiting.is_over = true;
-        Permit { queue: self, class }
+        match call {
+            Call::Go => Ok(Permit { queue: self, class }),
+            Call::Joined(outcome) => Err(outcome),
+        }
     }
 
     /// What waits and is under way, by class.
@@ -234,13 +204,13 @@ impl Queue {
         let state = self.state.lock();
         IoClass::ALL.map(|class| {
             let line = &state.lines[class as usize];
-            ClassLoad {
-                waiting: line.waiting.len() as u64,
-                active: line.active.into(),
-                begun: line.begun,
-                waited_ns: line.waited_ns,
-            }
+            ClassLoad { waiting: line.waiting.len() as u64, active: line.active.into(), ..line.counts }
         })
+    }
+
+    /// What the device was sent: reads and writes.
+    pub(crate) fn moved(&self) -> [Moved; 2] {
+        self.state.lock().moved
     }
 
     /// Operations that wait or are under way.
@@ -248,12 +218,59 @@ impl Queue {
         self.depth.load(Ordering::Relaxed)
     }
 
+    /// Where the last operation ended.
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// How far operations join (`vdev_queue_aggregate`). A file counts as a disk that does not rotate.
+    fn limits(&self) -> Limits {
+        let rotates = self.patience.device.info().rotational == Some(true);
+        self.settings.limits(rotates)
+    }
+
+    /// So many operations go to the device as one, the first and the last of which are these.
+    fn begins(&self, state: &mut State, class: IoClass, (first, last): (&Ask, &Ask), operations: usize) {
+        let bytes = last.end() - first.offset_bytes;
+        let counts = &mut state.lines[class as usize].counts;
+        counts.begun += operations as u64;
+        let sizes = if operations == 1 { &mut counts.alone } else { &mut counts.joined };
+        sizes[(bytes.max(1).ilog2() as usize).min(SIZE_BUCKETS - 1)] += 1;
+        let moved = &mut state.moved[usize::from(first.data.is_some())];
+        moved.operations += 1;
+        moved.bytes += bytes;
+        self.reached.store(last.end(), Ordering::Relaxed);
+        self.settings.transfers().note(|| Transfer {
+            now_ns: self.runtime.now().as_ns(),
+            leaf: self.leaf,
+            class,
+            is_write: first.data.is_some(),
+            offset_bytes: first.offset_bytes,
+            bytes,
+            operations: operations as u32,
+        });
+    }
+
     /// An operation is over: the next ones go.
-    fn leave(&self, class: IoClass) {
+    fn leave(self: &Arc<Queue>, class: IoClass) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.finish(class, &self.settings);
-        state.start_next(&self.settings, self.runtime.now());
+        self.start_next(state);
+    }
+
+    fn start_next(self: &Arc<Queue>, mut state: MutexGuard<'_, State>) {
+        let mut groups = Vec::new();
+        let now = self.runtime.now();
+        while let Some(group) = state.start_next(self, now) {
+            groups.extend(group);
+        }
+        drop(state);
+        for group in groups {
+            // They are one operation from now on.
+            self.depth.fetch_sub(group.members.len() as u64 - 1, Ordering::Relaxed);
+            self.runtime.spawn(run(self.clone(), group)).detach();
+        }
     }
 }
 
@@ -279,9 +296,7 @@ impl State {
     }
 
     fn start(&mut self, class: IoClass, offset_bytes: u64) {
-        let line = &mut self.lines[class as usize];
-        line.active += 1;
-        line.begun += 1;
+        self.lines[class as usize].active += 1;
         self.active += 1;
         if class.is_background() && self.users > 0 {
             self.credit = self.credit.saturating_sub(1);
@@ -330,20 +345,48 @@ impl State {
         under(State::least).or_else(|| under(State::most))
     }
 
-    fn start_next(&mut self, settings: &QueueSettings, now: Instant) {
-        while let Some(class) = self.next_class(settings) {
-            let swept_to = self.swept_to;
-            let Some((place, waiter)) = self.lines[class as usize].take(swept_to, now) else { return };
-            self.start(class, place.0);
+    /// Starts what goes next, with those that join it. `None`: nothing may; otherwise the group that is to be
+    /// started, unless it is an operation alone.
+    fn start_next(&mut self, queue: &Queue, now: Instant) -> Option<Option<Group>> {
+        let class = self.next_class(&queue.settings)?;
+        let (place, waiter) = self.lines[class as usize].next(self.swept_to, now)?;
+        self.neighbours.remove(&waiter.ask, place.1);
+        let [before, after] = self.neighbours.beside(&waiter.ask, queue.limits());
+        if before.is_empty() && after.is_empty() {
+            self.start(class, waiter.ask.offset_bytes);
+            queue.begins(self, class, (&waiter.ask, &waiter.ask), 1);
             // Those who gave up have left the line, so somebody listens.
-            let _ = waiter.go.send(());
+            let _ = waiter.go.send(Call::Go);
+            return Some(None);
+        }
+        let mut group = Group { class, members: Vec::with_capacity(before.len() + after.len() + 1) };
+        self.join(&before, &mut group, now);
+        group.members.push(waiter.join());
+        self.join(&after, &mut group, now);
+        // The other operations of users are over when this one is.
+        self.users -= if class.is_background() { 0 } else { group.members.len() as u32 - 1 };
+        if let [first, .., last] = &group.members[..] {
+            self.start(class, last.ask.offset_bytes);
+            queue.begins(self, class, (&first.ask, &last.ask), group.members.len());
+        }
+        Some(Some(group))
+    }
+
+    /// Takes operations out of their lines, into a group.
+    fn join(&mut self, starts: &[(join::Start, IoClass)], group: &mut Group, now: Instant) {
+        for &((offset, arrival), class) in starts {
+            let place = (if class.is_fifo() { 0 } else { offset }, arrival);
+            if let Some(waiter) = self.lines[class as usize].take(place, now) {
+                self.neighbours.remove(&waiter.ask, arrival);
+                group.members.push(waiter.join());
+            }
         }
     }
 }
 
 impl Line {
     /// Who goes next: who waited too long, else the next in the direction of the sweep.
-    fn take(&mut self, swept_to: u64, now: Instant) -> Option<(Place, Waiter)> {
+    fn next(&mut self, swept_to: u64, now: Instant) -> Option<(Place, Waiter)> {
         while self.arrived.front().is_some_and(|place| !self.waiting.contains_key(place)) {
             self.arrived.pop_front();
         }
@@ -351,10 +394,28 @@ impl Line {
         let is_late = self.waiting.get(&oldest).is_some_and(|waiter| now.since(waiter.since) >= DEADLINE);
         let ahead = self.waiting.range((swept_to, 0)..).next().or_else(|| self.waiting.iter().next());
         let place = if is_late { oldest } else { ahead.map_or(oldest, |(place, _)| *place) };
-        let waiter = self.waiting.remove(&place)?;
-        self.waited_ns += u64::try_from(now.since(waiter.since).as_nanos()).unwrap_or(u64::MAX);
-        Some((place, waiter))
+        Some((place, self.take(place, now)?))
     }
+
+    fn take(&mut self, place: Place, now: Instant) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&place)?;
+        self.counts.waited_ns += u64::try_from(now.since(waiter.since).as_nanos()).unwrap_or(u64::MAX);
+        Some(waiter)
+    }
+}
+
+impl Waiter {
+    /// Says that it will be done together with others.
+    fn join(self) -> Member {
+        let (tell, outcome) = oneshot::channel();
+        // Those who gave up have left the line, so somebody listens.
+        let _ = self.go.send(Call::Joined(outcome));
+        Member { ask: self.ask, tell }
+    }
+}
+
+fn place(ask: &Ask, arrival: u64) -> Place {
+    (if ask.class.is_fifo() { 0 } else { ask.offset_bytes }, arrival)
 }
 
 impl Drop for Permit<'_> {
@@ -368,15 +429,22 @@ impl Drop for Waiting<'_> {
         if self.is_over {
             return;
         }
-        self.queue.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.queue.state.lock();
-        if state.lines[self.class as usize].waiting.remove(&self.place).is_some() {
-            state.depart(self.class, &self.queue.settings);
-        } else {
+        let waiter = state.lines[self.class as usize].waiting.remove(&self.place);
+        match waiter {
+            Some(waiter) => {
+                state.neighbours.remove(&waiter.ask, self.place.1);
+                state.depart(self.class, &self.queue.settings);
+            }
             // Its turn had come.
-            state.finish(self.class, &self.queue.settings);
+            None if matches!(self.turn.try_recv(), Ok(Call::Go)) => {
+                state.finish(self.class, &self.queue.settings);
+            }
+            // Others do it.
+            None => return,
         }
-        state.start_next(&self.queue.settings, self.queue.runtime.now());
+        self.queue.depth.fetch_sub(1, Ordering::Relaxed);
+        self.queue.start_next(state);
     }
 }
 

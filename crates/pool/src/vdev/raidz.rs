@@ -106,6 +106,7 @@ impl Raidz {
                 if let [first, second, ..] = &mut columns[..] {
                     std::mem::swap(&mut first.slot, &mut second.slot);
                     std::mem::swap(&mut first.offset_bytes, &mut second.offset_bytes);
+                    std::mem::swap(&mut first.padding, &mut second.padding);
                 }
             }
         }
@@ -118,6 +119,8 @@ impl Raidz {
         let shape = self.shape(psize, self.width);
         let columns = if shape.full_rows == 0 { shape.big_columns } else { width };
         let first = offset >> self.ashift;
+        // The skip sectors, counted as the others are.
+        let skipped = shape.total..shape.total.next_multiple_of(self.parity as u64 + 1);
         let mut data_at = 0;
         let column = |c: u64| {
             let sector = first % width + c;
@@ -129,6 +132,7 @@ impl Raidz {
                 offset_bytes: self.on_leaf(first / width + sector / width),
                 len,
                 data_at,
+                padding: usize::from(skipped.contains(&(c + sectors * width))) << self.ashift,
             };
             data_at += if c < self.parity as u64 { 0 } else { len };
             column
@@ -166,6 +170,7 @@ impl Raidz {
                     offset_bytes: if scratch { offset_bytes - VDEV_BOOT_SIZE } else { offset_bytes },
                     len: if beyond_end { 0 } else { 1 << self.ashift },
                     data_at: (data_sector << self.ashift) as usize,
+                    padding: 0,
                 }
             };
             (0..columns).map(column).collect()
@@ -186,5 +191,45 @@ impl Raidz {
     /// Byte offset on a leaf of its allocatable sector `sector`.
     fn on_leaf(&self, sector: u64) -> u64 {
         (sector << self.ashift) + VDEV_LABEL_START_SIZE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn padding_is_what_a_block_takes_and_does_not_fill() {
+        for (parity, width) in [(1, 2), (1, 3), (1, 5), (2, 4), (2, 6), (3, 5), (3, 9)] {
+            let raidz = Raidz { parity, width, ashift: 9, expand_txgs: Vec::new(), reflow: None };
+            for (sectors, at) in (1..40).flat_map(|sectors| [(sectors, 7), (sectors, 1 << 11)]) {
+                let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+                let asize = raidz.asize((sectors << 9) as u64, Txg(9)) >> 9;
+                // Sectors of the vdev, as it is allocated.
+                let sector = |column: &Column, n: usize| {
+                    let below = (column.offset_bytes - VDEV_LABEL_START_SIZE >> 9) + n as u64;
+                    below * width as u64 + column.slot as u64
+                };
+                let columns = &rows[0].1;
+                let filled: BTreeSet<u64> = columns
+                    .iter()
+                    .flat_map(|column| (0..column.len >> 9).map(move |n| sector(column, n)))
+                    .collect();
+                for column in columns.iter().filter(|column| column.padding > 0) {
+                    assert_eq!(column.padding, 512);
+                    let skipped = sector(column, column.len >> 9);
+                    assert!(!filled.contains(&skipped), "{parity} of {width}: {sectors} at {at}");
+                    assert!((at..at + asize).contains(&skipped), "{parity} of {width}: {sectors} at {at}");
+                }
+                // Where all columns are there, all that is skipped is behind one of them.
+                let padding = columns.iter().filter(|column| column.padding > 0).count();
+                let is_whole = columns.len() == width;
+                assert!(
+                    !is_whole || filled.len() + padding == asize as usize,
+                    "{parity} of {width}: {sectors}"
+                );
+            }
+        }
     }
 }

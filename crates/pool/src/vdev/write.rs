@@ -170,7 +170,9 @@ impl Top {
         let absent = holders.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid));
         absent.for_each(|leaf| missed.note(leaf, txg));
         let writes = writable.iter().map(async |leaf| match durable {
-            Durable::Flushed => leaf.write(class, column.offset_bytes, bytes.clone()).await,
+            Durable::Flushed => {
+                leaf.write_padded(class, column.offset_bytes, bytes.clone(), column.padding).await
+            }
             Durable::AtOnce => leaf.write_through(column.offset_bytes, bytes.clone()).await,
         });
         let outcomes = join_all(writes).await;

@@ -302,9 +302,13 @@ impl Iostat {
                 let classes = IoClass::ALL.into_iter().zip(&traffic.queues);
                 let classes = classes.map(|(class, load)| {
                     let wait = load.average_wait_ns();
-                    let load =
+                    let mut entry =
                         json!({"pending": load.waiting, "active": load.active, "average_wait_ns": wait});
-                    (class.name().to_owned(), load)
+                    if self.sizes {
+                        (entry["ind"], entry["agg"]) =
+                            (json!(load.alone.to_vec()), json!(load.joined.to_vec()));
+                    }
+                    (class.name().to_owned(), entry)
                 });
                 entry["queues"] = Value::Object(classes.collect());
                 if self.latencies {

@@ -1,16 +1,20 @@
-//! Tunables of leaf queues, by OpenZFS's names. They may be changed at any time and hold for what starts
-//! next.
+//! What all leaf queues of a pool share: tunables, by OpenZFS's names, which may be changed at any time and
+//! hold for what starts next; and who records what devices are sent.
 //!
 //! Source: OpenZFS `vdev_queue.c`, zfs(4).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use cenote_format::units::Guid;
+
 use super::IoClass;
+use super::join::Limits;
+use crate::recorder::Recorder;
 use crate::tunables::{BadSetting, Tunable, Tunables};
 
 const CLASSES: usize = IoClass::ALL.len();
 /// Least and most operations under way of each class, in the order of [`IoClass::ALL`]; then all others.
-const TABLE: [Tunable; 2 * CLASSES + 5] = [
+const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_sync_read_min_active", 10, 1, 1000),
     ("zfs_vdev_sync_read_max_active", 10, 1, 1000),
     ("zfs_vdev_sync_write_min_active", 10, 1, 1000),
@@ -34,12 +38,22 @@ const TABLE: [Tunable; 2 * CLASSES + 5] = [
     ("zfs_vdev_async_write_active_max_dirty_percent", 60, 1, 100),
     ("zfs_vdev_nia_credit", 5, 1, 10_000),
     ("zfs_vdev_nia_delay", 5, 1, 10_000),
+    ("zfs_vdev_aggregation_limit", 1 << 20, 0, MOST_JOINED),
+    ("zfs_vdev_aggregation_limit_non_rotating", 128 << 10, 0, MOST_JOINED),
+    ("zfs_vdev_read_gap_limit", 32 << 10, 0, MOST_JOINED),
+    ("zfs_vdev_write_gap_limit", 4 << 10, 0, MOST_JOINED),
 ];
+/// Operations never become longer together (`SPA_MAXBLOCKSIZE`).
+const MOST_JOINED: u64 = 16 << 20;
 const MAX_ACTIVE: usize = 2 * CLASSES;
 const RAMP_FROM: usize = MAX_ACTIVE + 1;
 const RAMP_TO: usize = MAX_ACTIVE + 2;
 const NIA_CREDIT: usize = MAX_ACTIVE + 3;
 const NIA_DELAY: usize = MAX_ACTIVE + 4;
+const JOINED_ROTATING: usize = MAX_ACTIVE + 5;
+const JOINED: usize = MAX_ACTIVE + 6;
+const READ_GAP: usize = MAX_ACTIVE + 7;
+const WRITE_GAP: usize = MAX_ACTIVE + 8;
 
 /// What all queues of a pool go by.
 #[derive(Debug)]
@@ -47,11 +61,36 @@ pub struct QueueSettings {
     tunables: Tunables<{ TABLE.len() }>,
     /// Changes in memory, in percent of the most there may be; 100 when somebody waits for the txg.
     dirty_percent: AtomicU32,
+    /// What their devices are sent.
+    transfers: Recorder<Transfer>,
+}
+
+/// What a device was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// When, in nanoseconds since the pool's runtime began.
+    pub now_ns: u64,
+    /// The leaf.
+    pub leaf: Guid,
+    /// What for.
+    pub class: IoClass,
+    /// A write.
+    pub is_write: bool,
+    /// Where on the device.
+    pub offset_bytes: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Operations that were joined in it.
+    pub operations: u32,
 }
 
 impl Default for QueueSettings {
     fn default() -> QueueSettings {
-        QueueSettings { tunables: Tunables::new(&TABLE), dirty_percent: AtomicU32::new(100) }
+        QueueSettings {
+            tunables: Tunables::new(&TABLE),
+            dirty_percent: AtomicU32::new(100),
+            transfers: Recorder::default(),
+        }
     }
 }
 
@@ -72,6 +111,11 @@ impl QueueSettings {
     /// How much has changed in memory, in percent of the most; 100 when somebody waits for the txg.
     pub fn set_dirty_percent(&self, percent: u32) {
         self.dirty_percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// What all devices of the pool are sent, to be recorded.
+    pub fn transfers(&self) -> &Recorder<Transfer> {
+        &self.transfers
     }
 
     pub(super) fn min_active(&self, class: IoClass) -> u32 {
@@ -104,6 +148,12 @@ impl QueueSettings {
             dirty if dirty <= from => least,
             dirty => least + (most - least) * (dirty - from) / (to - from),
         }
+    }
+
+    pub(super) fn limits(&self, rotates: bool) -> Limits {
+        let whole = if rotates { JOINED_ROTATING } else { JOINED };
+        let [whole, read_gap, write_gap] = [whole, READ_GAP, WRITE_GAP].map(|at| self.tunables.get(at));
+        Limits { whole, read_gap, write_gap }
     }
 
     /// A tunable; the table bounds it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cenote_device::MemoryDevice;
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use parking_lot::Mutex;
 
@@ -10,7 +11,14 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn queue(runtime: &Runtime) -> Arc<Queue> {
-    Arc::new(Queue::new(runtime, &Arc::new(QueueSettings::default())))
+    let device = Arc::new(MemoryDevice::new("disk", 4096));
+    let patience = Arc::new(Patience::new(runtime, device));
+    Arc::new(Queue::new(runtime, Guid(1), &Arc::default(), &patience))
+}
+
+/// Enters for an operation that joins no other.
+async fn enter(queue: &Arc<Queue>, class: IoClass, offset: u64) -> Permit<'_> {
+    queue.enter_alone(Ask::read(class, offset, 512)).await
 }
 
 fn total(load: [ClassLoad; IoClass::ALL.len()], of: fn(&ClassLoad) -> u64) -> u64 {
@@ -36,7 +44,7 @@ fn no_class_starves_and_nothing_is_left_behind_whatever_is_cancelled() {
                         runtime.sleep(start).await;
                         let from = runtime.now();
                         let operation = async {
-                            let permit = queue.enter(class, offset).await;
+                            let permit = enter(&queue, class, offset).await;
                             let waited = runtime.now().since(from);
                             {
                                 let mut longest = longest.lock();
@@ -74,7 +82,7 @@ fn readers_do_not_wait_behind_a_txg_and_a_scrub() {
         let serve = |class, offset| {
             let (queue, device, runtime) = (queue.clone(), device.clone(), runtime.clone());
             async move {
-                let _permit = queue.enter(class, offset).await;
+                let _permit = enter(&queue, class, offset).await;
                 let _turn = device.lock().await;
                 runtime.sleep(MS).await;
             }
@@ -104,11 +112,11 @@ fn a_scrub_gets_little_beside_users_and_more_when_they_are_quiet() {
     let runtime = Runtime::simulated(SimConfig::seed(1));
     runtime.block_on(async {
         let queue = queue(&runtime);
-        let user = queue.enter(IoClass::SyncRead, 0).await;
+        let user = enter(&queue, IoClass::SyncRead, 0).await;
         let scrub = |n: u64| {
             let (queue, runtime) = (queue.clone(), runtime.clone());
             runtime.clone().spawn(async move {
-                let _permit = queue.enter(IoClass::Scrub, n).await;
+                let _permit = enter(&queue, IoClass::Scrub, n).await;
                 runtime.sleep(MS * 10).await;
             })
         };
@@ -133,13 +141,13 @@ fn ordered_classes_sweep_in_one_direction() {
         let queue = queue(&runtime);
         let order = Arc::new(Mutex::new(Vec::new()));
         let first: Vec<_> =
-            futures::future::join_all((0..3).map(|_| queue.enter(IoClass::AsyncRead, 50))).await;
+            futures::future::join_all((0..3).map(|_| enter(&queue, IoClass::AsyncRead, 50))).await;
         let later: Vec<_> = [10, 90, 70, 30, 60]
             .into_iter()
             .map(|offset| {
                 let (queue, order) = (queue.clone(), order.clone());
                 runtime.spawn(async move {
-                    let _permit = queue.enter(IoClass::AsyncRead, offset).await;
+                    let _permit = enter(&queue, IoClass::AsyncRead, offset).await;
                     order.lock().push(offset);
                 })
             })

@@ -1,6 +1,7 @@
 //! Histograms of `zpool iostat -w` and `-r`: a table a vdev, a line a power of two.
 
-use cenote_device::{Counts, SIZE_BUCKETS, TIME_BUCKETS};
+use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
+use cenote_pool::IoClass;
 
 use super::{Iostat, Line, Traffic};
 use crate::render::{nice_number, time_span};
@@ -10,40 +11,41 @@ const FIRST_TIME: usize = 10;
 const FIRST_SIZE: usize = 9;
 const CELL_CHARS: usize = 5;
 
-/// A column: its heading and where its numbers come from; `None`: nothing is ever counted there.
-type Column = (&'static str, &'static str, Option<fn(&Traffic) -> &Counts>);
+/// A column: its heading, and what of a vdev's traffic is counted there in a bucket.
+type Column = (&'static str, &'static str, fn(&Traffic, usize) -> u64);
 
-const READ: Option<fn(&Traffic) -> &Counts> = Some(|traffic| &traffic.read);
-const WRITE: Option<fn(&Traffic) -> &Counts> = Some(|traffic| &traffic.write);
-const DISCARD: Option<fn(&Traffic) -> &Counts> = Some(|traffic| &traffic.discard);
+/// Nothing is ever counted there.
+const NONE: fn(&Traffic, usize) -> u64 = |_, _| 0;
 
 const TIMES: [Column; 10] = [
-    ("total_wait", "read", READ),
-    ("total_wait", "write", WRITE),
-    ("disk_wait", "read", READ),
-    ("disk_wait", "write", WRITE),
-    ("syncq_wait", "read", None),
-    ("syncq_wait", "write", None),
-    ("asyncq_wait", "read", None),
-    ("asyncq_wait", "write", None),
-    ("", "scrub", None),
-    ("", "trim", DISCARD),
+    ("total_wait", "read", |traffic, bucket| traffic.read.times[bucket]),
+    ("total_wait", "write", |traffic, bucket| traffic.write.times[bucket]),
+    ("disk_wait", "read", |traffic, bucket| traffic.read.times[bucket]),
+    ("disk_wait", "write", |traffic, bucket| traffic.write.times[bucket]),
+    ("syncq_wait", "read", NONE),
+    ("syncq_wait", "write", NONE),
+    ("asyncq_wait", "read", NONE),
+    ("asyncq_wait", "write", NONE),
+    ("", "scrub", NONE),
+    ("", "trim", |traffic, bucket| traffic.discard.times[bucket]),
 ];
 
-/// `ind`: single operations; `agg`: those that were joined, which are counted as what they became.
-const SIZES: [Column; 12] = [
-    ("sync_read", "ind", READ),
-    ("sync_read", "agg", None),
-    ("sync_write", "ind", WRITE),
-    ("sync_write", "agg", None),
-    ("async_read", "ind", None),
-    ("async_read", "agg", None),
-    ("async_write", "ind", None),
-    ("async_write", "agg", None),
-    ("scrub", "ind", None),
-    ("scrub", "agg", None),
-    ("trim", "ind", DISCARD),
-    ("trim", "agg", None),
+/// `ind`: operations that went to the device alone; `agg`: those that were joined, as what they became.
+const SIZES: [Column; 14] = [
+    ("sync_read", "ind", |traffic, bucket| traffic.queue(IoClass::SyncRead).alone[bucket]),
+    ("sync_read", "agg", |traffic, bucket| traffic.queue(IoClass::SyncRead).joined[bucket]),
+    ("sync_write", "ind", |traffic, bucket| traffic.queue(IoClass::SyncWrite).alone[bucket]),
+    ("sync_write", "agg", |traffic, bucket| traffic.queue(IoClass::SyncWrite).joined[bucket]),
+    ("async_read", "ind", |traffic, bucket| traffic.queue(IoClass::AsyncRead).alone[bucket]),
+    ("async_read", "agg", |traffic, bucket| traffic.queue(IoClass::AsyncRead).joined[bucket]),
+    ("async_write", "ind", |traffic, bucket| traffic.queue(IoClass::AsyncWrite).alone[bucket]),
+    ("async_write", "agg", |traffic, bucket| traffic.queue(IoClass::AsyncWrite).joined[bucket]),
+    ("scrub", "ind", |traffic, bucket| traffic.queue(IoClass::Scrub).alone[bucket]),
+    ("scrub", "agg", |traffic, bucket| traffic.queue(IoClass::Scrub).joined[bucket]),
+    ("trim", "ind", |traffic, bucket| traffic.discard.sizes[bucket]),
+    ("trim", "agg", NONE),
+    ("rebuild", "ind", |traffic, bucket| traffic.queue(IoClass::Rebuild).alone[bucket]),
+    ("rebuild", "agg", |traffic, bucket| traffic.queue(IoClass::Rebuild).joined[bucket]),
 ];
 
 /// The table of one vdev.
@@ -53,10 +55,7 @@ pub fn text(options: &Iostat, line: &Line) -> String {
         true => (&TIMES, FIRST_TIME, TIME_BUCKETS),
         false => (&SIZES, FIRST_SIZE, SIZE_BUCKETS),
     };
-    let count = |column: &Column, bucket: usize| {
-        let counts = column.2.map(|of| of(traffic));
-        counts.map_or(0, |counts| if options.latencies { counts.times[bucket] } else { counts.sizes[bucket] })
-    };
+    let count = |column: &Column, bucket: usize| column.2(traffic, bucket);
     let mut out = String::new();
     if !options.script {
         out += &header(&line.name, columns, options.latencies);

@@ -1,0 +1,131 @@
+//! What operations are for, and how many there are of each kind.
+
+use cenote_device::SIZE_BUCKETS;
+
+/// What an operation is for (`zio_priority_t`), the most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IoClass {
+    /// Somebody waits for what is read.
+    SyncRead,
+    /// Somebody waits until it is written: the intent log, labels.
+    SyncWrite,
+    /// Read ahead.
+    AsyncRead,
+    /// A txg.
+    AsyncWrite,
+    /// Scrub and resilver.
+    Scrub,
+    /// Copying off a vdev that is removed.
+    Removal,
+    /// Writing what was never allocated.
+    Initializing,
+    /// Discarding what is free.
+    Trim,
+    /// Sequential rebuild.
+    Rebuild,
+}
+
+impl IoClass {
+    /// All, the most urgent first.
+    pub const ALL: [IoClass; 9] = [
+        IoClass::SyncRead,
+        IoClass::SyncWrite,
+        IoClass::AsyncRead,
+        IoClass::AsyncWrite,
+        IoClass::Scrub,
+        IoClass::Removal,
+        IoClass::Initializing,
+        IoClass::Trim,
+        IoClass::Rebuild,
+    ];
+
+    /// Its name in tunables: `zfs_vdev_NAME_max_active`.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoClass::SyncRead => "sync_read",
+            IoClass::SyncWrite => "sync_write",
+            IoClass::AsyncRead => "async_read",
+            IoClass::AsyncWrite => "async_write",
+            IoClass::Scrub => "scrub",
+            IoClass::Removal => "removal",
+            IoClass::Initializing => "initializing",
+            IoClass::Trim => "trim",
+            IoClass::Rebuild => "rebuild",
+        }
+    }
+
+    /// Goes in the order of arrival (`vdev_queue_class_fifo`).
+    pub(super) fn is_fifo(self) -> bool {
+        matches!(self, IoClass::SyncRead | IoClass::SyncWrite | IoClass::Trim)
+    }
+
+    /// Gives way to all others (`vdev_queue_is_interactive` denies it).
+    pub(super) fn is_background(self) -> bool {
+        matches!(self, IoClass::Scrub | IoClass::Removal | IoClass::Initializing | IoClass::Rebuild)
+    }
+}
+
+/// What devices were sent of one direction.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// Operations.
+    pub operations: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl Moved {
+    /// What was sent after `before`.
+    #[must_use]
+    pub fn since(&self, before: &Moved) -> Moved {
+        Moved {
+            operations: self.operations.saturating_sub(before.operations),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+/// How many operations of a class wait and are under way, and what waiting cost so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ClassLoad {
+    /// Operations that wait.
+    pub waiting: u64,
+    /// Operations under way.
+    pub active: u64,
+    /// Operations that began.
+    pub begun: u64,
+    /// How long all of them together have waited, ns.
+    pub waited_ns: u64,
+    /// What the device was sent: single operations by size, bucket `n` those of at least 2^n bytes.
+    pub alone: [u64; SIZE_BUCKETS],
+    /// The same of those that consist of several.
+    pub joined: [u64; SIZE_BUCKETS],
+}
+
+impl ClassLoad {
+    /// Adds those of another queue.
+    pub fn add(&mut self, other: &ClassLoad) {
+        self.waiting += other.waiting;
+        self.active += other.active;
+        self.begun += other.begun;
+        self.waited_ns += other.waited_ns;
+        self.alone.iter_mut().zip(other.alone).for_each(|(sum, count)| *sum += count);
+        self.joined.iter_mut().zip(other.joined).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// What began after `before`; what waits and is under way is that of now.
+    pub fn since(&self, before: &ClassLoad) -> ClassLoad {
+        ClassLoad {
+            begun: self.begun.saturating_sub(before.begun),
+            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+            alone: std::array::from_fn(|size| self.alone[size].saturating_sub(before.alone[size])),
+            joined: std::array::from_fn(|size| self.joined[size].saturating_sub(before.joined[size])),
+            ..*self
+        }
+    }
+
+    /// How long one waited on average.
+    pub fn average_wait_ns(&self) -> Option<u64> {
+        self.waited_ns.checked_div(self.begun)
+    }
+}

@@ -1,0 +1,232 @@
+//! Aggregation: operations that wait for neighbouring ranges become one.
+//!
+//! Idea: all waiting operations are also known by direction and offset, whatever their class. When one is to
+//! start, those beside it go along as far as the whole stays within a limit. Between reads, a small gap is
+//! read and thrown away; between writes, only bytes that belong to the first one's block and hold nothing
+//! (RAID-Z's skip sectors) are filled with zeros. The device moves all pieces in one call, to and from memory
+//! of their own ([`cenote_device::Device::read_pieces`]), so nothing is copied.
+//!
+//! ```text
+//!   waiting      A......  B...      C.....           D..
+//!   starts B     |<------- limit ------->|
+//!   read         A......  B...      C.....
+//!                       ^^ gaps ^^^^
+//! ```
+//!
+//! A group runs in a task of its own: whoever asked for a part of it may be busy or go away. If it fails, each
+//! asks again, alone, so that an unreadable sector is the error of whoever wanted it.
+//!
+//! Users' operations join each other whatever their class; a scrub's and the like only those of their own
+//! class, so that nobody hurries because a user is near.
+//!
+//! Source: OpenZFS `vdev_queue.c` (`vdev_queue_aggregate`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_device::Op;
+use tokio::sync::oneshot;
+
+use super::{IoClass, Permit, Queue};
+
+/// Pieces of a group at most, gaps included: the kernel takes 1,024 in one call.
+const MOST_PIECES: usize = 512;
+
+/// What is asked of a device.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) class: IoClass,
+    pub(crate) offset_bytes: u64,
+    pub(crate) len: usize,
+    /// Of a write.
+    pub(crate) data: Option<Bytes>,
+    /// Bytes after a write's that belong to its block and hold nothing.
+    pub(crate) padding: usize,
+    /// It may be done together with others.
+    pub(crate) may_join: bool,
+}
+
+impl Ask {
+    pub(crate) fn read(class: IoClass, offset_bytes: u64, len: usize) -> Ask {
+        Ask { class, offset_bytes, len, data: None, padding: 0, may_join: true }
+    }
+
+    pub(crate) fn write(class: IoClass, offset_bytes: u64, data: &Bytes, padding: usize) -> Ask {
+        let (len, data) = (data.len(), Some(data.clone()));
+        Ask { class, offset_bytes, len, data, padding, may_join: true }
+    }
+
+    pub(crate) fn alone(self) -> Ask {
+        Ask { may_join: false, ..self }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.offset_bytes + self.len as u64
+    }
+}
+
+/// What becomes of an operation in a group: what was read (nothing, of a write); `None`: it is to be done
+/// alone.
+pub(super) type Outcome = Option<Bytes>;
+
+/// One of a group, and where its outcome goes.
+pub(super) struct Member {
+    pub(super) ask: Ask,
+    pub(super) tell: oneshot::Sender<Outcome>,
+}
+
+/// Operations that are done as one, in the order of their offsets.
+pub(super) struct Group {
+    pub(super) class: IoClass,
+    pub(super) members: Vec<Member>,
+}
+
+/// How far operations join.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes of the whole; 0: none join.
+    pub(super) whole: u64,
+    /// Bytes that are read in vain between two.
+    pub(super) read_gap: u64,
+    /// Bytes of padding that are written between two.
+    pub(super) write_gap: u64,
+}
+
+/// Where a waiting operation begins, and the number of its arrival.
+pub(super) type Start = (u64, u64);
+
+/// A waiting operation that may join others.
+#[derive(Debug, Clone, Copy)]
+struct Neighbour {
+    class: IoClass,
+    end: u64,
+    padding: u64,
+}
+
+/// Waiting operations that may join others: reads, and writes.
+#[derive(Default)]
+pub(super) struct Neighbours([BTreeMap<Start, Neighbour>; 2]);
+
+impl Neighbours {
+    pub(super) fn add(&mut self, ask: &Ask, arrival: u64) {
+        if ask.may_join {
+            let neighbour = Neighbour { class: ask.class, end: ask.end(), padding: ask.padding as u64 };
+            self.of(ask).insert((ask.offset_bytes, arrival), neighbour);
+        }
+    }
+
+    pub(super) fn remove(&mut self, ask: &Ask, arrival: u64) {
+        if ask.may_join {
+            self.of(ask).remove(&(ask.offset_bytes, arrival));
+        }
+    }
+
+    fn of(&mut self, ask: &Ask) -> &mut BTreeMap<Start, Neighbour> {
+        &mut self.0[usize::from(ask.data.is_some())]
+    }
+
+    /// Those that join an operation, which has left already: before it and after it, in the order of their
+    /// offsets, each with its class.
+    pub(super) fn beside(&self, ask: &Ask, limits: Limits) -> [Vec<(Start, IoClass)>; 2] {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let is_write = ask.data.is_some();
+        let all = &self.0[usize::from(is_write)];
+        if !ask.may_join || all.is_empty() {
+            return [before, after];
+        }
+        let joins = |class: IoClass| match ask.class.is_background() {
+            true => class == ask.class,
+            false => !class.is_background(),
+        };
+        let is_near = |end: u64, padding: u64, next: u64| {
+            let most = if is_write { limits.write_gap.min(padding) } else { limits.read_gap };
+            next >= end && next - end <= most
+        };
+        // Each may bring a gap.
+        let is_full = |count: usize| 2 * (count + 1) > MOST_PIECES;
+        let (mut start, mut end, mut padding) = (ask.offset_bytes, ask.end(), ask.padding as u64);
+        for (&key, found) in all.range(..(start, 0)).rev() {
+            let fits = end - key.0 <= limits.whole && !is_full(before.len() + 1);
+            if !(joins(found.class) && fits && is_near(found.end, found.padding, start)) {
+                break;
+            }
+            before.push((key, found.class));
+            start = key.0;
+        }
+        before.reverse();
+        for (&key, found) in all.range((end, 0)..) {
+            let fits = found.end - start <= limits.whole && !is_full(before.len() + after.len() + 1);
+            if !(joins(found.class) && fits && is_near(end, padding, key.0)) {
+                break;
+            }
+            after.push((key, found.class));
+            (end, padding) = (found.end, found.padding);
+        }
+        [before, after]
+    }
+}
+
+/// Does a group's operation, and tells each of it what became of it.
+pub(super) async fn run(queue: Arc<Queue>, group: Group) {
+    let Group { class, members } = group;
+    let permit = Permit { queue: &queue, class };
+    let (Some(first), Some(last)) = (members.first(), members.last()) else { return };
+    let (offset, is_write) = (first.ask.offset_bytes, first.ask.data.is_some());
+    let bytes = last.ask.end() - offset;
+    let device = &queue.patience.device;
+    let outcome = if is_write {
+        let io = device.write_pieces(offset, contents(&members));
+        let done = queue.patience.answer(io, Op::Write, offset, bytes).await;
+        done.map(|()| vec![Bytes::new(); members.len()])
+    } else {
+        let (lens, wanted) = ranges(&members);
+        let io = device.read_pieces(offset, lens);
+        let read = queue.patience.answer(io, Op::Read, offset, bytes).await;
+        read.map(|pieces| {
+            pieces.into_iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(p, _)| p).collect()
+        })
+    };
+    // Those who hear of it may ask for more.
+    drop(permit);
+    let mut pieces = outcome.unwrap_or_default().into_iter();
+    for member in members {
+        // It may have gone.
+        let _ = member.tell.send(pieces.next());
+    }
+}
+
+/// What is written: the members' data, and zeros between them.
+fn contents(members: &[Member]) -> Vec<Bytes> {
+    let mut pieces = Vec::with_capacity(members.len());
+    let mut reached = None;
+    for Member { ask, .. } in members {
+        let gap = reached.map_or(0, |end| ask.offset_bytes - end);
+        if gap > 0 {
+            pieces.push(Bytes::from(vec![0; gap as usize]));
+        }
+        pieces.extend(ask.data.clone());
+        reached = Some(ask.end());
+    }
+    pieces
+}
+
+/// What is read: the members' ranges and those between them, and which are the members'.
+fn ranges(members: &[Member]) -> (Vec<usize>, Vec<bool>) {
+    let (mut lens, mut wanted) = (Vec::new(), Vec::new());
+    let mut reached = None;
+    for Member { ask, .. } in members {
+        let gap = reached.map_or(0, |end| ask.offset_bytes - end);
+        if gap > 0 {
+            lens.push(gap as usize);
+            wanted.push(false);
+        }
+        lens.push(ask.len);
+        wanted.push(true);
+        reached = Some(ask.end());
+    }
+    (lens, wanted)
+}
+
+#[cfg(test)]
+mod tests;
