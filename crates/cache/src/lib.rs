@@ -38,12 +38,12 @@ mod stats;
 mod under_way;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
+use cenote_policy::live::{Estimate, LiveCurve};
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
-use cenote_pool::{Pool, PoolError, ReadContext, Secondary};
+use cenote_pool::{Pool, PoolError, ReadContext, Recorder, Secondary, Zbookmark};
 use parking_lot::Mutex;
 
 use flights::Flights;
@@ -55,7 +55,7 @@ use under_way::UnderWay;
 pub use caching::{Caching, CachingCell, Scope};
 pub use data::Looked;
 pub use prefetch::{Permit, Prefetch, PrefetchSettings, PrefetchStats, PrefetchValues, Seen};
-pub use record::{LookUp, Recording};
+pub use record::{LookUp, Wish};
 pub use stats::{CacheStats, ClassStats};
 
 /// Number of shards: enough that two threads seldom want the same lock.
@@ -101,9 +101,8 @@ pub struct BlockCache {
     under_way: UnderWay,
     prefetch: Prefetch,
     data: AtomicBool,
-    /// Whether there is a recording: looked at for each block.
-    records: AtomicBool,
-    recording: Mutex<Weak<Recording>>,
+    look_ups: Recorder<LookUp>,
+    curve: LiveCurve,
     counters: Counters,
 }
 
@@ -128,8 +127,8 @@ impl BlockCache {
             under_way: UnderWay::default(),
             prefetch: Prefetch::new(budget_bytes),
             data: AtomicBool::new(data),
-            records: AtomicBool::new(false),
-            recording: Mutex::default(),
+            look_ups: Recorder::default(),
+            curve: LiveCurve::default(),
             counters: Counters::default(),
         }
     }
@@ -237,9 +236,11 @@ impl BlockCache {
     }
 
     /// A txg has written a block: it is cached as if it had been read.
-    pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes, caching: Caching) {
+    pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes, (place, caching): (Zbookmark, Caching)) {
         if let Some(block) = self.cached(bp) {
-            self.insert(&block, bytes.clone(), caching, now_ns(pool));
+            let now_ns = now_ns(pool);
+            self.note(&block, (Wish::Write, bytes.len() as u64), place, now_ns);
+            self.insert(&block, bytes.clone(), caching, now_ns);
         }
     }
 
@@ -356,35 +357,33 @@ impl BlockCache {
         Identity::of(bp).filter(wanted)
     }
 
-    /// Records all look-ups from now on, in place of an earlier recording, until what this answers is
-    /// dropped.
-    pub fn record(&self) -> Arc<Recording> {
-        let recording = Arc::<Recording>::default();
-        *self.recording.lock() = Arc::downgrade(&recording);
-        self.records.store(true, Ordering::Relaxed);
-        recording
+    /// What is looked up and written, to be recorded.
+    pub fn look_ups(&self) -> &Recorder<LookUp> {
+        &self.look_ups
+    }
+
+    /// What part of the look-ups a cache of another size would have answered; `None` before there were any.
+    /// What was looked up lately counts most.
+    pub fn estimate(&self, budget_bytes: u64) -> Option<Estimate> {
+        let stats = self.counters.stats();
+        let requests = stats.hits() + stats.misses();
+        let known = stats.hits() as f64 / requests.max(1) as f64;
+        self.curve.estimate((self.keeper.lock().budget_bytes as u64, known), budget_bytes, requests)
     }
 
     fn look_up(&self, block: &Identity, bp: &Blkptr, ctx: &ReadContext, now_ns: u64) -> Option<Bytes> {
         let found = self.find(block, now_ns);
-        if self.records.load(Ordering::Relaxed) {
-            let bytes = found.as_ref().map_or(bp.lsize().0, |bytes| bytes.len() as u64);
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            let (id, class, is_hit) = (block.id, block.class, found.is_some());
-            self.note(LookUp { now_ns, id, bytes, class, is_hit, place: ctx.place });
-        }
+        let bytes = || found.as_ref().map_or(bp.lsize().0, |bytes| bytes.len() as u64);
+        self.curve.note(block.id, cost(bytes() as usize), || self.counters.look_ups());
+        let wish = if found.is_some() { Wish::Hit } else { Wish::Miss };
+        self.note(block, (wish, bytes()), ctx.place, now_ns);
         found
     }
 
-    fn note(&self, look_up: LookUp) {
-        let mut recording = self.recording.lock();
-        match recording.upgrade() {
-            Some(recording) => recording.note(look_up),
-            None => {
-                *recording = Weak::new();
-                self.records.store(false, Ordering::Relaxed);
-            }
-        }
+    fn note(&self, block: &Identity, (wish, bytes): (Wish, u64), place: Zbookmark, now_ns: u64) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Identity { id, class, .. } = *block;
+        self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
     fn find(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
@@ -479,8 +478,12 @@ impl BlockCache {
 
 /// An access to a block, with what it costs to keep it.
 fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {
-    let bytes = u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX);
-    Access { id, bytes, class, now_ns, next_use: u64::MAX }
+    Access { id, bytes: cost(len_bytes), class, now_ns, next_use: u64::MAX }
+}
+
+/// What a block costs.
+fn cost(len_bytes: usize) -> u32 {
+    u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX)
 }
 
 /// How a block is read that the cache lacks: whether cache devices may take it, too.

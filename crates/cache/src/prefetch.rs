@@ -130,7 +130,7 @@ pub struct PrefetchStats {
 
 impl PrefetchStats {
     /// Each count of this with that of `other`.
-    pub(crate) fn zip(&self, other: &PrefetchStats, f: fn(u64, u64) -> u64) -> PrefetchStats {
+    pub fn zip(&self, other: &PrefetchStats, f: fn(u64, u64) -> u64) -> PrefetchStats {
         PrefetchStats {
             hits: f(self.hits, other.hits),
             future: f(self.future, other.future),

@@ -1,20 +1,20 @@
-//! Recording: every look-up, for whoever asked for it, in the order in which they happened.
-//!
-//! Idea: a recording is a bounded list that readers append to and its owner empties. When it is full,
-//! look-ups are counted instead of kept: a reader never waits for a slow disk.
-//!
-//! Locking: the list has a mutex, held to append to it or to take all of it.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! What can be recorded of a cache: each block that somebody wanted, and each that a txg wrote.
 
 use cenote_policy::{BlockId, Class};
 use cenote_pool::Zbookmark;
-use parking_lot::Mutex;
 
-/// Look-ups that a recording holds until they are taken: 20 MiB.
-const MOST_HELD: usize = 1 << 18;
+/// Why a block was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Somebody reads it, and it was cached.
+    Hit,
+    /// Somebody reads it, and it was not.
+    Miss,
+    /// A txg has written it.
+    Write,
+}
 
-/// A look-up.
+/// Something that happened to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookUp {
     /// When, in nanoseconds since the pool's runtime began.
@@ -25,35 +25,8 @@ pub struct LookUp {
     pub bytes: u32,
     /// What it holds.
     pub class: Class,
-    /// Whether it was cached.
-    pub is_hit: bool,
+    /// What for.
+    pub wish: Wish,
     /// Which block of which object.
     pub place: Zbookmark,
-}
-
-/// Look-ups as they happen.
-#[derive(Debug, Default)]
-pub struct Recording {
-    held: Mutex<Vec<LookUp>>,
-    lost: AtomicU64,
-}
-
-impl Recording {
-    /// What happened since this was asked last.
-    pub fn take(&self) -> Vec<LookUp> {
-        std::mem::take(&mut *self.held.lock())
-    }
-
-    /// Look-ups that were not kept, because nobody took those before.
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn note(&self, look_up: LookUp) {
-        let mut held = self.held.lock();
-        match held.len() < MOST_HELD {
-            true => held.push(look_up),
-            false => _ = self.lost.fetch_add(1, Ordering::Relaxed),
-        }
-    }
 }

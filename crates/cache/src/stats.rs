@@ -118,6 +118,11 @@ impl Counters {
         }
     }
 
+    /// All look-ups so far.
+    pub(crate) fn look_ups(&self) -> u64 {
+        self.hits.iter().chain(&self.misses).map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     pub(crate) fn has_evicted(&self) -> bool {
         self.evictions.load(Ordering::Relaxed) > 0
     }

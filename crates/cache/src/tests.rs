@@ -92,15 +92,15 @@ fn a_recording_has_every_look_up_until_it_is_dropped() {
     let wanted = Identity::of(&bp).expect("no hole");
     let look_up = |now_ns| cache.look_up(&wanted, &bp, &ctx, now_ns).is_some();
     assert!(!look_up(1));
-    let recording = cache.record();
+    let recording = cache.look_ups().record();
     assert!(!look_up(2));
     cache.insert(&wanted, vec![7; 1000].into(), Caching::default(), 2);
     assert!(look_up(3));
-    let seen: Vec<_> = recording.take().iter().map(|seen| (seen.now_ns, seen.bytes, seen.is_hit)).collect();
-    assert_eq!(seen, [(2, 8 << 9, false), (3, 1000, true)]);
+    let seen: Vec<_> = recording.take().iter().map(|seen| (seen.now_ns, seen.bytes, seen.wish)).collect();
+    assert_eq!(seen, [(2, 8 << 9, Wish::Miss), (3, 1000, Wish::Hit)]);
     drop(recording);
     assert!(look_up(4));
-    assert!(!cache.records.load(Ordering::Relaxed));
+    assert!(!cache.look_ups().is_on());
 }
 
 #[test]

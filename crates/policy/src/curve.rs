@@ -43,22 +43,22 @@ impl Curve {
 /// The curve of LRU, exactly.
 pub fn exact_lru(trace: &Trace, sizes: &[u64]) -> Curve {
     let distances = Distances::of(trace.requests.iter().copied());
-    distances.curve(sizes, 1.0, trace.requests.len() as f64)
+    distances.curve(sizes, 1.0, trace.reads() as f64)
 }
 
 /// The curve of LRU, from the part `rate` of the blocks.
 pub fn sampled_lru(trace: &Trace, sizes: &[u64], rate: f64) -> Curve {
     let sample = Sample::of(rate);
     let distances = Distances::of(trace.requests.iter().filter(|r| sample.takes(r.id)).copied());
-    distances.curve(sizes, rate, trace.requests.len() as f64 * rate)
+    distances.curve(sizes, rate, trace.reads() as f64 * rate)
 }
 
 /// The curve of any policy, from the part `rate` of the blocks; 1.0 replays the trace as it is.
 pub fn sampled(trace: &Trace, policy: PolicyName, sizes: &[u64], rate: f64) -> Curve {
     let sample = Sample::of(rate);
     let requests: Vec<Request> = trace.requests.iter().filter(|r| sample.takes(r.id)).copied().collect();
-    let expected = trace.requests.len() as f64 * rate;
-    let part = Trace { requests };
+    let expected = trace.reads() as f64 * rate;
+    let part = Trace { requests, ..Trace::default() };
     let point = |&size: &u64| {
         let capacity_bytes = (size as f64 * rate) as u64;
         let outcome = replay(&part, policy, capacity_bytes);
@@ -84,11 +84,16 @@ impl Sample {
     }
 
     fn takes(&self, id: u64) -> bool {
-        let mut hash = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (hash ^ (hash >> 31)) <= self.below
+        hash(id) <= self.below
     }
+}
+
+/// Spreads block numbers evenly (the last step of SplitMix64).
+pub(crate) fn hash(id: u64) -> u64 {
+    let mut hash = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
 }
 
 /// Reuse distances in bytes, sorted, the block itself included.
@@ -110,9 +115,9 @@ impl Distances {
                 // From the block's own last use to just before this one.
                 let since = tree.total() - bytes - tree.before(before);
                 tree.clear(before);
-                reused.push(since);
+                reused.extend((!request.is_write).then_some(since));
             }
-            count += 1;
+            count += u64::from(!request.is_write);
         }
         reused.sort_unstable();
         Distances { reused, requests: count }
@@ -130,7 +135,7 @@ impl Distances {
 
 /// Sums over a growing sequence: a Fenwick tree.
 #[derive(Default)]
-struct Sums {
+pub(crate) struct Sums {
     /// Position i (from one) sums the lowest-set-bit(i) values up to it.
     tree: Vec<u64>,
     values: Vec<u64>,
@@ -139,7 +144,7 @@ struct Sums {
 
 impl Sums {
     /// Adds a value; returns its index.
-    fn push(&mut self, value: u64) -> usize {
+    pub(crate) fn push(&mut self, value: u64) -> usize {
         let position = self.values.len() + 1;
         let mut sum = value;
         let (mut below, lowest) = (position - 1, position - (position & position.wrapping_neg()));
@@ -153,8 +158,18 @@ impl Sums {
         position - 1
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The value at an index.
+    pub(crate) fn value(&self, index: usize) -> u64 {
+        self.values[index]
+    }
+
     /// The sum of all values before an index.
-    fn before(&self, index: usize) -> u64 {
+    pub(crate) fn before(&self, index: usize) -> u64 {
         let (mut position, mut sum) = (index, 0);
         while position > 0 {
             sum += self.tree[position - 1];
@@ -163,7 +178,7 @@ impl Sums {
         sum
     }
 
-    fn clear(&mut self, index: usize) {
+    pub(crate) fn clear(&mut self, index: usize) {
         let value = std::mem::take(&mut self.values[index]);
         self.total -= value;
         let mut position = index + 1;
@@ -173,7 +188,7 @@ impl Sums {
         }
     }
 
-    fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
 }

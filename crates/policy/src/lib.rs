@@ -4,6 +4,7 @@
 //!   trace    accesses from files: Cenote's own traces, public formats
 //!   replay   a trace through a policy: hits and misses
 //!   curve    miss ratios over cache sizes: exact for LRU, sampled for every policy
+//!   live     the same of a cache in use, in bounded memory
 //!   policy   the trait and the table of names
 //!   policies one module each; `zfs_2014` and `zfs_2022` are OpenZFS's ARC of those years
 //!   lists    what they are built of: linked lists over one arena, with a map from blocks to their places
@@ -15,6 +16,7 @@
 
 pub mod curve;
 mod lists;
+pub mod live;
 pub mod policies;
 pub mod policy;
 pub mod replay;

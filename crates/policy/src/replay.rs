@@ -1,8 +1,10 @@
 //! A trace through a policy.
 
-use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
-use crate::policy::PolicyName;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::policy::{Access, BlockId, PolicyName};
 use crate::trace::{Request, Trace};
 
 /// What a cache would have done.
@@ -16,12 +18,19 @@ pub struct Outcome {
     pub bytes: u64,
     /// Bytes of the hits.
     pub hit_bytes: u64,
+    /// Of the others, those that a cache device had.
+    pub second_hits: u64,
 }
 
 impl Outcome {
     /// The part of requests that missed.
     pub fn miss_ratio(&self) -> f64 {
         1.0 - ratio(self.hits, self.requests)
+    }
+
+    /// The part of requests that neither the cache nor a cache device had.
+    pub fn device_ratio(&self) -> f64 {
+        1.0 - ratio(self.hits + self.second_hits, self.requests)
     }
 
     /// The part of bytes that missed.
@@ -34,26 +43,97 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
+/// A cache device behind the cache (L2ARC): a ring that is fed with what the cache misses, as Cenote does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Second {
+    /// Its size.
+    pub bytes: u64,
+    /// What it takes in a second (`l2arc_write_max`).
+    pub bytes_per_s: u64,
+}
+
 /// Runs a trace through a policy of this name with a cache of this size.
 pub fn replay(trace: &Trace, name: PolicyName, capacity_bytes: u64) -> Outcome {
+    replay_with(trace, name, capacity_bytes, None)
+}
+
+/// The same with a cache device.
+pub fn replay_with(trace: &Trace, name: PolicyName, capacity_bytes: u64, second: Option<Second>) -> Outcome {
     let mut policy = name.build(capacity_bytes, trace.mean_block_bytes());
+    let mut ring = second.map(Ring::new);
     let next_uses = (name == PolicyName::Belady).then(|| next_uses(&trace.requests));
     let next_use = |index: usize| next_uses.as_ref().map_or(u64::MAX, |next| next[index]);
-    let accesses = trace.requests.iter().enumerate().map(|(index, r)| r.access(next_use(index)));
     let mut outcome = Outcome::default();
     let mut evicted = Vec::new();
-    for access in accesses {
-        outcome.requests += 1;
-        outcome.bytes += u64::from(access.bytes);
-        if policy.touch(&access) {
-            outcome.hits += 1;
-            outcome.hit_bytes += u64::from(access.bytes);
-        } else {
+    for (index, request) in trace.requests.iter().enumerate() {
+        let access = request.access(next_use(index));
+        let is_hit = policy.touch(&access);
+        if !is_hit {
             policy.insert(&access, &mut evicted);
             evicted.clear();
         }
+        if request.is_write {
+            continue;
+        }
+        outcome.requests += 1;
+        outcome.bytes += u64::from(access.bytes);
+        if is_hit {
+            outcome.hits += 1;
+            outcome.hit_bytes += u64::from(access.bytes);
+        } else if let Some(ring) = &mut ring
+            && ring.reads(&access)
+        {
+            outcome.second_hits += 1;
+        }
     }
     outcome
+}
+
+/// The blocks on a cache device.
+struct Ring {
+    second: Second,
+    held: FxHashSet<BlockId>,
+    oldest_first: VecDeque<(BlockId, u64)>,
+    held_bytes: u64,
+    /// Bytes that may be written now, and as of when.
+    credit: u64,
+    credited_ns: u64,
+}
+
+impl Ring {
+    fn new(second: Second) -> Ring {
+        let (held, oldest_first) = Default::default();
+        Ring { second, held, oldest_first, held_bytes: 0, credit: second.bytes_per_s, credited_ns: 0 }
+    }
+
+    /// Whether it has a block that the cache misses. If not, it may have it from now on.
+    fn reads(&mut self, access: &Access) -> bool {
+        if self.held.contains(&access.id) {
+            return true;
+        }
+        let passed_ns = access.now_ns.saturating_sub(self.credited_ns);
+        let more = u128::from(passed_ns) * u128::from(self.second.bytes_per_s) / 1_000_000_000;
+        if more > 0 {
+            self.credit = self.credit.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+            // What was not written in a round is not made up for.
+            self.credit = self.credit.min(self.second.bytes_per_s);
+            self.credited_ns = access.now_ns;
+        }
+        let bytes = u64::from(access.bytes);
+        if bytes <= self.credit && bytes <= self.second.bytes {
+            self.credit -= bytes;
+            self.held.insert(access.id);
+            self.oldest_first.push_back((access.id, bytes));
+            self.held_bytes += bytes;
+        }
+        while self.held_bytes > self.second.bytes
+            && let Some((id, bytes)) = self.oldest_first.pop_front()
+        {
+            self.held.remove(&id);
+            self.held_bytes -= bytes;
+        }
+        false
+    }
 }
 
 /// For each request, the position of the next one for the same block; `u64::MAX`: none.

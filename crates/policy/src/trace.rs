@@ -7,10 +7,13 @@
 //! | ARC | `first_block count 0 number`, as the traces of the ARC paper |
 //! | blocks | a block number each, as the traces of LIRS |
 //! | MSR | `timestamp,host,disk,Read\|Write,offset,bytes,response_time` (Microsoft Research Cambridge) |
-//! | CSV | any columns with a header that names an id or an offset, perhaps a time, a size and a class (`data` or `metadata`); `cenote trace record` writes it |
+//! | CSV | any columns with a header that names an id or an offset, perhaps a time, a size, a class (`data` or `metadata`) and an op; `cenote trace record` writes it |
 //! | fio | fio's `iolog` versions 2 and 3 |
 //! | blktrace | the text that `blkparse` prints; queued requests count |
 //! | oracleGeneral | records of 24 bytes, as libCacheSim writes them |
+//!
+//! Of a CSV's ops, `read` wants a block and `write` brings one into the cache; lines of others, which tell of
+//! devices, are passed over.
 //!
 //! Formats that count blocks give each of them [`BLOCK_BYTES`]; requests of a disk become one request for
 //! each block that they touch. Without times, requests follow each other slowly enough for any policy.
@@ -36,7 +39,7 @@ const MOST_BYTES: usize = 8 << 30;
 const STEP_NS: u64 = 63_000_000;
 
 /// One request for a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// The block.
     pub id: BlockId,
@@ -46,11 +49,13 @@ pub struct Request {
     pub bytes: u32,
     /// What it holds.
     pub class: Class,
+    /// It is new: nobody wants it yet, but it comes into the cache.
+    pub is_write: bool,
 }
 
 impl Request {
     pub(crate) fn access(&self, next_use: u64) -> Access {
-        let Request { id, now_ns, bytes, class } = *self;
+        let Request { id, now_ns, bytes, class, .. } = *self;
         Access { id, bytes, class, now_ns, next_use }
     }
 }
@@ -60,13 +65,26 @@ impl Request {
 pub struct Trace {
     /// The requests.
     pub requests: Vec<Request>,
+    /// What devices read and wrote meanwhile, if the trace says that.
+    pub devices: [Moved; 2],
+}
+
+/// What devices did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Operations.
+    pub operations: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
 }
 
 /// What a trace contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Requests.
+    /// Requests, without writes.
     pub requests: u64,
+    /// Writes.
+    pub writes: u64,
     /// Different blocks.
     pub blocks: u64,
     /// Bytes of all requests.
@@ -107,13 +125,18 @@ impl Trace {
         } else {
             text::read(path, &content, &mut requests)?;
         }
-        Ok(Trace { requests: requests.all })
+        Ok(Trace { requests: requests.all, devices: requests.devices })
     }
 
     /// The mean size of the requests' blocks, at least 1.
     pub fn mean_block_bytes(&self) -> u64 {
         let bytes: u64 = self.requests.iter().map(|request| u64::from(request.bytes)).sum();
         (bytes / (self.requests.len() as u64).max(1)).max(1)
+    }
+
+    /// Requests, without writes.
+    pub(crate) fn reads(&self) -> u64 {
+        self.requests.iter().filter(|request| !request.is_write).count() as u64
     }
 
     /// Counts what it contains.
@@ -125,9 +148,10 @@ impl Trace {
         }
         let time = |request: Option<&Request>| request.map_or(0, |request| request.now_ns);
         Summary {
-            requests: self.requests.len() as u64,
+            requests: self.reads(),
+            writes: self.requests.len() as u64 - self.reads(),
             blocks: blocks.len() as u64,
-            bytes: self.requests.iter().map(|request| u64::from(request.bytes)).sum(),
+            bytes: self.requests.iter().filter(|r| !r.is_write).map(|r| u64::from(r.bytes)).sum(),
             footprint_bytes: blocks.into_values().map(u64::from).sum(),
             duration_ns: time(self.requests.last()).saturating_sub(time(self.requests.first())),
         }
@@ -140,6 +164,8 @@ struct Requests {
     all: Vec<Request>,
     /// Of those that come next.
     class: Class,
+    is_write: bool,
+    devices: [Moved; 2],
 }
 
 impl Requests {
@@ -148,8 +174,16 @@ impl Requests {
             return Err(format!("more than {MOST_REQUESTS} requests; cut it first"));
         }
         let now_ns = now_ns.unwrap_or(self.all.len() as u64 * STEP_NS);
-        self.all.push(Request { id, now_ns, bytes: bytes.max(1), class: self.class });
+        let (class, is_write) = (self.class, self.is_write);
+        self.all.push(Request { id, now_ns, bytes: bytes.max(1), class, is_write });
         Ok(())
+    }
+
+    /// Something that a device did.
+    fn moved(&mut self, is_write: bool, bytes: u64) {
+        let moved = &mut self.devices[usize::from(is_write)];
+        moved.operations += 1;
+        moved.bytes = moved.bytes.saturating_add(bytes);
     }
 
     /// A request of a disk, by bytes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cenote_policy::curve;
 use cenote_policy::policy::{Access, Class, PolicyName};
-use cenote_policy::replay::replay;
+use cenote_policy::replay::{Second, replay, replay_with};
 use cenote_policy::trace::{BLOCK_BYTES, Request, Trace};
 use proptest::prelude::*;
 
@@ -14,9 +14,9 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 fn trace(ids: impl IntoIterator<Item = u64>) -> Trace {
     let request = |(index, id): (usize, u64)| {
         let class = if id % 3 == 0 { Class::Metadata } else { Class::Data };
-        Request { id, now_ns: index as u64 * 100_000_000, bytes: BLOCK_BYTES, class }
+        Request { id, now_ns: index as u64 * 100_000_000, bytes: BLOCK_BYTES, class, is_write: false }
     };
-    Trace { requests: ids.into_iter().enumerate().map(request).collect() }
+    Trace { requests: ids.into_iter().enumerate().map(request).collect(), ..Trace::default() }
 }
 
 /// A fixed sequence in which a few blocks are popular, with scans between.
@@ -78,10 +78,10 @@ fn scans_of_data_leave_metadata_in_openzfs() {
                 (Class::Data, 1000 + round * 50 + index)
             };
             let now_ns = requests.len() as u64 * 100_000_000;
-            requests.push(Request { id, now_ns, bytes: BLOCK_BYTES, class });
+            requests.push(Request { id, now_ns, bytes: BLOCK_BYTES, class, is_write: false });
         }
     }
-    let trace = Trace { requests };
+    let trace = Trace { requests, ..Trace::default() };
     let hits = |policy| replay(&trace, policy, 200 * BLOCK).hits;
     assert!(hits(PolicyName::OpenZfs) > 3600, "{} of 3900", hits(PolicyName::OpenZfs));
     assert!(hits(PolicyName::Lru) < 100, "{}", hits(PolicyName::Lru));
@@ -145,4 +145,39 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_is_written_is_there_for_who_wants_it_next() {
+    let write = |id| Request { id, now_ns: id, bytes: BLOCK_BYTES, is_write: true, ..Request::default() };
+    let read = |id| Request { is_write: false, ..write(id) };
+    let trace = Trace { requests: (0..10).map(write).chain((0..20).map(read)).collect(), ..Trace::default() };
+    assert_eq!((trace.summary().requests, trace.summary().writes), (20, 10));
+    for policy in PolicyName::ALL {
+        let outcome = replay(&trace, policy, 40 * BLOCK);
+        assert_eq!((outcome.requests, outcome.hits), (20, 10), "{policy}");
+    }
+    assert!((curve::exact_lru(&trace, &[40 * BLOCK]).at(40 * BLOCK) - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn a_cache_device_has_what_memory_let_go_as_far_as_it_is_fed() {
+    // A loop of 100 blocks, a second for each round.
+    let requests = (0..1000_u64).map(|n| Request {
+        id: n % 100,
+        now_ns: n * 10_000_000,
+        bytes: BLOCK_BYTES,
+        ..Request::default()
+    });
+    let trace = Trace { requests: requests.collect(), ..Trace::default() };
+    let hits = |bytes, bytes_per_s| {
+        let outcome = replay_with(&trace, PolicyName::Lru, 50 * BLOCK, Some(Second { bytes, bytes_per_s }));
+        assert_eq!((outcome.requests, outcome.hits), (1000, 0));
+        outcome.second_hits
+    };
+    // All of it after the first round; a quarter more of it each round; too small for a loop.
+    assert_eq!(hits(200 * BLOCK, 1000 * BLOCK), 900);
+    let slowly = hits(200 * BLOCK, 25 * BLOCK);
+    assert!((600..900).contains(&slowly), "{slowly}");
+    assert_eq!(hits(99 * BLOCK, 1000 * BLOCK), 0);
 }

@@ -4,6 +4,8 @@
 //!
 //! Source: OpenZFS's `arcstat` (its default columns).
 
+mod report;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use super::zpool::repeat::{Repeat, Round};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, date, nice_bytes, nice_number};
 use crate::session::{Session, print, print_json};
+use report::Report;
 
 /// `cenote arcstat`
 #[derive(Debug, Args)]
@@ -32,6 +35,9 @@ use crate::session::{Session, print, print_json};
         Example: cenote arcstat -v 5 3"
 )]
 pub struct Arcstat {
+    /// What each pool's cache holds, what another size would bring, and what should be changed
+    #[arg(long)]
+    pub report: bool,
     /// A line for each pool, and what its policy adapts
     #[arg(short = 'v')]
     pub verbose: bool,
@@ -64,6 +70,9 @@ impl Arcstat {
             let why = "no daemon runs (`cenote serve`), so no pool is in use";
             return Err(CliError::Refused(format!("cannot show caches: {why}")));
         };
+        if self.report {
+            return Self::report(pools, session);
+        }
         let before = RefCell::new(Vec::<Sample>::new());
         let show = async |words: &[String], round: Round| {
             if let Some(word) = words.first() {
@@ -79,6 +88,21 @@ impl Arcstat {
             Ok(Outcome::Done)
         };
         self.repeat.run(session, &self.schedule, show).await
+    }
+
+    fn report(pools: &Pools, session: &Session) -> Result<Outcome, CliError> {
+        let of = |pool: Arc<OpenPool>| {
+            Report::of(&pool.name, pool.engine.cache(), pool.engine.cache_devices().stats())
+        };
+        let reports: Vec<Report> = pools.all().into_iter().map(of).collect();
+        match session.json() {
+            true => {
+                let entries = reports.iter().map(|report| (report.pool.clone(), report.json()));
+                print_json(&document("arcstat", "caches", entries.collect()))?;
+            }
+            false => print(reports.iter().map(Report::text).collect::<Vec<_>>().join("\n"))?,
+        }
+        Ok(Outcome::Done)
     }
 
     fn samples(&self, pools: &Pools) -> Vec<Sample> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cenote_policy::PolicyName;
 use cenote_policy::curve::{self, Curve};
-use cenote_policy::replay::replay;
+use cenote_policy::replay::{Second, replay_with};
 use cenote_policy::trace::{Summary, Trace};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::session::{Session, print, print_json, unless_interrupted};
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Record what is looked up in the cache of a pool that a daemon holds
+    /// Record what goes through the cache and to the devices of a pool that a daemon holds
     Record(record::Record),
     /// Summarise a trace: requests, blocks, footprint, reuse
     Show(Show),
@@ -68,6 +68,12 @@ pub struct Replay {
     /// Cache sizes, comma-separated: bytes (4G), or a part of the trace's footprint (10%)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values = ["1%", "3%", "10%", "30%"])]
     pub size: Vec<CacheSize>,
+    /// A cache device of this size behind the cache (L2ARC): shows the part of requests that either has
+    #[arg(long, value_name = "SIZE")]
+    pub l2: Option<CacheSize>,
+    /// What the cache device takes in a second (`l2arc_write_max`)
+    #[arg(long, value_name = "SIZE", default_value = "32M", requires = "l2")]
+    pub l2_write: CacheSize,
     /// The trace
     pub file: PathBuf,
 }
@@ -145,29 +151,54 @@ async fn read(session: &Session, file: PathBuf) -> Result<(Arc<Trace>, Summary),
 #[derive(Debug, Serialize)]
 struct Shown {
     requests: u64,
+    writes: u64,
     blocks: u64,
     bytes: u64,
     footprint_bytes: u64,
     duration_ns: u64,
     requests_per_block: f64,
+    device_reads: u64,
+    device_read_bytes: u64,
+    device_writes: u64,
+    device_write_bytes: u64,
 }
 
 impl Show {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (_, Summary { requests, blocks, bytes, footprint_bytes, duration_ns }) =
+        let (trace, Summary { requests, writes, blocks, bytes, footprint_bytes, duration_ns }) =
             read(session, self.file).await?;
         let requests_per_block = requests as f64 / blocks.max(1) as f64;
         if session.json() {
-            let shown = Shown { requests, blocks, bytes, footprint_bytes, duration_ns, requests_per_block };
+            let [read, written] = trace.devices;
+            let shown = Shown {
+                requests,
+                writes,
+                blocks,
+                bytes,
+                footprint_bytes,
+                duration_ns,
+                requests_per_block,
+                device_reads: read.operations,
+                device_read_bytes: read.bytes,
+                device_writes: written.operations,
+                device_write_bytes: written.bytes,
+            };
             print_json(&shown)?;
             return Ok(Outcome::Done);
         }
         let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
         table.row(["requests".to_owned(), requests.to_string()]);
+        table.row(["writes".to_owned(), writes.to_string()]);
         table.row(["blocks".to_owned(), blocks.to_string()]);
         table.row(["requests per block".to_owned(), format!("{requests_per_block:.1}")]);
         table.row(["requested".to_owned(), nice_bytes(bytes)]);
         table.row(["footprint".to_owned(), nice_bytes(footprint_bytes)]);
+        for (op, moved) in ["device reads", "device writes"].iter().zip(trace.devices) {
+            if moved.operations > 0 {
+                let moved = format!("{} of {}", moved.operations, nice_bytes(moved.bytes));
+                table.row([(*op).to_owned(), moved]);
+            }
+        }
         table.row(["duration".to_owned(), duration(std::time::Duration::from_nanos(duration_ns))]);
         print(table.aligned_rows())?;
         Ok(Outcome::Done)
@@ -183,6 +214,9 @@ struct Replayed {
     hits: u64,
     hit_ratio: f64,
     byte_hit_ratio: f64,
+    /// Of the cache and the cache device together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hit_ratio_with_l2: Option<f64>,
 }
 
 impl Replay {
@@ -190,11 +224,14 @@ impl Replay {
         let (trace, summary) = read(session, self.file).await?;
         let policies = if self.policy.is_empty() { PolicyName::ALL.to_vec() } else { self.policy };
         let sizes: Vec<u64> = self.size.iter().map(|size| size.bytes(summary.footprint_bytes)).collect();
+        let bytes = |size: CacheSize| size.bytes(summary.footprint_bytes);
+        let second = self.l2.map(|l2| Second { bytes: bytes(l2), bytes_per_s: bytes(self.l2_write) });
         let mut replayed = Vec::new();
         for &policy in &policies {
             for &cache_bytes in &sizes {
                 let trace = trace.clone();
-                let run = session.runtime().blocking(move || replay(&trace, policy, cache_bytes));
+                let run = move || replay_with(&trace, policy, cache_bytes, second);
+                let run = session.runtime().blocking(run);
                 let outcome = run.await;
                 replayed.push(Replayed {
                     policy: policy.name(),
@@ -203,6 +240,7 @@ impl Replay {
                     hits: outcome.hits,
                     hit_ratio: 1.0 - outcome.miss_ratio(),
                     byte_hit_ratio: 1.0 - outcome.byte_miss_ratio(),
+                    hit_ratio_with_l2: second.map(|_| 1.0 - outcome.device_ratio()),
                 });
             }
         }
@@ -211,9 +249,10 @@ impl Replay {
             return Ok(Outcome::Done);
         }
         let head = sizes.iter().map(|&size| (nice_bytes(size), Align::Right));
-        let mut table = Table::new([("HIT RATIO".to_owned(), Align::Left)].into_iter().chain(head));
+        let title = if second.is_some() { "HIT RATIO WITH L2" } else { "HIT RATIO" };
+        let mut table = Table::new([(title.to_owned(), Align::Left)].into_iter().chain(head));
         for row in replayed.chunks(sizes.len().max(1)) {
-            let cells = row.iter().map(|cell| percent(cell.hit_ratio));
+            let cells = row.iter().map(|cell| percent(cell.hit_ratio_with_l2.unwrap_or(cell.hit_ratio)));
             table.row([row[0].policy.to_owned()].into_iter().chain(cells));
         }
         print(table.aligned())?;

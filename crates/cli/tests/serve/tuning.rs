@@ -85,6 +85,8 @@ fn what_is_read_can_be_recorded_and_replayed() {
     for copy in ["one", "two"] {
         bench.done(&format!("cp tank:/x {copy}"));
     }
+    fs::write(bench.path("mnt/y"), vec![8; 1 << 20]).unwrap();
+    bench.done("zpool sync tank");
     rustix::process::kill_process(rustix::process::Pid::from_child(&recording), rustix::process::Signal::INT)
         .unwrap();
     let mut recording = recording;
@@ -92,6 +94,14 @@ fn what_is_read_can_be_recorded_and_replayed() {
     let shown: Value = serde_json::from_str(&bench.done("trace show --json t.csv.zst")).unwrap();
     // Each block of the file twice, and the metadata that leads there.
     assert!(shown["requests"].as_u64().unwrap() >= 128, "{shown}");
+    // And what a txg wrote, into the cache and to the device.
+    let (writes, bytes) = (shown["writes"].as_u64().unwrap(), shown["device_write_bytes"].as_u64().unwrap());
+    assert!(writes >= 8 && bytes >= 1 << 20, "{shown}");
+    assert!(bench.done("trace show t.csv.zst").contains("device writes"));
+    let with_l2 = "trace replay --json --policy lru --size 10% --l2 100% --l2-write 1G t.csv.zst";
+    let replayed: Value = serde_json::from_str(&bench.done(with_l2)).unwrap();
+    let [without, with] = ["hit_ratio", "hit_ratio_with_l2"].map(|of| replayed[0][of].as_f64().unwrap());
+    assert!(with > without + 0.2, "{replayed}");
     assert!(bench.done("trace replay --policy lru --size 100% t.csv.zst").contains("lru"));
     assert!(bench.fails("trace record tank t.csv.zst").contains("t.csv.zst"), "nothing is overwritten");
     assert!(bench.fails("trace record nosuch u.csv").contains("nosuch"));

@@ -199,14 +199,14 @@ impl BlockSink for PoolSink {
     async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (syncing, old) = (&self.syncing, new.old);
         let props = self.props(&new);
-        let data = new.data.clone();
+        let (data, place) = (new.data.clone(), props.place);
         let written = match (self.dedup(&new), &syncing.tables) {
             (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
             _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
         };
         // The next txg that changes this tree reads it again.
         if new.object_type != ObjectType::OBJSET {
-            syncing.cache.fill(&syncing.pool, &written.bp, &data, self.policy.caching);
+            syncing.cache.fill(&syncing.pool, &written.bp, &data, (place, self.policy.caching));
         }
         if !written.keeps_place {
             self.bear(&written.bp);

@@ -24,6 +24,7 @@ struct Columns {
     time: Option<usize>,
     bytes: Option<usize>,
     class: Option<usize>,
+    op: Option<usize>,
 }
 
 /// Reads a whole file.
@@ -84,7 +85,8 @@ fn recognise(line: &str) -> Option<Format> {
     let (id, is_offset) = by_id.or_else(|| find(&["offset"]).map(|id| (id, true)))?;
     let time = find(&["time", "timestamp", "ts"]);
     let bytes = find(&["size", "bytes", "length", "len"]);
-    Some(Format::Csv(Columns { id, is_offset, time, bytes, class: find(&["class"]) }))
+    let [class, op] = [find(&["class"]), find(&["op"])];
+    Some(Format::Csv(Columns { id, is_offset, time, bytes, class, op }))
 }
 
 fn number(word: Option<&str>, what: &str) -> Result<u64, String> {
@@ -126,8 +128,14 @@ impl Columns {
     fn read(&self, line: &str, requests: &mut Requests) -> Result<(), String> {
         let cells: Vec<&str> = line.split(',').collect();
         let cell = |index: usize, what| number(cells.get(index).copied(), what);
-        let now_ns = self.time.and_then(|time| seconds(cells.get(time)?));
         let bytes = self.bytes.map(|bytes| cell(bytes, "size")).transpose()?;
+        let op = self.op.and_then(|op| cells.get(op)).map(|op| op.trim());
+        if let Some(op @ ("device_read" | "device_write")) = op {
+            requests.moved(op == "device_write", bytes.unwrap_or(0));
+            return Ok(());
+        }
+        requests.is_write = op.is_some_and(|op| op.eq_ignore_ascii_case("write"));
+        let now_ns = self.time.and_then(|time| seconds(cells.get(time)?));
         requests.class = match self.class.and_then(|class| cells.get(class)) {
             Some(cell) if cell.trim() == Class::Metadata.name() => Class::Metadata,
             _ => Class::Data,

@@ -1,8 +1,10 @@
-//! `cenote trace record`: what is looked up in a pool's cache, as it happens.
+//! `cenote trace record`: what is looked up and written in a pool's cache, and what its devices are sent, as it
+//! happens.
 //!
 //! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
-//! be read. Its first columns are those that a replay needs; the others say which block of which object it
-//! was.
+//! be read. A line of the cache (op `read` or `write`) begins with what a replay needs, then says which block
+//! of which object it was; one of a device (`device_read`, `device_write`) has the class of its queue, the
+//! vdev, and how many operations were joined in it.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,7 +12,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cenote_cache::LookUp;
+use cenote_cache::{LookUp, Wish};
+use cenote_pool::Transfer;
 use clap::Args;
 use serde_json::json;
 
@@ -21,7 +24,7 @@ use crate::streams::local;
 /// How often what happened is written.
 const EVERY: Duration = Duration::from_millis(200);
 const LEVEL: i32 = 3;
-const COLUMNS: &str = "id,time,size,class,hit,dataset,object,level,block\n";
+const COLUMNS: &str = "id,time,size,class,op,hit,dataset,object,level,block,vdev,offset,joined\n";
 
 /// `cenote trace record`
 #[derive(Debug, Args)]
@@ -52,8 +55,9 @@ impl Record {
         let failed = || CliError::io(shown.clone());
         let mut file = File::create_new(local(&self.file)).map_err(failed())?;
         file.write_all(&packed(COLUMNS)).map_err(failed())?;
-        let recording = pool.engine.cache().record();
-        let (runtime, mut look_ups) = (session.runtime(), 0);
+        let recording = pool.engine.cache().look_ups().record();
+        let devices = pool.engine.pool().queue_settings().transfers().record();
+        let (runtime, mut look_ups, mut transfers) = (session.runtime(), 0, 0);
         let end = self.seconds.map(|seconds| runtime.now() + Duration::from_secs(seconds));
         loop {
             let left = end.map_or(EVERY, |end| (end - runtime.now()).min(EVERY));
@@ -61,19 +65,22 @@ impl Record {
                 () = interrupted() => true,
                 () = runtime.sleep(left) => end.is_some_and(|end| runtime.now() >= end),
             };
-            let seen = recording.take();
-            if !seen.is_empty() {
-                look_ups += seen.len() as u64;
-                file.write_all(&packed(&lines(&seen))).map_err(failed())?;
+            let (seen, sent) = (recording.take(), devices.take());
+            (look_ups, transfers) = (look_ups + seen.len(), transfers + sent.len());
+            for text in [lines(&seen), device_lines(&sent)].iter().filter(|text| !text.is_empty()) {
+                file.write_all(&packed(text)).map_err(failed())?;
             }
             if is_over {
                 break;
             }
         }
-        let lost = recording.lost();
+        let lost = recording.lost() + devices.lost();
+        let counts = json!({"look_ups": look_ups, "transfers": transfers, "lost": lost, "file": shown});
         match session.json() {
-            true => print_json(&json!({"look_ups": look_ups, "lost": lost, "file": shown}))?,
-            false => print(format!("{look_ups} look-ups in {shown}, {lost} lost\n"))?,
+            true => print_json(&counts)?,
+            false => print(format!(
+                "{look_ups} look-ups and {transfers} operations of devices in {shown}, {lost} lost\n"
+            ))?,
         }
         Ok(Outcome::Done)
     }
@@ -81,19 +88,33 @@ impl Record {
 
 fn lines(seen: &[LookUp]) -> String {
     let mut text = String::with_capacity(seen.len() * 64);
-    for LookUp { now_ns, id, bytes, class, is_hit, place } in seen {
-        let (seconds, ns) = (now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+    for LookUp { now_ns, id, bytes, class, wish, place } in seen {
+        let (op, hit) = match wish {
+            Wish::Hit => ("read", "1"),
+            Wish::Miss => ("read", "0"),
+            Wish::Write => ("write", ""),
+        };
         let (dataset, object, block) = (place.dataset.0, place.object.0, place.block.0);
+        let (time, class, level) = (time(*now_ns), class.name(), place.level);
         // Writing to a string can't fail.
-        let _ = writeln!(
-            text,
-            "{id},{seconds}.{ns:09},{bytes},{},{},{dataset},{object},{},{block}",
-            class.name(),
-            u8::from(*is_hit),
-            place.level
-        );
+        let _ =
+            writeln!(text, "{id},{time},{bytes},{class},{op},{hit},{dataset},{object},{level},{block},,,");
     }
     text
+}
+
+fn device_lines(sent: &[Transfer]) -> String {
+    let mut text = String::with_capacity(sent.len() * 64);
+    for Transfer { now_ns, leaf, class, is_write, offset_bytes, bytes, operations } in sent {
+        let op = if *is_write { "device_write" } else { "device_read" };
+        let (time, class, leaf) = (time(*now_ns), class.name(), leaf.0);
+        let _ = writeln!(text, ",{time},{bytes},{class},{op},,,,,,{leaf},{offset_bytes},{operations}");
+    }
+    text
+}
+
+fn time(now_ns: u64) -> String {
+    format!("{}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
 }
 
 /// A frame of its own.
