@@ -69,7 +69,7 @@ mod txgs;
 mod writable;
 pub mod zil;
 
-pub use cenote_l2arc::{L2Settings, L2Stats};
+pub use cenote_l2arc::{DeviceUse, L2Settings, L2Stats};
 pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
 pub use handles::Handle;

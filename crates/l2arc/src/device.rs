@@ -18,7 +18,7 @@ use cenote_codec::Endian;
 use cenote_codec::checksum::embedded::label_verifier;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;
-use cenote_device::Device;
+use cenote_device::{Counted, Counters, Device};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::l2arc::{
     DeviceHeader, L2ARC_LOG_BLK_BYTES, LogBlock, LogEntry, LogPointer, Prop, PropParts,
@@ -26,6 +26,7 @@ use cenote_format::l2arc::{
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::Guid;
 use cenote_format::words::Pad;
+use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
 use crate::index::{BlockName, Place};
@@ -41,7 +42,8 @@ pub(crate) struct CacheDevice {
     pub(crate) vdev: Guid,
     /// Its number in the index.
     pub(crate) number: u8,
-    device: Arc<dyn Device>,
+    device: Counted,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) ring: Mutex<Ring>,
     /// What it held before is to be found out.
     pub(crate) is_to_rebuild: AtomicBool,
@@ -60,13 +62,21 @@ pub(crate) struct Fed {
 
 impl CacheDevice {
     /// Answers the device, and whether its header could be read.
-    pub(crate) async fn open(number: u8, shape: Shape, device: Arc<dyn Device>) -> (CacheDevice, bool) {
-        let found = read_header(&*device, &shape).await.and_then(|header| Ring::resume(shape, &header));
+    pub(crate) async fn open(
+        runtime: &Runtime,
+        number: u8,
+        shape: Shape,
+        device: Arc<dyn Device>,
+    ) -> (CacheDevice, bool) {
+        let device = Counted::new(device, runtime);
+        let counters = device.counters();
+        let found = read_header(&device, &shape).await.and_then(|header| Ring::resume(shape, &header));
         let is_known = found.is_some();
         let ring = found.unwrap_or_else(|| Ring::new(shape));
         let (is_to_rebuild, is_written_to) = (is_known.into(), AtomicBool::new(false));
         let vdev = shape.vdev;
-        (CacheDevice { vdev, number, device, ring: ring.into(), is_to_rebuild, is_written_to }, is_known)
+        let ring = ring.into();
+        (CacheDevice { vdev, number, device, counters, ring, is_to_rebuild, is_written_to }, is_known)
     }
 
     /// Reads a block; `None`: it can't be read.

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_device::Device;
+use cenote_device::{Counters, Device};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::label::{LABEL_BYTES, VDEV_LABEL_END_SIZE};
 use cenote_format::units::Guid;
@@ -78,9 +78,22 @@ pub enum Use {
 #[derive(Clone)]
 pub struct CacheDevices(Arc<Shared>);
 
+/// What a cache device does and holds.
+#[derive(Debug, Clone)]
+pub struct DeviceUse {
+    /// Its guid.
+    pub vdev: Guid,
+    /// Bytes that it holds, log blocks included.
+    pub used_bytes: u64,
+    /// Bytes that it can hold.
+    pub capacity_bytes: u64,
+    /// What passes to and from it.
+    pub counters: Arc<Counters>,
+}
+
 struct Shared {
     runtime: Runtime,
-    pool: Guid,
+    pool: Mutex<Guid>,
     settings: L2Settings,
     /// Looked at for each block.
     has_devices: AtomicBool,
@@ -99,7 +112,7 @@ impl CacheDevices {
     pub fn new(runtime: &Runtime, pool: Guid) -> CacheDevices {
         CacheDevices(Arc::new(Shared {
             runtime: runtime.clone(),
-            pool,
+            pool: pool.into(),
             settings: L2Settings::default(),
             has_devices: AtomicBool::new(false),
             devices: RwLock::default(),
@@ -136,12 +149,13 @@ impl CacheDevices {
         let size_bytes = device.size_bytes() / LABEL_BYTES * LABEL_BYTES;
         let end_bytes = size_bytes.saturating_sub(VDEV_LABEL_END_SIZE);
         let persistent_from = shared.settings.persistent_from_bytes();
-        let shape = Shape::new(shared.pool, vdev, ashift, end_bytes, persistent_from);
+        let pool = *shared.pool.lock();
+        let shape = Shape::new(pool, vdev, ashift, end_bytes, persistent_from);
         if shape.capacity_bytes() < LEAST_RING_BYTES || size_bytes > MAX_DEVICE_BYTES {
             return false;
         }
         let Some(number) = self.free_number() else { return false };
-        let (device, is_known) = CacheDevice::open(number, shape, device).await;
+        let (device, is_known) = CacheDevice::open(&shared.runtime, number, shape, device).await;
         if !is_known {
             shared.counters.rebuild_unsupported.one();
             if device.write_header().await.is_none() {
@@ -173,6 +187,35 @@ impl CacheDevices {
         for vdev in self.devices() {
             self.remove(vdev);
         }
+    }
+
+    /// The pool has another guid: what devices hold goes on to be its own. One that can't be written leaves.
+    #[boxed]
+    pub async fn set_pool(&self, pool: Guid) {
+        let shared = &*self.0;
+        let _turn = shared.turn.lock().await;
+        *shared.pool.lock() = pool;
+        let devices: Vec<_> = shared.devices.read().clone();
+        for device in devices {
+            device.ring.lock().shape.pool = pool;
+            if device.write_header().await.is_none() {
+                self.remove(device.vdev);
+            }
+        }
+    }
+
+    /// What each of them does and holds.
+    pub fn usage(&self) -> Vec<DeviceUse> {
+        let of = |device: &Arc<CacheDevice>| {
+            let ring = device.ring.lock();
+            DeviceUse {
+                vdev: device.vdev,
+                used_bytes: ring.used_bytes(),
+                capacity_bytes: ring.shape.capacity_bytes(),
+                counters: device.counters.clone(),
+            }
+        };
+        self.0.devices.read().iter().map(of).collect()
     }
 
     /// Those in use.

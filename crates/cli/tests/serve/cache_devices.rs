@@ -112,3 +112,42 @@ fn a_cache_device_that_holds_rubbish_or_is_not_there_harms_nobody() {
     assert_eq!(second(&bench, "devices"), 1);
     read_all(&bench);
 }
+
+#[test]
+fn what_they_hold_is_listed_and_stays_known_under_another_guid() {
+    if !can_mount() {
+        return;
+    }
+    let bench = begin("");
+    for _ in 0..2 {
+        read_all(&bench);
+        fed(&bench);
+    }
+    let listed = bench.done("zpool list -vHp tank");
+    let line = listed.lines().find(|line| line.contains("fast")).unwrap();
+    let allocated: u64 = line.trim_start().split('\t').nth(2).unwrap().parse().unwrap();
+    assert!(allocated > 1 << 20, "{listed}");
+    let shown = bench.done("zpool iostat -vHp tank");
+    let line = shown.lines().find(|line| line.contains("fast")).unwrap();
+    let cells: Vec<u64> = line.split('\t').skip(1).map(|cell| cell.parse().unwrap()).collect();
+    assert!(cells[0] > 1 << 20 && cells[5] > 0, "{shown}");
+
+    let held = second(&bench, "bufs");
+    bench.done("zpool reguid tank");
+    bench.done("zpool export tank");
+    bench.done("zpool import tank");
+    wait_until(|| second(&bench, "rebuild_success") == 1);
+    assert!(second(&bench, "bufs") > held / 2, "{held}");
+}
+
+#[test]
+fn a_keyword_without_a_device_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    for word in ["cache", "spare", "log"] {
+        let refused = bench.fails(&format!("zpool create tank a {word}"));
+        assert!(refused.contains(&format!("{word} requires at least 1 device")), "{refused}");
+    }
+}

@@ -23,7 +23,9 @@ pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
         .run_within(SpaceCheck::Reserved, move |context| {
             Box::pin(async move { change_guid_sync(context, guid).await })
         })
-        .await
+        .await?;
+    engine.cache_devices().set_pool(engine.pool().guid()).await;
+    Ok(())
 }
 
 async fn change_guid_sync(context: &mut SyncContext, guid: Option<Guid>) -> Result<()> {

@@ -6,6 +6,7 @@ mod vdevs;
 
 use cenote_dataset::usage::VdevUsage;
 use cenote_dataset::{Mos, Source};
+use cenote_engine::DeviceUse;
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType};
 use cenote_format::units::VdevId;
@@ -30,6 +31,8 @@ struct Pool {
     properties: Properties,
     health: PoolHealth,
     usage: Vec<VdevUsage>,
+    /// Cache devices in use.
+    cache: Vec<DeviceUse>,
 }
 
 impl Pool {
@@ -40,11 +43,12 @@ impl Pool {
         let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
         match (usage, size) {
             // The content of a cache device is not part of the pool.
-            (_, Some(size)) if is_cache => Figures {
-                size: Some(size),
-                space: Some((size.saturating_sub(VDEV_LABELS_BYTES), 0)),
-                ..Figures::default()
-            },
+            (_, Some(size)) if is_cache => {
+                let used = self.cache.iter().find(|cache| cache.vdev == vdev.guid);
+                let unused = (size.saturating_sub(VDEV_LABELS_BYTES), 0);
+                let space = used.map_or(unused, |cache| (cache.capacity_bytes, cache.used_bytes));
+                Figures { size: Some(size), space: Some(space), ..Figures::default() }
+            }
             (Some(usage), size) => Figures {
                 size,
                 space: Some((usage.size_bytes, usage.allocated_bytes)),
@@ -83,7 +87,9 @@ impl List {
                 let (usage, health) = (mos.usage().await?, mos.pool().status());
                 let properties = Properties::with_usage(&mos, &health, &usage).await?;
                 let key = self.keys.key(&found);
-                Ok::<_, CliError>(Pool { key, mos, properties, health, usage })
+                let held = session.held(&found);
+                let cache = held.map(|pool| pool.engine.cache_devices().usage()).unwrap_or_default();
+                Ok::<_, CliError>(Pool { key, mos, properties, health, usage, cache })
             };
             match opened.await {
                 Ok(pool) => pools.push(pool),

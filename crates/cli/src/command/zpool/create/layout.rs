@@ -65,11 +65,18 @@ pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
     let mut layout = Layout::default();
     let mut typed_draids = Vec::new();
     let (mut section, mut gathers) = (Section::Vdevs(VdevClass::Normal), false);
-    for word in words {
+    for (index, word) in words.iter().enumerate() {
         let groups = &mut layout.groups;
         if let Some(named) = Section::named(word) {
             if word == "log" && groups.iter().any(|group| group.class == VdevClass::Log) {
                 return Err("'log' can be given only once".into());
+            }
+            // A class for allocations without devices is harmless.
+            let ends = words.get(index + 1).is_none_or(|next| Section::named(next).is_some());
+            match word.as_str() {
+                "cache" | "spare" if ends => return Err(format!("{word} requires at least 1 devices")),
+                "log" if ends => return Err("log requires at least 1 device".into()),
+                _ => {}
             }
             (section, gathers) = (named, false);
             continue;
@@ -270,6 +277,11 @@ mod tests {
             "draid:4d a b c",
             "a log b log c",
             "mirror a b mirror",
+            "a cache",
+            "a cache spare b",
+            "a spare",
+            "a log",
+            "a log cache b",
             "a special",
         ] {
             let words = words(line);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cenote_dataset::usage::VdevUsage;
-use cenote_device::{Counts, Op};
+use cenote_device::{Counters, Counts, Op};
 use cenote_format::units::{Guid, VdevId};
 use cenote_pool::{ClassLoad, IoClass, VdevClass, VdevKind, VdevStatus};
 use cenote_serve::pools::OpenPool;
@@ -57,14 +57,19 @@ impl Traffic {
         sum.average_wait_ns()
     }
 
+    fn of_device(counters: &Counters) -> Traffic {
+        let [read, write, discard] = [Op::Read, Op::Write, Op::Discard].map(|op| counters.of(op));
+        Traffic { read, write, discard, queues: Default::default() }
+    }
+
     fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
         let (mut sum, taps) = (Traffic::default(), pool.engine.pool().taps());
         vdev.walk(&mut |vdev| {
             if let Some(taps) = &taps {
-                let counters = taps.of(vdev.guid).counters;
-                sum.read.add(&counters.of(Op::Read));
-                sum.write.add(&counters.of(Op::Write));
-                sum.discard.add(&counters.of(Op::Discard));
+                let Traffic { read, write, discard, .. } = Traffic::of_device(&taps.of(vdev.guid).counters);
+                sum.read.add(&read);
+                sum.write.add(&write);
+                sum.discard.add(&discard);
             }
             if let Some(load) = loads.get(&vdev.guid) {
                 sum.queues.iter_mut().zip(load).for_each(|(sum, load)| sum.add(load));
@@ -120,6 +125,17 @@ impl Sample {
                 }
                 add(&mut lines, (pool, &loads), top, 2, of_top(top), style);
             }
+        }
+        let used = pool.engine.cache_devices().usage();
+        for (index, vdev) in health.l2cache.iter().enumerate() {
+            if index == 0 {
+                lines.push(Line { name: "cache".into(), depth: 0, space: None, traffic: None });
+            }
+            let used = used.iter().find(|used| used.vdev == vdev.guid);
+            let space =
+                used.map(|used| (used.used_bytes, used.capacity_bytes.saturating_sub(used.used_bytes)));
+            let traffic = used.map(|used| Traffic::of_device(&used.counters)).unwrap_or_default();
+            lines.push(Line { name: name(vdev, style), depth: 2, space, traffic: Some(traffic) });
         }
         Ok(Sample { lines, ns })
     }
