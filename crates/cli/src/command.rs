@@ -12,6 +12,7 @@ pub mod find;
 mod form;
 pub mod inject;
 mod json;
+pub mod kstat;
 pub mod lab;
 pub mod man;
 pub mod mount;

@@ -92,7 +92,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
         Command::Zpool(Deferred(Zpool::Create(_))) => true,
         Command::Zpool(_) | Command::Zfs(_) => !names_disks,
-        Command::Arcstat(_) | Command::Tunable(_) | Command::Inject(_) => true,
+        Command::Arcstat(_) | Command::Kstat(_) | Command::Tunable(_) | Command::Inject(_) => true,
         Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
         Command::Ls(_)
         | Command::Stat(_)
@@ -116,7 +116,7 @@ fn is_for_everybody(command: &Command) -> bool {
             matches!(zpool, Zpool::Status(_) | Zpool::List(_) | Zpool::Get(_) | Zpool::Version(_))
         }
         Command::Zfs(Deferred(zfs)) => delegated::is_for_everybody(zfs),
-        Command::Arcstat(_) => true,
+        Command::Arcstat(_) | Command::Kstat(_) => true,
         Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
     }

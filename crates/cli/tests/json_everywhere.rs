@@ -105,6 +105,7 @@ const LINES: &str = "\
     ! trace show file
     ! trace record tank seen
     ! arcstat
+    ! kstat
     ! tunable
     ! inject
     zpool import

@@ -21,6 +21,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::context::SyncContext;
 use crate::handles::Handles;
+use crate::kstat::Kstats;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
 use crate::scanning::Scanning;
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     pub(crate) freeing: Freeing,
     pub(crate) throttle: Throttle,
+    pub(crate) kstats: Kstats,
     pub(crate) mos_policy: Arc<StoragePolicy>,
     pub(crate) features: Features,
     /// As the MOS and labels have it.

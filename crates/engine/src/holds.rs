@@ -14,6 +14,7 @@ use cenote_pool::alloc::AllocClass;
 use cenote_runtime::AbortOnDrop;
 
 use crate::engine::{Engine, Shared};
+use crate::kstat::DmuTx;
 use crate::room::{ASIZE_INFLATION, Accounts, Asked, Need, PATIENCE, PoolRoom, RoomState, Verdict};
 use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
@@ -63,7 +64,10 @@ impl Engine {
             self.read_accounts(dataset.dataset_id()).await?;
             let hold = self.hold().await?;
             let verdict = match self.ask(dataset.dataset_id(), need) {
-                Ok(asked) => return Ok(hold.with(asked)),
+                Ok(asked) => {
+                    self.0.kstats.tx(DmuTx::Assigned);
+                    return Ok(hold.with(asked));
+                }
                 Err(verdict) => verdict,
             };
             drop(hold);
@@ -147,6 +151,7 @@ impl Engine {
 
     fn refused(&self, dataset: DatasetId, need: Need, verdict: Verdict) -> DatasetError {
         let name = self.0.pool.read().name().into();
+        self.0.kstats.tx(if verdict == Verdict::OverQuota { DmuTx::Quota } else { DmuTx::Error });
         match verdict {
             Verdict::OverQuota => DatasetError::OverQuota { pool: name, dataset },
             _ => DatasetError::NoSpace { name, needed_bytes: need.bytes(), available_bytes: 0 },
@@ -199,10 +204,12 @@ impl Engine {
                 throttle.due.notify_one();
             }
             if dirty >= max {
+                self.0.kstats.tx(DmuTx::Throttled);
                 self.sync_all().await?;
                 continue;
             }
             if let Some(delay) = delay(dirty, max) {
+                self.0.kstats.tx(DmuTx::Delayed);
                 self.0.pool.read().queue_settings().set_dirty_percent(100);
                 let now = self.0.runtime.now();
                 let until = {

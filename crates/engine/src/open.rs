@@ -19,6 +19,7 @@ use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevState};
 
 use crate::engine::{Engine, Features, Shared};
+use crate::kstat::Kstats;
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
 use crate::scanning::Scanning;
@@ -136,6 +137,7 @@ impl Engine {
             room: Arc::default(),
             freeing: from.freeing,
             throttle: Throttle::new(&runtime),
+            kstats: Kstats::default(),
             mos: LiveObjset::new(from.mos, Txg(synced.0 + 1)),
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features: from.features,

@@ -34,6 +34,7 @@ use crate::account::Account;
 use crate::context::SyncContext;
 use crate::engine::{LiveDataset, Shared, Task, Uid};
 use crate::freeing::free_pending;
+use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
 use crate::logs::settle_log;
 use crate::space::missed::{has_missed, write_missed};
@@ -62,11 +63,24 @@ impl Frozen {
 
 /// Closes the open txg and brings it to the disk; answers its number, with an error as well.
 pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, DatasetError)> {
-    let (txg, frozen) = engine.txgs.close(|next| freeze(engine, next)).await;
+    let (begun, now) = (engine.txgs.opened(), || engine.runtime.now());
+    let (dirty_bytes, closes) = (engine.throttle.dirty().bytes(), now());
+    let (txg, frozen) = engine.txgs.close(&engine.runtime, |next| freeze(engine, next)).await;
+    let (closed, before) = (now(), engine.pool.read().moved());
     if frozen.datasets.is_empty() && !frozen.has_tasks() && !engine.mos.is_dirty() && !engine.frees_now() {
         return Ok(txg);
     }
     write_txg(engine, txg, frozen).await.map_err(|error| (txg, error))?;
+    let after = engine.pool.read().moved();
+    engine.kstats.txg_written(TxgRecord {
+        txg,
+        birth_ns: begun.as_ns(),
+        dirty_bytes,
+        moved: std::array::from_fn(|op| after[op].since(&before[op])),
+        open_ns: closes.since(begun).as_nanos() as u64,
+        quiesce_ns: closed.since(closes).as_nanos() as u64,
+        sync_ns: now().since(closed).as_nanos() as u64,
+    });
     Ok(txg)
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use cenote_format::units::Txg;
 use cenote_object::DatasetError;
+use cenote_runtime::{Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -33,6 +34,8 @@ pub(crate) struct Txgs {
 
 struct TxgState {
     open: Txg,
+    /// When it was opened; at first, when the runtime began.
+    opened: Instant,
     holds: u64,
     closing: bool,
 }
@@ -47,13 +50,19 @@ pub struct Hold {
 impl Txgs {
     /// The next txg after `synced`, the last on disk, is open.
     pub(crate) fn after(synced: Txg) -> Txgs {
-        let state = TxgState { open: Txg(synced.0 + 1), holds: 0, closing: false };
+        let state =
+            TxgState { open: Txg(synced.0 + 1), opened: Instant::default(), holds: 0, closing: false };
         Txgs { state: Mutex::new(state), changed: Notify::new(), synced: Mutex::new(Ok(synced)) }
     }
 
     /// The txg that is open.
     pub(crate) fn open(&self) -> Txg {
         self.state.lock().open
+    }
+
+    /// When the open txg was opened.
+    pub(crate) fn opened(&self) -> Instant {
+        self.state.lock().opened
     }
 
     /// The last txg on disk.
@@ -87,7 +96,7 @@ impl Txgs {
 
     /// Closes the open txg: waits until nobody holds it, runs `freeze` with the next txg's number, and
     /// opens that.
-    pub(crate) async fn close<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
+    pub(crate) async fn close<T>(&self, runtime: &Runtime, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
         self.state.lock().closing = true;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -100,7 +109,10 @@ impl Txgs {
         let closed = self.open();
         let next = Txg(closed.0 + 1);
         // First, so that a dataset that is opened meanwhile, and not frozen, begins in the next txg.
-        self.state.lock().open = next;
+        {
+            let mut state = self.state.lock();
+            (state.open, state.opened) = (next, runtime.now());
+        }
         let frozen = freeze(next);
         self.state.lock().closing = false;
         self.changed.notify_waiters();
@@ -151,7 +163,7 @@ mod tests {
             let first = txgs.hold().await.unwrap();
             assert_eq!(first.txg(), Txg(5));
             let (g, r) = (txgs.clone(), rt.clone());
-            let closing = rt.spawn(async move { (g.close(|next| next).await, r.now()) });
+            let closing = rt.spawn(async move { (g.close(&r, |next| next).await, r.now()) });
             rt.sleep(Duration::from_millis(1)).await;
             let g = txgs.clone();
             let late = rt.spawn(async move { g.hold().await.unwrap().txg() });

@@ -163,6 +163,7 @@ impl Layered {
         if offset >= end {
             return Ok(Bytes::new());
         }
+        self.objset.traffic().read(end - offset);
         let mut pieces = self.overlay.pieces(offset..end);
         if pieces.len() == 1
             && let Some(piece) = pieces.pop()

@@ -37,6 +37,7 @@ use crate::error::{DatasetError, Result};
 use crate::live::layers::Layers;
 use crate::object::Object;
 use crate::prefetch::Prefetcher;
+use crate::traffic::Traffic;
 
 pub use dnodes::{DnodeBatch, Dnodes};
 pub use gather::Gathered;
@@ -77,6 +78,8 @@ struct ObjsetTree {
     caching: Arc<CachingCell>,
     /// Reads ahead; one for all states of the set.
     prefetcher: Arc<Prefetcher>,
+    /// What its users do; one for all states of the set.
+    traffic: Arc<Traffic>,
     dataset: DatasetId,
     key: Option<Arc<DatasetKey>>,
     bp: Blkptr,
@@ -105,9 +108,9 @@ impl Objset {
             source,
         })?;
         let meta = phys.meta_dnode.clone();
-        let (pool, cache, caching, prefetcher) =
-            (pool.clone(), cache.clone(), Arc::default(), Arc::default());
-        let tree = ObjsetTree { pool, cache, caching, prefetcher, dataset, key, bp, phys, meta };
+        let (pool, cache) = (pool.clone(), cache.clone());
+        let (caching, prefetcher, traffic) = Default::default();
+        let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
         Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
     }
 
@@ -119,10 +122,10 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
         phys: ObjsetPhys,
     ) -> Objset {
-        let (pool, cache, caching, prefetcher) =
-            (pool.clone(), cache.clone(), Arc::default(), Arc::default());
+        let (pool, cache) = (pool.clone(), cache.clone());
+        let (caching, prefetcher, traffic) = Default::default();
         let (bp, meta) = (Blkptr::HOLE, None);
-        let tree = ObjsetTree { pool, cache, caching, prefetcher, dataset, key, bp, phys, meta };
+        let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
         Objset { tree: Arc::new(tree), layers: Layers::default() }
     }
 
@@ -143,9 +146,9 @@ impl Objset {
 
     /// The same set as a later state of `earlier`: it is cached and read ahead as that is.
     pub(crate) fn after(self, earlier: &Objset) -> Objset {
-        let ObjsetTree { caching, prefetcher, .. } = &*earlier.tree;
-        let (caching, prefetcher) = (caching.clone(), prefetcher.clone());
-        let tree = ObjsetTree { caching, prefetcher, ..Arc::unwrap_or_clone(self.tree) };
+        let ObjsetTree { caching, prefetcher, traffic, .. } = &*earlier.tree;
+        let (caching, prefetcher, traffic) = (caching.clone(), prefetcher.clone(), traffic.clone());
+        let tree = ObjsetTree { caching, prefetcher, traffic, ..Arc::unwrap_or_clone(self.tree) };
         Objset { tree: Arc::new(tree), layers: self.layers }
     }
 
@@ -163,6 +166,11 @@ impl Objset {
     /// What of its blocks is cached.
     pub fn caching(&self) -> &Arc<CachingCell> {
         &self.tree.caching
+    }
+
+    /// What its users do.
+    pub fn traffic(&self) -> &Traffic {
+        &self.tree.traffic
     }
 
     /// The same tree, seen through changes that are not on disk yet.

@@ -6,12 +6,13 @@
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile),
-//! [`memory`] (how much they hold).
+//! [`memory`] (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it).
 
 pub mod cancel;
 pub mod devices;
 pub mod events;
 pub mod files;
+pub mod kstat;
 pub mod memory;
 pub mod mount;
 pub mod mounts;

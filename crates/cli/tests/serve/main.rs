@@ -8,6 +8,7 @@
 mod bench;
 mod cache_devices;
 mod config;
+mod counters;
 mod delegation;
 mod events;
 mod halves;

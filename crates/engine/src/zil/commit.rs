@@ -15,6 +15,7 @@ use cenote_format::zil::ZIL_MIN_BLKSZ;
 use cenote_object::{LiveObjset, Result};
 
 use crate::engine::Engine;
+use crate::kstat::Zil;
 use crate::zil::log::Log;
 use crate::zil::policy::SyncPolicy;
 use crate::zil::turn::Turn;
@@ -38,13 +39,17 @@ impl Log {
         object: Option<ObjectId>,
     ) -> Result<()> {
         self.0.records.lock().release(object);
+        engine.0.kstats.log(Zil::Commits, 1);
         let number = self.0.asked.fetch_add(1, Ordering::AcqRel) + 1;
         let mut turn = self.0.turn.lock().await;
         if turn.served >= number {
             return Ok(());
         }
         let served = self.0.asked.load(Ordering::Acquire);
-        if !matches!(self.write_out(engine, live, &mut turn).await, Ok(true)) {
+        let written = self.write_out(engine, live, &mut turn).await;
+        engine.0.kstats.log(Zil::Writers, 1);
+        if !matches!(written, Ok(true)) {
+            engine.0.kstats.log(if written.is_ok() { Zil::Stalls } else { Zil::Errors }, 1);
             engine.sync_all().await?;
         }
         turn.served = served;

@@ -26,6 +26,7 @@ use cenote_pool::{Durable, Zbookmark};
 use futures::future::try_join_all;
 
 use crate::engine::Engine;
+use crate::kstat::Zil;
 use crate::txgs::Hold;
 use crate::zil::content::Content;
 use crate::zil::log::Log;
@@ -79,7 +80,17 @@ impl<'a> LogWriter<'a> {
     /// Writes it. Answers whether that was all: not if something is no longer there, so that only a txg can
     /// say what came of it.
     pub(crate) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<bool> {
+        let kstats = &self.engine.0.kstats;
+        kstats.log(Zil::Records, notes.len() as u64);
         for (txg, note) in notes {
+            if let Note::WriteNote(written) = &note {
+                let (count, bytes) = match written.is_apart {
+                    true => (Zil::Indirect, Zil::IndirectBytes),
+                    false => (Zil::NeedCopy, Zil::NeedCopyBytes),
+                };
+                kstats.log(count, 1);
+                kstats.log(bytes, written.range.end - written.range.start);
+            }
             let was_there = match note {
                 Note::Said(operation) => self.add(txg, *operation).await.map(|()| true)?,
                 Note::WriteNote(written) => self.add_written(txg, &written).await?,
@@ -165,6 +176,9 @@ impl<'a> LogWriter<'a> {
             make_ready(self.engine, &next).await;
         }
         let eck = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
+        let is_on_log_device = self.log.0.engine.has_log_device();
+        let (used, size) = (self.filled.len() as u64, self.block.lsize().0);
+        self.engine.0.kstats.log_block(is_on_log_device, used, size);
         let records = std::mem::take(&mut self.filled).into();
         let full = LogBlock { endian: Endian::NATIVE, next, eck, records };
         let bytes = full.encode(LogLayout::Head, self.block.lsize().0 as usize);

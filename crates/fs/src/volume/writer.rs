@@ -124,6 +124,7 @@ impl VolumeWriter {
     #[boxed]
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
+        self.live().view().traffic().wrote(data.len() as u64);
         let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
         if is_aligned {
             let _side_by_side = self.parts.read().await;

@@ -44,6 +44,7 @@ impl FsWriter {
         node.content_changed(change)?;
         self.0.znodes.save(change.edit, &mut node).await?;
         self.notes(change).written(&node, offset..offset + len);
+        change.edit.view().traffic().wrote(len);
         Ok(())
     }
 

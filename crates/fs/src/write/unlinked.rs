@@ -43,6 +43,7 @@ impl DeleteQueue {
     /// Adds a file that lost its last name.
     pub(super) async fn add(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         let _turn = self.turn.lock().await;
+        edit.view().traffic().unlinked();
         Ok(ZapEdit::new(edit, self.table()?).update(&name_of(object), object.0).await?)
     }
 

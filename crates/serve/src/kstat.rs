@@ -1,0 +1,123 @@
+//! Counters by the names that OpenZFS has for them in `/proc/spl/kstat/zfs`, as the same text.
+//!
+//! ```text
+//!   arcstats, zfetchstats, dmu_tx, zil      of all pools together
+//!   POOL/txgs                               the last hundred txgs
+//!   POOL/objset-0xID                        of a dataset that is open
+//! ```
+//!
+//! Idea: OpenZFS's names in its order, whatever is counted here: what is not, is nought. So programs that read
+//! these files find what they look for.
+//!
+//! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
+
+mod arcstats;
+
+use std::fmt::{Display, Write as _};
+
+use cenote_boxed::boxed;
+use cenote_engine::{Kstats, TxgRecord};
+
+use crate::pools::{OpenPool, Pools};
+
+/// `sizeof (kstat_named_t)`.
+const NAMED_BYTES: usize = 272;
+/// `KSTAT_DATA_UINT64`.
+const UINT64: u32 = 4;
+/// `KSTAT_DATA_STRING`.
+const STRING: u32 = 7;
+/// Those of all pools together.
+const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
+
+/// The names of all that there are now.
+pub fn names(pools: &Pools) -> Vec<String> {
+    let mut names: Vec<String> = OF_ALL.iter().map(|name| (*name).to_owned()).collect();
+    for pool in pools.all() {
+        names.push(format!("{}/txgs", pool.name));
+        let datasets = pool.engine.traffic().into_iter();
+        names.extend(datasets.map(|(id, _)| format!("{}/objset-{:#x}", pool.name, id.0)));
+    }
+    names
+}
+
+/// The text of one; `None`: there is none of this name.
+#[boxed]
+pub async fn text(pools: &Pools, name: &str) -> Option<String> {
+    if let Some((pool, name)) = name.split_once('/') {
+        let pool = pools.get(pool)?;
+        return match name.strip_prefix("objset-0x") {
+            Some(id) => of_dataset(&pool, u64::from_str_radix(id, 16).ok()?).await,
+            None => (name == "txgs").then(|| txgs(&pool.engine.kstats().txgs())),
+        };
+    }
+    let all = pools.all();
+    let sum = |of: fn(&Kstats) -> Vec<(&'static str, u64)>| {
+        let mut sum = of(&Kstats::default());
+        for pool in &all {
+            sum.iter_mut().zip(of(pool.engine.kstats())).for_each(|(sum, (_, count))| sum.1 += count);
+        }
+        sum
+    };
+    let counts = match name {
+        "arcstats" => arcstats::of(pools),
+        "zfetchstats" => arcstats::zfetch(pools),
+        "dmu_tx" => sum(Kstats::dmu_tx),
+        "zil" => sum(Kstats::zil),
+        _ => return None,
+    };
+    Some(named(pools, counts.len(), &lines(&counts)))
+}
+
+async fn of_dataset(pool: &OpenPool, id: u64) -> Option<String> {
+    let (id, counts) = pool.engine.traffic().into_iter().find(|(found, _)| found.0 == id)?;
+    let dataset = pool.engine.mos().await.ok()?.dataset_by_id(id).await.ok()?;
+    let text = line("dataset_name", STRING, dataset.name()) + &lines(&counts);
+    let header = header(pool.engine.runtime().now().as_ns(), counts.len() + 1);
+    Some(header + &text)
+}
+
+/// Lines under the header of named counts.
+fn named(pools: &Pools, count: usize, lines: &str) -> String {
+    // Without a pool no time has passed that anything could be a rate of.
+    let now_ns = pools.all().first().map_or(0, |pool| pool.engine.runtime().now().as_ns());
+    header(now_ns, count) + lines
+}
+
+fn header(now_ns: u64, count: usize) -> String {
+    // Number, type, flags, lines, bytes, when it was made, and now.
+    let first = format!("0 1 0x01 {count} {} 0 {now_ns}\n", count * NAMED_BYTES);
+    first + &format!("{:<31} {:<4} data\n", "name", "type")
+}
+
+fn lines(counts: &[(&'static str, u64)]) -> String {
+    counts.iter().map(|(name, count)| line(name, UINT64, count)).collect()
+}
+
+fn line(name: &str, kind: u32, value: impl Display) -> String {
+    format!("{name:<31} {kind:<4} {value}\n")
+}
+
+fn txgs(records: &[TxgRecord]) -> String {
+    let mut text = format!(
+        "{:<8} {:<16} {:<5} {:<12} {:<12} {:<12} ",
+        "txg", "birth", "state", "ndirty", "nread", "nwritten"
+    );
+    let _ = writeln!(
+        text,
+        "{:<8} {:<8} {:<12} {:<12} {:<12} {:<12}",
+        "reads", "writes", "otime", "qtime", "wtime", "stime"
+    );
+    for TxgRecord { txg, birth_ns, dirty_bytes, moved: [read, written], open_ns, quiesce_ns, sync_ns } in
+        records
+    {
+        // Writing to a string can't fail. All of them are committed, and none waits to be written.
+        let _ = write!(text, "{:<8} {birth_ns:<16} {:<5} {dirty_bytes:<12} ", txg.0, 'C');
+        let _ = write!(
+            text,
+            "{:<12} {:<12} {:<8} {:<8} ",
+            read.bytes, written.bytes, read.operations, written.operations
+        );
+        let _ = writeln!(text, "{open_ns:<12} {quiesce_ns:<12} {:<12} {sync_ns:<12}", 0);
+    }
+    text
+}
